@@ -69,7 +69,8 @@ def _messages(state: QueueState, wanted: Wanted, spots: Sequence[Spot]) -> Op[li
     flats: list[Any] = []
     while len(flats) < len(spots):
         rest = [(spots[at].place, spots[at].entry) for at in order[len(flats) :]]
-        flats += yield from scan.fetch(state, rest, bare=not wanted.payloads, until=wanted.until)
+        found_now = yield from scan.fetch(state, rest, bare=not wanted.payloads, until=wanted.until)
+        flats += [each and each.fields for each in found_now]
     handles = [each.handle for each in spots]
     texts = (yield from ask(state, "HMGET", state.keys.attempts, *handles, until=wanted.until)) if handles else []
     gone = [handles[at] for at, flat in zip(order, flats, strict=True) if flat is None and spots[at].lease]

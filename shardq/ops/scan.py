@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from shardq.engine import NEW
 from shardq.ops.retry import ask, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
@@ -172,20 +173,35 @@ def field_of(state: QueueState, key: str, name: str) -> Op[bytes | None]:
     return (yield from ask(state, "HGET", key, name))  # type: ignore[no-any-return]
 
 
+class Fetched(NamedTuple):
+    """A message: where it was written, as in its id, and its fields."""
+
+    origin: str
+    fields: Sequence[bytes]
+
+
 def fetch(
     state: QueueState, handles: Sequence[tuple[str, str]], *, bare: bool = False, until: float | None = None
-) -> Op[list[Sequence[bytes] | None]]:
-    """Return the fields of the messages at these places and entry ids, which are sorted by place; None if one is gone.
+) -> Op[list[Fetched | None]]:
+    """Return the messages at these places and entry ids, which are sorted by place; None if one is gone.
 
     Their number is that of *handles*, or smaller if they are large; then ask for the rest. *bare* ones have the size of
     the payload in its place. *until* is as in `ask`.
     """
     asked = handles[:SCANNED]
+    until = state.until() if until is None else until
+    if NEW:
+        numbers = dict.fromkeys(place for place, _ in asked if place != BODIES)
+        words: tuple[Argument, ...] = (FETCHED_BYTES, int(not bare), *(f"{place}:{entry}" for place, entry in asked))
+        call = Call.on(state.keys, "fetch", words, rest=state.declared([*numbers]))
+        rows = yield from retry_until(lambda _: call, until, state.clock)
+        return [Fetched(row[0].decode(), row[1]) if row else None for row in rows]
     counts = Counter(place for place, _ in asked)
     args: tuple[Argument, ...] = (",".join(map(str, counts.values())), FETCHED_BYTES, int(bare))
     call = Call.on(state.keys, "fetch", (*args, *(entry for _, entry in asked)), rest=_streams(state, [*counts]))
-    until = state.until() if until is None else until
-    return (yield from retry_until(lambda _: call, until, state.clock))  # type: ignore[no-any-return]
+    flats = yield from retry_until(lambda _: call, until, state.clock)
+    found = zip(asked, flats, strict=False)
+    return [None if flat is None else Fetched(place, flat) for (place, _), flat in found]
 
 
 def _streams(state: QueueState, places: list[str]) -> tuple[str, ...]:

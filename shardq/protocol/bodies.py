@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -52,11 +52,57 @@ def body_of(raw: bytes) -> StoredBody:
 
 def fields_of(payload: bytes) -> dict[str, bytes]:
     """Return the fields of an entry that another program wrote: each name and value has its size before it."""
+    values = _foreign_fields(payload)
+    return {values[at].decode(errors="replace"): values[at + 1] for at in range(0, len(values) - 1, 2)}
+
+
+def _foreign_fields(payload: bytes) -> list[bytes]:
     values = []
     while payload:
         value, payload = _sized(payload)
         values.append(value)
-    return {values[at].decode(errors="replace"): values[at + 1] for at in range(0, len(values) - 1, 2)}
+    return values
+
+
+_PLAIN = b"0:0:"
+"""What a body has behind its shard key where there are no attributes and no unique key."""
+
+
+def entry_of(raw: bytes) -> tuple[str, Sequence[bytes]]:
+    """Return the origin of a body, and the fields that the message has as an entry of a stream."""
+    origin, _, rest = raw.partition(b":")
+    key, tail = _sized(rest)
+    return origin.decode(), fields_of_tail(key, tail)
+
+
+def fields_of_tail(key: bytes, tail: bytes) -> Sequence[bytes]:
+    """Return these fields, given the shard key, and what the body has behind it."""
+    if tail.startswith(_PLAIN) and tail[5:7] == b"0:" and tail[4:5] != b"l":  # as most are
+        return [b"k", key, tail[4:5], tail[7:]]
+    attributes, rest = _sized(tail)
+    _, rest = _sized(rest)
+    tag = rest[:1]
+    headers, payload = _sized(rest[1:])
+    if tag == b"l":
+        return _foreign_fields(payload)
+    found = [b"k", key, tag, payload]
+    if attributes:
+        found += (b"m", attributes)
+    return [*found, b"h", headers] if headers else found
+
+
+def records_of(block: bytes, offset: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
+    """Return the messages in a block of an overflow: the entry id, and what the body has behind the shard key.
+
+    None is in its place where the body lies by itself. What begins before the *offset* is left out.
+    """
+    at, end = 0, len(block)
+    while at < end:
+        begin, colon = at, block.index(b":", at)
+        at = colon + 1 + int(block[at:colon])
+        bar = block.find(b"|", colon, at)
+        if begin >= offset:
+            yield (block[colon + 1 : at - 1], None) if bar < 0 else (block[colon + 1 : bar], block[bar + 1 : at])
 
 
 def _sized(raw: bytes) -> tuple[bytes, bytes]:

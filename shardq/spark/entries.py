@@ -1,15 +1,18 @@
-"""Entries of a queue's streams as Arrow columns. Only the requested columns are made; payloads are not examined."""
+"""Messages of a queue as Arrow columns. Only the requested columns are made; payloads are not examined."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shardq.engine import NEW
+from shardq.protocol.bodies import FROM_OVERFLOW, message_id
 from shardq.protocol.replies import Body, body_of, number_of
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -19,7 +22,10 @@ _OURS = frozenset({b"k", b"K"})
 
 @dataclass(slots=True)
 class Entries:
-    """Some entries of one stream, by column: their ids and fields, and what other keys of the queue say of them."""
+    """Some messages that lie in one place, by column: their ids and fields, and what else the queue says of them.
+
+    `origins` say where each was written, as in its id; where there are none, that is the place.
+    """
 
     queue: str
     place: str
@@ -31,6 +37,7 @@ class Entries:
     counts: Sequence[int] = ()
     errors: Sequence[str] = ()
     leases: Sequence[str] = ()
+    origins: Sequence[str] = ()
     _bodies: list[Body] | Literal[False] | None = False
     _raw: pa.Array | None = None
 
@@ -47,7 +54,7 @@ class Entries:
         states = self.states if isinstance(self.states, str) else some(self.states)
         return Entries(
             self.queue, self.place, some(self.ids), some(self.flats), states, some(self.lease_until), some(self.due),
-            some(self.counts), some(self.errors), some(self.leases),
+            some(self.counts), some(self.errors), some(self.leases), some(self.origins),
         )  # fmt: skip
 
     @property
@@ -62,8 +69,11 @@ class Entries:
         """The parsed fields of the entries; None if all are plain, without attributes and headers, as most are."""
         if self._bodies is False:
             plain = {*map(len, self.flats)} <= {_PLAIN} and {flat[0] for flat in self.flats} <= _OURS
-            foreign = self.place == "l"
-            self._bodies = None if plain and not foreign else [body_of(flat, foreign=foreign) for flat in self.flats]
+            origins = self.origins or [self.place] * len(self)
+            self._bodies = None
+            if not plain or "l" in origins:
+                found = zip(self.flats, origins, strict=True)
+                self._bodies = [body_of(flat, foreign=origin == "l") for flat, origin in found]
         return self._bodies
 
 
@@ -101,7 +111,23 @@ def ms_of(ids: pa.Array) -> pa.Array:
     return times([int(each.partition(b"-")[0]) for each in ids.to_pylist()])
 
 
+def picked(entries: Entries, states: Sequence[str], keys: frozenset[bytes]) -> Entries:
+    """The entries in one of *states*, and of one of the shard *keys* if there are any."""
+    if isinstance(entries.states, str) and not keys:
+        return entries if entries.states in states else entries.only([])
+    rows: Sequence[int] = range(len(entries))
+    if not isinstance(entries.states, str):
+        rows = [at for at in rows if entries.states[at] in states]
+    elif entries.states not in states:
+        rows = []
+    if keys:
+        rows = [at for at in rows if len(flat := entries.flats[at]) > 1 and flat[1] in keys]
+    return entries if len(rows) == len(entries) else entries.only(rows)
+
+
 def _message_id(entries: Entries, kind: pa.DataType) -> pa.Array:
+    if NEW and (entries.origins or not entries.place.isdigit()):
+        return pa.array(_written_ids(entries), kind)
     if (bodies := entries.bodies) is None:
         own = pc.binary_join_element_wise(entries.raw_ids, entries.place.encode(), b"-")
         return own.cast(kind)
@@ -115,6 +141,19 @@ def _message_id(entries: Entries, kind: pa.DataType) -> pa.Array:
     )
 
 
+def _written_ids(entries: Entries) -> Iterator[str]:
+    """The ids, which end with the shard key where nothing else leads to the message. There are few shard keys."""
+    tails: dict[bytes, str] = {}
+    for each, origin, flat in zip(entries.ids, entries.origins or repeat(entries.place), entries.flats, strict=False):
+        if origin != FROM_OVERFLOW:
+            yield message_id(each.decode(), origin, "")
+            continue
+        tail = tails.get(flat[1])
+        if tail is None:
+            tail = tails[flat[1]] = message_id("", origin, flat[1])
+        yield each.decode() + tail
+
+
 def _shard_key(entries: Entries, kind: pa.DataType) -> pa.Array:
     if entries.bodies is None:
         return text_array([flat[1] for flat in entries.flats], kind)
@@ -122,7 +161,7 @@ def _shard_key(entries: Entries, kind: pa.DataType) -> pa.Array:
 
 
 def _written_at(entries: Entries, kind: pa.DataType) -> pa.Array:
-    if entries.bodies is None:
+    if NEW or entries.bodies is None:
         return ms_of(entries.raw_ids)
     return ms_of(_message_id(entries, pa.string()).cast(pa.binary()))
 
@@ -149,6 +188,8 @@ def _state(entries: Entries, kind: pa.DataType) -> pa.Array:
 
 
 def _stream(entries: Entries, kind: pa.DataType) -> pa.Array:
+    if entries.origins:
+        return pa.array([int(each) if each.isdigit() else None for each in entries.origins], kind)
     if not entries.place.isdigit():
         return pa.nulls(len(entries), kind)
     return pa.repeat(pa.scalar(int(entries.place), kind), len(entries))

@@ -15,7 +15,7 @@ from shardq.ops import scan
 from shardq.ops.admin import statistics
 from shardq.ops.scan import BODIES, Index, entry_id
 from shardq.ops.state import QueueState
-from shardq.spark.entries import Entries, batch_of
+from shardq.spark.entries import Entries, batch_of, picked
 from shardq.spark.options import Reading, listed
 from shardq.spark.pages import pages
 from shardq.spark.parts import Part
@@ -131,15 +131,3 @@ def _state(now: int, lease: tuple[int, int] | None, due: int | None, is_delivere
     if due is not None:
         return "delayed" if due > now else "backlog"
     return "in_flight" if is_delivered else "backlog"
-
-
-def picked(entries: Entries, states: Sequence[str], keys: frozenset[bytes]) -> Entries:
-    """The entries in one of *states*, and of one of the shard *keys* if there are any."""
-    if isinstance(entries.states, str) and not keys:
-        return entries if entries.states in states else entries.only([])
-    rows: Sequence[int] = range(len(entries))
-    if not isinstance(entries.states, str):
-        rows = [at for at in rows if entries.states[at] in states]
-    if keys:
-        rows = [at for at in rows if len(flat := entries.flats[at]) > 1 and flat[1] in keys]
-    return entries if len(rows) == len(entries) else entries.only(rows)

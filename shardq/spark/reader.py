@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from shardq.spark import dead, events, live
+from shardq.engine import NEW
+from shardq.spark import dead, events, live, sweep
 from shardq.spark.connection import client_of, same_seen_queue, seen_queue
 from shardq.spark.options import Reading
 from shardq.spark.parsing import parsed
@@ -18,6 +19,8 @@ from shardq.spark.subscription import Subscription
 
 TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
 """The tables that are read in ranges between two points, and so can be read as streams."""
+
+_LIVE: Any = sweep if NEW else live
 
 
 class BatchReader(DataSourceReader):
@@ -35,7 +38,7 @@ class BatchReader(DataSourceReader):
     def _parts(self, name: str, most: int) -> list[Part]:
         state, client = seen_queue(self.options, name), client_of(self.options)
         if self.options.table == "live":
-            return live.live_parts(client, state, self.options, most)
+            return _LIVE.live_parts(client, state, self.options, most)  # type: ignore[no-any-return]
         track = TRACKS[self.options.table](client, state, self.options)
         start, end = self.options.starting_offsets, self.options.ending_offsets
         first = track.first() if start in ("", "earliest") else track.given("startingOffsets")
@@ -63,7 +66,7 @@ def _read(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.Record
         return events.read_events(client, state, options, schema, part)
     if options.table == "dead":
         return dead.read_dead(client, state, options, schema, part.after, part.until)
-    return live.read_live(client, state, options, schema, part)
+    return _LIVE.read_live(client, state, options, schema, part)  # type: ignore[no-any-return]
 
 
 def without_gc(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,7 @@ def bodies(queue: Queue, wanted: list[tuple[str, str]]) -> list[bytes | None]:
     while len(found) < len(wanted):
         some = queue._client.run(fetch(queue.state, wanted[len(found) :]))
         assert some
-        found += [None if flat is None else bytes(flat[3]) for flat in some]
+        found += [None if each is None else bytes(each.fields[3]) for each in some]
     return found
 
 

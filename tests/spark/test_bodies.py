@@ -1,4 +1,4 @@
-"""A backlog that the admission window holds back lies in one stream: it is read by several tasks, each message once."""
+"""A backlog that the admission window holds back lies in one key: it is read by several tasks, each message once."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from typing import Any
 
 import pytest
 
-from shardq import Client
+from shardq import Client, Message
 from shardq.client import Queue
+from shardq.engine import NEW
 from shardq.ops import scan
+from shardq.ops import sweep as sweep_ops
 from shardq.ops.scan import cuts, entry_id
-from shardq.spark import live
+from shardq.spark import live, sweep
 from shardq.spark.options import Reading, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, table_schema
-from tests.servers import Server
+from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
+LARGE = f"{(sweep if NEW else live).__name__}.LARGE"
+"""So many messages are worth several tasks."""
 
-def rows_of(server: Server, queue: Queue, **options: Any) -> tuple[list[dict[str, Any]], int]:
+
+def rows_of(server: Server | Cluster, queue: Queue, **options: Any) -> tuple[list[dict[str, Any]], int]:
     """All rows of the table, and how many parts it was read in."""
     given = {"url": server.url, "subscribe": queue.name, "partitions": "6", **options}
     reader = BatchReader(parsed(Reading, given), arrow_schema(table_schema("live")))
@@ -39,12 +44,14 @@ def wait_a_moment(queue: Queue) -> None:
     eventually(lambda: queue.stats().time > before)
 
 
-@pytest.mark.parametrize("known", [scan.KNOWN, 3])
+@pytest.mark.parametrize("by_page", [False, True])
 def test_each_message_is_read_once_in_its_state(
-    server: Server, client: Client, queue_name: str, monkeypatch: pytest.MonkeyPatch, known: int
+    server: Server, client: Client, queue_name: str, monkeypatch: pytest.MonkeyPatch, by_page: bool
 ) -> None:
-    monkeypatch.setattr(live, "LARGE", 100)
-    monkeypatch.setattr(scan, "KNOWN", known)  # of more messages it is asked page by page how often they were delivered
+    monkeypatch.setattr(LARGE, 100)
+    if by_page:  # of more messages than these it is asked page by page what became of them
+        monkeypatch.setattr(scan, "KNOWN", 3)
+        monkeypatch.setattr(sweep_ops, "TOLD", 3)
     queue = client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
     flood(queue, 40)
     taken = [queue.read_many(1)[0] for _ in range(60)]
@@ -61,10 +68,55 @@ def test_each_message_is_read_once_in_its_state(
     again = {each.message_id for each in taken[:15]}
     assert {row["message_id"] for row in rows if row["count"] == 1} == again | {row.message_id for row in taken[25:]}
     assert {row["message_id"] for row in rows if row["last_error"]} == again
-    monkeypatch.setattr(live, "LARGE", 10**9)
+    monkeypatch.setattr(LARGE, 10**9)
     whole, _ = rows_of(server, queue)
     key = "message_id"
     assert sorted(whole, key=lambda row: str(row[key])) == sorted(rows, key=lambda row: str(row[key]))
+
+
+def test_what_is_no_ordinary_message_has_its_state_too(server: Server, client: Client, queue_name: str) -> None:
+    """Messages with unique keys, which lie by themselves wherever they wait; and one that waits for its death."""
+    queue = client.queue(queue_name, streams=4, streams_per_shard=2, max_dead=1)
+    written = queue.write_many([Message(b"", "t", unique_key=f"{at}") for at in range(7)])
+    held = [queue.read_many(1)[0] for _ in range(5)]
+    worked_on, given_back, later, _, parked = (each.message_id for each in held)
+    held[1].nack(error="again")
+    held[2].nack(delay=3600)
+    queue.reject_many(held[3:], "no good")
+    rows, _ = rows_of(server, queue)
+    found = {row["message_id"]: (row["state"], row["count"], row["last_error"]) for row in rows}
+    wanted: dict[str, tuple[str, int, str | None]] = {
+        worked_on: ("in_flight", 1, None),
+        given_back: ("backlog", 1, "again"),
+        later: ("delayed", 1, None),
+        parked: ("delayed", 1, "no good"),
+    }
+    never_read = set(written) - {each.message_id for each in held}
+    assert found == wanted | dict.fromkeys(never_read, ("backlog", 0, None))
+    assert [row["message_id"] for row in rows if row["lease_until"]] == [worked_on]
+    assert {row["message_id"] for row in rows if row["due_at"]} == {later, parked}
+
+
+def test_a_cluster_is_read_too(cluster: Cluster, queue_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LARGE, 20)
+    with Client.from_url(cluster.url) as client:
+        queue = client.queue(queue_name, streams=4, streams_per_shard=2)
+        messages = [Message(b"x", f"t-{at % 7}", delay=3600 if at % 5 == 0 else None) for at in range(100)]
+        ids = queue.write_many(messages)
+        queue.nack_many(queue.read_many(10), error="again")
+    rows, parts = rows_of(cluster, queue)
+    assert sorted(row["message_id"] for row in rows) == sorted(ids)
+    assert Counter(row["state"] for row in rows) == {"backlog": 80, "delayed": 20}
+    assert parts > 1
+
+
+def test_a_state_and_shard_keys_are_both_kept_to(server: Server, client: Client, queue_name: str) -> None:
+    queue = client.queue(queue_name, streams=4, streams_per_shard=2)
+    for key in ("a", "b"):
+        queue.write_many([Message(b"x", key, delay=3600 if at == 0 else None) for at in range(5)])
+    assert len(rows_of(server, queue, state="backlog", shardKeys="a")[0]) == 4
+    assert len(rows_of(server, queue, state="delayed", shardKeys="a")[0]) == 1
+    assert rows_of(server, queue, state="in_flight", shardKeys="a,b")[0] == []
 
 
 def test_times_and_parts_are_both_kept_to(
@@ -72,7 +124,7 @@ def test_times_and_parts_are_both_kept_to(
 ) -> None:
     queue = client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
     flood(queue, 30)
-    monkeypatch.setattr(live, "LARGE", 100)
+    monkeypatch.setattr(LARGE, 100)
     every, _ = rows_of(server, queue)
     moments = sorted({row["written_at"] for row in every})
     first, last = (round(moments[at].timestamp() * 1000) for at in (7, 20))

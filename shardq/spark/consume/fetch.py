@@ -11,6 +11,7 @@ import pyarrow as pa
 from shardq.client import Client
 from shardq.errors import QueueMissing
 from shardq.ops import scan
+from shardq.ops.scan import Fetched
 from shardq.ops.state import QueueState
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.lease import Lease
@@ -38,23 +39,28 @@ def _read(client: Client, state: QueueState, leases: Sequence[Lease], schema: pa
     at = 0
     while at < len(leases):
         found = client.run(scan.fetch(state, [each.handle for each in leases[at : at + scan.SCANNED]]))
-        there = [(lease, flat) for lease, flat in zip(leases[at:], found, strict=False) if flat is not None]
+        there = [(lease, message) for lease, message in zip(leases[at:], found, strict=False) if message is not None]
         batches = [batch_of(entries, schema) for entries in _by_place(state.keys.name, there)]
         if batches:
             yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
         at += len(found)
 
 
-def _by_place(queue: str, rows: Sequence[tuple[Lease, Sequence[bytes]]]) -> Iterator[Entries]:
-    for place, group in groupby(rows, key=lambda row: row[0].handle[0]):
+def _by_place(queue: str, rows: Sequence[tuple[Lease, Fetched]]) -> Iterator[Entries]:
+    """The messages by where they were written, as their ids say it."""
+    for place, group in groupby(sorted(rows, key=_origin), key=_origin):
         some = [*group]
         yield Entries(
             queue,
             place,
             [lease.handle[1].encode() for lease, _ in some],
-            [flat for _, flat in some],
+            [message.fields for _, message in some],
             "in_flight",
             counts=[int(lease.token.split(b":", 3)[2]) for lease, _ in some],
             errors=[lease.last_error for lease, _ in some],
             leases=[lease.text for lease, _ in some],
         )
+
+
+def _origin(row: tuple[Lease, Fetched]) -> str:
+    return row[1].origin

@@ -1,0 +1,268 @@
+"""The messages that a queue holds, as a table with the state of each message.
+
+Each task reads the messages with ids from one to another, wherever they lie: shardq.ops.sweep says why none is missed,
+or read twice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from shardq.client import Client
+from shardq.errors import ConfigError
+from shardq.ops import sweep
+from shardq.ops.admin import statistics
+from shardq.ops.scan import EntryId, entry_id
+from shardq.ops.state import QueueState
+from shardq.ops.sweep import BEGIN, FEW, TOLD, Holder, Piece, Spot, Told
+from shardq.protocol.bodies import FROM_OVERFLOW, entry_of, fields_of_tail, records_of
+from shardq.spark.entries import Entries, batch_of, picked
+from shardq.spark.options import Reading, listed
+from shardq.spark.pages import FIRST, PAGE_BYTES, pages
+from shardq.spark.parts import Part
+
+LARGE = 10_000
+"""So many messages are worth a task of their own."""
+
+OUTSIDE: Final = "d"
+"""The place of what lies outside of the streams: what is held back, delayed, or was given back."""
+
+BLOCK_BYTES: Final = 512 * 1024
+"""So much of overflows is read in a round trip."""
+
+
+def live_parts(client: Client, state: QueueState, options: Reading, most: int) -> list[Part]:
+    """The ids of the messages in pieces with about as many messages each."""
+    stats = client.run(statistics(state))
+    chosen = {int(number) for number in listed(options.streams)}
+    if beyond := sorted(number for number in chosen if number >= len(stats.streams)):
+        raise ConfigError(f"queue {state.keys.name!r} has {len(stats.streams)} streams, so there is no {beyond[0]}")
+    places = tuple(map(str, sorted(chosen))) or (*map(str, range(len(stats.streams))), OUTSIDE)
+    held = stats.backlog + stats.in_flight + stats.delayed
+    pieces = min(most, -(-held // LARGE))
+    ends = client.run(sweep.cuts(state, stats, pieces)) if pieces > 1 else []
+    bounds = zip(("-", *ends), (*ends, "+"), strict=True)
+    return [Part(state.keys.name, places, *each) for each in bounds]
+
+
+def read_live(
+    client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: Part
+) -> Iterator[pa.RecordBatch]:
+    """The messages of *part*, page by page."""
+    keys = frozenset(key.encode() for key in listed(options.shard_keys))
+    for entries in _Sweep(client, state, options, part).entries():
+        some = picked(entries, options.states, keys)
+        if len(some):
+            yield batch_of(some, schema)
+
+
+_Block: TypeAlias = tuple[Holder, int]
+"""A block of an overflow, by its number."""
+
+
+class _Standing(NamedTuple):
+    """What is said of one message: see the columns of the table."""
+
+    state: str
+    deliveries: int = 0
+    due: int | None = None
+    lease_until: int | None = None
+    last_error: str = ""
+
+
+class _Sweep:
+    """One walk through the streams, the overflows, and what lies by itself, in this order.
+
+    `seen` has the ids of the messages that it has met.
+    """
+
+    def __init__(self, client: Client, state: QueueState, options: Reading, part: Part) -> None:
+        self._client, self._state, self._options = client, state, options
+        self._states = frozenset(options.states)
+        self._streams = [place for place in part.places if place != OUTSIDE]
+        self._is_whole = OUTSIDE in part.places
+        self._piece = _piece(options, part)
+        self._after, self._upto = map(_order, self._piece)
+        self._is_every = self._piece == Piece()
+        self._index = client.run(sweep.index(state, self._streams, self._piece))
+        self._seen: set[bytes] = set()
+        self._count = self._blocks = min(options.fetch_size, FIRST)
+
+    def entries(self) -> Iterator[Entries]:
+        """The messages of the piece; of some states only, no more is looked at than they need.
+
+        What is delayed lies by itself, and so does what was in an overflow and is in flight.
+        """
+        if self._after >= self._upto:
+            return
+        if self._states & {"backlog", "in_flight"}:
+            for place in self._streams:
+                yield from self._of_stream(place)
+        if self._is_whole and "backlog" in self._states:
+            yield from self._overflows()
+        if self._is_whole:
+            yield from self._alone()
+
+    def _of_stream(self, place: str) -> Iterator[Entries]:
+        """What lies in a stream. Above the cursor that is backlog, and nothing more is known of it."""
+        key = self._state.keys.stream(int(place))
+        for rows in pages(self._client, self._state, key, *self._piece, self._options.fetch_size):
+            ids = [row[0] for row in rows]
+            self._seen.update(ids)
+            found = Entries(self._state.keys.name, place, ids, [row[1] for row in rows], "backlog")
+            old = bisect_right(ids, self._index.cursors[place], key=entry_id)
+            if old:
+                _say(found, [*self._delivered(place, ids[:old]), *[_Standing("backlog")] * (len(ids) - old)])
+            yield found
+
+    def _delivered(self, place: str, ids: Sequence[bytes]) -> list[_Standing]:
+        """What is said of messages below the cursor. What is gone was delivered while we read."""
+        spots = {each: self._index.spots[each] for each in ids if each in self._index.spots}
+        errors = self._client.run(sweep.last_errors(self._state, spots))
+        for page in self._told(place, [each for each in ids if each not in spots]):
+            spots |= {each: told.spot if told else Spot("in_flight") for each, told in page}
+            errors |= {each: told.last_error for each, told in page if told}
+        return [self._standing(spots[each], errors.get(each, "")) for each in ids]
+
+    def _overflows(self) -> Iterator[Entries]:
+        """What waits in overflows: of the wanted shard keys, if options say which, else of all, page by page."""
+        cursor, keys = b"", [key.encode() for key in dict.fromkeys(listed(self._options.shard_keys))]
+        while cursor != BEGIN:
+            cursor, found = self._client.run(sweep.holders(self._state, cursor or BEGIN, keys))
+            small = [each for each in found if each.tail - each.head < FEW]
+            yield from self._of_blocks([(each, number) for each in small for number in range(each.head, each.tail + 1)])
+            for each in found:
+                if each.tail - each.head >= FEW:
+                    first = self._client.run(sweep.first_block(self._state, each, self._piece.after))
+                    yield from self._of_blocks([(each, number) for number in range(first, each.tail + 1)])
+
+    def _of_blocks(self, wanted: Sequence[_Block]) -> Iterator[Entries]:
+        """What waits in these blocks, up to the first one that only has what comes after the piece.
+
+        A block's messages may move while we read it: then they are not met again where they go.
+        """
+        at = 0
+        while at < len(wanted):
+            some = wanted[at : at + self._blocks]
+            texts = self._client.run(sweep.blocks(self._state, [holder.field(number) for holder, number in some]))
+            ids, flats = [], []
+            for (holder, number), text in self._of_piece(some, texts):
+                for entry, tail in records_of(text, holder.offset if number == holder.head else 0):
+                    if tail is None:
+                        self._index.spots[entry] = Spot("held")
+                    elif entry not in self._seen and self._has(entry):
+                        ids.append(entry)
+                        flats.append(fields_of_tail(holder.shard_key, tail))
+            self._seen.update(ids)
+            if ids:
+                yield Entries(self._state.keys.name, FROM_OVERFLOW, ids, flats, "backlog")
+            at += len(some)
+            is_of_one = some[0][0] == wanted[-1][0]
+            if is_of_one and texts[-1] and sweep.first_id(texts[-1]) > self._upto:
+                return
+            size = sum(len(text) for text in texts if text) // len(some)
+            self._blocks = max(1, min(self._options.fetch_size, BLOCK_BYTES // max(1, size)))
+
+    def _of_piece(self, blocks: Sequence[_Block], texts: Sequence[bytes | None]) -> list[tuple[_Block, bytes]]:
+        """Those of some blocks that may have messages of the piece: in the blocks of a shard key the ids grow."""
+        there = [(block, text) for block, text in zip(blocks, texts, strict=True) if text]
+        if self._is_every:
+            return there
+        firsts = [sweep.first_id(text) for _, text in there]
+        found = []
+        for at, each in enumerate(there):
+            goes_on = at + 1 < len(there) and there[at + 1][0][0] == each[0][0]
+            if firsts[at] <= self._upto and not (goes_on and firsts[at + 1] <= self._after):
+                found.append(each)
+        return found
+
+    def _has(self, entry: bytes) -> bool:
+        return self._is_every or self._after < entry_id(entry) <= self._upto
+
+    def _alone(self) -> Iterator[Entries]:
+        """What lies by itself, and was not met before."""
+        cursor, ids = b"", list[bytes]()
+        while cursor != BEGIN:
+            cursor, found = self._client.run(sweep.alone(self._state, cursor or BEGIN))
+            new = [each for each in dict.fromkeys(found) if each not in self._seen and self._has(each)]
+            self._seen.update(new)
+            ids += new
+            if len(ids) >= self._options.fetch_size or cursor == BEGIN:
+                yield from self._of_known([each for each in ids if each in self._index.spots])
+                yield from self._of_others([each for each in ids if each not in self._index.spots])
+                ids = []
+
+    def _of_known(self, ids: Sequence[bytes]) -> Iterator[Entries]:
+        """Those of these messages that are in a wanted state, in pages of bounded size."""
+        spots, at = self._index.spots, 0
+        ids = [each for each in ids if self._standing(spots[each]).state in self._states]
+        while at < len(ids):
+            some = ids[at : at + self._count]
+            read = dict(zip(some, self._client.run(sweep.blocks(self._state, some)), strict=True))
+            errors = self._client.run(sweep.last_errors(self._state, {each: spots[each] for each in some}))
+            said = {each: self._standing(spots[each], errors.get(each, "")) for each in some}
+            yield from self._of_bodies([(each, body, said[each]) for each, body in read.items() if body])
+            at += len(some)
+            size = sum(len(body) for body in read.values() if body) // len(some)
+            self._count = max(1, min(self._options.fetch_size, PAGE_BYTES // max(1, size)))
+
+    def _of_others(self, ids: Sequence[bytes]) -> Iterator[Entries]:
+        """Messages that moved while we read what is known of each, so that we found them nowhere."""
+        for page in self._told(OUTSIDE, ids):
+            there = [(each, told) for each, told in page if told]
+            yield from self._of_bodies(
+                [(each, told.body, self._standing(told.spot, told.last_error)) for each, told in there]
+            )
+
+    def _of_bodies(self, rows: Sequence[tuple[bytes, bytes, _Standing]]) -> Iterator[Entries]:
+        if rows:
+            ids, bodies, said = zip(*rows, strict=True)
+            origins, flats = zip(*map(entry_of, bodies), strict=True)
+            entries = Entries(self._state.keys.name, OUTSIDE, [*ids], [*flats], "", origins=origins)
+            _say(entries, said)
+            yield entries
+
+    def _told(self, place: str, ids: Sequence[bytes]) -> Iterator[list[tuple[bytes, Told | None]]]:
+        """What the server says of these messages now, page by page."""
+        at, head = 0, place.encode() + b":"
+        while at < len(ids):
+            page = self._client.run(sweep.states(self._state, [head + each for each in ids[at : at + TOLD]]))
+            yield list(zip(ids[at : at + len(page)], page, strict=True))
+            at += len(page)
+
+    def _standing(self, spot: Spot, error: str = "") -> _Standing:
+        """What is said of a message. Of one that was delivered while we read, the lease is not known."""
+        now = self._index.now
+        if spot.state == "delayed" and spot.at is not None:
+            state = "delayed" if spot.at > now else "backlog"
+            return _Standing(state, spot.deliveries, due=spot.at, last_error=error)
+        if spot.state == "in_flight":
+            state = "in_flight" if spot.at is None or spot.at > now else "backlog"
+            return _Standing(state, spot.deliveries, lease_until=spot.at, last_error=error)
+        return _Standing("backlog", spot.deliveries, last_error=error)
+
+
+def _piece(options: Reading, part: Part) -> Piece:
+    """The ids that are wanted of a part."""
+    every = Piece()
+    after = [every.after if part.after == "-" else part.after]
+    upto = [every.upto if part.until == "+" else part.until]
+    if options.starting_timestamp:
+        after.append(f"{options.starting_timestamp - 1}-{2**64 - 1}")
+    if options.ending_timestamp:
+        upto.append(f"{options.ending_timestamp}-{2**64 - 1}")
+    return Piece(max(after, key=_order), min(upto, key=_order))
+
+
+def _order(bound: str) -> EntryId:
+    return entry_id(bound.encode())
+
+
+def _say(entries: Entries, standings: Sequence[_Standing]) -> None:
+    """Put what is said of each of the entries into columns."""
+    columns = zip(*standings, strict=True)
+    entries.states, entries.counts, entries.due, entries.lease_until, entries.errors = map(list, columns)
