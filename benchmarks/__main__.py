@@ -18,11 +18,14 @@ CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix", "both")}
 MEANS = {
     "server": "a server program, or `all`: Valkey and Redis, in turn; default: the one that shardq finds",
     "most": "before: how many times the base's server time a call may take; default: other bounds for each",
-    "base": "a checkout to compare with, a folder or a commit: single, concurrent, before; default: none",
+    "base": "a checkout to compare with, a folder or a commit: single, concurrent, before, modes; default: none",
+    "engines": "modes: engines of this checkout, the others beside the first: `old,new`; default: new",
+    "only": "modes: only those whose names have one of these texts, with commas between; default: all",
 }
 NAMES = (
-    "single", "concurrent", "before", "throughput", "window", "controls", "results", "journal", "reads", "pickup",
-    "expiry", "driver", "timing", "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines",
+    "single", "concurrent", "before", "modes", "throughput", "window", "controls", "results", "journal", "reads",
+    "pickup", "expiry", "driver", "timing", "flow", "edge", "worker", "orders", "fairness", "routing", "spark",
+    "pipelines",
 )  # fmt: skip
 
 

@@ -32,6 +32,8 @@ class Settings:
     server: str = ""
     base: str = ""
     most: float = 0.0
+    engines: str = "new"
+    only: str = ""
     seed: int = 1
 
     def quick(self) -> Settings:
