@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from benchmarks.publish import publish
 from benchmarks.report import Table
@@ -20,6 +21,7 @@ MEANS = {
     "most": "before: how many times the base's server time a call may take; default: other bounds for each",
     "base": "a checkout to compare with, a folder or a commit: single, concurrent, before, modes; default: none",
     "engines": "modes: engines of this checkout, the others beside the first: `old,new`; default: new",
+    "pieces": "modes: commands, tables and functions of each call of the new engine, instead of costs",
     "only": "modes: only those whose names have one of these texts, with commas between; default: all",
 }
 NAMES = (
@@ -38,7 +40,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--plot", type=Path, metavar="FOLDER", help="draw pictures there (needs the extra `bench`)")
     made.add_argument("--publish", type=Path, metavar="PAGE", help="fill it in: run what its marks say, of NAME ...")
     for item in fields(Settings):
-        words = {"choices": CHOICES[item.name]} if item.name in CHOICES else {"type": type(item.default)}
+        words: dict[str, Any] = {"type": type(item.default)}
+        if item.name in CHOICES:
+            words = {"choices": CHOICES[item.name]}
+        elif isinstance(item.default, bool):
+            words = {"action": "store_const", "const": True}
         said = MEANS.get(item.name, f"default: {item.default}")
         made.add_argument(f"--{item.name.replace('_', '-')}", help=said, **words)
     return made

@@ -34,6 +34,7 @@ class Settings:
     most: float = 0.0
     engines: str = "new"
     only: str = ""
+    pieces: bool = False
     seed: int = 1
 
     def quick(self) -> Settings:

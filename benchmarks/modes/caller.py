@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from benchmarks.modes.cycles import whole
 from benchmarks.modes.mode import Mode
 from benchmarks.prior_art import Bare
 from shardq import Client, Delivery, Empty, Message
@@ -19,7 +20,10 @@ FILLED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be run: so many cycles of a mode, one message a call or a batch, and the queue's shape."""
+    """What is to be run: so many cycles of a mode, one message a call or a batch, and the queue's shape.
+
+    With `pieces` it is seen what calls do, not what they cost.
+    """
 
     mode: str
     url: str
@@ -30,6 +34,7 @@ class Order:
     streams: int
     per_shard: int
     seed: int
+    pieces: bool = False
 
 
 class Caller:
@@ -46,6 +51,7 @@ class Caller:
         self._payload = self._dice.randbytes(mode.payload or order.payload)
         self.size = mode.group if order.batch == 1 else order.batch
         self._held: list[Delivery] = []
+        self.acks_with_reads = mode.cycle is whole and not mode.bare
         mode.setup(self)
         for _ in range(0, mode.waiting, FILLED):
             self.queue.write_many(self.messages(FILLED))

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -24,8 +24,10 @@ from benchmarks.workers.environments import ROOT
 
 ENGINES = ("new", "old")
 SINGLES, BATCHES, MANY = 50, 10, 4
-"""A turn has a 50th of the messages that the settings say in single calls, and a tenth in batches; memory is that of four
-times as many."""
+"""Of the messages that the settings say, a turn has a 50th in single calls, and a tenth in batches. Memory is that of
+four times as many."""
+CALLS = 20
+"""Of so many calls it is counted what they do."""
 
 
 class Failed(Exception):
@@ -95,8 +97,8 @@ Costs = dict[str, dict[str, list[Cost]]]
 class Contest:
     """The contenders, each with an agent for each environment that a mode asks for."""
 
-    def __init__(self, settings: Settings, stack: contextlib.ExitStack) -> None:
-        self.contenders = contenders(settings)
+    def __init__(self, settings: Settings, contenders: Sequence[Contender], stack: contextlib.ExitStack) -> None:
+        self.contenders = contenders
         self._settings, self._stack = settings, stack
         self._agents: dict[Any, Agent] = {}
 
@@ -123,6 +125,13 @@ class Contest:
                 for one in self.contenders
             }
 
+    def pieces(self, mode: Mode, batch: int) -> dict[str, dict[str, float]]:
+        """What a call of each verb of a mode does; there is one contender."""
+        (one,) = self.contenders
+        with self._places() as places:
+            found = self._obey(one, mode, places[one], batch, CALLS * batch, pieces=True)
+        return {verb: {name: amount * batch for name, amount in each.items()} for verb, each in found.items()}
+
     @contextlib.contextmanager
     def _places(self) -> Iterator[dict[Contender, Place]]:
         """A new server for each contender."""
@@ -135,12 +144,14 @@ class Contest:
             self._agents[key] = self._stack.enter_context(Agent(contender, mode.environment))
         return self._agents[key]
 
-    def _obey(self, contender: Contender, mode: Mode, where: Place, batch: int, messages: int) -> dict[str, Any]:
+    def _obey(
+        self, contender: Contender, mode: Mode, where: Place, batch: int, messages: int, *, pieces: bool = False
+    ) -> dict[str, Any]:
         chosen = self._settings
         assert where.server.pid
         order = Order(
             mode.name, where.url, where.server.pid, batch, max(2, messages // (mode.group if batch == 1 else batch)),
-            chosen.payload, chosen.streams, chosen.per_shard, chosen.seed,
+            chosen.payload, chosen.streams, chosen.per_shard, chosen.seed, pieces,
         )  # fmt: skip
         return self._agent(contender, mode).obey(order)
 
@@ -149,4 +160,4 @@ class Contest:
 def contest(settings: Settings) -> Iterator[Contest]:
     """One whose agents end with the context."""
     with contextlib.ExitStack() as stack:
-        yield Contest(settings, stack)
+        yield Contest(settings, contenders(settings), stack)

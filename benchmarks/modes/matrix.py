@@ -116,6 +116,7 @@ def unique(number: int) -> Mapping[str, Any]:
 # --- the modes
 
 FLOODS: Final = "20 floods"
+LATER: Final = "plain, read 4 ms later"
 
 PLAINS: Final = (
     Mode("plain, 1 tenant", some(1), singles=PLAIN_SINGLE, batches=PLAIN_BATCH),
@@ -136,8 +137,9 @@ OF_MESSAGES: Final = (
     Mode("dedup_key", options=dedup, singles=SINGLE, batches=BATCH),
     Mode("unique_key", options=unique, singles=SINGLE, batches=BATCH),
     Mode("deadline", options=deadline, singles=SINGLE, batches=BATCH),
+    Mode(LATER, between=wait_until_due, beside=""),
     Mode(
-        "delay, due when read", options=delay, between=wait_until_due,
+        "delay, due when read", options=delay, between=wait_until_due, beside=LATER,
         singles=Bounds({SUM: 1.6, EACH: 2.5}), batches=Bounds({SUM: 2.2, EACH: 2.5}),
     ),
     Mode("given back once (nack)", between=give_back, singles=SINGLE, batches=BATCH),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.modes import pieces
 from benchmarks.modes.contest import Contest, Costs, Failed, contest
 from benchmarks.modes.cost import Cost, mixed
 from benchmarks.modes.cycles import VERBS, WITH_ACK
@@ -31,6 +32,9 @@ def run(where: Place) -> Iterator[Table]:
     """Single messages, then batches, then memory."""
     chosen = where.settings
     modes = [mode for mode in MODES.values() if any(word in mode.name for word in chosen.only.split(","))]
+    if chosen.pieces:
+        yield from pieces.run(where, [mode for mode in modes if not mode.memory])
+        return
     keeping = [mode for mode in modes if mode.memory]
     with contest(chosen) as ground:
         for batch in dict.fromkeys((1, chosen.batch)):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Final
 
 from benchmarks.modes.caller import Caller, Order, make_caller
-from benchmarks.modes.cycles import Cycle, Meter, kept, whole, with_ack
+from benchmarks.modes.cycles import Cycle, Meter, kept, with_ack
 from benchmarks.modes.matrix import MODES
 from benchmarks.modes.mode import Mode
-from benchmarks.modes.probes import Probe, commands_of, cpu_of, memory_of
+from benchmarks.modes.probes import Probe, commands_of, cpu_of, memory_of, pieces_of
 from benchmarks.prior_art import connect
 from shardq import Client
 
@@ -30,15 +31,33 @@ def take(order: Order) -> Spent:
             caller = make_caller(client, mode, order)
             if mode.cycle is kept:
                 return _run(caller, kept, memory_of(server), order.cycles)
-            if order.batch == 1:
-                for _ in range(COLD):
-                    mode.cycle(caller, Meter(dict))
-            spent = _run(caller, mode.cycle, cpu_of(order.pid), order.cycles)
-            seen = _run(caller, mode.cycle, commands_of(server), -(-order.cycles // FEWER))
-            if mode.cycle is whole and not mode.bare:
-                spent |= _run(caller, with_ack, cpu_of(order.pid), order.cycles)
-                caller.settle()
+            return _pieces(caller, server) if order.pieces else _costs(caller, server)
+
+
+def _costs(caller: Caller, server: Any) -> Spent:
+    """CPU of all verbs, then their commands and times in scripts."""
+    order, cycle = caller.order, caller.mode.cycle
+    if order.batch == 1:
+        for _ in range(COLD):
+            cycle(caller, Meter(dict))
+    spent = _run(caller, cycle, cpu_of(order.pid), order.cycles)
+    seen = _run(caller, cycle, commands_of(server), -(-order.cycles // FEWER))
+    if caller.acks_with_reads:
+        spent |= _run(caller, with_ack, cpu_of(order.pid), order.cycles)
+        caller.settle()
     return {verb: {**found, **seen.get(verb, {})} for verb, found in spent.items()}
+
+
+def _pieces(caller: Caller, server: Any) -> Spent:
+    """What each verb does."""
+    order, cycle = caller.order, caller.mode.cycle
+    cycle(caller, Meter(dict))  # the library is there now
+    counted = import_module("shardq.protocol.scripts").library().function("pieces")
+    probe = pieces_of(server, counted)
+    seen = _run(caller, cycle, probe, order.cycles)
+    if caller.acks_with_reads:
+        seen |= _run(caller, with_ack, probe, order.cycles)
+    return seen
 
 
 def _url(server: Any, mode: Mode, url: str) -> str:
