@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
@@ -64,26 +64,33 @@ def _tables(where: Place, ground: Contest, modes: Sequence[Mode], batch: int, fo
     for name in others or [first]:
         rows = [_over_beside(name, mode, batch, found) for mode in modes]
         title = f"{name}: server CPU over that of the mode beside, {_shape(batch)}"
-        yield _table(where, f"modes-{name}-{batch}", title, rows, found)
+        data = {
+            mode: {each: _data(own) for each, own in contenders[name].items()} for mode, contenders in found.items()
+        }
+        yield Table(f"modes-{name}-{batch}", title, where.described(), COLUMNS, rows, data=data)
     for name in others:
         rows = [_of_first(name, first, mode, batch, found) for mode in modes]
         if batch == 1 and found.keys() >= set(MIX):
             rows.append(_mix(name, first, found))
         title = f"{name}: server CPU of that of {first}, {_shape(batch)}"
-        yield _table(where, f"modes-{name}-of-{first}-{batch}", title, rows, found)
+        data = {mode: {each: _data(costs[each][mode]) for each in (first, name)} for mode, costs in found.items()}
+        yield Table(f"modes-{name}-of-{first}-{batch}", title, where.described(), COLUMNS, rows, data=data)
 
 
 def _memory(where: Place, ground: Contest, modes: Sequence[Mode]) -> Table:
     """The bytes of a message that is kept."""
-    rows, data = [], {}
+    rows, data, names = list[Row](), {}, [one.name for one in ground.contenders]
     for mode in modes:
-        data[mode.name] = took = ground.memory(mode)
-        most = mode.memory
-        verdict = "MISSED" if list(took.values())[-1] > most else "reached"
-        rows.append((mode.name, *(f"{each:,.0f} B" for each in took.values()), f"{most:g} B", verdict))
-    names = [one.name for one in ground.contenders]
-    title = "Memory of a message"
-    return Table("modes-memory", title, where.described("one round"), ("mode", *names, "bound", ""), rows, data=data)
+        try:
+            data[mode.name] = took = ground.memory(mode)
+        except Failed as error:
+            print(f"{mode.name}: {error}", file=sys.stderr, flush=True)
+            rows.append((mode.name, *[""] * len(names), f"{mode.memory:g} B", FAILED))
+            continue
+        verdict = "MISSED" if took[names[-1]] > mode.memory else "reached"
+        rows.append((mode.name, *(f"{took[name]:,.0f} B" for name in names), f"{mode.memory:g} B", verdict))
+    columns = ("mode", *names, "bound", "")
+    return Table("modes-memory", "Memory of a message", where.described("one round"), columns, rows, data=data)
 
 
 def _over_beside(name: str, mode: Mode, batch: int, found: Found) -> Row:
@@ -112,7 +119,8 @@ def _mix(name: str, first: str, found: Found) -> Row:
     """The single messages of several modes, all together."""
     own, other = ([found[mode][each][mode] for mode in MIX] for each in (name, first))
     ratios = Ratios.of(*([mixed(costs) for costs in zip(*each, strict=True)] for each in (own, other)))
-    return _row("all plain ones together", ratios, {SUM: MIX_AT_MOST}, own[0])
+    *cells, _, _, _ = _row("all plain ones together", ratios, {SUM: MIX_AT_MOST}, own[0])
+    return (*cells, "", "", "")
 
 
 def _row(name: str, ratios: Ratios, most: Most, own: Sequence[Cost]) -> Row:
@@ -137,23 +145,14 @@ def _failed(mode: Mode) -> Row:
     return (mode.name, *[""] * len(SHOWN), "", FAILED, *[""] * 3)
 
 
-def _table(where: Place, name: str, title: str, rows: list[Row], found: Found) -> Table:
-    return Table(name, title, where.described(), COLUMNS, rows, data=_data(found))
-
-
-def _data(found: Found) -> dict[str, Any]:
+def _data(costs: Sequence[Cost]) -> dict[str, Any]:
     """The numbers of every round; the commands of the last one, as those of others are the same."""
     return {
-        mode: {
-            name: {
-                each: {
-                    "cpu": [cost.cpu for cost in own],
-                    "scripts": [cost.scripts for cost in own],
-                    "commands": own[-1].commands,
-                }
-                for each, own in costs.items()
-            }
-            for name, costs in contenders.items()
-        }
-        for mode, contenders in found.items()
+        "cpu": [_rounded(cost.cpu) for cost in costs],
+        "scripts": [_rounded(cost.scripts) for cost in costs],
+        "commands": {verb: _rounded(found) for verb, found in costs[-1].commands.items()},
     }
+
+
+def _rounded(found: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(amount, 3) for name, amount in found.items()}

@@ -38,7 +38,7 @@ def test_each_mode_works_and_keeps_its_numbers(tmp_path: Path) -> None:
     assert set(single) | set(batches) | set(memory) == set(MODES)
     assert set(memory) == {mode.name for mode in MEMORY}
     for mode, found in {**single, **batches}.items():
-        cpu = found["new"][mode]["cpu"]
+        cpu = found[mode]["cpu"]
         assert len(cpu) == 1
         assert set(cpu[0]) in ({*VERBS, SUM, WITH_ACK}, {*VERBS, SUM}, {"read"})
         assert all(us > 0 for us in cpu[0].values())
