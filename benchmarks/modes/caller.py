@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -43,9 +42,7 @@ class Caller:
     def __init__(self, client: Client, mode: Mode, order: Order) -> None:
         self.client, self.mode, self.order = client, mode, order
         shape: dict[str, Any] = {"streams": order.streams, "streams_per_shard": order.per_shard}
-        self.queue = client.queue(
-            f"modes-{uuid.uuid4().hex[:8]}", **{"visibility_timeout": LEASE, **shape, **mode.settings}
-        )
+        self.queue = client.queue("modes", **{"visibility_timeout": LEASE, **shape, **mode.settings})
         self.queue.declare()
         self._dice, self._next = random.Random(order.seed), 0
         self._payload = self._dice.randbytes(mode.payload or order.payload)
