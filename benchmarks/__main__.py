@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from benchmarks.publish import publish
 from benchmarks.report import Table
@@ -18,11 +19,15 @@ CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix", "both")}
 MEANS = {
     "server": "a server program, or `all`: Valkey and Redis, in turn; default: the one that shardq finds",
     "most": "before: how many times the base's server time a call may take; default: other bounds for each",
-    "base": "a checkout to compare with, a folder or a commit: single, concurrent, before; default: none",
+    "base": "a checkout to compare with, a folder or a commit: single, concurrent, before, modes; default: none",
+    "engines": "modes: engines of this checkout, the others beside the first: `old,new`; default: new",
+    "pieces": "modes: commands, tables and functions of each call of the new engine, instead of costs",
+    "only": "modes: only those whose names have one of these texts, with commas between; default: all",
 }
 NAMES = (
-    "single", "concurrent", "before", "throughput", "window", "controls", "results", "journal", "reads", "pickup",
-    "expiry", "driver", "timing", "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines",
+    "single", "concurrent", "before", "modes", "throughput", "window", "controls", "results", "journal", "reads",
+    "pickup", "expiry", "driver", "timing", "flow", "edge", "worker", "orders", "fairness", "routing", "spark",
+    "pipelines",
 )  # fmt: skip
 
 
@@ -35,7 +40,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--plot", type=Path, metavar="FOLDER", help="draw pictures there (needs the extra `bench`)")
     made.add_argument("--publish", type=Path, metavar="PAGE", help="fill it in: run what its marks say, of NAME ...")
     for item in fields(Settings):
-        words = {"choices": CHOICES[item.name]} if item.name in CHOICES else {"type": type(item.default)}
+        words: dict[str, Any] = {"type": type(item.default)}
+        if item.name in CHOICES:
+            words = {"choices": CHOICES[item.name]}
+        elif isinstance(item.default, bool):
+            words = {"action": "store_const", "const": True}
         said = MEANS.get(item.name, f"default: {item.default}")
         made.add_argument(f"--{item.name.replace('_', '-')}", help=said, **words)
     return made

@@ -32,6 +32,9 @@ class Settings:
     server: str = ""
     base: str = ""
     most: float = 0.0
+    engines: str = "new"
+    only: str = ""
+    pieces: bool = False
     seed: int = 1
 
     def quick(self) -> Settings:

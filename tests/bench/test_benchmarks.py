@@ -23,6 +23,7 @@ TINY = ("--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20",
 
 OF_THEIR_OWN = {
     *("single", "concurrent", "before"),  # test_calls.py
+    "modes",  # test_modes.py
     *("pipelines", "routing", "spark", "timing", "worker"),  # tests/routing, tests/spark, tests/timing, test_worker.py
 }
 

@@ -1,0 +1,163 @@
+"""The contenders, each an engine or a checkout with processes and servers of its own, and their turns."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from benchmarks.calls.trees import tree_of
+from benchmarks.modes.caller import FILLED, Order
+from benchmarks.modes.cost import Cost
+from benchmarks.modes.cycles import KEPT
+from benchmarks.modes.matrix import MODES
+from benchmarks.modes.mode import Mode
+from benchmarks.rounds import take_turns
+from benchmarks.settings import Place, Settings, place
+from benchmarks.workers.environments import ROOT
+
+ENGINES = ("new", "old")
+SINGLES, BATCHES, MANY = 50, 10, 4
+"""Of the messages that the settings say, a turn has a 50th in single calls, and a tenth in batches. Memory is that of
+four times as many."""
+CALLS = 20
+"""Of so many calls it is counted what they do."""
+
+
+class Failed(Exception):
+    """A mode does not work; why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One shardq: its name in the tables, its checkout, and its engine, "" for that which it has by itself."""
+
+    name: str
+    tree: Path
+    engine: str = ""
+
+
+def contenders(settings: Settings) -> list[Contender]:
+    """Those that the settings name; the others are compared with the first, if there are several."""
+    found = []
+    if base := tree_of(settings.base):
+        found.append(Contender(base.commit, base.folder))
+    for engine in settings.engines.split(","):
+        if engine not in ENGINES:
+            raise SystemExit(f"--engines {settings.engines}: name engines of {', '.join(ENGINES)}")
+        found.append(Contender(engine, ROOT, engine))
+    return found
+
+
+class Agent:
+    """The process of one contender; it ends with the context."""
+
+    def __init__(self, contender: Contender, environment: Mapping[str, str]) -> None:
+        own = {key: value for key, value in os.environ.items() if key != "SHARDQ_ENGINE"}
+        engine = {"SHARDQ_ENGINE": contender.engine} if contender.engine else {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.modes.agent", str(contender.tree)],
+            cwd=ROOT, env={**own, **engine, **environment, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def obey(self, order: Order) -> dict[str, Any]:
+        """Run a turn; what was spent. Failed when the mode fails, RuntimeError when the process has ended."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f"{json.dumps(asdict(order))}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the process of a contender ended; it says why above")
+        answer: dict[str, Any] = json.loads(line)
+        if "failed" in answer:
+            raise Failed(answer["failed"])
+        spent: dict[str, Any] = answer["spent"]
+        return spent
+
+
+Costs = dict[str, dict[str, list[Cost]]]
+"""By contender, and then by mode: a mode and the one that stands beside it."""
+
+
+class Contest:
+    """The contenders, each with an agent for each environment that a mode asks for."""
+
+    def __init__(self, settings: Settings, contenders: Sequence[Contender], stack: contextlib.ExitStack) -> None:
+        self.contenders = contenders
+        self._settings, self._stack = settings, stack
+        self._agents: dict[Any, Agent] = {}
+
+    def take(self, mode: Mode, batch: int) -> Costs:
+        """The rounds of a mode, in batches or one message a call (*batch* 1), and of the one that stands beside it."""
+        modes = [mode, *([MODES[mode.beside]] if mode.beside else [])]
+        messages = self._settings.messages // (SINGLES if batch == 1 else BATCHES)
+        with self._places() as places:
+
+            def measure(turn: tuple[Contender, Mode]) -> Cost:
+                return Cost.of(self._obey(*turn, places[turn[0]], batch, messages))
+
+            turns = {f"{one.name}: {each.name}": (one, each) for one in self.contenders for each in modes}
+            found = take_turns(
+                list(turns), self._settings.rounds, self._settings.seed, lambda name: measure(turns[name])
+            )
+        return {one.name: {each.name: found[f"{one.name}: {each.name}"] for each in modes} for one in self.contenders}
+
+    def memory(self, mode: Mode) -> dict[str, float]:
+        """By contender, the bytes that a message of a mode takes."""
+        with self._places() as places:
+            return {
+                one.name: self._obey(one, mode, places[one], FILLED, MANY * self._settings.messages)[KEPT]["bytes"]
+                for one in self.contenders
+            }
+
+    def pieces(self, mode: Mode, batch: int) -> dict[str, dict[str, float]]:
+        """What a call of each verb of a mode does; there is one contender."""
+        (one,) = self.contenders
+        with self._places() as places:
+            found = self._obey(one, mode, places[one], batch, CALLS * batch, pieces=True)
+        return {verb: {name: amount * batch for name, amount in each.items()} for verb, each in found.items()}
+
+    @contextlib.contextmanager
+    def _places(self) -> Iterator[dict[Contender, Place]]:
+        """A new server for each contender."""
+        with contextlib.ExitStack() as stack:
+            yield {one: stack.enter_context(place(self._settings)) for one in self.contenders}
+
+    def _agent(self, contender: Contender, mode: Mode) -> Agent:
+        key = contender, tuple(mode.environment.items())
+        if key not in self._agents:
+            self._agents[key] = self._stack.enter_context(Agent(contender, mode.environment))
+        return self._agents[key]
+
+    def _obey(
+        self, contender: Contender, mode: Mode, where: Place, batch: int, messages: int, *, pieces: bool = False
+    ) -> dict[str, Any]:
+        chosen = self._settings
+        assert where.server.pid
+        order = Order(
+            mode.name, where.url, where.server.pid, batch, max(2, messages // (mode.group if batch == 1 else batch)),
+            chosen.payload, chosen.streams, chosen.per_shard, chosen.seed, pieces,
+        )  # fmt: skip
+        return self._agent(contender, mode).obey(order)
+
+
+@contextlib.contextmanager
+def contest(settings: Settings) -> Iterator[Contest]:
+    """One whose agents end with the context."""
+    with contextlib.ExitStack() as stack:
+        yield Contest(settings, contenders(settings), stack)
