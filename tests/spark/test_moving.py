@@ -11,7 +11,6 @@ import pytest
 
 from shardq import Client, Delivery, Message
 from shardq.client import Queue
-from shardq.engine import NEW
 from shardq.ops import sweep as sweep_ops
 from shardq.spark import sweep
 from shardq.spark.connection import client_of
@@ -21,7 +20,7 @@ from shardq.spark.schema import arrow_schema, table_schema
 from tests.servers import Server
 
 pytestmark = [
-    pytest.mark.skipif(not NEW, reason="today's engine promises it only of messages that stay where they are"),
+    pytest.mark.engine("new"),  # the old one promises it only of messages that stay where they are
     pytest.mark.runs_in("test-all"),
 ]
 
