@@ -104,7 +104,7 @@ function Accounts.save_accounts(q)
     q.servable, a.counted = q.servable + counted - a.counted, counted
     local text = spell_account(a, q.now)
     if text ~= a.text then
-      if text then State.put(q, 't:' .. name, text) else add(q, 'unset', 't:' .. name) end
+      if text then State.put(q, 't:' .. name, text) else State.unset(q, 't:' .. name) end
     end
   end
 end

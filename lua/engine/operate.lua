@@ -399,7 +399,7 @@ local function purge_overflows(q)
       end
     end
   until cursor == '0' or q.purged >= q.most
-  if q.purged >= q.most then State.put(q, 'purge', cursor) else add(q, 'unset', 'purge') end
+  if q.purged >= q.most then State.put(q, 'purge', cursor) else State.unset(q, 'purge') end
 end
 
 -- @verb purge | allow-oom: remove up to `most` undelivered and delayed messages; what is in flight stays. The call that

@@ -73,6 +73,12 @@ function State.put(q, field, value)
   q.changes[n + 1], q.changes[n + 2], q.changed = field, value, n + 2
 end
 
+-- Notes that a field of the state is no more. (Not among the lists of other keys: an ack has nothing for these.)
+function State.unset(q, field)
+  local unset = q.unset
+  if unset then unset[#unset + 1] = field else q.unset = {field} end
+end
+
 function State.count_up(q, field, number)
   if number then call('HINCRBY', q.keys[META], field, number) end
 end
@@ -95,5 +101,9 @@ function State.save_state(q)
   for from = 1, q.changed, 4000 do
     call('HSET', q.keys[META], unpack(changes, from, min(q.changed, from + 3999))) -- at most 4,000: a part
   end
-  send(q, 'unset', 'HDEL', q.keys[META])
+  local unset = q.unset
+  for from = 1, unset and #unset or 0, 4000 do
+    call('HDEL', q.keys[META], unpack(unset, from, min(#unset, from + 3999))) -- at most 4,000: a part
+  end
+  q.unset = nil
 end

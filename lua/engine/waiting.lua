@@ -47,7 +47,7 @@ function Waiting.save_children(q)
       local text = {child.behind, child.returned, queue, child.weight, child.turn}
       State.put(q, 'c:' .. key, concat(text, ' '))
     else
-      add(q, 'unset', 'c:' .. key)
+      State.unset(q, 'c:' .. key)
     end
   end
 end
