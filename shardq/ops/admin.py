@@ -13,6 +13,7 @@ from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
 from shardq.ops.assigning import shrink_refused
 from shardq.ops.lengths import lengths
 from shardq.ops.opening import (
+    before_all,
     change_queue,
     check_legacy,
     check_replicas,
@@ -96,7 +97,9 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
     Each call removes a part, so that no script runs long. A repeated call that arrives after the end of the purge
     removes nothing, because the last part has changed the epoch.
     """
-    removed, until, call = 0, state.until(timeout), None
+    removed, until = 0, state.until(timeout)
+    yield from before_all(state, require_queue(state, until))
+    call: Call | None = _purge(state)
     while True:
         if call is None:
             yield from part_of(removed, require_queue(state, until))
@@ -280,7 +283,7 @@ def journal(state: QueueState, count: int, after: int = 0, timeout: float | None
 def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None) -> Op[int]:
     """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""
     until = state.until(timeout)
-    yield from require_queue(state, until)
+    yield from before_all(state, require_queue(state, until))
     moved = 0
     for start in range(0, len(letters), 100):
         args: list[Argument] = []

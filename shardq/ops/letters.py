@@ -11,7 +11,7 @@ from shardq.errors import ConfigError
 from shardq.model import DeadLetter, MessageId
 from shardq.model.dead_letter import letters_of
 from shardq.ops.admin import dead_letters
-from shardq.ops.opening import require_queue
+from shardq.ops.opening import before_all, require_queue
 from shardq.ops.outcome import part_of
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
@@ -121,7 +121,7 @@ def _delete(
     timeout: float | None,
 ) -> Op[int]:
     deleted = 0
-    yield from require_queue(state, state.until(timeout))
+    yield from before_all(state, require_queue(state, state.until(timeout)))
     for page in _pages(names):
         call = Call.on(state.keys, "delete_dead", (state.client, "", 0, *rest(page)))
         effect: Op[Any] = retry_until(lambda _, call=call: call, state.until(timeout), state.clock)  # type: ignore[misc]

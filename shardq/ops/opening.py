@@ -45,16 +45,20 @@ SWEPT: Final = 100.0
 def open_queue(state: QueueState, until: float) -> Op[None]:
     """Make sure that *state* knows the queue. Create it if this client may; else QueueMissing if it does not exist."""
     if not state.epoch:
-        try:
-            yield from reopen(state, until)
-        except OutcomeUnknown as unknown:
-            raise _not_sent(state) from unknown
+        yield from before_all(state, reopen(state, until))
 
 
-def _not_sent(state: QueueState) -> BackendTimeout:
-    """Return the error of a call of which nothing was sent, since the look-up before it got no answer."""
-    name = state.keys.name
-    return BackendTimeout(f"Redis gave no answer when queue {name!r} was looked up, so nothing of this call was sent")
+def before_all(state: QueueState, look: Op[T]) -> Op[T]:
+    """Look the queue up before anything of a call was sent: without an answer nothing was changed, and so it is told.
+
+    It is not for a look-up after a try, which may have happened.
+    """
+    try:
+        return (yield from look)
+    except OutcomeUnknown as unknown:
+        raise BackendTimeout(
+            f"Redis gave no answer when queue {state.keys.name!r} was looked up, so nothing of this call was sent"
+        ) from unknown
 
 
 def find_queue(state: QueueState, until: float) -> Op[bool]:
@@ -90,23 +94,13 @@ def missing(state: QueueState) -> QueueMissing:
     )
 
 
-def _opened(state: QueueState, call: Call, until: float, *, create: bool) -> Op[Any]:
-    """Return the reply of `open`. Where it creates nothing, no answer means that nothing was changed."""
-    try:
-        return (yield from retry_until(lambda _: call, until, state.clock))
-    except OutcomeUnknown as unknown:
-        if create:
-            raise
-        raise _not_sent(state) from unknown
-
-
 def _look_up(state: QueueState, until: float, *, create: bool) -> Op[bool]:
     wanted = state.requested.streams if create else 0
     streams = tuple(map(state.keys.stream, range(wanted)))
     while True:
         call = Call.on(state.keys, "open", (wanted, new_epoch(), *state.requested.settings()), rest=streams)
         sent, known, opened = state.clock.monotonic(), state.streams > 0, state.opened  # others may open it meanwhile
-        reply = yield from _opened(state, call, until, create=create)
+        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if state.server_time is None:
             state.note_server_time(int(reply[1]), sent, sent)
         if reply[0] == b"NOQUEUE":
@@ -270,8 +264,8 @@ def change_queue(
     time the script runs, the script does nothing, and everything starts again. So a change by another client is not
     overwritten, and a repeated call that arrives late does nothing.
     """
+    yield from before_all(state, require_queue(state, until))
     while True:
-        yield from require_queue(state, until)
         call = make(state.epoch, new_epoch())
         call.replicas = state.durability.replicas
         reply, underreplicated = yield from retry_replicated(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
@@ -279,6 +273,7 @@ def change_queue(
             return reply, underreplicated
         if state.clock.monotonic() > until:
             raise BackendTimeout(f"other clients kept changing queue {state.keys.name!r}: nothing was changed")
+        yield from require_queue(state, until)
 
 
 def check_replicas(state: QueueState, underreplicated: Underreplicated | None, result: T) -> T:

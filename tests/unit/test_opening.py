@@ -1,0 +1,82 @@
+"""What is told of a look-up that gets no answer: nothing was changed before the first try of a call, and only then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from shardq.errors import BackendTimeout, OutcomeUnknown, PartlyWritten, ShardqError
+from shardq.ops.admin import purge, redrive
+from shardq.ops.limiting import pause
+from shardq.ops.opening import open_queue
+from shardq.ops.outgoing import Outgoing
+from shardq.ops.steps import Call, Op, Step, Unanswered
+from shardq.ops.weighing import set_weights
+from shardq.ops.write import write_many
+from shardq.testing import ManualClock
+from tests.unit.driving import drive, state_of
+
+LOST = Unanswered("reset", sent=True)
+
+
+def error_of(op: Op[Any], answer: Callable[[Step], Any], clock: ManualClock) -> ShardqError:
+    with pytest.raises(ShardqError) as found:
+        drive(op, answer, clock)
+    return found.value
+
+
+@pytest.mark.parametrize("creates", [True, False])
+def test_a_look_up_before_all_that_gets_no_answer_changed_nothing(creates: bool) -> None:
+    clock = ManualClock()
+    state = state_of(clock)
+    state.creates = creates
+    state.forget()
+    error = error_of(open_queue(state, clock.monotonic() + 1), lambda _: LOST, clock)
+    assert type(error) is BackendTimeout
+    assert "nothing of this call was sent" in str(error)
+
+
+@pytest.mark.parametrize("creates", [True, False])
+def test_a_write_that_may_have_happened_is_unknown_though_the_queue_cannot_be_looked_up_afterwards(
+    creates: bool,
+) -> None:
+    """Its first try got no answer. The second one was told that the queue has moved."""
+    clock = ManualClock()
+    state = state_of(clock)
+    state.creates = creates
+    writes: Iterator[Any] = iter([LOST, [b"EPOCH"]])
+
+    def answer(step: Step) -> Any:
+        assert isinstance(step, Call)
+        return next(writes) if step.script.name == "write" else LOST
+
+    error = error_of(write_many(state, [Outgoing("t", "b", b"x")], 1), answer, clock)
+    assert "nothing" not in str(error)
+    results = error.results if isinstance(error, PartlyWritten) else [error]
+    assert [type(each) for each in results] == [OutcomeUnknown]
+
+
+CHANGES: dict[str, Callable[[Any], Op[Any]]] = {
+    "set_weights": lambda state: set_weights(state, {"t": 2}, 1),
+    "pause": lambda state: pause(state, "t", None, 1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_may_have_happened_is_unknown_though_the_queue_cannot_be_looked_up_afterwards(
+    change: str,
+) -> None:
+    clock = ManualClock()
+    state = state_of(clock)
+    opened = [b"OK", 0, [b"n", b"0", b"streams", b"4", b"wanted", b"4", b"epoch", b"1", b"created", b"1"]]
+    replies: Iterator[Any] = iter([opened, LOST, b"EPOCH"])
+    error = error_of(CHANGES[change](state), lambda _: next(replies, LOST), clock)
+    assert isinstance(error, OutcomeUnknown)
+
+
+@pytest.mark.parametrize("change", [lambda state: purge(state, 1), lambda state: redrive(state, [], 1)])
+def test_a_change_of_which_nothing_was_sent_changed_nothing(change: Callable[[Any], Op[Any]]) -> None:
+    clock = ManualClock()
+    assert type(error_of(change(state_of(clock)), lambda _: LOST, clock)) is BackendTimeout
