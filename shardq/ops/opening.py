@@ -196,12 +196,15 @@ def _upkeep(state: QueueState, now: float) -> Op[None]:
     if state.wanted < state.streams and now >= state.shrink_at:
         state.shrink_at = now + 1.0
         yield from shrink(state, now + state.timeout)
+    # The next time is noted first: what fails, for want of a right, say, is not tried again in each call.
     if state.config.dead_ttl is not None and now >= state.bury_at:
-        is_more = yield from delete_old_letters(state, now + state.timeout)
-        state.bury_at = now + (0.0 if is_more else min(60.0, state.config.dead_ttl / 10))
+        state.bury_at = now + min(60.0, state.config.dead_ttl / 10)
+        if (yield from delete_old_letters(state, now + state.timeout)):
+            state.bury_at = now
     if (state.config.result_ttl is not None or state.view.has_results) and now >= state.sweep_at:
-        is_more = yield from forget_results(state, now + state.timeout)
-        state.sweep_at = now + (0.0 if is_more else min(60.0, (state.config.result_ttl or SWEPT) / 10))
+        state.sweep_at = now + min(60.0, (state.config.result_ttl or SWEPT) / 10)
+        if (yield from forget_results(state, now + state.timeout)):
+            state.sweep_at = now
 
 
 def touch(state: QueueState, until: float) -> Op[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from shardq.errors import BackendTimeout, OutcomeUnknown, PartlyWritten, ShardqError
 from shardq.ops.admin import purge, redrive
 from shardq.ops.limiting import pause
-from shardq.ops.opening import open_queue
+from shardq.ops.opening import needs_upkeep, open_queue, upkeep
 from shardq.ops.outgoing import Outgoing
-from shardq.ops.steps import Call, Op, Step, Unanswered
+from shardq.ops.steps import Call, Op, Refused, Step, Unanswered
 from shardq.ops.weighing import set_weights
 from shardq.ops.write import write_many
 from shardq.testing import ManualClock
@@ -80,3 +81,22 @@ def test_a_change_that_may_have_happened_is_unknown_though_the_queue_cannot_be_l
 def test_a_change_of_which_nothing_was_sent_changed_nothing(change: Callable[[Any], Op[Any]]) -> None:
     clock = ManualClock()
     assert type(error_of(change(state_of(clock)), lambda _: LOST, clock)) is BackendTimeout
+
+
+def test_old_results_that_may_not_be_swept_cost_one_call_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    """A producer need not have the right to them. Its calls go on, and are not doubled."""
+    clock = ManualClock()
+    state = state_of(clock)
+    state.view = replace(state.view, has_results=True)
+    calls: list[str] = []
+
+    def answer(step: Step) -> Any:
+        assert isinstance(step, Call)
+        calls.append(step.script.name)
+        return Refused("NOPERM", "it has no right to that key")
+
+    for _ in range(5):
+        assert needs_upkeep(state)
+        drive(upkeep(state, clock.monotonic()), answer, clock)
+    assert calls == ["keep"]
+    assert caplog.text.count("will be tried again") == 1
