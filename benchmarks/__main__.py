@@ -18,15 +18,15 @@ from benchmarks.settings import Settings, place
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix", "both")}
 MEANS = {
     "server": "a server program, or `all`: Valkey and Redis, in turn; default: the one that shardq finds",
-    "most": "before: how many times the base's server time a call may take; default: other bounds for each",
+    "most": "before: how many times the base's server time a call may take; default: 1.05",
     "base": "a checkout to compare with, a folder or a commit: single, concurrent, before, modes; default: none",
-    "engines": "modes: engines of this checkout, the others beside the first: `old,new`; default: new",
-    "pieces": "modes: commands, tables and functions of each call of the new engine, instead of costs",
+    "pieces": "modes: commands, tables and functions of each call, instead of costs",
+    "members": "bounds: of each index; ten times as many tenants wait; default: 100000",
     "only": "modes: only those whose names have one of these texts, with commas between; default: all",
 }
 NAMES = (
-    "single", "concurrent", "before", "modes", "throughput", "window", "controls", "results", "journal", "reads",
-    "pickup", "expiry", "driver", "timing", "flow", "edge", "worker", "orders", "fairness", "routing", "spark",
+    "single", "concurrent", "before", "modes", "bounds", "throughput", "window", "controls", "results", "journal",
+    "reads", "pickup", "expiry", "driver", "timing", "flow", "edge", "worker", "orders", "fairness", "routing", "spark",
     "pipelines",
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ def run(place: Place) -> list[Table]:
         queue.write(b"x", shard_key="a")
         call = Call.on(queue.state.keys, "len")
         script, keys = call.script, call.keys
-        server.script_load(script.source)
+        server.function_load(script.library.text, replace=True)
         other = AsyncClient.from_url(place.url)
 
         def op() -> Op[Any]:
@@ -36,14 +36,14 @@ def run(place: Place) -> list[Table]:
             return Contender(name, calls, lambda: [call() for _ in range(calls)])
 
         contenders = [
-            contender("redis-py evalsha(len)", lambda: server.evalsha(script.sha, len(keys), *keys)),
+            contender("redis-py fcall(len)", lambda: server.fcall_ro(script.function, len(keys), *keys)),
             contender("the driver, the same call", lambda: client.run(op())),
             Contender("the asyncio driver, the same call", calls, lambda: runner.run(repeated())),
             contender("Queue.len()", queue.len),
         ]
         runs = take_runs(server, contenders, place.settings.rounds, place.settings.seed)
         runner.run(other.aclose())
-    reference = runs["redis-py evalsha(len)"]
+    reference = runs["redis-py fcall(len)"]
     rows = []
     for name, own in runs.items():
         cells = [name, us(middle(own, "wall")), times(ratio(own, reference, "wall"))]

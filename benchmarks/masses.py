@@ -99,7 +99,7 @@ def measured(place: Place, raw: Any, count: int, window: int, keys: int) -> Mass
         ended, found = delivered(queue)
         spent = server_cpu(raw) - spent
         raw.config_set("slowlog-log-slower-than", -1)
-        calls = sorted(row["duration"] / 1e3 for row in raw.slowlog_get(count) if row["command"].startswith(b"EVALSHA"))
+        calls = sorted(row["duration"] / 1e3 for row in raw.slowlog_get(count) if row["command"].startswith(b"FCALL"))
         queue.nack_many(found)
         returned, _ = delivered(queue)
         raw.delete(*(queue.state.keys.fixed), *map(queue.state.keys.stream, range(chosen.streams)))
@@ -132,10 +132,10 @@ def server_cpu(raw: Any) -> float:
 
 
 def end_all(raw: Any, queue: Queue) -> None:
-    """End all leases by moving their deadlines, which to the scripts is the same as waiting."""
-    for key in (queue.state.keys.leases, queue.state.keys.due):
-        with raw.pipeline(transaction=False) as pipe:
-            for member in raw.zrange(key, 0, -1):
-                if member:
-                    pipe.zadd(key, {member: -LASTS * 1000 - 1000}, xx=True, incr=True)
-            pipe.execute()
+    """End all leases by moving their deadlines, which to a call is the same as waiting."""
+    keys, by = queue.state.keys, -round(LASTS * 1000) - 1000
+    with raw.pipeline(transaction=False) as pipe:
+        for member in filter(None, raw.zrange(keys.leases, 0, -1)):
+            pipe.zadd(keys.leases, {member: by}, xx=True, incr=True)
+        pipe.hincrbyfloat(keys.meta, "lease_at", by)
+        pipe.execute()

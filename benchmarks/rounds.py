@@ -7,9 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 One = TypeVar("One")
+CALLS: Final = ("fcall", "fcall_ro", "evalsha", "evalsha_ro")
+"""The commands that are calls of shardq."""
+
 Measured = Sequence[tuple[float, ...]]
 """The rounds of one contender: `Run`, or another named tuple."""
 
@@ -18,13 +21,13 @@ Measured = Sequence[tuple[float, ...]]
 class Contender:
     """One way to do the work. Only `run` is timed; its result is passed to `finish`.
 
-    `commands` are the commands whose server time counts; the time of a script includes the commands that it calls.
+    `commands` are the commands whose server time counts; that of a call includes the commands that it runs.
     """
 
     name: str
     messages: int
     run: Callable[[], Any]
-    commands: Sequence[str] = ("evalsha",)
+    commands: Sequence[str] = CALLS
     prepare: Callable[[], Any] = lambda: None
     finish: Callable[[Any], Any] = lambda _: None
 

@@ -25,6 +25,7 @@ class Settings:
     streams: int = 64
     per_shard: int = 6
     tenants: int = 1000
+    members: int = 100_000
     seconds: float = 20.0
     rate: float = 40.0
     aof: str = "off"
@@ -32,7 +33,6 @@ class Settings:
     server: str = ""
     base: str = ""
     most: float = 0.0
-    engines: str = "new"
     only: str = ""
     pieces: bool = False
     seed: int = 1

@@ -8,9 +8,12 @@ from typing import Any
 
 from benchmarks.prior_art import Bare, PriorArt, connect
 from benchmarks.report import Table, Target, times, us
-from benchmarks.rounds import Contender, Run, middle, ratio, take_runs
+from benchmarks.rounds import CALLS, Contender, Run, middle, ratio, take_runs
 from benchmarks.settings import Place
 from shardq import Client, Delivery
+
+PRIOR = ("evalsha",)
+"""The commands of the prior art whose server time counts."""
 
 
 class Field:
@@ -87,15 +90,15 @@ class Field:
         self.drain_batches()
 
     def writers(self) -> list[Contender]:
-        def each(name: str, run: Callable[[], None], command: str, drain: Callable[[], None]) -> Contender:
-            return Contender(name, len(self.traffic), run, (command,), finish=lambda _: drain())
+        def each(name: str, run: Callable[[], None], commands: Sequence[str], drain: Callable[[], None]) -> Contender:
+            return Contender(name, len(self.traffic), run, commands, finish=lambda _: drain())
 
         return [
-            each("prior art, one at a time", self.write_prior, "evalsha", self.drain_prior),
-            each("bare XADD, one at a time", self.write_bare, "xadd", self.drain_bare_batches),
-            each("bare XADD, pipelined", self.write_bare_batches, "xadd", self.drain_bare_batches),
-            each("shardq write", self.write, "evalsha", self.drain_batches),
-            each(f"shardq write_many({self.batch})", self.write_batches, "evalsha", self.drain_batches),
+            each("prior art, one at a time", self.write_prior, PRIOR, self.drain_prior),
+            each("bare XADD, one at a time", self.write_bare, ("xadd",), self.drain_bare_batches),
+            each("bare XADD, pipelined", self.write_bare_batches, ("xadd",), self.drain_bare_batches),
+            each("shardq write", self.write, CALLS, self.drain_batches),
+            each(f"shardq write_many({self.batch})", self.write_batches, CALLS, self.drain_batches),
         ]
 
     def readers(self) -> list[Contender]:
@@ -106,17 +109,16 @@ class Field:
             return Contender(name, len(self.traffic), run, commands, prepare=fill, finish=finish)
 
         bare = ("xreadgroup", "xack", "xdel")
-        old = ("evalsha", "xack", "xdel")
         batch = self.batch
         return [
-            each("prior art, one at a time", self.write_prior, self.read_prior, ("evalsha",), self.settle_prior),
-            each("prior art, one at a time, with acks", self.write_prior, self.drain_prior, old),
+            each("prior art, one at a time", self.write_prior, self.read_prior, PRIOR, self.settle_prior),
+            each("prior art, one at a time, with acks", self.write_prior, self.drain_prior, (*PRIOR, "xack", "xdel")),
             each("bare XREADGROUP, one at a time, with acks", self.write_bare_batches, self.drain_bare, bare),
             each("bare XREADGROUP, in batches, with acks", self.write_bare_batches, self.drain_bare_batches, bare),
-            each("shardq read", self.write_batches, self.read_single, ("evalsha",), self.settle),
-            each("shardq read, with acks", self.write_batches, self.drain, ("evalsha",)),
-            each(f"shardq read_many({batch})", self.write_batches, self.read_batches, ("evalsha",), self.settle),
-            each(f"shardq read_many({batch}), with acks", self.write_batches, self.drain_batches, ("evalsha",)),
+            each("shardq read", self.write_batches, self.read_single, CALLS, self.settle),
+            each("shardq read, with acks", self.write_batches, self.drain, CALLS),
+            each(f"shardq read_many({batch})", self.write_batches, self.read_batches, CALLS, self.settle),
+            each(f"shardq read_many({batch}), with acks", self.write_batches, self.drain_batches, CALLS),
         ]
 
 

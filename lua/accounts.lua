@@ -1,13 +1,117 @@
-#!lua flags=no-writes
--- accounts: a page of the shard keys (or parents) that have anything undelivered or delayed.
--- KEYS[1] meta: whether the queue knows its shard keys
--- KEYS[2] accounts: what each of them holds
--- ARGV[1] cursor: where to go on, '0' to start
--- ARGV[2] count: about how many fields to look at
--- Reply: {} when there is no such queue | {'PLAIN'} when it does not know its shard keys |
---        {cursor to go on from, '0' at the end; {'t:' and the name, account, ...}}
-local meta, accounts, cursor, count = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
-local exists, fair = unpack(redis.call('HMGET', meta, 'epoch', 'fair')) -- at most 2: the fields
-if not exists then return {} end
-if fair ~= '1' then return {'PLAIN'} end
-return redis.call('HSCAN', accounts, cursor, 'MATCH', 't:*', 'COUNT', count)
+-- An account is all that is known of a shard key (with parents: of a parent). In the state it is nothing if nothing is
+-- known, flight * 1000 + taken if that is all, else "taken flight behind returned delayed served full_at look_at listed
+-- counted limits queue":
+--   taken     messages in the streams; `flight` those that are worked on
+--   behind    messages that wait, of which so many are `returned`: given back, or come due
+--   delayed   messages that are not yet due
+--   served    the service received, in 0.1 ms by weight; '-': as much as the virtual time
+--   full_at   when its bucket is full; `look_at` its moment in `due`
+--   listed    1: it waits in `turns`, 2: it is idle there
+--   limits    of its own; `queue` where its overflow begins and ends
+local FLIGHT = 8796093022208 -- a score in `turns` is flight * FLIGHT + served (2^43, so both fit a double exactly)
+Accounts.IDLE = 1001 * FLIGHT -- behind all others: nothing waits
+
+-- Reads an account of which more is known. Nil if something else wrote the text.
+local function parse_long(name, text)
+  local taken, flight, behind, returned, delayed, served, full_at, look_at, listed, counted, limits, queue =
+    match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d) (-?%d+) (%S+) (%S+)$')
+  if not taken then return nil end
+  return new_a{
+    name = name, taken = taken + 0, flight = flight + 0, behind = behind + 0, returned = returned + 0,
+    delayed = delayed + 0, served = tonumber(served), full_at = full_at + 0, look_at = look_at + 0, listed = listed + 0,
+    limits = limits, queue = queue, text = text, counted = counted + 0,
+    overflow = nil,
+  }
+end
+
+-- (A parent of which nothing waits may have children in its ring: see waiting.lua.)
+local function has_no_block(a)
+  if a.overflow then return a.overflow.size == 0 end
+  return a.queue == '-'
+end
+
+local function spell_long(a, now)
+  return concat({
+    a.taken, a.flight, a.behind, a.returned, a.delayed, a.served and spell(a.served) or '-',
+    a.full_at > now - LATE and format('%.3f', a.full_at) or '0', a.look_at > 0 and format('%.3f', a.look_at) or '0',
+    a.listed, a.counted, a.limits, a.overflow and Overflow.spell_overflow(a.overflow) or a.queue,
+  }, ' ')
+end
+
+-- Notes what is known of an account from now on, if that has changed: nothing of one that has nothing.
+function Accounts.save_account(q, a)
+  local now, said = q.now, a.text
+  if a.behind == 0 and a.delayed == 0 and not a.served and a.limits == '-' and a.listed == 0 and a.taken < 1000
+    and a.full_at <= now - LATE and a.look_at == 0 and a.counted == 0 and has_no_block(a) then
+    local number = a.flight * 1000 + a.taken
+    if number == 0 then
+      if said then State.unset(q, 't:' .. a.name) end
+    elseif number ~= a.number then
+      State.put(q, 't:' .. a.name, number)
+    end
+    return
+  end
+  local text = spell_long(a, now)
+  if text ~= said then State.put(q, 't:' .. a.name, text) end
+end
+
+-- Whose turn it is: who has fewest in flight for its weight, and of these who has received least.
+function Accounts.score_of(a, virtual, more)
+  local flight = a.flight + (more or 0)
+  if a.weight and a.weight > 1 then flight = floor(flight / a.weight) end
+  return min(flight, 1000) * FLIGHT + (a.served or virtual)
+end
+
+-- Makes an account known to this call. Of a text that something else wrote nothing is known, so that it stops nobody
+-- else.
+function Accounts.meet(q, name, text)
+  local number = text and tonumber(text) or 0
+  local a
+  if not (number > 0 and number < 1e12) then
+    number = 0
+    a = text and parse_long(name, text)
+  end
+  if not a then
+    local taken = number % 1000
+    a = new_a{
+      name = name, taken = taken, flight = (number - taken) / 1000, behind = 0, returned = 0, delayed = 0, full_at = 0,
+      look_at = 0, listed = 0, limits = '-', queue = '-', text = text or nil, counted = 0, number = number,
+      overflow = nil, -- the last one that many have
+    }
+  end
+  if q.rules.for_all or a.limits ~= '-' then Limits.heed_limits(a, q.rules, q.now) else a.full_at = 0 end
+  if a.listed == 1 then a.score = Accounts.score_of(a, q.virtual) end
+  local names = q.names
+  q.accounts[name], names[#names + 1] = a, name
+  return a
+end
+
+-- Loads the accounts that this call does not know yet, by one look.
+function Accounts.load_accounts(q, names)
+  local fields, missing
+  for _, name in ipairs(names) do
+    if not q.accounts[name] then
+      if not fields then fields, missing = {}, {} end
+      fields[#fields + 1], missing[#missing + 1] = 't:' .. name, name
+    end
+  end
+  if not fields then return end
+  local texts = call('HMGET', q.keys[META], unpack(fields)) -- at most 1,000: one for each message of a call
+  for at, name in ipairs(missing) do
+    if not q.accounts[name] then Accounts.meet(q, name, texts[at]) end
+  end
+end
+
+function Accounts.find_account(q, name)
+  return q.accounts[name] or Accounts.meet(q, name, call('HGET', q.keys[META], 't:' .. name))
+end
+
+-- Counts how many messages of an account may be delivered now, beside those in the streams: less than none if its
+-- limits withhold some of these.
+function Accounts.count_servable(q, a)
+  local counted = a.behind
+  if a.ruled then counted = min(a.taken + a.behind, max(0, Limits.allowance(a, q.now))) - a.taken end
+  if counted == a.counted then return end
+  q.servable = q.servable + counted - a.counted
+  a.counted = counted
+end

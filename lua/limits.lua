@@ -1,14 +1,123 @@
-#!lua flags=no-writes
--- limits: a page of the shard keys that have limits of their own, and whether the whole queue is paused.
--- KEYS[1] meta: until when the queue is paused
--- KEYS[2] limits: the limits of each shard key that has any
--- ARGV[1] cursor: where to go on, '0' to start
--- ARGV[2] count: about how many
--- Reply: {now} when there is no such queue | {now, the time in ms until which the queue is paused or '', cursor to go on from ('0' at the end),
---         {shard key, "cap rate burst until", ...}}
---- @use time
-local meta, limits, cursor, count = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
-local exists, paused = unpack(redis.call('HMGET', meta, 'epoch', 'paused')) -- at most 2: the fields
-if not exists then return {read_clock()} end
-local page = redis.call('HSCAN', limits, cursor, 'COUNT', count)
-return {read_clock(), paused or '', page[1], page[2]}
+-- The limits of an account: its own, or the queue's. Own ones are "cap,rate,burst,pause_until,pause_length,weight",
+-- where '' is as the queue says. No moment that is stored withholds for longer than its rule: this bounds what a wrong
+-- clock can do.
+Limits.NO_LIMITS = ',,,0,0,1'
+
+-- Reads the limits of an account that has any.
+function Limits.heed_limits(a, rules, now)
+  local cap, rate, burst, pause, weight = rules.cap, rules.rate, rules.burst, 0, 1
+  if a.limits ~= '-' then
+    local own_cap, own_rate, own_burst, till, length, own_weight =
+      match(a.limits, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
+    weight, pause = own_weight + 0, min(till + 0, now + length)
+    -- It is written down, or it would end as much later at each look.
+    if pause < till + 0 then a.limits = gsub(a.limits, ',%d+,(%d+),(%d+)$', ',' .. spell(pause) .. ',%1,%2') end
+    cap = own_cap == '' and cap * weight or tonumber(own_cap) or 0
+    if own_rate ~= '' then rate = own_rate + 0 end
+    if own_rate ~= '' or own_burst ~= '' then burst = tonumber(own_burst) or 0 end
+    if rate > 0 and burst == 0 then burst = max(1, ceil(rate)) end
+  end
+  a.cap, a.burst, a.pause, a.weight = cap, burst, pause, weight
+  a.interval, a.ruled = rate > 0 and 1000 / rate or 0, true
+  a.full_at = rate > 0 and min(a.full_at, now + burst * a.interval) or 0
+end
+
+-- A bucket is one moment: when it is full again (generic cell rate algorithm, ITU-T I.371). How many tokens it has now.
+local function tokens_of(full_at, interval, burst, now)
+  return floor((now - max(full_at, now - min(LATE, interval))) / interval + burst + 0.000001)
+end
+
+-- When it is full after one more token was taken.
+function Limits.full_after(full_at, interval, now) return max(full_at, now - min(LATE, interval)) + interval end
+
+-- How many more messages of an account may be delivered now.
+function Limits.allowance(a, now)
+  if not a.ruled then return 9e15 end
+  if a.pause > now then return 0 end
+  local most = a.cap > 0 and a.cap - a.flight or 9e15
+  if a.interval > 0 then most = min(most, tokens_of(a.full_at, a.interval, a.burst, now)) end
+  return most
+end
+
+-- When time alone changes something for an account by its limits: it may go on, its pause is over, or its bucket is
+-- full, so that it can be forgotten (looked at in whole seconds, many together). Nil: time changes nothing.
+function Limits.moment_of_limits(a, now)
+  if not a.ruled then return nil end
+  if a.pause > now then return a.pause < FAR and a.pause or nil end
+  if a.interval == 0 then return nil end
+  if a.behind > 0 then
+    if a.cap > 0 and a.flight >= a.cap then return nil end
+    return tokens_of(a.full_at, a.interval, a.burst, now) < 1 and ceil(a.full_at - (a.burst - 1) * a.interval) or nil
+  end
+  if a.full_at > now - LATE then return ceil((a.full_at + LATE) / 1000) * 1000 end
+end
+
+-- Returns an account's own limits as {cap, rate, burst, pause until, pause length, weight}, as they are written.
+function Limits.parts_of(a)
+  local cap, rate, burst, pause, length, weight = match(a.limits, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
+  if not cap then return {'', '', '', '0', '0', '1'} end
+  return {cap, rate, burst, pause, length, weight}
+end
+
+-- Spells such limits for a reply: "cap rate burst until", '-' is as the queue says.
+function Limits.spell_own(parts)
+  local spelled = {}
+  for at = 1, 3 do spelled[at] = parts[at] == '' and '-' or parts[at] end
+  return concat(spelled, ' ') .. ' ' .. parts[4]
+end
+
+-- Returns why a message of an account may not be delivered now that has so many before it, and until when if time ends
+-- that; '' if it may. Who has something in flight waits for its end where the queue has a window.
+function Limits.reason_of(q, a, ahead)
+  if a.ruled and a.pause > q.now then return 'paused', a.pause < FAR and spell(a.pause) or '' end
+  if a.ruled and Limits.allowance(a, q.now) - ahead < 1 then
+    return a.cap > 0 and a.flight + ahead >= a.cap and 'max_in_flight' or 'rate', ''
+  end
+  return a.flight > 0 and 'window' or '', ''
+end
+
+-- Takes a pause that is over out of the limits.
+function Limits.end_pause(a)
+  if a.limits == '-' or a.pause == 0 then return end
+  a.limits, a.pause = gsub(a.limits, '^([^,]*,[^,]*,[^,]*),%d+,%d+', '%1,0,0'), 0
+  if a.limits == Limits.NO_LIMITS then a.limits = '-' end
+end
+
+-- The limits of the whole queue: how many of `count` messages may be delivered at most, and if none, until when that
+-- is so.
+-- Nothing but the number of leases is looked at for it.
+function Limits.limit_queue(q, count)
+  local rules, now = q.rules, q.now
+  local till, length = match(q.odd.paused or '', '^(%d+),(%d+)$')
+  if till then
+    local stored = till + 0
+    till = min(stored, now + length)
+    if till < stored then State.put_odd(q, 'paused', spell(till) .. ',' .. length) end
+    if till > now then return 0, till end
+    State.put_odd(q, 'paused', '')
+  end
+  if rules.total_rate > 0 then
+    local interval = 1000 / rules.total_rate
+    local stored = tonumber(call('HGET', q.keys[META], 'full_at') or 0)
+    q.full_at = min(stored, now + rules.total_burst * interval)
+    -- It is written down, or it would be too far at each look.
+    if q.full_at < stored then State.put(q, 'full_at', format('%.3f', q.full_at)) end
+    local tokens = tokens_of(q.full_at, interval, rules.total_burst, now)
+    if tokens < 1 then return 0, ceil(q.full_at - (rules.total_burst - 1) * interval) end
+    count = min(count, tokens)
+  end
+  if rules.total_cap > 0 then
+    local places = rules.total_cap - (call('ZCARD', q.keys[LEASES]) - 1) -- the sentinel is no lease
+    if places < 1 and q.lease_at > now then return 0, q.lease_at end
+    q.places = places
+  end
+  return count
+end
+
+-- Counts what was delivered in the bucket of the whole queue.
+function Limits.charge_queue(q)
+  if q.found == 0 then return end
+  local interval = 1000 / q.rules.total_rate
+  for _ = 1, q.found do q.full_at = Limits.full_after(q.full_at, interval, q.now) end
+  State.put(q, 'full_at', format('%.3f', q.full_at))
+end

@@ -1,371 +1,378 @@
-#!lua flags=allow-oom
--- read: take back ended leases, let due messages in, then deliver up to `count` messages, from one stream after the other
--- beginning at the shared offset. No stream is left out: one whose key is not declared ends the read, and the hints name it.
--- KEYS[1] meta: epoch, streams, offset, counters
--- KEYS[2] lens: undelivered and cursor per stream
--- KEYS[3] ready: streams with something undelivered
--- KEYS[4] notifications: wakes blocked readers
--- KEYS[5] leases: tokens by deadline in ms
--- KEYS[6] delayed: handles by due time in ms
--- KEYS[7] redelivery: the redelivery queue of each stream, one after the other
--- KEYS[8] bodies: bodies of delayed messages
--- KEYS[9] attempts: deliveries so far of what was given back
--- KEYS[10] cancelled: handles cancelled while in flight
--- KEYS[11] dead: dead letters
--- KEYS[12] moved: where redriven messages lie now
--- KEYS[13] accounts: what each shard key holds, where the queue is fair
--- KEYS[14] shard_keys: shard keys of what is delayed
--- KEYS[15] overflow: handles that wait for room in the shared streams
--- KEYS[16] journal: what happened to the messages
--- KEYS[17] due: when the buckets of the timed indexes are due
--- KEYS[18..] streams: the declared ones, the legacy stream among them
--- ARGV[1] count: at most so many messages; a queue with a window or a cap may give fewer, and then says 'MORE'
--- ARGV[2] holder: nonce that makes the leases of this call its own
--- ARGV[3] visibility: ms that the leases last
--- ARGV[4] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
--- ARGV[5] max_deliveries: more than that is dead, if the queue does not say how many
--- ARGV[6] max_dead: dead letters at most, if the queue does not say how many
--- ARGV[7] blocks: ms for which the caller will block if there is nothing, 0 = it will not
--- ARGV[8] width: how many hints to return
--- ARGV[9] prefer: stream to try first, '' for none
--- ARGV[10] legacy_group: of the legacy stream, '' for none
--- ARGV[11] client: what the journal calls the caller
--- ARGV[12..] numbers: of the declared streams, 'l' for the legacy stream
--- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none, or there is a message or may be more), hints "3,17",
---         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
---         {{"place:id:count" or "place:id:count:streams", error, {field, ...}, deliverable since ('' or ms)}, ...} delivered before}
---- @use schedule, streams, redelivery
-local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local redelivery, bodies, attempts, accounts, overflow, due = KEYS[7], KEYS[8], KEYS[9], KEYS[13], KEYS[15], KEYS[17]
-local count, holder, visibility, view, blocks, width = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[7]), tonumber(ARGV[8])
-local prefer, legacy_group, client = ARGV[9], ARGV[10], ARGV[11]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local epoch, offset, owed, journal_size, void, fair, cap, parents, weighted, walk = unpack( -- at most 10: the fields
-  redis.call('HMGET', meta, 'epoch', 'offset', 'owed', 'journal', 'void', 'fair', 'max_in_flight', 'parents', 'weighted', 'walk'))
-if not epoch then return {'NOQUEUE'} end
+-- The verb read: what time has brought comes back, then messages are delivered, from the streams and from those that
+-- wait.
+local OFTEN = 64 -- what a read passes over at most that may not be delivered, before it is sent again
 
--- What comes back into the queue by time: leases that ended, and delayed messages that are due.
-local is_fair = fair == '1'
-local has_ended = redis.call('ZCOUNT', leases, '-inf', now) > 0 or string.find(view, 'j', 1, true)
-local has_due = redis.call('ZCOUNT', delayed, '-inf', now) > 0
-local due_buckets = is_fair and redis.call('ZCOUNT', due, '-inf', now) or 0
-local has_due_buckets = due_buckets > 0
-local has_redeliveries = redis.call('ZCARD', redelivery) > 1
+-- Where the fields that a read looks at are among its values.
+local READY = State.COMMON + 1
+local OFFSET = State.COMMON + 2
+local LEASE_AT = State.COMMON + 3
+local LENGTH = State.COMMON + 4
+local CURSOR = State.COMMON + 5
 
---- @straight
--- The common case: nothing came back but one by one, the reader is no special one, there is no journal, and where the queue is fair
--- no rule but the window.
-if not (has_ended or has_due or has_due_buckets or has_redeliveries and not (is_fair and count == 1) or void)
-  and owed == '0' and prefer == '' and legacy_group == '' and (journal_size or '0') == '0'
-  and (weighted or '0') == '0' and not (is_fair and ((cap or '0') ~= '0' or parents == '1' or walk))
-then
-  -- The ready streams from the offset on, then those before it; after the first as many as the caller wants to be told.
-  local most_turns = math.max(count, 1 + width)
-  local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, most_turns)
-  if #turns < most_turns and offset ~= '0' then
-    for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '(' .. offset, 'LIMIT', 0, most_turns - #turns)) do
-      turns[#turns + 1] = turn
+local function look_of_read(KEYS, count)
+  local first = count == 1 and KEYS[19] or nil
+  local number = first and match(first, ':s(%d+)$')
+  local q
+  if number then
+    q = State.open_call(KEYS, 18, 'ready', 'offset', 'lease_at', first, 'h' .. number)
+  else
+    q = State.open_call(KEYS, 18, 'ready', 'offset', 'lease_at')
+  end
+  if not q then return nil end
+  local v = q.values
+  q.lengths, q.cursors, q.touched = {}, {}, {}
+  if number then q.lengths[number + 0], q.cursors[number + 0] = tonumber(v[LENGTH] or 0), v[CURSOR] or nil end
+  q.ready, q.next_stream, q.lease_at = v[READY], v[OFFSET] + 0, v[LEASE_AT] + 0
+  q.found, q.entries, q.again, q.granted, q.walk, q.owed = 0, {}, {}, {}, q.odd.walk or '', q.odd.owed
+  return q
+end
+
+-- A message that waited is past its deadline.
+local function expire(q, w)
+  Messages.drop_body(q, w.place, w.id)
+  State.count_up(q, 'expired', 1)
+  if find(w.flags, 'e', 1, true) then add(q, 'without_error', w.id) end
+  local origin, owner = Messages.head_of_body(w.body)
+  Journal.note_event(q, 'x', Messages.message_id(w.id, origin, owner), owner, w.attempts + 0)
+end
+
+-- Says whether a message may not be delivered: it is past its deadline, or was delivered often enough, or is to die
+-- since it was rejected. Then it is over, or waits for room among the dead letters.
+local function is_over(q, w)
+  local attributes = w.attributes
+  if not attributes then
+    local _, _, its_attributes = Messages.head_of_body(w.body)
+    attributes = its_attributes
+  end
+  local ends = attributes ~= '' and Messages.deadline_in(attributes)
+  if ends and ends <= q.now then
+    expire(q, w)
+    return true
+  end
+  local attempts = w.attempts
+  local is_rejected = w.flags ~= '' and find(w.flags, 'r', 1, true)
+  if not is_rejected and (attempts == '0' or q.rules.deliveries == 0 or attempts + 0 < q.rules.deliveries) then
+    return false
+  end
+  if w.place ~= 'd' then Messages.drop_body(q, w.place, w.id) end
+  local ending = {key = w.key, id = w.id, attempts = attempts + 0, flags = w.flags, kind = 'b'}
+  Settle.end_dead(q, w.account, ending, '', w.body, is_rejected)
+  return true
+end
+
+-- Notes for the journal that a message is delivered, and when it came due if it was delayed.
+local function note_delivered(q, id, key, attributes, deliveries)
+  local due = tonumber(match(attributes, ' t(%d+)'))
+  Journal.note_event(q, 'd', id, key, deliveries + Messages.deliveries_before(attributes), due)
+end
+
+-- Delivers an entry of a stream (its number as a text), or gives it back to its shard key if that may have no more now
+-- (its limits have changed since).
+local function deliver_entry(q, number, entry)
+  local id, fields = entry[1], entry[2]
+  if not Messages.is_ours(fields) then
+    Leases.grant(q, nil, '', number, id, '1', '')
+    if q.events then note_delivered(q, id .. '-' .. number, '', '', 1) end
+    return true
+  end
+  local key, a = fields[2], nil
+  if fields[1] == 'K' then
+    a = q.accounts[Rules.owner_of(q.rules, key)]
+    a.taken = max(0, a.taken - 1)
+  end
+  local attributes = fields[5] == 'm' and fields[6] or ''
+  local ends = Messages.deadline_in(attributes)
+  if ends and ends <= q.now then
+    Messages.drop_body(q, number, id)
+    State.count_up(q, 'expired', 1)
+    Journal.note_event(q, 'x', id .. '-' .. number, key, 0)
+    return false
+  end
+  if a and a.ruled and Limits.allowance(a, q.now) < 1 then
+    Waiting.give_back(q, a, key, number, id, 0, match(id, '^%d+') + 0)
+    return false
+  end
+  Leases.grant(q, a, key, number, id, '1', '')
+  if q.events then note_delivered(q, id .. '-' .. number, key, attributes, 1) end
+  return true
+end
+
+local function owners_of_entries(q, groups)
+  local names, n, rules = {}, 0, q.rules
+  for at = 2, #groups, 2 do
+    for _, entry in ipairs(groups[at]) do
+      local fields = entry[2]
+      if fields[1] == 'K' and Messages.is_ours(fields) then
+        n = n + 1
+        names[n] = Rules.owner_of(rules, fields[2])
+      end
     end
   end
-  local turn = turns[1]
-  if not turn and not has_redeliveries and not (is_fair and (redis.call('ZCARD', overflow) > 1 or redis.call('ZCARD', due) > 1)) then
-    -- Nothing is there. What notifications announced was taken, so they count as seen; and the caller may block for a while.
-    if not redis.pcall('XGROUP', 'SETID', notifications, 'shardq', '$').err then
-      if redis.call('XLEN', notifications) > 0 then redis.call('XTRIM', notifications, 'MAXLEN', 0) end
-      local until_when = now + 2 * blocks
-      if blocks > 0 and tonumber(redis.call('HGET', meta, 'waiting')) < until_when then
-        redis.call('HSET', meta, 'waiting', until_when)
-      end
-      -- The reply says when the next lease ends, or the next message is due.
-      local ends = redis.call('ZRANGEBYSCORE', leases, '-inf', '(' .. SPAN, 'WITHSCORES', 'LIMIT', 0, 1)[2] or SPAN
-      local comes = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(' .. SPAN, 'WITHSCORES', 'LIMIT', 0, 1)[2] or SPAN
-      local soonest = math.min(ends, comes)
-      return {'OK', now, epoch, soonest < SPAN and math.ceil(soonest - now) or -1, '', {}, {}}
-    end
-  elseif turn and turn ~= LEGACY and count == 1 and visibility >= 5000 then
-    -- One message of the first of them, if it is declared. The stream counts as many entries as it has beyond its cursor.
-    local key, entries = nil, nil
-    for i = 12, #ARGV do
-      if ARGV[i] == turn then key = KEYS[i + 6] break end
-    end
-    if not key and width > 0 then
-      return {'MISS', now, epoch, -1, table.concat(turns, ',', 1, math.min(width, #turns)), {}, {}}
-    end
-    local left, cursor = unpack(redis.call('HMGET', lens, turn, 'h' .. turn)) -- at most 2: the fields
-    left = tonumber(left or '0')
-    if key and left > 0 and not has_redeliveries then
-      entries = redis.call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', left > 1 and 1 or 2)
-    end
-    local id, fields, field, behind, shared, active, held = nil, {}, nil, '0', nil, nil, nil
-    if entries and #entries == 1 then id, fields = entries[1][1], entries[1][2] end
-    local shard_key = fields[1] == 'K' and fields[2]
-    if is_fair and shard_key then
-      field = 't:' .. shard_key
-      local sum, account = unpack(redis.call('HMGET', accounts, 'sum', field)) -- at most 2: the fields
-      active, held = string.match(sum or '', '^(%d+) (%d+)$')
-      shared, behind = string.match(account or '', '^([1-9]%d*) (%d+)$')
-    end
-    if id and fields[5] ~= 'm' and behind == '0' and (active or not field) then -- an attribute may be the message's own deadline
-      local token, ends = turn .. ':' .. id .. ':1:' .. holder, now + visibility
-      if shard_key then token = token .. '::' .. shard_key end
-      if field then
-        -- The lease lies in the bucket of its shard key, which is due when it ends, if not before.
-        local bucket = tonumber(string.sub(redis.sha1hex(shard_key), 1, 8), 16) % 2045 + 1
-        redis.call('ZADD', due, 'LT', ends, 'l' .. bucket)
-        ends = bucket * SPAN + ends
-        -- The shard key has one message less in the streams. With the last one its account goes.
-        if shared == '1' then
-          redis.call('HDEL', accounts, field)
-          redis.call('HSET', accounts, 'sum', math.max(0, active - 1) .. ' ' .. held)
-        else
-          redis.call('HSET', accounts, field, shared - 1 .. ' 0')
-        end
-      end
-      redis.call('ZADD', leases, ends, token)
-      redis.call('HSET', lens, turn, left - 1, 'h' .. turn, id)
-      redis.call('HSET', meta, 'offset', (turn + 1) % 4097)
-      if left == 1 then redis.call('ZREM', ready, turn) else turns[#turns + 1] = turn end
-      return {'OK', now, epoch, -1, width > 0 and table.concat(turns, ',', 2) or '', {turn, entries}, {}}
-    elseif key and is_fair and (has_redeliveries or behind and behind ~= '0') then
-      --- @use admission
-      local read = {
-        meta = meta, lens = lens, ready = ready, leases = leases, redelivery = redelivery, bodies = bodies, attempts = attempts,
-        accounts = accounts, overflow = overflow, due = due, key = key, turn = turn, left = left, cursor = cursor, now = now,
-        ends = now + visibility, holder = holder, has_redeliveries = has_redeliveries,
-      }
-      local first_time, again = read_beside_overflow(read)
-      if first_time then
-        if read.left > 0 then turns[#turns + 1] = turn end
-        return {'OK', now, epoch, -1, width > 0 and table.concat(turns, ',', 2) or '', first_time, again}
-      end
-    end
-  elseif turn and turn ~= LEGACY and count > 1 and visibility >= 5000 and not has_redeliveries then
-    -- Many messages, out of no more streams than that. All of these must be declared.
-    local keys, lens_fields, lengths, cursors = {}, {}, {}, {}
-    for i = 12, #ARGV do keys[ARGV[i]] = KEYS[i + 6] end
-    if not keys[turn] and width > 0 then
-      return {'MISS', now, epoch, -1, table.concat(turns, ',', 1, math.min(math.max(width, 4), #turns)), {}, {}}
-    end
-    for at = #turns, count + 1, -1 do turns[at] = nil end
-    for at, number in ipairs(turns) do lens_fields[2 * at - 1], lens_fields[2 * at] = number, 'h' .. number end
-    local stored, is_common = redis.call('HMGET', lens, unpack(lens_fields)), true -- at most 2,000: two for each message
-    for at, number in ipairs(turns) do
-      lengths[number], cursors[number] = tonumber(stored[2 * at - 1] or '0'), stored[2 * at] or '0-0'
-      is_common = is_common and keys[number] and number ~= LEGACY and lengths[number] > 0
-    end
+  return names
+end
 
-    -- In rounds, of one stream after the other its share of what is still wanted. Each has as many as it counts. With a window: of
-    -- which shard keys they are, how many of each, and in which bucket its leases lie. Nothing is changed before all is looked at.
-    local first_time, leased, dues, found, left, last = {}, {}, {}, 0, turns, nil
-    local rest, ends, names, fields_of, number_of, scores = ':1:' .. holder, now + visibility, {}, {'sum'}, {}, {}
-    while is_common and found < count and #left > 0 do
-      local share, over, stay = math.floor((count - found) / #left), (count - found) % #left, {}
-      for i, number in ipairs(left) do
-        if found == count then break end
-        local length, most = lengths[number], math.max(1, math.min(500, i <= over and share + 1 or share, count - found))
-        local entries = redis.call('XRANGE', keys[number], '(' .. cursors[number], '+', 'COUNT', length > most and most or most + 1)
-        is_common = is_common and #entries == math.min(length, most)
-        for _, entry in ipairs(entries) do
-          local id, fields = entry[1], entry[2]
-          local shard_key, score, token, at = fields[1] == 'K' and fields[2], ends, number .. ':' .. id .. rest, #leased
-          is_common = is_common and fields[5] ~= 'm' -- an attribute may be the message's own deadline
-          if shard_key then token = token .. '::' .. shard_key end
-          if shard_key and is_fair then
-            score = scores[shard_key]
-            if not score then
-              local bucket, nth = 1 + tonumber(string.sub(redis.sha1hex(shard_key), 1, 8), 16) % 2045, #names + 1
-              score = bucket * SPAN + ends
-              scores[shard_key], number_of[shard_key], names[nth], fields_of[nth + 1] = score, 0, shard_key, 't:' .. shard_key
-              dues[2 * nth - 1], dues[2 * nth] = ends, 'l' .. bucket
-            end
-            number_of[shard_key] = number_of[shard_key] + 1
-          end
-          leased[at + 1], leased[at + 2] = score, token
-          cursors[number] = id
-        end
-        first_time[#first_time + 1], first_time[#first_time + 2] = number, entries
-        found, lengths[number], last = found + #entries, length - #entries, number
-        if lengths[number] > 0 then stay[#stay + 1] = number end
-      end
-      left = stay
-    end
+-- Delivers from the legacy stream, if it has its turn: of many messages its share. Returns how many were taken.
+local function from_legacy(q, need)
+  local most = 0
+  if need > 1 and Legacy.may_have_some(q) then
+    local _, ready = gsub(Streams.ready(q), '1', '')
+    most = max(1, floor(need / (ready + 1)))
+  elseif Legacy.has_turn(q) then
+    q.next_stream, most = 0, need
+  end
+  if most == 0 then return 0 end
+  local entries = Legacy.take_entries(q, most)
+  for _, entry in ipairs(entries) do
+    local id, body = Legacy.adopt(q, entry)
+    local marks = Leases.grant(q, nil, '', 'd', id, '1', '')
+    q.again[#q.again + 1] = {'d:' .. id .. ':1:' .. marks, '', body, match(entry[1], '^%d+')}
+    if q.events then note_delivered(q, Messages.message_id(id, 'l'), '', '', 1) end
+  end
+  return #entries
+end
 
-    -- The shard keys have that many messages less in the streams. With the last one an account goes. Where anything is held back,
-    -- the overflows may have to fill up what is wanted, and a call for many does less.
-    local changed, gone, sum = {}, {}, nil
-    if is_common and is_fair then
-      local texts = redis.call('HMGET', accounts, unpack(fields_of)) -- at most 1,001: one for each message, and the sum
-      local active, held = string.match(texts[1] or '0 0', '^(%d+) (%d+)$')
-      is_common = active and (held == '0' or found == count and (count <= 64 or tonumber(active) <= 50))
-      for nth, shard_key in ipairs(names) do
-        local shared = string.match(texts[nth + 1] or '', '^(%d+) 0$')
-        local remaining = tonumber(shared or '0') - number_of[shard_key]
-        is_common = is_common and remaining >= 0
-        if remaining > 0 then
-          changed[#changed + 1], changed[#changed + 2] = fields_of[nth + 1], remaining .. ' 0'
-        else
-          gone[#gone + 1] = fields_of[nth + 1]
-        end
+-- Delivers what was taken out of streams.
+local function deliver_entries(q, groups)
+  Accounts.load_accounts(q, owners_of_entries(q, groups))
+  for at = 1, #groups, 2 do
+    local stream = spell_number(groups[at])
+    local entries, kept = groups[at + 1], nil
+    for i, entry in ipairs(entries) do
+      local delivered = deliver_entry(q, stream, entry)
+      if not delivered and not kept then
+        kept = {unpack(entries, 1, i - 1)} -- at most 500: of one stream
+      elseif delivered and kept then
+        kept[#kept + 1] = entry
       end
-      if #gone > 0 and is_common then sum = math.max(0, active - #gone) .. ' ' .. held end
     end
-    if is_common then
-      if sum then changed[#changed + 1], changed[#changed + 2] = 'sum', sum end
-      if #dues > 0 then redis.call('ZADD', due, 'LT', unpack(dues)) end -- at most 2,000: two for each message
-      if #changed > 0 then redis.call('HSET', accounts, unpack(changed)) end -- at most 2,002: two for each message, and the sum
-      if #gone > 0 then redis.call('HDEL', accounts, unpack(gone)) end -- at most 1,000: one for each message
-      redis.call('ZADD', leases, unpack(leased)) -- at most 2,000: two for each message
-      local emptied, next_offset = {}, (last + 1) % 4097
-      for at, number in ipairs(turns) do
-        local length, from = lengths[number], 4 * at - 3
-        lens_fields[from], lens_fields[from + 1], lens_fields[from + 2], lens_fields[from + 3] = number, length, 'h' .. number, cursors[number]
-        if length == 0 then emptied[#emptied + 1] = number end
-      end
-      redis.call('HSET', lens, unpack(lens_fields)) -- at most 4,000: four for each message
-      if #emptied > 0 then redis.call('ZREM', ready, unpack(emptied)) end -- at most 1,000: one for each message
-      redis.call('HSET', meta, 'offset', next_offset)
-
-      -- The reply says which streams come next.
-      local hints, most_hints = {}, math.max(width, 4)
-      if width > 0 then
-        hints = redis.call('ZRANGEBYSCORE', ready, next_offset, '+inf', 'LIMIT', 0, most_hints)
-        for _, number in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '(' .. next_offset, 'LIMIT', 0, most_hints - #hints)) do
-          hints[#hints + 1] = number
-        end
-      end
-      return {'OK', now, epoch, -1, table.concat(hints, ','), first_time, {}}
-    end
+    kept = kept or entries
+    if #kept > 0 then q.entries[#q.entries + 1], q.entries[#q.entries + 2] = stream, kept end
   end
 end
 
---- @general
---- @use offset, deliveries
-local streams, waiting, jump = unpack(redis.call('HMGET', meta, 'streams', 'waiting', 'jump')) -- at most 3: the fields
-local q = {
-  meta = meta, lens = lens, ready = ready, notifications = notifications, leases = leases, delayed = delayed,
-  redelivery = redelivery, bodies = bodies, attempts = attempts, cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
-  accounts = accounts, shard_keys = KEYS[14], overflow = overflow, journal = KEYS[16], due = due, streams = {},
-  now = now, visibility = visibility, ends = string.format('%.0f', now + visibility), holder = holder,
-  count = count, most_due = 64, width = width, known_max_deliveries = ARGV[5], known_max_dead = ARGV[6],
-  legacy_group = legacy_group, is_legacy_done = legacy_group == '', stream_count = tonumber(streams), offset = tonumber(offset),
-  owed = tonumber(owed), waiting_until = tonumber(waiting), is_fair = is_fair, journal_size = tonumber(journal_size or '0'),
-  lengths = {}, cursors = {}, stored_lengths = {}, stored_cursors = {}, spare = {}, first_time = {}, again = {}, leased = {}, has_redeliveries = has_redeliveries,
-  has_due_buckets = has_due_buckets, due_times = {}, buckets = {}, stream_lists = {}, status = 'OK', found = 0, examined = 0,
-  gone = 0, expired = 0, vanished = 0, adopted = 0,
-}
-for i = 12, #ARGV do q.streams[ARGV[i]] = KEYS[i + 6] end
-q.streams[LEGACY] = q.streams['l']
+-- Delivers from the streams. Returns how many entries were taken.
+local function from_streams(q, need)
+  local old = q.legacy and from_legacy(q, need) or 0
+  if old == need or q.shared == 0 then return old end
+  local groups, number = Streams.take_entries(q, need - old)
+  if number > 0 then deliver_entries(q, groups) end
+  return old + number
+end
 
--- The caller may have given up on this read while it was under way. `recover` gave back then what the read was granted, and noted
--- it as "until when|holder,holder,...". Such a read delivers nothing, since nobody would know of it. What is over is forgotten.
-if void then
-  if string.find(void, q.holder, 1, true) then return {'VOID', q.now, epoch, -1, '', {}, {}} end
-  if tonumber(string.match(void, '^%d+')) < q.now then redis.call('HDEL', q.meta, 'void') end
+-- Delivers one message of the stream that the reader prefers. Returns how many entries were taken.
+local function from_preferred(q)
+  local groups, number = Streams.take_preferred(q, q.prefer)
+  if number > 0 then deliver_entries(q, groups) end
+  return number
 end
-local count_total
-if string.find(weighted or '', '+', 1, true) then
-  --- @use queue_limits
-  local wait = begin_total(q, jump, blocks)
-  if wait then return {'OK', q.now, epoch, wait, '', {}, {}} end
-  count_total = q.total and save_total
-end
-if q.journal_size > 0 then
-  --- @use journal
-  begin_events(q)
-end
-if q.is_fair then
-  --- @use fairness
-  begin_fair_read(q)
-  if q.has_mark then
-    --- @use limits, withholding
-    begin_limits(q)
-    begin_looks(q)
-    if q.has_limits then begin_withholding(q) end
+
+-- Delivers one message out of those that wait, if it may be delivered.
+local function deliver_waiting(q, w)
+  local key, place, id, flags, body = w.key, w.place, w.id, w.flags, w.body
+  if not body then
+    State.count_up(q, 'vanished', 1)
+    Journal.note_event(q, 'z', id .. '-' .. place, key, w.attempts + 0)
+    return
   end
-  bound_fair_read(q)
-  q.may_pass, q.give_back = may_pass, give_back_fairly
-end
-
--- Ended leases and due messages come back: into the queue, or once the streams give nothing more to this call, if it wants many.
--- A jump of the clock changes which leases have ended.
-local has_anything_due, steps = has_ended or has_due or q.has_due_buckets, {take = take_new_of}
-if has_anything_due then
-  --- @use keys, time, due
-  check_read_types(q, nil)
-  redis.call('ZCARD', q.due)
-  q.has_ended, q.has_due, q.any_cancelled = has_ended, has_due, redis.call('SCARD', q.cancelled) > 1
-  if (has_ended or q.has_due_buckets) and view ~= '' then
-    local clock = read_view(view)
-    q.jump, q.ended_until = update_jump(q, clock, jump or ''), end_of_leases(q, clock)
+  if is_over(q, w) then return end
+  local attempt = w.attempts == '0' and '1' or spell_number(w.attempts + 1)
+  local marks = Leases.grant(q, w.account, key, place, id, attempt, flags)
+  local error_text = ''
+  if flags ~= '' then
+    if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'f') end
+    error_text = DeadLetters.error_of(q, id, flags)
   end
-  steps.deliver_due = begin_due(q, due_buckets) and deliver_due
-end
-
--- A plain read takes new messages only. Another one looks into the redelivery queue, or at the legacy stream; and in a fair queue,
--- a message that leaves makes room for another one.
-if prefer ~= '' or has_anything_due or q.has_redeliveries or q.is_fair or not q.is_legacy_done then
-  --- @use offset, redelivery, deliveries
-  q.taken, q.taken_from, q.removed, q.queues, q.entries = {}, {}, {}, {}, {}
-  steps.take, steps.read_ahead, steps.deliver = take_any_of, read_queues_of, deliver_taken
-  if q.is_fair then
-    --- @use fairness
-    steps.end_round, steps.finish = end_round, end_fair_read
-    if q.has_turns then
-      --- @use turns
-      steps.take, steps.stays = take_turn, stays_for_turns
-    end
+  q.again[#q.again + 1] = {place .. ':' .. id .. ':' .. attempt .. ':' .. marks, error_text, body, w.since}
+  if q.events then
+    local origin, owner, attributes = Messages.head_of_body(body)
+    note_delivered(q, Messages.message_id(id, origin, owner), owner, attributes, attempt + 0)
   end
-  if prefer ~= '' then take_preferred(q, prefer) end
 end
 
--- Messages are taken until there are enough or no more, or until a stream is not declared.
-local has_more
-repeat
-  local numbers = list_next(q, q.count == 1 and 1 + q.width or q.count - q.found)
-  if q.count > 1 then load_streams(q, numbers) end
-  if steps.read_ahead then steps.read_ahead(q, numbers, q.count - q.found) end
-  take_round(q, numbers, steps.take, steps.stays)
-  if steps.deliver then steps.deliver(q) end
-  has_more = #numbers > 0
-  if steps.end_round and q.status == 'OK' then has_more = steps.end_round(q) or has_more end
-  local is_over = q.found == q.count or not has_more
-  if is_over and steps.deliver_due and q.status ~= 'MISS' then
-    has_more, steps.deliver_due = steps.deliver_due(q), nil
-    is_over = not has_more
+-- Writes down the changes that are pending of what is read next.
+local function flush_waiting(q)
+  local lists = q.lists
+  if not lists or not (lists.turn or lists.turned or lists.back or lists.kept) then return end
+  Types.look_at_all(q)
+  Turns.flush_turns(q)
+  send(q, 'back', 'ZADD', q.keys[RETURNED])
+  send(q, 'kept', 'HSET', q.keys[BODIES])
+end
+
+-- Delivers from those that wait, in the order of their turns. Returns how many were taken.
+local function from_turns(q, need)
+  Turns.schedule_all(q)
+  flush_waiting(q)
+  local picked = Turns.choose_turns(q, need)
+  if #picked == 0 then return 0 end
+  for _, a in ipairs(picked) do
+    if (a.served or 0) > q.virtual then q.virtual = a.served end
   end
-  if is_over and q.is_fair and q.found == 0 and q.status == 'OK' then
-    --- @use walks
-    has_more = search_overflow(q)
-    q.has_redeliveries = has_more
+  local out = Waiting.take_turns(q, picked)
+  Waiting.load_bodies(q, out)
+  for _, w in ipairs(out) do deliver_waiting(q, w) end
+  return #out
+end
+
+-- What time has brought, in bounded pieces.
+local function bring(q, view)
+  local till = q.lease_at <= q.now and Clock.end_of_leases(q, view)
+  local has_ended = till and q.lease_at <= till
+  if not has_ended and q.due_at >= q.now + 1 and (q.walk == '' or not Due.is_walking(q)) then return end
+  q.piece = q.count > 1 and min(PIECE, q.count + 32) or PIECE / 8
+  if has_ended then Leases.take_ended(q, till) end
+  if q.due_at < q.now + 1 then
+    send(q, 'later', 'ZADD', q.keys[DELAYED])
+    Due.take_due(q)
   end
-until q.status ~= 'OK' or q.found == q.count or not has_more
+  if Due.is_walking(q) then Due.walk_accounts(q) end
+end
 
--- All that was due may have expired or died, and what is due behind it may be for delivery: then the caller reads again.
-if q.found == 0 and q.has_more_due and q.status == 'OK' then q.status = 'MORE' end
+-- New shard keys without end must not keep the others from their turns: of 8 messages that are read at once one is
+-- theirs, or each 8th read of one. (Which read that is, its holder says, which the client draws: a counter in the state
+-- can stand still where messages are given back at once.)
+local function share_of_streams(q, count)
+  if q.turns == 0 then return count end
+  if count > 1 then return count - min(floor(count / 8), q.turns) end
+  return byte(q.holder) % 8 == 0 and 0 or count
+end
 
--- What happened is written down.
-local wait = -1
-if q.found == 0 and q.status == 'OK' then
-  --- @use notifications, schedule
-  clear_notifications(q, blocks)
-  wait = ms_to_next_event(q)
+local function count_vanished(q) return q.counts and q.counts.vanished end
+
+local function deliver(q, count)
+  q.contested = q.shared + q.behind > count
+  local front = share_of_streams(q, count)
+  local got, tries = 0, 0
+  local before, lost
+  if q.prefer and q.shared > 0 then got = from_preferred(q) end
+  repeat -- again, for what was taken and may not be delivered
+    before, lost, tries = got, count_vanished(q), tries + 1
+    local may_be_in_streams = q.shared > 0 or Legacy.may_have_some(q)
+    if may_be_in_streams and q.found < front then got = got + from_streams(q, front - q.found) end
+    local may_be_in_turns = q.behind > 0 and not q.missed and not q.is_catching_up
+    if may_be_in_turns and q.found < count then got = got + from_turns(q, count - q.found) end
+    front = count
+    local is_done = got == before and count_vanished(q) == lost or got - q.found > OFTEN or tries > OFTEN
+  until is_done or q.found >= count or q.missed
+  if got - q.found > OFTEN or q.found == 0 and got > 0 then q.more = true end
+  local has_idle = q.odd.idle
+  if has_idle and (q.behind == 0 or q.found > 0 and (count > 1 or q.behind % 8 == 0)) then Turns.forget_idle(q) end
 end
-if steps.finish then steps.finish(q) end
-if count_total then count_total(q) end
-save_leases(q)
-save_streams(q)
-if q.gone ~= 0 or q.adopted ~= 0 then
-  --- @use deliveries
-  save_counters(q)
+
+local function save_leases(q)
+  local granted, key = q.granted, q.keys[LEASES]
+  if q.ends < q.lease_at then q.lease_at = q.ends end
+  for from = 1, #granted, 4000 do
+    call('ZADD', key, unpack(granted, from, min(#granted, from + 3999))) -- at most 4,000: a part
+  end
+  -- A lease that ends soon may end before another blocked reader looks again.
+  if q.visibility + 0 < Notifications.SOON then Notifications.notify_reader(q) end
 end
-if q.events then
-  --- @use deliveries, journal
-  note_deliveries(q)
-  save_events(q, client)
+
+local function close_read(q, client)
+  local v = q.values
+  Streams.save_streams(q)
+  if q.children then Waiting.save_children(q) end
+  Turns.save_accounts(q)
+  if q.dirty or q.lists then Types.look_at_pending(q) end
+  if q.found > 0 then save_leases(q) end
+  if q.marks or q.ready ~= v[READY] then State.put(q, 'ready', Streams.ready(q)) end
+  if q.next_stream ~= v[OFFSET] + 0 then State.put(q, 'offset', q.next_stream) end
+  if q.lease_at ~= v[LEASE_AT] + 0 then State.put(q, 'lease_at', spell(q.lease_at)) end
+  if q.full_at then Limits.charge_queue(q) end
+  State.save_state(q)
+  if q.over or q.lists or q.dirty then Settle.save_rest(q) end
+  if q.wakes then Notifications.wake_readers(q) end
+  if q.events then Journal.save_events(q, client) end
+  if q.ended then Notifications.announce_ends(q, q.ended) end
 end
-if q.owed ~= tonumber(owed) then redis.call('HSET', q.meta, 'owed', q.owed) end
-if q.offset ~= tonumber(offset) then redis.call('HSET', q.meta, 'offset', q.offset) end
-local hints = name_hints(q)
-if q.found > 0 then q.status = (q.has_more_due or q.found == q.count and q.count < count) and 'MORE' or 'OK' end
-return {q.status, q.now, epoch, wait, hints, q.first_time, q.again}
+
+local function hints_of(q, width)
+  local hints = concat(Streams.ready_streams(q, width), ',')
+  if not q.missed then return hints end
+  return q.missed .. (hints == '' and '' or ',' .. hints)
+end
+
+-- Says whether there is nothing for the reader now. Then it may be blocked, and notifications will count as seen. (A
+-- key of another type in their place is found before the first effect.)
+local function finds_nothing(q, blocks, till)
+  local goes_on = q.more and not (till and till > q.now)
+  if q.found > 0 or q.missed or goes_on then return false end
+  q.noted = call('XLEN', q.keys[NOTIFICATIONS])
+  if blocks > 0 then q.waiting = max(q.waiting, q.now + 2 * blocks) end
+  return true
+end
+
+-- What the reader is told: how much it was handed, or that the call is to be sent again, or how long until something
+-- may be there.
+local function answer_read(q, width, till, has_nothing)
+  if has_nothing then
+    Notifications.clear_notifications(q)
+    local at = till or min(q.lease_at, q.due_at)
+    return {'OK', q.now, q.rules.epoch, at < FAR and max(0, ceil(at - q.now)) or -1, '', {}, {}, ''}
+  end
+  if q.missed and q.found == 0 then width = max(1, width) end
+  local status = q.missed and 'MISS' or q.more and 'MORE' or 'OK'
+  return {status, q.now, q.rules.epoch, -1, hints_of(q, width), q.entries, q.again, q.contested and q.mark or ''}
+end
+
+-- Says whether this read was given up on. For how long that is to be remembered is noted beside it.
+local function is_void(q, holder)
+  local till, holders = match(q.odd.void, '^(%d+)|(.*)$')
+  if till + 0 > q.now then return find(',' .. holders .. ',', ',' .. holder .. ',', 1, true) end
+  State.put_odd(q, 'void', '')
+end
+
+-- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[19..] streams: the declared ones, the legacy stream last
+-- ARGV[1] head: "count holder visibility blocks width prefer all": at most so many messages; a nonce that makes the
+-- leases of this
+--         call its own; ms that they last; ms for which the caller will block if there is nothing, 0: it will not; how
+--         many hints
+--         to return; a stream to try first, '-' for none; '1' if all streams are declared, in their order
+-- ARGV[2] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
+-- ARGV[3] client: what the journal calls the caller
+-- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' |
+-- 'NOQUEUE', now, epoch,
+--        ms until there may be something (-1: not known, or there is a message or more), hints "3,17",
+--        {stream, {{id, {field, value, ...}}, ...}, stream, ...} delivered for the first time out of streams,
+--        {{"place:id:count:marks", error, body, deliverable since in ms}, ...} the others, the mark of those from
+--        streams}
+function verbs.read(KEYS, ARGV)
+  if not call then begin() end
+  local count, holder, visibility, blocks, width, prefer, all =
+    match(ARGV[1], '^(%d+) (%S+) (%d+) (%d+) (%d+) (%S+) (%d)$')
+  count = count + 0
+  local q = look_of_read(KEYS, count)
+  if not q then
+    return {'NOQUEUE', read_time(), '', -1, '', {}, {}, ''}
+  end
+  if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, ''} end
+  q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
+  q.ends_text, q.visibility = spell(q.ends), visibility
+  if q.rules.legacy_group then Legacy.open(q) end
+  if all == '1' then q.has_all = #KEYS - q.fixed - (q.legacy and 1 or 0) end
+  if q.rules.journal > 0 then Journal.begin_events(q) end
+  local jump, view = q.odd.jump, nil
+  local has_jumped = jump or find(ARGV[2], 'jump', 1, true)
+  if ARGV[2] ~= '' and (has_jumped or q.lease_at <= q.now) then view = Clock.read_view(ARGV[2]) end
+  if has_jumped then Clock.update_jump(q, view, jump, visibility + 0) end
+  if q.odd.late and q.odd.late + 0 > q.now + 1 then Due.note_set_back(q) end
+  local till
+  if q.rules.has_total or q.odd.paused then count, till = Limits.limit_queue(q, count) end
+  if count > 0 then
+    bring(q, view)
+    if q.places then count = max(0, min(count, q.places)) end
+    if count == 0 then till = q.lease_at end
+  end
+  q.prefer = tonumber(prefer) -- nil for '-'
+  if count > 0 and (q.shared + q.behind > 0 or Legacy.may_have_some(q)) then
+    deliver(q, count)
+  elseif q.odd.idle then
+    Turns.forget_idle(q)
+  end
+  local has_nothing = finds_nothing(q, blocks + 0, till)
+  close_read(q, ARGV[3])
+  return answer_read(q, width + 0, till, has_nothing)
+end

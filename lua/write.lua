@@ -1,399 +1,348 @@
-#!lua
--- write: store messages, all or none, each in the shortest stream of its shard, or in the store of delayed ones.
--- A repeated call of a producer (same number of its sequence) changes nothing and returns the same ids.
--- KEYS[1] meta: epoch, counters, the id clock
--- KEYS[2] lens: per stream: undelivered messages, and the cursor below the oldest of them
--- KEYS[3] ready: streams that have something undelivered
--- KEYS[4] notifications: wakes blocked readers
--- KEYS[5] delayed: not due yet, by due time in ms
--- KEYS[6] bodies: bodies of delayed messages
--- KEYS[7] attempts: what is known of delayed messages
--- KEYS[8] dedup: dedup keys, producer sequences and bulk offsets, each with its end
--- KEYS[9] dedup_index: dedup keys by end
--- KEYS[10] accounts: what each shard key holds
--- KEYS[11] shard_keys: shard keys of what is delayed
--- KEYS[12] overflow: handles that wait for room
--- KEYS[13] journal: what happened to the messages
--- KEYS[14] producers: sequences of producers by end
--- KEYS[15] bulk_offsets: offsets of bulk writes by end
--- KEYS[16] due: when the buckets of the timed indexes are due
--- KEYS[17..] streams: those that the shards of this call may choose from
--- ARGV[1] epoch: the caller's idea of it
--- ARGV[2] producer: the field of its sequence or of its bulk write's partition, '' for none: then nobody repeats this call
--- ARGV[3] sequence: "number of this call|ms for which it may be repeated"; for a bulk write see `check_offset`
--- ARGV[4] dedup_window: for how long dedup keys are remembered, ms
--- ARGV[5] max_dedup: how many of them at most
--- ARGV[6] keyed: how many dedup keys and unique keys the messages of this call carry
--- ARGV[7] max_len: most messages not yet settled, 0 for no bound
--- ARGV[8] count: messages in this call
--- ARGV[9] declared: how many streams
--- ARGV[10] stride: arguments per message: 4, or 6 when one of them has headers or options
--- ARGV[11..] rest: the numbers of the declared streams, then of each message: shard (see modules/shards), shard key, tag,
---            payload, and with a stride of 6 headers and options ('' or see `read_options`)
--- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch, stored, mark}
---        | {'FORGOTTEN'} | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one of this call)
---        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
-local meta, lens, ready, notifications, dedup, accounts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[8], KEYS[10]
-local bodies, dedup_index, overflow, producers, bulk_offsets = KEYS[6], KEYS[9], KEYS[12], KEYS[14], KEYS[15]
-local epoch, producer, sequence, count, declared, stride = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
-local first_stream, first_message, max_len = 16, 11 + declared, ARGV[7]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local present_epoch, written, last_ms, waiting, journal_size, fair, window, cap, parents, weighted, max_backlog = unpack( -- at most 11: the fields
-  redis.call('HMGET', meta, 'epoch', 'n', 'ms', 'waiting', 'journal', 'fair', 'window', 'max_in_flight', 'parents', 'weighted', 'max_backlog'))
-if present_epoch ~= epoch then return {'EPOCH'} end
-local before = tonumber(written)
+-- The verb write: store messages, all or none.
 
---- @straight
--- The common case: messages without headers and options (a stride of 4). The queue has room and no journal, and where it is fair
--- no rule but the window.
-if stride == '4' and declared < 256 and (journal_size or '0') == '0'
-  and (max_len == '0' or before + count + redis.call('HGET', meta, 'adopted') - redis.call('HGET', meta, 'gone') <= max_len + 0)
-  and (fair ~= '1' or (cap or '0') == '0' and parents ~= '1' and (weighted or '0') == '0' and (max_backlog or '0') == '0')
-then
-  -- The producer's last call is known, this one comes after it, and it need not be moved in the index of producers yet.
-  local known = producer ~= '' and redis.call('HGET', dedup, producer) or ''
-  local number, keep = string.match(sequence, '^(%d+)|(%d+)$')
-  local ends, last = string.match(known, '^(%d+)|(%d+)|')
-  local is_next = number and ends and tonumber(last) < tonumber(number) and ends - now >= tonumber(keep)
-
-  -- Every 32 messages a write forgets what has ended. If there is anything, the general part does so.
-  if is_next and before % 32 < count then
-    local until_now = string.format('%.0f', now)
-    is_next = redis.call('ZCOUNT', producers, '-inf', until_now) == 0 and redis.call('ZCOUNT', bulk_offsets, '-inf', until_now) == 0
-      and redis.call('ZCOUNT', dedup_index, '-inf', until_now) == 0
-  end
-  local is_windowed, is_awaited = fair == '1' and (window or '0') ~= '0', tonumber(waiting) > now
-  local ms = now > tonumber(last_ms) and string.format('%.0f', now) or last_ms
-  local prefix, mark = ms .. '-', is_windowed and 'K' or 'k'
-
-  if is_next and count == 1 then
-    -- With a window: how many messages the shard key has in the streams and in its overflow, and how many more it may have there.
-    local shard, shard_key = ARGV[first_message], ARGV[first_message + 1]
-    local field, shared, behind, active, held, room = nil, '0', '0', nil, nil, 1
-    if is_windowed then
-      field = 't:' .. shard_key
-      local sum, account = unpack(redis.call('HMGET', accounts, 'sum', field)) -- at most 2: the fields
-      active, held = string.match(sum or '0 0', '^(%d+) (%d+)$')
-      shared, behind = string.match(account or '0 0', '^(%d+) (%d+)$')
-      local others, places = active and active - (shared == '0' and 0 or 1), tonumber(window)
-      if active and others < 8 then places = math.max(places, math.floor(8 / (others + 1))) end
-      room = active and behind == '0' and places - shared or 0
-    end
-    if room > 0 then
-      -- The shortest stream of the shard, and of several the first. Of each the shard has a byte, its place among those declared.
-      local lengths = redis.call('HMGET', lens, unpack(ARGV, 11, 10 + declared)) -- at most 255: so many are declared
-      local to, fewest = nil, 9e15
-      for at = 1, #shard do
-        local position = string.byte(shard, at)
-        local length = tonumber(lengths[position] or '0')
-        if length < fewest then to, fewest = position, length end
-        if length == 0 then break end
-      end
-
-      -- Redis does not roll a script back, so types are looked at before the first effect, which is the append.
-      local place, n = ARGV[10 + to], before + 1
-      if fewest == 0 then redis.call('ZCARD', ready) end
-      if is_awaited then redis.call('XLEN', notifications) end
-      redis.call('XADD', KEYS[first_stream + to], prefix .. n, mark, shard_key,
-        ARGV[first_message + 2], ARGV[first_message + 3])
-      if is_awaited then redis.call('XADD', notifications, 'MAXLEN', '~', 10000, '*', 's', place) end
-      if fewest == 0 then
-        redis.call('ZADD', ready, place, place)
-        redis.call('HSET', lens, place, '1', 'h' .. place, prefix .. before)
-      else
-        redis.call('HSET', lens, place, fewest + 1)
-      end
-      if is_windowed and shared == '0' then
-        redis.call('HSET', accounts, field, '1 0', 'sum', active + 1 .. ' ' .. held)
-      elseif is_windowed then
-        redis.call('HSET', accounts, field, shared + 1 .. ' 0')
-      end
-      redis.call('HSET', meta, 'n', n, 'ms', ms)
-      local stored = ms .. '|' .. before .. '|' .. place
-      redis.call('HSET', dedup, producer, ends .. '|' .. number .. '|' .. stored)
-      return {'OK', stored}
-    elseif active and behind then
-      -- The shard key has no room, or something of it is held back already: so is this message. Its body lies apart until it is let
-      -- in, and the overflow has its number behind all others of the shard key, with the streams that it may go to.
-      local numbers, n = {}, before + 1
-      for at = 1, #shard do numbers[at] = ARGV[10 + string.byte(shard, at)] end
-      redis.call('ZCARD', overflow)
-      redis.call('XADD', bodies, prefix .. n, 'K', shard_key, ARGV[first_message + 2], ARGV[first_message + 3])
-      local letter = string.char(64 + #tostring(n))
-      redis.call('ZADD', overflow, 0,
-        #shard_key .. ':' .. shard_key .. ':' .. letter .. n .. ':' .. table.concat(numbers, ',') .. ':d:' .. ms)
-      redis.call('HSET', accounts, field, shared .. ' ' .. behind + 1, 'sum', active .. ' ' .. held + 1)
-      redis.call('HSET', meta, 'n', n, 'ms', ms)
-      local stored = ms .. '|' .. before .. '|d'
-      redis.call('HSET', dedup, producer, ends .. '|' .. number .. '|' .. stored)
-      return {'OK', stored}
-    end
-  elseif is_next then
-    -- Many messages. With a window: the accounts of their shard keys, each once. All of them have room for all of their messages.
-    local keys, values, last_message = KEYS, ARGV, first_message + 4 * count - 4 -- a local is found faster than a global
-    local has_room, fields, size, index_of, shared, sum, active, held = true, {'sum'}, 1, {}, nil, nil, nil, nil
-    if is_windowed then
-      for at = first_message + 1, last_message + 1, 4 do
-        local shard_key = values[at]
-        if not index_of[shard_key] then
-          size = size + 1
-          fields[size], index_of[shard_key] = 't:' .. shard_key, size
-        end
-      end
-      shared = redis.call('HMGET', accounts, unpack(fields)) -- at most 251: one for each message, and the sum
-      sum = shared[1] or '0 0'
-      active, held = string.match(sum, '^(%d+) (%d+)$')
-      has_room, active = active ~= nil, tonumber(active)
-      for index = 2, size do
-        local account, taken = shared[index], 0
-        if account then taken = tonumber(string.match(account, '^(%d+) 0$')) end
-        if not taken then has_room = false break end
-        shared[index] = taken
-      end
-      for at = first_message + 1, has_room and last_message + 1 or 0, 4 do
-        local index, places = index_of[values[at]], tonumber(window)
-        local taken = shared[index]
-        local others = active - (taken == 0 and 0 or 1)
-        if others < 8 then places = math.max(places, math.floor(8 / (others + 1))) end
-        has_room = taken < places
-        if not has_room then break end
-        if taken == 0 then active = active + 1 end
-        shared[index] = taken + 1
-      end
-    end
-    if has_room then
-      -- Where each of them goes, as above. `first` has the first new message of each stream that was empty.
-      local lengths = redis.call('HMGET', lens, unpack(values, 11, 10 + declared)) -- at most 255: so many are declared
-      for position = 1, declared do lengths[position] = tonumber(lengths[position] or '0') end
-      local targets, gained, first, is_any_empty, n, byte = {}, {}, {}, false, before, string.byte
-      for at = first_message, last_message, 4 do
-        local shard, to, fewest = values[at], nil, 9e15
-        for i = 1, #shard, 2 do -- two at a time, since calling a function takes longer than all else here
-          local one, other = byte(shard, i, i + 1)
-          local length, other_length = lengths[one], lengths[other] or 9e15 -- behind the last one there may be no other
-          if length < fewest then to, fewest = one, length end
-          if length == 0 then break end
-          if other_length < fewest then to, fewest = other, other_length end
-          if other_length == 0 then break end
-        end
-        n = n + 1
-        if fewest == 0 then first[to], is_any_empty = n, true end
-        targets[n - before], lengths[to], gained[to] = to, fewest + 1, true
-      end
-
-      -- Types are looked at before the first effect.
-      if is_any_empty then redis.call('ZCARD', ready) end
-      if is_awaited then redis.call('XLEN', notifications) end
-      for to in pairs(gained) do redis.call('XLEN', keys[first_stream + to]) end
-      local places, at = targets, first_message
-      for i = 1, count do
-        local to = targets[i]
-        local place = values[10 + to]
-        redis.call('XADD', keys[first_stream + to], prefix .. before + i, mark, values[at + 1], values[at + 2], values[at + 3])
-        if is_awaited then redis.call('XADD', notifications, 'MAXLEN', '~', 10000, '*', 's', place) end
-        places[i], at = place, at + 4
-      end
-
-      -- What has changed is written down: the streams, the accounts, the counters, and the producer's call.
-      local changed, woken, texts = {}, {}, {}
-      for to in pairs(gained) do
-        local place = values[10 + to]
-        changed[#changed + 1], changed[#changed + 2] = place, lengths[to]
-        if first[to] then
-          woken[#woken + 1], woken[#woken + 2] = place, place
-          changed[#changed + 1], changed[#changed + 2] = 'h' .. place, prefix .. first[to] - 1
-        end
-      end
-      if is_any_empty then redis.call('ZADD', ready, unpack(woken)) end -- at most 500: two for each message
-      redis.call('HSET', lens, unpack(changed)) -- at most 1,000: four for each message
-      if is_windowed then
-        local new_sum = active .. ' ' .. held
-        for index = 2, size do
-          texts[2 * index - 3], texts[2 * index - 2] = fields[index], shared[index] .. ' 0'
-        end
-        if new_sum ~= sum then texts[2 * size - 1], texts[2 * size] = 'sum', new_sum end
-        redis.call('HSET', accounts, unpack(texts)) -- at most 502: two for each message, and the sum
-      end
-      redis.call('HSET', meta, 'n', n, 'ms', ms)
-      local stored = ms .. '|' .. before .. '|' .. table.concat(places, ',')
-      redis.call('HSET', dedup, producer, ends .. '|' .. number .. '|' .. stored)
-      return {'OK', stored}
-    end
-  end
-end
-
---- @general
---- @use producers, streams, shards, messages, notifications
-local q = {
-  meta = meta, lens = lens, ready = ready, notifications = notifications, delayed = KEYS[5], bodies = bodies,
-  attempts = KEYS[7], dedup = dedup, dedup_index = dedup_index, accounts = accounts, shard_keys = KEYS[11], overflow = overflow,
-  journal = KEYS[13], producers = producers, bulk_offsets = bulk_offsets, due = KEYS[16],
-  now = now, dedup_window = tonumber(ARGV[4]), declared = declared, numbers = {}, mark = 'k',
-}
-local max_dedup, keyed = tonumber(ARGV[5]), tonumber(ARGV[6])
-local n, ms, has_options, is_fair = before, math.max(now, tonumber(last_ms)), stride == '6', fair == '1'
-stride = tonumber(stride)
--- A number as text keeps 14 digits: far more messages than a queue will ever have, and joining is faster than formatting.
-q.prefix, q.waiting_until, q.journal_size = string.format('%.0f-', ms), tonumber(waiting), tonumber(journal_size or '0')
-
--- A call that was done before changes nothing. It writes a time all the same, one that is there already: WAIT waits for what
--- its own connection wrote last, and the first try was made on another one.
-local progress, answer
-if producer ~= '' then
-  local number, keep = string.match(sequence, '^(%d+)|(%d+)$')
-  if number then
-    progress, answer = check_sequence(q, producer, tonumber(number), tonumber(keep))
+-- Reads the options of a message: "delay in ms|ms to its deadline|dedup key", with '@' in place of the second '|' if
+-- the dedup key has a scope of its own; with a unique key it is "delay|ms to its deadline/<mode><length of the unique
+-- key>|id that the key is taken from|unique key and dedup key".
+local function read_options(q, text, shard_key)
+  local option = {unique_key = '', dedup_key = ''}
+  local after, lasts, mode, length, takes_from, keys = match(text, '^(%d*)|(%d*)/(%a)(%d+)|([^|]*)|(.*)$')
+  local separator, dedup_key
+  if mode then
+    option.unique_key, dedup_key = sub(keys, 1, length), sub(keys, length + 1)
+    option.mode, option.takes_from = mode, takes_from
+    option.unique_key = Producers.scope_key(q, shard_key, option.unique_key)
   else
-    --- @use producers
-    progress, answer = check_offset(q, producer, sequence)
+    after, lasts, separator, dedup_key = match(text, '^(%d*)|(%d*)([|@])(.*)$')
   end
-  if answer and (answer[1] == 'OK' or answer[1] == 'COUNTED') then redis.call('HSET', q.meta, 'ms', last_ms) end
-  if answer then return answer end
+  if dedup_key ~= '' then
+    option.dedup_key = separator == '@' and 'g:' .. dedup_key or 'k:' .. Producers.scope_key(q, shard_key, dedup_key)
+  end
+  option.after, option.delay, option.attributes = after, tonumber(after) or 0, ''
+  if lasts ~= '' then option.attributes = ' x' .. spell(q.now + lasts) end
+  if option.delay > 0 then option.attributes = option.attributes .. ' t' .. spell(q.now + option.delay) end
+  return option
 end
 
-local options, repeated, known = {}, {}, 0
-if has_options then
-  --- @use messages
+-- Notes which messages cannot be written since another one has their unique key, or an earlier one of the call has it.
+-- With 'e' they are repetitions of that one. Returns those that are not, as "number:message id".
+local function find_conflicts(q, options, repeated, count)
+  local conflicts, first = {}, {}
   for i = 1, count do
-    local text = ARGV[first_message + i * stride - 1]
-    if text ~= '' then options[i] = read_options(q, text) end
+    local option = options[i]
+    local key = option and option.unique_key ~= '' and not repeated[i] and option.unique_key
+    local holder = key and Unique.find_unique(q, key)
+    if holder and holder == option.takes_from then holder = nil end
+    if key and (holder or first[key]) then
+      if option.mode == 'e' then
+        repeated[i], option.holder, option.same_as = true, holder, first[key]
+      else
+        conflicts[#conflicts + 1] = i .. ':' .. (holder or '')
+      end
+    elseif key then
+      first[key] = i
+    end
+  end
+  return conflicts
+end
+
+-- Finds which messages are not to be written. Returns those that an earlier one stands for, by their index, how many
+-- they are, and those that cannot be written.
+local function find_earlier(q, options, count)
+  local repeated, known = {}, 0
+  for i, option in pairs(options) do
+    if option.dedup_key ~= '' and Unique.find_duplicate(q, option.dedup_key) then repeated[i] = true end
+  end
+  local conflicts = find_conflicts(q, options, repeated, count)
+  for _ in pairs(repeated) do known = known + 1 end
+  return repeated, known, conflicts
+end
+
+-- Returns the id of the earlier message that stands for one of a call, nil if there is none.
+local function find_standing(q, option, window)
+  local id = option.dedup_key ~= '' and Unique.find_duplicate(q, option.dedup_key)
+  if id then return id end
+  id = option.holder or q.unique_ids[option.same_as]
+  if id and option.dedup_key ~= '' then Unique.save_dedup_key(q, option.dedup_key, id, window) end
+  return id
+end
+
+-- Where the fields that a write looks at are among its values; the streams come after those.
+local LAST = State.COMMON + 1
+local READY = State.COMMON + 2
+local LANE = State.COMMON + 3
+
+-- Returns the streams of a call and the accounts of its shard keys, as fields of the state, and how many are streams.
+local function fields_of_write(KEYS, ARGV, count, stride)
+  local fields = {unpack(KEYS, 15)} -- at most 4,096: the streams
+  local seen = {}
+  local streams = #fields
+  local n = streams
+  for at = 3, 2 + (count - 1) * stride + 1, stride do
+    local key = ARGV[at]
+    if not seen[key] then
+      n = n + 1
+      seen[key], fields[n] = true, 't:' .. key
+    end
+  end
+  return fields, streams
+end
+
+-- Looks at all that must be known: the state, the producer's last call, the streams, and the accounts.
+local function look_of_write(KEYS, ARGV, lane, count, stride)
+  local fields, streams = fields_of_write(KEYS, ARGV, count, stride)
+  local q = State.open_call(KEYS, 14, 'last', 'ready', lane, unpack(fields)) -- at most 5,100: streams and accounts
+  if not q then return nil end
+  local v, lengths = q.values, {}
+  for at = 1, streams do lengths[at] = tonumber(v[LANE + at] or 0) end
+  q.lengths, q.is_wide, q.grown, q.ready = lengths, streams > 255, {}, v[READY]
+  q.appended = {nil, nil, nil, nil, nil, nil, nil, nil}
+  if q.rules.window == 0 then return q end
+  if q.rules.parents then
+    local owners = {}
+    for at = streams + 1, #fields do owners[#owners + 1] = Rules.owner_of(q.rules, sub(fields[at], 3)) end
+    Accounts.load_accounts(q, owners)
+  else
+    for at = streams + 1, #fields do Accounts.meet(q, sub(fields[at], 3), v[LANE + at]) end
+  end
+  return q
+end
+
+-- Returns the numbers of the messages that have no room in the backlog of their shard key: "1,5".
+local function beyond_backlog(q, ARGV, count, stride, repeated)
+  local more, beyond = {}, {}
+  for i = 1, count do
+    local name = Rules.owner_of(q.rules, ARGV[3 + (i - 1) * stride])
+    local a = q.accounts[name]
+    local number = more[name] or a.taken + a.behind + a.delayed
+    if not repeated[i] then number = number + 1 end
+    if not repeated[i] and number > q.rules.backlog then beyond[#beyond + 1] = i end
+    more[name] = number
+  end
+  return concat(beyond, ',')
+end
+
+-- Says which bound of the queue the call would break, nil if none.
+local function broken_bound(q, ARGV, count, stride, repeated, known, keyed)
+  local rules = q.rules
+  if rules.max_len > 0 then
+    local living = State.count_living(q.keys, q.shared, q.behind)
+    if living + count - known > rules.max_len then return {'FULL', 'max_len'} end
+  end
+  if keyed > known then
+    Unique.forget_keys(q, 2 * keyed + 4)
+    if call('ZCARD', q.keys[DEDUP_INDEX]) - 1 + keyed - known > rules.max_dedup then return {'FULL', 'max_dedup'} end
+  end
+  if rules.backlog > 0 and rules.window > 0 then
+    local beyond = beyond_backlog(q, ARGV, count, stride, repeated)
+    if beyond ~= '' then return {'FULL', 'max_backlog', beyond} end
+  end
+end
+
+-- Looks at what may be changed before the end of the call, by keys and where something is forgotten.
+local function look_at_keys(q, keyed, offset, forgets)
+  if keyed > 0 then Types.look_at_written(q) end
+  if forgets then check_types({q.keys[BODIES], q.keys[DEDUP]}, {q.keys[PRODUCERS], q.keys[DEDUP_INDEX]}, {}) end
+  if forgets or offset then check_types({}, {q.keys[BULK_OFFSETS]}, {}) end
+end
+
+-- Every 32 messages this is done: some of what has ended is forgotten, more than comes in, also when nothing more of
+-- its kind comes.
+local function forget_some(q)
+  Producers.forget_ended(q, q.keys[PRODUCERS], q.keys[META], 64)
+  Producers.forget_ended(q, q.keys[BULK_OFFSETS], q.keys[DEDUP], 64)
+  Unique.forget_keys(q, 64)
+end
+
+-- Wakes a reader, unless limits withhold what was written.
+local function notify_of_waiting(q, a)
+  if not a.ruled or Limits.allowance(a, q.now) >= 1 then Notifications.notify_reader(q) end
+end
+
+-- A message that lies by itself: it has a unique key, or is not yet due.
+local function store_apart(q, m, id)
+  local a = Accounts.find_account(q, Rules.owner_of(q.rules, m.key))
+  local flags = m.unique_key ~= '' and 'u' or ''
+  add(q, 'kept', id, Messages.body_of_message('d', m))
+  if m.unique_key ~= '' then
+    local full_id = id .. '-d'
+    Unique.save_unique(q, m.unique_key, id, 'w', full_id)
+    call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + Unique.FIRST_LOOK), 'u:' .. m.unique_key)
+    q.unique_ids[m.index] = full_id
+  end
+  if m.delay > 0 then
+    Due.put_off(q, a, m.key, q.now + m.delay, 'd', id, '0' .. flags)
+    if m.delay < Notifications.SOON then Notifications.notify_reader(q) end
+  else
+    Waiting.wait_behind(q, a, m.key, id .. Messages.REFERENCE)
+    notify_of_waiting(q, a)
+  end
+  return 'd'
+end
+
+-- Stores one message. Returns the last part of its id.
+local function store(q, m, id)
+  if m.delay > 0 or m.unique_key ~= '' then return store_apart(q, m, id) end
+  local place
+  if q.rules.window == 0 then
+    place = Streams.append(q, id, 'k', m)
+  else
+    local a = q.accounts[Rules.owner_of(q.rules, m.key)]
+    if Streams.goes_to_stream(q, a) then
+      a.taken = a.taken + 1
+      place = Streams.append(q, id, 'K', m)
+    else
+      Waiting.wait_behind(q, a, m.key, id .. '|' .. Messages.spell_tail(m.attributes, '', m.tag, m.headers, m.payload))
+      notify_of_waiting(q, a)
+      return 'o'
+    end
+  end
+  Notifications.notify_reader(q, place)
+  return place
+end
+
+-- Stores the messages. Returns for each its place if it is new, else its id; and the number of the last one.
+local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
+  local places = {}
+  local m = { -- one for all: a message is stored as soon as it is read
+    shard = '', key = '', tag = '', payload = '', headers = '', attributes = '', unique_key = '', delay = 0, index = 0,
+  }
+  q.unique_ids = {}
+  for i = 1, count do
+    local at = 2 + (i - 1) * stride
+    local option = options[i]
+    local place = option and keyed > 0 and find_standing(q, option, window)
+    if not place then
+      n = n + 1
+      m.index, m.shard, m.key, m.tag, m.payload = i, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+      if stride == 6 then m.headers = ARGV[at + 4] end
+      m.delay, m.attributes = option and option.delay or 0, option and option.attributes or ''
+      m.unique_key = option and option.unique_key or ''
+      place = store(q, m, ms .. '-' .. n)
+      if option and option.dedup_key ~= '' then
+        Unique.save_dedup_key(q, option.dedup_key, Messages.message_id(ms .. '-' .. n, place, m.key), window)
+      end
+    end
+    places[i] = place
+  end
+  return places, n
+end
+
+-- The last blocks of those who have an overflow, by one look.
+local function load_tails(q)
+  local fields = {}
+  for _, name in ipairs(q.names) do
+    local a = q.accounts[name]
+    if a.behind > a.returned and Overflow.overflow_of(a).size > 0 and a.overflow.size < Overflow.BLOCK - 60 then
+      fields[#fields + 1] = Overflow.block_field(Waiting.overflow_base(name), a.overflow.tail)
+    end
+  end
+  Overflow.load_blocks(q, fields)
+end
+
+-- Appends to the journal that messages were written, without those that an earlier one stands for.
+local function note_written(q, ARGV, prefix, places, stride, options)
+  local kept, keys, lengths, dues = {}, {}, {}, {}
+  local has_dues = false
+  for i, place in ipairs(places) do
+    if not find(place, '-', 1, true) then
+      local at, option = #kept + 1, options[i]
+      local key = ARGV[3 + (i - 1) * stride]
+      kept[at], keys[at], lengths[at], dues[at] = place, key, #key, ''
+      if option and option.after ~= '' then dues[at], has_dues = spell(q.now + option.delay), true end
+    end
+  end
+  if #kept == 0 then return end
+  Journal.append_events(q, #kept, concat({
+    rep('w', #kept), prefix .. concat(kept, ','), concat(lengths, ','), '', has_dues and concat(dues, ',') or '', '',
+    concat(keys),
+  }, '\n'))
+end
+
+-- Appends the messages and writes down what has changed, and what is remembered of the call.
+local function close_write(q, lane, offset)
+  for position in pairs(q.grown) do State.put(q, q.keys[q.fixed + position], q.lengths[position]) end
+  if q.marks then State.put(q, 'ready', Streams.ready(q)) end
+  if q.children then Waiting.save_children(q) end
+  Turns.save_accounts(q)
+  if q.dirty or q.lists then Types.look_at_waiting(q) end
+  Streams.look_at_grown(q)
+  Streams.save_entries(q)
+  if q.lane_moves then Producers.save_lane(q, lane) end
+  State.save_state(q)
+  if q.dirty or q.lists then
+    Overflow.save_blocks(q)
+    Turns.flush_turns(q)
+    Due.save_due(q)
+  end
+  if offset then Producers.save_offset(q, offset) end
+  if q.wakes then Notifications.wake_readers(q) end
+end
+
+-- Says whether the call was done before, or may not be done. Returns an answer, or what to remember of a bulk write.
+local function check_sequence(q, lane, sequence)
+  if lane == '-' then return nil end
+  local number, keep = match(sequence, '^(%d+)|(%d+)$')
+  local answer, offset
+  if number then
+    answer, q.lane_ends = Producers.check_lane(q, number + 0, keep + 0, q.values[LANE])
+    q.lane_number = number
+  else
+    answer, offset = Producers.check_offset(q, lane, sequence)
+  end
+  -- A time is written that is there already: WAIT waits for what its own connection wrote last.
+  local was_done = answer and (answer[1] == 'OK' or answer[1] == 'COUNTED')
+  if was_done then call('HSET', q.keys[META], 'last', q.values[LAST]) end
+  return answer, offset
+end
+
+-- @verb write: store messages, all or none. A repeated call of a producer changes nothing and returns the same ids.
+-- KEYS[1..14]: the first 14 of a queue (base.lua)
+-- KEYS[15..] streams: those that the shards of this call may choose from
+-- ARGV[1] head: "epoch window keyed count stride sequence lane": the caller's idea of the epoch; for how many ms dedup
+--        keys are remembered; how many keys the messages have; how many messages; 4 arguments for each, or 6 with
+--        headers or options; "number|ms for which it may be repeated", or see `check_offset`; the field of the call's
+--        lane or of its bulk write's partition ('-': none), which may have any letters
+-- ARGV[2..] messages: of each: shard (positions of its streams), shard key, tag, payload, and with 6 headers and
+-- options
+-- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch,
+-- stored, mark}
+--        | {'FORGOTTEN'} | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one
+--        of this call)
+--        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
+function verbs.write(KEYS, ARGV)
+  if not call then begin() end
+  local epoch, window, keyed, count, stride, sequence, lane =
+    match(ARGV[1], '^(%S+) (%d+) (%d+) (%d+) (%d) (%S*) (.*)$')
+  keyed, count, stride = keyed + 0, count + 0, stride + 0
+  local q = look_of_write(KEYS, ARGV, lane, count, stride)
+  if not q or q.rules.epoch ~= epoch then return {'EPOCH'} end
+  local answer, offset = check_sequence(q, lane, sequence)
+  if answer then return answer end
+  local options, repeated, known, conflicts = {}, {}, 0, nil
+  for i = 1, stride == 6 and count or 0 do
+    local text = ARGV[1 + i * 6]
+    if text ~= '' then options[i] = read_options(q, text, ARGV[3 + (i - 1) * 6]) end
   end
   if keyed > 0 then
-    --- @use scopes, unique
-    local scope, conflicts = redis.call('HGET', meta, 'key_scope'), nil
-    for i, option in pairs(options) do scope_keys(scope, ARGV[first_message + (i - 1) * stride + 1], option) end
     repeated, known, conflicts = find_earlier(q, options, count)
-    if #conflicts > 0 then return {'TAKEN', table.concat(conflicts, ',')} end
+    if #conflicts > 0 then return {'TAKEN', concat(conflicts, ',')} end
   end
-end
-
--- What would go beyond the queue's bounds is refused whole.
-if max_len ~= '0' then
-  local gone, adopted = unpack(redis.call('HMGET', meta, 'gone', 'adopted')) -- at most 2: the fields
-  if written + adopted - gone + count - known > tonumber(max_len) then return {'FULL', 'max_len'} end
-end
--- More is forgotten than comes in, so that little is left after a rush; also when no more comes in, now and then.
-if n % 32 < count then
-  forget_ended(q, q.producers, 64)
-  forget_ended(q, q.bulk_offsets, 64)
-  if keyed == 0 then forget_ended(q, q.dedup_index, 64) end
-end
-if keyed > known then
-  forget_ended(q, q.dedup_index, 2 * keyed + 4)
-  if redis.call('ZCARD', q.dedup_index) - 1 + keyed - known > max_dedup then return {'FULL', 'max_dedup'} end
-end
-
-for i = 1, q.declared do q.numbers[i] = ARGV[10 + i] end
-local numbers, undelivered = q.numbers, read_undelivered(q, q.numbers)
-q.undelivered = undelivered
-
--- Fairness: the accounts of this call's shard keys are loaded. Messages count in them from now on if there is any rule.
-local counts = false
-if is_fair then
-  --- @use accounts, window
-  local shard_keys = {}
-  for i = 1, count do shard_keys[i] = ARGV[first_message + (i - 1) * stride + 1] end
-  read_rules(q)
-  if q.has_mark then
-    --- @use limits
-    begin_limits(q)
-    begin_looks(q)
+  answer = broken_bound(q, ARGV, count, stride, repeated, known, keyed)
+  if answer then return answer end
+  local ms, number = match(q.values[LAST], '^(%d+)-(%d+)$')
+  local before = number + 0
+  local forgets = before % 32 < count
+  if forgets or keyed > 0 or offset then look_at_keys(q, keyed, offset, forgets) end
+  if count > 1 and q.behind > 0 and not q.rules.parents then load_tails(q) end
+  if q.now > ms + 0 then ms = spell(q.now) end
+  local places, n = store_all(q, ARGV, count, stride, ms, before, options, keyed, window + 0)
+  local stored = ms .. '|' .. number .. '|' .. concat(places, ',')
+  State.put(q, 'last', ms .. '-' .. n)
+  if q.lane_ends then State.put(q, lane, q.lane_ends .. '|' .. q.lane_number .. '|' .. stored) end
+  close_write(q, lane, offset)
+  if forgets then forget_some(q) end
+  if q.rules.journal > 0 then
+    note_written(q, ARGV, ms .. '|' .. number .. '|', places, stride, options)
   end
-  load_accounts(q, shard_keys)
-  local beyond = list_beyond_backlog(q, shard_keys, repeated)
-  if #beyond > 0 then return {'FULL', 'max_backlog', table.concat(beyond, ',')} end
-  counts = q.window > 0 or q.counts_flight or q.max_backlog > 0
-  q.mark, q.runs = counts and 'K' or 'k', {}
+  return {'OK', stored}
 end
-
--- Redis does not roll a script back: a key of another type must be found before the first effect. What this call cannot touch
--- is left out, and so is the one stream of a single message: adding to it is the first effect.
-local target = choose_stream(undelivered, ARGV[first_message])
-if count > 1 or has_options or undelivered[target] == 0 then redis.call('ZCARD', q.ready) end
-if progress and is_fading(q, progress) then redis.call('ZCARD', progress.index) end
-local is_awaited = q.waiting_until > q.now
-if is_awaited then redis.call('XLEN', q.notifications) end
-if has_options or is_fair then redis.call('XLEN', q.bodies) end
-if is_fair then redis.call('ZCARD', q.overflow) end
-if count > 1 or has_options then
-  --- @use keys
-  local streams = {}
-  for i = 1, count > 1 and q.declared or 0 do streams[i] = KEYS[first_stream + i] end
-  check_types({}, {}, streams)
-  if has_options then check_types({q.attempts, q.shard_keys}, {q.dedup_index, q.delayed, q.due}, {}) end
-end
-
--- Each message goes into the stores of those that are delayed or held back, or into the shortest stream of its shard.
---- @use window, overflow, unique
-local keys, values = KEYS, ARGV -- a local is found faster than a global
-local places, first, gained, delayed, held_keys, held_shards, ids = {}, {}, {}, {}, {}, {}, {}
-local prefix, mark = q.prefix, q.mark
-for i = 1, count do
-  local at = first_message + (i - 1) * stride
-  local shard, shard_key, tag, payload = values[at], values[at + 1], values[at + 2], values[at + 3]
-  local delay, attributes, dedup_key, unique_key, headers, place = 0, '', '', '', '', nil
-  if has_options then
-    headers = values[at + 4]
-    local option = options[i]
-    if option then
-      delay, attributes, dedup_key, unique_key = option.delay, option.attributes, option.dedup_key, option.unique_key
-      if keyed > 0 then place = find_standing(q, option, ids) end
-    end
-  end
-  if not place then
-    n = n + 1
-    local id = prefix .. n
-    if delay > 0 or unique_key ~= '' then
-      append_message(q, bodies, id, shard_key, tag, payload, attributes, headers)
-      if unique_key ~= '' then
-        ids[i] = id .. '-d'
-        save_unique(q, unique_key, id, ids[i])
-      end
-      place, delayed[#delayed + 1] = 'd', {id = id, shard = shard, shard_key = shard_key, delay = delay}
-    elseif counts and is_held_back(q, shard_key) then
-      append_message(q, bodies, id, shard_key, tag, payload, attributes, headers)
-      if hold_message(q, string.sub(id, #prefix + 1), shard_key) then
-        held_keys[#held_keys + 1], held_shards[#held_shards + 1] = shard_key, shard
-      end
-      place = 'd'
-    else
-      local to = choose_stream(undelivered, shard)
-      if has_options then
-        append_message(q, keys[first_stream + to], id, shard_key, tag, payload, attributes, headers)
-      else
-        redis.call('XADD', keys[first_stream + to], id, mark, shard_key, tag, payload)
-      end
-      if undelivered[to] == 0 then first[to] = n end
-      undelivered[to], gained[to] = undelivered[to] + 1, true
-      place = numbers[to]
-      if is_awaited then notify_reader(q, place) end
-    end
-    if dedup_key ~= '' then save_dedup_key(q, dedup_key, id .. '-' .. place) end
-  end
-  places[i] = place
-end
-
-save_gains(q, gained, first)
-redis.call('HSET', q.meta, 'n', n, 'ms', ms)
-if #delayed > 0 then
-  --- @use delays
-  delay_all(q, delayed, counts)
-end
-if is_fair then
-  --- @use shards, overflow, accounts
-  for at, shard in ipairs(held_shards) do held_shards[at] = spell_shard(q, shard) end
-  save_held(q, held_keys, held_shards)
-  save_accounts(q)
-end
-
-if q.journal_size > 0 then
-  --- @use journal
-  local shard_keys = {}
-  for i = 1, count do shard_keys[i] = ARGV[first_message + (i - 1) * stride + 1] end
-  append_new(q, string.format('%.0f|%.0f|', ms, before), places, shard_keys, has_options and options)
-end
-
-local stored = string.format('%.0f|%.0f|%s', ms, before, table.concat(places, ','))
-if progress then save_progress(q, progress, stored) end
-return {'OK', stored}

@@ -146,17 +146,21 @@ def eventually() -> Callable[..., object]:
 
 @pytest.fixture
 def mutate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Mutate]:
-    """Run with a copy of the scripts in which one text is another."""
+    """Run with a copy of the library in which one text of a module is another."""
+
+    def forget() -> None:
+        scripts.library.cache_clear()
+        scripts.load.cache_clear()
 
     def change(name: str, right: str, wrong: str) -> None:
         folder = tmp_path / "lua"
         shutil.copytree(str(scripts.root()), folder)
-        path = folder / f"{name}.lua"
+        path = next(folder.rglob(f"{name}.lua"))
         source = path.read_text()
         assert source.count(right) == 1, f"{name}.lua changed: this mutant must change with it"
         path.write_text(source.replace(right, wrong))
         monkeypatch.setattr(scripts, "root", lambda: folder)
-        scripts.load.cache_clear()
+        forget()
 
     yield change
-    scripts.load.cache_clear()
+    forget()

@@ -12,10 +12,9 @@ from urllib.parse import unquote, urlsplit
 
 import hiredis
 
-from shardq.engine import NEW
 from shardq.protocol.scripts import load
 
-_VERBS = {"ack": "settle", "nack": "settle", "recover": "lost"} if NEW else {}
+_VERBS = {"ack": "settle", "nack": "settle", "recover": "lost"}
 
 
 def on_the_wire(verb: str) -> bytes:

@@ -5,7 +5,6 @@ A test runs in `make test` and in `make test-all`, unless
 - it has the mark `runs_in`, which names the commands that run it: `runs_in("test-all")` of a test that takes more than
   about a second and shows no promise by itself, `runs_in("soak")` of one that takes minutes by nature,
   `runs_in("test-all", "soak")` of one that has a long form, too (`SOAK`);
-- it has the mark `engine`, which names the engine that it is for, `old` or `new`, until there is one only;
 - it is repeated with another client or on another server (`WORLDS`): only the first is in `make test`. The mark
   `everywhere` is for the cross-section: there, too, the first of a test's own cases is in `make test`.
 
@@ -19,8 +18,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
-
-from shardq.engine import NEW
 
 COMMANDS: Final = ("test", "test-all", "soak")
 COMMAND: Final = os.environ.get("SHARDQ_TESTS") or "test-all"
@@ -61,9 +58,6 @@ def commands_of(item: pytest.Item) -> Sequence[str]:
     named: Sequence[str] = mark.args if mark else ("test", "test-all")
     if unknown := set(named) - {*COMMANDS}:
         raise pytest.UsageError(f"{item.nodeid}: runs_in names {', '.join(sorted(unknown))}, which no command is")
-    engine = item.get_closest_marker("engine")
-    if engine and engine.args != ("new" if NEW else "old",):
-        return ()
     if "test" in named and _only_repeats(item):
         return [command for command in named if command != "test"]
     return named

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.calls.action import Action, Crowd, Given, one_by_one
 from shardq import AsyncClient, Client, Delivery, Queue
 
-SCRIPTS = ("evalsha",)
+CALLS = ("fcall", "fcall_ro", "evalsha", "evalsha_ro")
 LEASE = 600.0
 THREADS, TASKS = (64,), (64, 1000)
 COPIES, TOPIC = 3, "copies"
@@ -94,13 +94,13 @@ class Calls:
             return one_by_one(lambda _: queue.read().ack(), turns)
 
         made = {
-            "write": Action(count, write, SCRIPTS, finish=self.drain),
-            "read": Action(count, read, SCRIPTS, self.filled, queue.ack_many),
-            "ack": Action(count, ack, SCRIPTS, self.taken),
-            "consume": Action(count, consume, SCRIPTS, self.filled),
+            "write": Action(count, write, CALLS, finish=self.drain),
+            "read": Action(count, read, CALLS, self.filled, queue.ack_many),
+            "ack": Action(count, ack, CALLS, self.taken),
+            "consume": Action(count, consume, CALLS, self.filled),
         }
         if "ack" in signature(Queue.read).parameters:
-            made["consume, ack with the next read"] = Action(count, self._with_next, SCRIPTS, self.filled)
+            made["consume, ack with the next read"] = Action(count, self._with_next, CALLS, self.filled)
         return made
 
     def _with_next(self, _: object) -> list[float]:
@@ -133,9 +133,9 @@ class Calls:
             return one_by_one(lambda at: queue.ack_many(found[at : at + batch]), parts)
 
         return {
-            "write_many": Action(count, write, SCRIPTS, finish=self.drain),
-            "read_many": Action(count, read, SCRIPTS, self.filled, queue.ack_many),
-            "ack_many": Action(count, ack, SCRIPTS, self.taken),
+            "write_many": Action(count, write, CALLS, finish=self.drain),
+            "read_many": Action(count, read, CALLS, self.filled, queue.ack_many),
+            "ack_many": Action(count, ack, CALLS, self.taken),
         }
 
     def threads(self) -> dict[str, Action]:
@@ -154,10 +154,10 @@ class Calls:
             def settlers(threads: int = threads, count: int = count) -> Crowd:
                 return Crowd(threads, lambda each: each.ack(), self.taken(count))
 
-            made[f"write, {threads} threads"] = Action(count, Crowd.go, SCRIPTS, writers, self.drain)
+            made[f"write, {threads} threads"] = Action(count, Crowd.go, CALLS, writers, self.drain)
             name = f"publish to {COPIES} queues, {threads} threads"
-            made[name] = Action(count, Crowd.go, SCRIPTS, publishers, self.drain_copies)
-            made[f"ack, {threads} threads"] = Action(count, Crowd.go, SCRIPTS, settlers)
+            made[name] = Action(count, Crowd.go, CALLS, publishers, self.drain_copies)
+            made[f"ack, {threads} threads"] = Action(count, Crowd.go, CALLS, settlers)
         return made
 
 
@@ -195,10 +195,10 @@ class Tasks:
                 self._calls.fill(count)
                 return self._runner.run(self._taken(count))
 
-            made[f"write, {tasks:,} tasks"] = Action(count, write, SCRIPTS, traffic, self._calls.drain)
+            made[f"write, {tasks:,} tasks"] = Action(count, write, CALLS, traffic, self._calls.drain)
             name = f"publish to {COPIES} queues, {tasks:,} tasks"
-            made[name] = Action(count, publish, SCRIPTS, topics, self._calls.drain_copies)
-            made[f"ack, {tasks:,} tasks"] = Action(count, ack, SCRIPTS, taken)
+            made[name] = Action(count, publish, CALLS, topics, self._calls.drain_copies)
+            made[f"ack, {tasks:,} tasks"] = Action(count, ack, CALLS, taken)
         return made
 
     def _open(self) -> None:

@@ -1,4 +1,4 @@
-"""modes: the server's CPU of each way to use a queue, over plain use, and beside another engine or an earlier commit.
+"""modes: the server's CPU of each way to use a queue, over plain use, and beside an earlier commit.
 
 A mode is one row: its messages are written, read and acked, one at a time and in batches, and so are those of the plain
 mode that it stands beside, in turns. `matrix` lists the modes with their bounds; to add one, add a row there.

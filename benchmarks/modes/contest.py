@@ -1,4 +1,4 @@
-"""The contenders, each an engine or a checkout with processes and servers of its own, and their turns."""
+"""The contenders, each a checkout with processes and servers of its own, and their turns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from benchmarks.rounds import take_turns
 from benchmarks.settings import Place, Settings, place
 from benchmarks.workers.environments import ROOT
 
-ENGINES = ("new", "old")
+PRESENT = "present"
+"""The name of this checkout in tables."""
+
 SINGLES, BATCHES, MANY = 50, 10, 4
 """Of the messages that the settings say, a turn has a 50th in single calls, and a tenth in batches. Memory is that of
 four times as many."""
@@ -36,34 +38,26 @@ class Failed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One shardq: its name in the tables, its checkout, and its engine, "" for that which it has by itself."""
+    """One shardq: its name in the tables, and its checkout."""
 
     name: str
     tree: Path
-    engine: str = ""
 
 
 def contenders(settings: Settings) -> list[Contender]:
-    """Those that the settings name; the others are compared with the first, if there are several."""
-    found = []
-    if base := tree_of(settings.base):
-        found.append(Contender(base.commit, base.folder))
-    for engine in settings.engines.split(","):
-        if engine not in ENGINES:
-            raise SystemExit(f"--engines {settings.engines}: name engines of {', '.join(ENGINES)}")
-        found.append(Contender(engine, ROOT, engine))
-    return found
+    """This checkout; if the settings name a base, it comes first, and this one is compared with it."""
+    base = tree_of(settings.base)
+    earlier = [Contender(base.commit, base.folder)] if base else []
+    return [*earlier, Contender(PRESENT, ROOT)]
 
 
 class Agent:
     """The process of one contender; it ends with the context."""
 
     def __init__(self, contender: Contender, environment: Mapping[str, str]) -> None:
-        own = {key: value for key, value in os.environ.items() if key != "SHARDQ_ENGINE"}
-        engine = {"SHARDQ_ENGINE": contender.engine} if contender.engine else {}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.modes.agent", str(contender.tree)],
-            cwd=ROOT, env={**own, **engine, **environment, "PYTHONPATH": str(ROOT)},
+            cwd=ROOT, env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What a hot call of the new engine does: the commands that it runs, and the tables and functions that it makes.
+"""What a hot call does: the commands that it runs, and the tables and functions that it makes.
 
 Tables and functions are counted by a copy of this checkout whose library counts them. Those that Redis makes by itself,
 for KEYS, ARGV and replies, are not among them.
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.modes.contest import Contender, Contest
+from benchmarks.modes.contest import PRESENT, Contender, Contest
 from benchmarks.modes.mode import Mode
 from benchmarks.modes.probes import FUNCTIONS, TABLES
 from benchmarks.report import Table
@@ -31,6 +31,11 @@ local function made_table(made)
   return made
 end
 
+local function made_record()
+  tables_made = tables_made + 1
+  return true
+end
+
 local function made_function()
   functions_made = functions_made + 1
   return true
@@ -43,7 +48,8 @@ function verbs.pieces(KEYS)
 end
 """
 _MADE: Final = re.compile(
-    r"""--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?P<table>\{)|\b(?P<function>function *\(|gmatch\()"""
+    r"""--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|"""
+    r"""(?P<record>\bnew_\w+\{)|(?P<table>\{)|\b(?P<function>function *\(|gmatch\()"""
 )
 
 
@@ -51,6 +57,8 @@ def counting(text: str) -> str:
     """The Lua *text*, which counts the tables and functions that it makes; iterators of gmatch are functions, too."""
 
     def counted(found: re.Match[str]) -> str:
+        if found["record"]:
+            return f"made_record() and {found[0]}"
         if found["table"]:
             return "made_table{"
         return f"made_function() and {found[0]}" if found["function"] else found[0]
@@ -65,11 +73,11 @@ def counting_tree() -> Iterator[Path]:
         tree = Path(folder)
         for part in ("shardq", "lua"):
             shutil.copytree(ROOT / part, tree / part, ignore=shutil.ignore_patterns("__pycache__"))
-        for path in (tree / "lua" / "engine").glob("*.lua"):
+        for path in (tree / "lua").glob("*.lua"):
             path.write_text(counting(path.read_text()))
-        base, order = (tree / "lua" / "engine" / name for name in ("base.lua", "order.txt"))
+        base, order = (tree / "lua" / name for name in ("base.lua", "order.txt"))
         base.write_text(COUNTERS + base.read_text())
-        (tree / "lua" / "engine" / "pieces.lua").write_text(COUNTED)
+        (tree / "lua" / "pieces.lua").write_text(COUNTED)
         order.write_text(f"{order.read_text()}pieces\n")
         yield tree
 
@@ -77,7 +85,7 @@ def counting_tree() -> Iterator[Path]:
 def run(where: Place, modes: Sequence[Mode]) -> Iterator[Table]:
     """A table of single calls, and one of batches."""
     with counting_tree() as tree, contextlib.ExitStack() as stack:
-        ground = Contest(where.settings, [Contender("new", tree, "new")], stack)
+        ground = Contest(where.settings, [Contender(PRESENT, tree)], stack)
         for batch in dict.fromkeys((1, where.settings.batch)):
             there = [mode for mode in modes if mode.bounds(batch) and not (mode.bare or mode.user)]
             found = {mode.name: ground.pieces(mode, batch) for mode in there}

@@ -10,7 +10,6 @@ from shardq.client.leases import LeasedDelivery, note_results
 from shardq.errors import ConfigError
 from shardq.model.delivery import received_of
 from shardq.ops.acks import Acks
-from shardq.ops.settle import most_settled
 from shardq.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def to_ack(queue: Queue | AsyncQueue, ack: Any) -> tuple[Sequence[LeasedDelivery
             raise ConfigError(f"{each!r} was read by another client: ack it there")
     open_ones = [each for each in deliveries if not each.answered]
     received = [each.received for each in open_ones]
-    return open_ones, Acks(received, most_settled(queue.state)) if open_ones else None
+    return open_ones, Acks(received) if open_ones else None
 
 
 def note_answers(

@@ -129,7 +129,7 @@ class AsyncQueueAdmin:
 
         While others wait, a shard key of weight 3 gets three times the share of one of weight 1; with `max_in_flight`
         it may have three times as many in flight. A weight is a whole number from 1, which every shard key has by
-        default, to 100. At most 1,000 shard keys have another one. Weights count from the next read on, for all
+        default, to 100. At most 1,000 shard keys can be given one at once. Weights count from the next read on, for all
         clients. QueueMissing if there is no such queue.
         """
         return await self._client.run(weighing.set_weights(self.state, changes, timeout))
@@ -144,10 +144,10 @@ class AsyncQueueAdmin:
     async def set_limits(self, changes: Mapping[str | bytes, Limits], *, timeout: float | None = None) -> None:
         """Give shard keys (or parents) limits of their own: `{"acct-7": Limits(max_in_flight=3, rate=10)}`.
 
-        `Limits()` is what the queue's settings say again. At most 10,000 shard keys may have others. They count from
-        the next call on, for all clients; what waited for a lower limit comes at once. Messages beyond wait in the
-        overflow of their shard key, where they delay nobody. ConfigError if the queue is not fair (`window`), or for a
-        child where it has parents; QueueMissing if there is no such queue.
+        `Limits()` is what the queue's settings say again. At most 10,000 shard keys can be given others at once. They
+        count from the next call on, for all clients; what waited for a lower limit comes at once. Messages beyond wait
+        in the overflow of their shard key, where they delay nobody. ConfigError if the queue is not fair (`window`), or
+        for a child where it has parents; QueueMissing if there is no such queue.
         """
         await self._client.run(limiting.set_limits(self.state, changes, timeout))
 

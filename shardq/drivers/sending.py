@@ -42,7 +42,7 @@ class Sending:
         asking: bool = False,
     ) -> None:
         self._call, self._forms, self._address, self._timeout, self._asking = call, forms, address, timeout, asking
-        self._form = call.script.form(form)
+        self._form = form
         self._loading = self._loaded = False
 
     @property
@@ -64,12 +64,11 @@ class Sending:
         return self.commands
 
     def _after_no_function(self, refused: Refused) -> tuple[Command, ...]:
-        library = self._call.script.library
         if refused.text != NO_FUNCTION:
             return self._by_hash(refused)
-        if library is not None and not self._loaded:
+        if not self._loaded:
             self._loading = self._loaded = True
-            return (("FUNCTION", "LOAD", library.text),)
+            return (("FUNCTION", "LOAD", self._call.script.library.text),)
         self._form = HASH  # somebody has just removed the library again: this once it goes without
         return self.commands
 

@@ -63,8 +63,6 @@ def outcome_of(call: Call, replies: list[Any]) -> Any:
 
 def explained(calls: Sequence[Call], outcomes: list[Any]) -> list[Any]:
     """Return the *outcomes* of *calls* with the places of lines in refusals, as `outcome_of` gives them."""
-    if calls[0].script.library is None:
-        return outcomes
     return [
         call.explain(outcome) if isinstance(outcome, Refused) else outcome
         for call, outcome in zip(calls, outcomes, strict=True)

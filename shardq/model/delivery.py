@@ -34,7 +34,6 @@ class Received(msgspec.Struct, frozen=True):
     stream: int | None
     pickup_delay: float
     token: str
-    origin: str = ""
     fields: Mapping[str, bytes] | None = None
 
     def __repr__(self) -> str:

@@ -9,14 +9,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from shardq.arguments import iterable
-from shardq.engine import NEW
 from shardq.errors import ConfigError
 
 OnConflict: TypeAlias = Literal["existing", "replace", "raise"]
 """What is done when another message has the unique key of one that is written."""
 
-# The new engine's ids may end with a quoted shard key; each of its bytes takes at most three letters.
-_LAST = r"\d{1,4}|[dl]|o\.[\w.~%-]{1,3072}" if NEW else r"\d{1,4}|[dl]"
+# An id may end with a quoted shard key; each of its bytes takes at most three letters.
+_LAST = r"\d{1,4}|[dl]|o\.[\w.~%-]{1,3072}"
 _MESSAGE_ID = re.compile(rf"(\d{{1,16}}-\d{{1,20}})-({_LAST})", re.ASCII)
 
 

@@ -132,13 +132,9 @@ class QueueConfig:
 
     @classmethod
     def from_settings(cls, meta: Mapping[str, str], streams: int) -> QueueConfig:
-        """Make the settings from what `settings` wrote. Missing fields get their defaults.
-
-        But a queue without `window` has none: it was created before there was such a setting. So is it with
-        `key_scope`: before, all writers of a queue shared their keys.
-        """
+        """Make the settings from what `settings` wrote. Missing fields get their defaults."""
         values = {name: setting.parsed(meta[name]) for name, setting in _SETTINGS.items() if name in meta}
-        return cls(**{"window": 0, "key_scope": "queue", **values, "streams": streams})
+        return cls(**{**values, "streams": streams})
 
 
 _SETTINGS: Final[Mapping[str, Setting]] = {

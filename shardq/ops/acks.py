@@ -12,7 +12,7 @@ from typing import Any
 from shardq.errors import BackendError
 from shardq.model import Received
 from shardq.ops.read_call import ReadCall, recover
-from shardq.ops.settle import CHUNK, Part, Results, ack_call, ack_part, ack_parts, note_acked, unsure_of
+from shardq.ops.settle import Part, Results, ack_call, ack_part, ack_parts, note_acked, unsure_of
 from shardq.ops.state import QueueState
 from shardq.ops.steps import RESENT_ALONE, Batch, Op, Refused, Unanswered
 from shardq.ops.waiting import Outstanding
@@ -22,13 +22,13 @@ class Acks:
     """Deliveries that a read acks. `results` has those that were answered, by lease token.
 
     `answered_at` is the wall time of the last answer, in seconds. `last` is the part that goes out with the read; the
-    other parts are sent before, since one call acks a bounded number, *most*.
+    other parts are sent before, since one call acks a bounded number.
     """
 
     __slots__ = ("answered_at", "earlier", "last", "results")
 
-    def __init__(self, deliveries: Sequence[Received], most: int = CHUNK) -> None:
-        *self.earlier, self.last = ack_parts(deliveries, most)
+    def __init__(self, deliveries: Sequence[Received]) -> None:
+        *self.earlier, self.last = ack_parts(deliveries)
         self.results: Results = {}
         self.answered_at = 0.0
 

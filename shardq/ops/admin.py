@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 from shardq.arguments import check_known, whole
-from shardq.engine import NEW
 from shardq.errors import BackendTimeout, ConfigError, QueueNotEmpty
 from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
 from shardq.ops.assigning import shrink_refused
@@ -36,7 +35,6 @@ from shardq.ops.view import QueueView
 from shardq.protocol.replies import dead_letter, journal_page, pairs, stats
 
 PURGE_CHUNK = 250
-FORGET_CHUNK = 500
 MAX_LENGTHS = 1000
 MAX_PAGE = 10_000
 _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
@@ -120,7 +118,7 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
 def _purge(state: QueueState) -> Call:
     view = state.view
     numbers = [str(i) for i in range(view.streams)] + (["l"] if view.config.legacy_stream else [])
-    args = (view.epoch, new_epoch(), PURGE_CHUNK, ",".join(numbers), state.client)
+    args = (view.epoch, new_epoch(), PURGE_CHUNK, state.client)
     return Call.on(state.keys, "purge", args, rest=state.declared(numbers))
 
 
@@ -191,11 +189,8 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     until = state.until(timeout)
     if not changes:
         return (yield from settings(state, timeout))
-    before = state.config
 
     def make(epoch: str, following: str) -> Call:
-        nonlocal before
-        before = state.config
         return Call.on(state.keys, "configure", (epoch, following, state.client, *_settings(state, changes)))
 
     reply, underreplicated = yield from change_queue(state, make, until)
@@ -210,17 +205,13 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
             "unique_key are done (their keys are forgotten a minute later or more), and until dedup_window is over for "
             "the last dedup_key; ids that a gateway stored may be remembered for days"
         )
-    yield from told_after("the settings were changed", _follow(state, before, changes, timeout, until))
+    yield from told_after("the settings were changed", _follow(state, changes, until))
     return check_replicas(state, underreplicated, state.config)
 
 
-def _follow(
-    state: QueueState, before: QueueConfig, changes: dict[str, Any], timeout: float | None, until: float
-) -> Op[None]:
-    """Do what follows from *changes* of settings, which were others *before*."""
+def _follow(state: QueueState, changes: dict[str, Any], until: float) -> Op[None]:
+    """Do what follows from *changes* of settings."""
     yield from reopen(state, until)
-    if _counts_flights(before) != _counts_flights(state.config) or before.parents != state.config.parents:
-        yield from forget_flights(state, timeout)
     if "ttl" in changes:
         yield from touch(state, until)
 
@@ -236,22 +227,6 @@ def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
     for name in (*changes, "fair") if "fair" in kept else changes:
         args += (name, kept.get(name, ""))
     return args
-
-
-def _counts_flights(config: QueueConfig) -> bool:
-    return bool(config.max_in_flight or config.rate)
-
-
-def forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
-    """Delete, in parts, the in-flight counts of all shard keys that were kept under earlier caps and limits."""
-    if NEW:
-        return  # what is in flight is counted always
-    cursor: Argument = 0
-    while True:
-        call = Call.on(state.keys, "forget", (cursor, FORGET_CHUNK))
-        cursor = yield from retry_until(lambda _, call=call: call, state.until(timeout), state.clock)  # type: ignore[misc]
-        if cursor == b"0":
-            return
 
 
 def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float | None = None) -> Op[list[DeadLetter]]:
@@ -288,8 +263,7 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
     for start in range(0, len(letters), 100):
         args: list[Argument] = []
         for letter in letters[start : start + 100]:
-            shard = state.shard(letter.shard_key) if letter.shard_key else (0,)
-            args += (letter.entry_id, letter.message_id, ",".join(map(str, shard)))
+            args += (letter.entry_id, letter.message_id)
 
         def make(repeated: bool, args: tuple[Argument, ...] = tuple(args)) -> Call:
             return Call.on(state.keys, "redrive", (int(repeated), state.client, *args))

@@ -1,6 +1,6 @@
 """Since when tenants wait: when the first message of each became deliverable, found in all that waits.
 
-It reads pages of what waits in the streams, and of the shard keys that have something in their overflows. Each page is
+It reads pages of what waits in the streams, and of the shard keys that have something outside of them. Each page is
 a script that only reads, and takes less than 2 ms of the server.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from shardq.engine import NEW
 from shardq.ops.lengths import lengths
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
@@ -19,6 +18,8 @@ from shardq.protocol.replies import text_or_bytes
 
 RUNS: Final = 150
 WAITING: Final = 40
+PAGES: Final = 3
+"""So many pages of its streams are looked at for one tenant."""
 
 Waits = dict[bytes, int]
 """Of each tenant, when its first message became deliverable, in ms."""
@@ -30,12 +31,8 @@ def all_waits(state: QueueState, view: QueueView, held: Sequence[bytes], until: 
     *held* are those that have something outside of the streams.
     """
     found: Waits = {}
-    for at in range(0, len(held) if NEW else 0, RUNS):
+    for at in range(0, len(held), RUNS):
         _note(found, view, (yield from _ask(state, until, Call.on(state.keys, "runs", tuple(held[at : at + RUNS])))))
-    place: Argument = "" if NEW else "("
-    while place:
-        place, rows = yield from _ask(state, until, Call.on(state.keys, "runs", (place, RUNS)))
-        _note(found, view, rows)
     for number in (yield from _occupied(state, view, until)):
         page = _Page(number)
         while page:
@@ -43,24 +40,25 @@ def all_waits(state: QueueState, view: QueueView, held: Sequence[bytes], until: 
     return found
 
 
-def wait_of(
-    state: QueueState, view: QueueView, name: bytes, in_streams: int, held: Sequence[bytes], until: float
-) -> Op[int | None]:
+def wait_of(state: QueueState, view: QueueView, name: bytes, in_streams: int, until: float) -> Op[int | None]:
     """Return since when one tenant waits, by its *in_streams* messages in the streams; None if none is found.
 
-    Its own streams come first: only after a resize are messages in others.
+    Its own streams come first: only after a resize are messages in others. Only so much is looked at as a tenant may
+    cost: a message behind more than that is younger than what stands before it.
     """
-    if view.config.parents:
-        return (yield from all_waits(state, view, held, until)).get(name)
     found: Waits = {}
-    own = view.shard(text_or_bytes(name))
+    own = () if view.config.parents else view.shard(text_or_bytes(name))
     occupied = yield from _occupied(state, view, until)
-    for number in sorted(occupied, key=lambda number: number not in own):
-        page = _Page(number)
-        while page and in_streams > 0:
-            rows = [row for row in _pairs((yield from page.read(state, until))) if row[0] == name]
-            _note(found, view, [word for row in rows for word in row])
-            in_streams -= len(rows)
+    pages = [_Page(number) for number in sorted(occupied, key=lambda number: number not in own)]
+    looked_at = 0
+    while pages and in_streams > 0 and looked_at < PAGES:
+        page = pages.pop(0)
+        rows = _pairs((yield from page.read(state, until)))
+        rows_of_it = [row for row in rows if tenant_of(view, row[0]) == name]
+        _note(found, view, [word for row in rows_of_it for word in row])
+        in_streams, looked_at = in_streams - len(rows_of_it), looked_at + 1
+        if page:
+            pages.append(page)
     return found.get(name)
 
 
@@ -70,12 +68,11 @@ def tenant_of(view: QueueView, key: bytes) -> bytes:
 
 
 class _Page:
-    """Where the reading of one stream has come to: first what was given back, then what was never delivered."""
+    """Where the reading of what one stream has undelivered has come to."""
 
     def __init__(self, number: int) -> None:
         self._number = number
         self._after: Argument = b""
-        self._returned: Argument = b"0"
         self._is_over = False
 
     def __bool__(self) -> bool:
@@ -83,17 +80,10 @@ class _Page:
 
     def read(self, state: QueueState, until: float) -> Op[Sequence[Any]]:
         """Return shard keys and times of the next page."""
-        if NEW:
-            wanted = (self._number, self._after, WAITING)
-            call = Call.on(state.keys, "waiting", wanted, rest=(state.keys.stream(self._number),))
-            self._after, rows = yield from _ask(state, until, call)
-            self._is_over = self._after == b""
-            return list(rows)
-        args = (self._number, self._after, self._returned, WAITING)
+        args = (self._number, self._after, WAITING)
         call = Call.on(state.keys, "waiting", args, rest=(state.keys.stream(self._number),))
-        self._after, reply, rows = yield from _ask(state, until, call)
-        self._is_over = self._returned == self._after == b""
-        self._returned = reply if isinstance(reply, bytes) else b"%d" % reply
+        self._after, rows = yield from _ask(state, until, call)
+        self._is_over = self._after == b""
         return list(rows)
 
 

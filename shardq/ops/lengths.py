@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from shardq.engine import NEW
-from shardq.ops.retry import ask, retry_until
+from shardq.ops.retry import ask
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Call, Op
+from shardq.ops.steps import Op
 
 AT_ONCE = 1000
 
@@ -15,12 +14,6 @@ def lengths(state: QueueState, streams: int, until: float, *, start: int = 0) ->
     found: list[int] = []
     for first in range(start, streams, AT_ONCE):
         part = range(first, min(first + AT_ONCE, streams))
-        if NEW:
-            fields = map(state.keys.stream, part)
-            found += [
-                int(each or 0) for each in (yield from ask(state, "HMGET", state.keys.meta, *fields, until=until))
-            ]
-        else:
-            call = Call.on(state.keys, "lengths", (first, len(part)))
-            found += yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        texts = yield from ask(state, "HMGET", state.keys.meta, *map(state.keys.stream, part), until=until)
+        found += [int(text or 0) for text in texts]
     return found

@@ -1,7 +1,7 @@
 """Limits of shard keys, and pauses: who is delivered what, changed while the queue is used.
 
 A rate is a bucket of tokens by the server's clock (the generic cell rate algorithm, ITU-T I.371).
-lua/modules/limits.lua has the mechanism, docs/limits.md what it promises.
+lua/limits.lua has the mechanism, docs/limits.md what it promises.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, Final
 from shardq.arguments import seconds, shown
 from shardq.errors import ConfigError
 from shardq.model import Limits
-from shardq.ops.admin import forget_flights
 from shardq.ops.opening import change_queue, check_replicas, missing
 from shardq.ops.outcome import fail_after, part_of
 from shardq.ops.retry import retry_until
@@ -24,7 +23,7 @@ from shardq.protocol.replies import text_or_bytes
 from shardq.sharding import key_bytes
 
 MOST: Final = 10_000
-"""At most so many shard keys of a queue may have limits of their own or be paused."""
+"""At most so many shard keys can be given limits at once."""
 NEVER: Final = 9_000_000_000_000_000
 """The time in ms that never comes."""
 LONGEST_PAUSE: Final = 366 * 86_400.0
@@ -36,7 +35,7 @@ _SAME, _DEFAULT = "", "-"
 
 Key = str | bytes
 Change = tuple[bytes, Argument, Argument, Argument, Argument]
-"""Of a shard key: its cap, rate and burst, and for how long it is paused, as `lua/limit.lua` has them."""
+"""Of a shard key: its cap, rate and burst, and for how long it is paused, as the verb `limit` has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def set_limits(state: QueueState, changes: Mapping[Key, Limits], timeout: float 
         name = key_bytes(key)
         rows[name] = (name, *numbers, _SAME)
     if sum(each != Limits() for each in changes.values()) > MOST:
-        raise _full()
+        raise ConfigError(f"at most {MOST:,} shard keys can be given limits at once")
     yield from _limit(state, [*rows.values()], timeout)
 
 
@@ -109,19 +108,17 @@ def _pause(state: QueueState, key: Key | None, until_when: Argument, timeout: fl
 
 
 def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> Op[None]:
-    until, missing, is_switched, at = state.until(timeout), None, False, 0
+    until, missing, at = state.until(timeout), None, 0
     while at < len(rows):
         args = tuple(word for row in rows[at : at + PER_CALL] for word in row)
 
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
-            return Call.on(state.keys, "limit", (epoch, following, MOST, state.client, *args))
+            return Call.on(state.keys, "limit", (epoch, following, state.client, *args))
 
         reply, underreplicated = yield from part_of(at, change_queue(state, make, until))
         if (refused := _refused(state, reply)) is not None:
             fail_after(at, refused)
-        missing, is_switched, at = missing or underreplicated, is_switched or reply[0] == b"FORGET", at + reply[1]
-    if is_switched:
-        yield from part_of(at, forget_flights(state, timeout))
+        missing, at = missing or underreplicated, at + reply[1]
     check_replicas(state, missing, None)
 
 
@@ -136,13 +133,7 @@ def _refused(state: QueueState, reply: Any) -> ConfigError | None:
         return ConfigError(
             f"queue {state.keys.name!r} has parents: limits and pauses are a parent's, which is what stands before '/'"
         )
-    return _full() if reply == b"FULL" else None
-
-
-def _full() -> ConfigError:
-    return ConfigError(
-        f"at most {MOST:,} shard keys may have limits or be paused: give others Limits(), or resume them, first"
-    )
+    return None
 
 
 def _argument(number: float | None) -> Argument:
@@ -152,7 +143,7 @@ def _argument(number: float | None) -> Argument:
 
 
 def parsed_limits(text: str) -> tuple[Limits, float]:
-    """Return the limits that `lua/limit.lua` has stored, and until when the shard key is paused, in ms."""
+    """Return the limits that the verb `limits` returns, and until when the shard key is paused, in ms."""
     cap, rate, burst, end = text.split(" ")
     made = Limits(
         max_in_flight=None if cap == _DEFAULT else int(cap),

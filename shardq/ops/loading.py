@@ -57,7 +57,7 @@ class Copy:
             self.foreign.add(member)
 
     def note(self, reply: list[Any]) -> bool:
-        """Note the changes in a reply of `follow.lua`. Return whether there are no more."""
+        """Note the changes in a reply of `follow`. Return whether there are no more."""
         changes = reply[3]
         self.noted.update(zip(changes[1::2], changes[::2], strict=True))
         self.stamp, self.version = reply[1], self.version + len(changes) // 2
@@ -110,7 +110,7 @@ def _apply_noted(copy: Copy, keys: RouterKeys, part: int, until: float, clock: C
 
 
 def follow(keys: RouterKeys, stamp: bytes, version: int, count: int, until: float, clock: Clock) -> Op[list[Any]]:
-    """Return the reply of `follow.lua`: up to *count* changes after *version*."""
+    """Return the reply of `follow`: up to *count* changes after *version*."""
     call = Call.on(keys, "follow", (stamp, version, count))
     reply: list[Any] = yield from retry_until(lambda _: call, until, clock)
     check_version(keys, reply)

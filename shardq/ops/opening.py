@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from shardq.clock import Clock
 from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, judge
-from shardq.engine import NEW
 from shardq.errors import (
     BackendError,
     BackendTimeout,
@@ -28,7 +27,7 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Sleep, Underreplicated
 from shardq.ops.view import QueueView
 from shardq.protocol.keys import slot
-from shardq.protocol.replies import StoredAssignment, pairs, queue_id, stored_assignment
+from shardq.protocol.replies import StoredAssignment, pairs, stored_assignment
 
 T = TypeVar("T")
 OLD_LETTERS: Final = 100
@@ -149,8 +148,8 @@ def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *
     )  # its messages in flight are settled there, even after the setting changed
     state.hints = tuple(hint for hint in state.hints if int(hint) < streams)
     epoch = meta["epoch"] if meta.get("assigned", "") == found.since else ""
-    has_named, has_results = (meta.get(name, "0") != "0" for name in ("limited", "result_count"))
-    state.view = QueueView(epoch, streams, wanted, config, found, has_named, has_results, queue_id(meta))
+    has_results = meta.get("result_count", "0") != "0"
+    state.view = QueueView(epoch, streams, wanted, config, found, has_results, meta["id"])
     if created and known:
         log.error("queue %r was gone and was created again: Redis lost its data, or it was deleted", state.keys.name)
 
@@ -255,7 +254,7 @@ def require_queue(state: QueueState, until: float) -> Op[None]:
 
 def new_epoch() -> str:
     """Return a new random epoch. A counter could repeat after a failover that lost the last changes."""
-    return f"2.{secrets.token_urlsafe(9)}" if NEW else secrets.token_urlsafe(9)
+    return f"2.{secrets.token_urlsafe(9)}"
 
 
 def change_queue(

@@ -50,7 +50,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> str:
-        """The options as `write.lua` takes them."""
+        """The options as the verb `write` takes them."""
         if not (self.delay or self.deadline or self.dedup_key or self.unique_key):
             return ""
         if self.unique_key:
@@ -139,13 +139,12 @@ def checked_key(name: str, key: str | None) -> str:
     return key
 
 
-def chunks(messages: Sequence[Outgoing], choices: int = 1, *, limited: bool = False) -> list[list[Outgoing]]:
+def chunks(messages: Sequence[Outgoing], choices: int = 1) -> list[list[Outgoing]]:
     """Split *messages* so that no script runs long and no call grows large.
 
-    Each message may go to one of *choices* streams. More choices make a script slower, and so do limits of each shard
-    key (*limited*): then a chunk is smaller.
+    Each message may go to one of *choices* streams. More choices make a script slower: then a chunk is smaller.
     """
-    most = max_messages(choices, limited=limited)
+    most = max_messages(choices)
     parts: list[list[Outgoing]] = []
     size = 0
     for message in messages:
@@ -158,9 +157,9 @@ def chunks(messages: Sequence[Outgoing], choices: int = 1, *, limited: bool = Fa
     return parts
 
 
-def max_messages(choices: int, *, limited: bool = False) -> int:
+def max_messages(choices: int) -> int:
     """Return how many messages one call may have, each of which may go to one of *choices* streams."""
-    return max(1, min(CHUNK_MESSAGES // 4 if limited else CHUNK_MESSAGES, CHUNK_CHOICES // choices))
+    return max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
 
 
 def weight(message: Outgoing) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
-from typing import Any, get_args
+from collections.abc import Mapping
+from typing import Final, get_args
 
 import msgspec
 
 from shardq.arguments import shown, whole
-from shardq.engine import NEW
 from shardq.errors import ConfigError
 from shardq.model import PeekedMessage, PeekedPage, PeekState
-from shardq.ops import peek_indexes, peek_lists
 from shardq.ops.peek_letters import dead
+from shardq.ops.peek_lists import Lister, delayed, held, in_flight, listed
 from shardq.ops.peek_streams import in_streams, sources_of
 from shardq.ops.peeking import MAX_COUNT, Point, Wanted
 from shardq.ops.sight import Sight, sight
@@ -21,8 +21,7 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.sharding import MAX_STREAMS, key_bytes
 
-_LISTS: Any = peek_lists if NEW else peek_indexes
-_LISTERS: Any = {"held_back": _LISTS.held, "delayed": _LISTS.delayed, "in_flight": _LISTS.in_flight}
+_LISTERS: Final[Mapping[PeekState, Lister]] = {"held_back": held, "delayed": delayed, "in_flight": in_flight}
 
 
 def peek(
@@ -48,19 +47,17 @@ def _page(state: QueueState, seen: Sight, wanted: Wanted, point: Point) -> Op[tu
     if wanted.state == "dead":
         return (yield from dead(state, wanted, point))
     if wanted.state != "waiting":
-        return (yield from _LISTS.listed(state, seen, wanted, point, _LISTERS[wanted.state]))  # type: ignore[no-any-return]
+        return (yield from listed(state, seen, wanted, point, _LISTERS[wanted.state]))
     messages: list[PeekedMessage] = []
     if point.kind == "waiting":
         tracks = point.tracks if point.is_begun else (yield from sources_of(state, seen, wanted))
         messages, left = yield from in_streams(state, wanted, tracks)
-        if left or (wanted.stream is not None and not NEW):
+        if left:
             return messages, left
-    if not seen.is_fair and not NEW:
-        return messages, None
     if len(messages) == wanted.count:
         return messages, Point("held_back")
     point = point if point.kind == "held_back" else Point("held_back")
-    more, cursor = yield from _LISTS.listed(state, seen, wanted.less(len(messages)), point, _LISTS.held)
+    more, cursor = yield from listed(state, seen, wanted.less(len(messages)), point, held)
     return messages + more, cursor
 
 

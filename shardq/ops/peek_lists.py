@@ -25,6 +25,9 @@ BYTES: Final = 1024 * 1024
 NEVER: Final = 9e15
 """The score of a sentinel of a sorted set."""
 
+IDLE: Final = 1001 * 2**43
+"""From this score on, `turns` has those who have no turn, but keep what they have received (`lua/turns.lua`)."""
+
 _TURNS, _SCAN = 0, 1
 
 
@@ -152,8 +155,8 @@ def _in_turns(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[
         if start is None:  # it has left: go on where it was
             start = yield from ask(state, "ZCOUNT", key, "-inf", f"({point.number}", until=wanted.until)
     flat = yield from ask(state, "ZRANGE", key, start, start + NAMES - 1, "WITHSCORES", until=wanted.until)
-    names, last = [name for name, score in zip(flat[::2], flat[1::2], strict=True) if float(score) < NEVER], flat[-2:]
-    if len(flat) < 2 * NAMES or names[-1:] == [point.member]:
+    names, last = [name for name, score in zip(flat[::2], flat[1::2], strict=True) if float(score) < IDLE], flat[-2:]
+    if len(names) < NAMES or names[-1:] == [point.member]:
         return names, Point(point.kind, bucket=_SCAN)
     return names, Point(point.kind, member=last[0], number=int(float(last[1])), position=b"o9007199254740992.0")
 
@@ -162,18 +165,13 @@ def _scanned(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[b
     """Return shard keys that have something but no turn now: a page of all accounts, and the point behind it."""
     call = Call.on(state.keys, "accounts", (point.number, NAMES))
     reply = yield from retry_until(lambda _: call, wanted.until, state.clock)
-    if len(reply) < 2:
+    if not reply:
         return [], None
     cursor, rows = reply
-    names = sorted(name for name, text in zip(rows[::2], rows[1::2], strict=True) if _has_no_turn(text))
-    names = [name for name in names if name >= point.member]
+    others = (name for name, has_turn in zip(rows[::3], rows[2::3], strict=True) if not has_turn)
+    names = [name for name in sorted(others) if name >= point.member]
     following = None if cursor == b"0" else Point(point.kind, bucket=_SCAN, number=int(cursor))
     return names, following
-
-
-def _has_no_turn(text: bytes) -> bool:
-    in_streams, _, waiting, withheld, _ = map(int, text.split(b"|"))
-    return waiting > 0 and (in_streams > 0 or withheld == waiting)
 
 
 def delayed(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int) -> Op[Page]:

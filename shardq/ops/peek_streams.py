@@ -8,12 +8,11 @@ from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Any
 
-from shardq.engine import NEW
 from shardq.model import PeekedMessage
 from shardq.ops.peeking import CALLS, LOOKED, Point, Track, Wanted
 from shardq.ops.retry import ask, retry_until
 from shardq.ops.sight import Sight
-from shardq.ops.state import LEGACY_NUMBER, QueueState
+from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.protocol.standing import Spot, known_of, peeked_message
 
@@ -56,9 +55,9 @@ class _Source:
     def found(self, reply: Any) -> None:
         """Note what a look has found."""
         rows, point, looked, over = reply
-        if NEW:
-            rows = [(before, entry, entry.decode(), fields) for before, entry, fields in rows]
-        self.rows += ((self.seen.passed + before, after.decode(), rest) for before, after, *rest in rows)
+        self.rows += (
+            (self.seen.passed + before, entry.decode(), (entry.decode(), fields)) for before, entry, fields in rows
+        )
         self.seen = Track(self.seen.number, point.decode(), self.seen.passed + looked)
         self.is_over = bool(over)
         if not self.rows:
@@ -69,12 +68,8 @@ def sources_of(state: QueueState, seen: Sight, wanted: Wanted) -> Op[list[Track]
     """Return the streams to look at, beginning with the one that is read next."""
     if wanted.stream is not None:
         return [Track(str(wanted.stream))] if wanted.stream < seen.view.streams else []
-    if NEW:
-        digits = (yield from ask(state, "HGET", state.keys.meta, "ready", until=wanted.until)) or b""
-        ready = [number for number, digit in enumerate(digits) if digit == _READY]
-    else:
-        found = yield from ask(state, "ZRANGEBYSCORE", state.keys.ready, 0, "+inf", until=wanted.until)
-        ready = [int(number) for number in found]
+    digits = (yield from ask(state, "HGET", state.keys.meta, "ready", until=wanted.until)) or b""
+    ready = [number for number, digit in enumerate(digits) if digit == _READY]
     if wanted.shard_key:
         shard = {*seen.view.shard(wanted.shard_key)}
         ready = [number for number in ready if number in shard]
@@ -127,22 +122,14 @@ def _asked(sources: list[_Source], wanted: Wanted, missing: int) -> tuple[list[_
 
 
 def _look(state: QueueState, wanted: Wanted, sources: list[_Source], share: int) -> Op[Any]:
-    args: list[Argument] = [share, BYTES, wanted.shard_key, int(wanted.payloads)]
-    if NEW:
-        args[2:] = reversed(args[2:])
+    args: list[Argument] = [share, BYTES, int(wanted.payloads), wanted.shard_key]
     for source in sources:
         args += (source.seen.number, source.seen.point)
-    names = ["l" if each.seen.number == LEGACY_NUMBER else each.seen.number for each in sources]
-    call = Call.on(state.keys, "peek", tuple(args), rest=state.declared(names))
+    call = Call.on(state.keys, "peek", tuple(args), rest=state.declared([each.seen.number for each in sources]))
     return (yield from retry_until(lambda _: call, wanted.until, state.clock))
 
 
 def _message(wanted: Wanted, number: str, row: Any) -> PeekedMessage:
-    if NEW:
-        spot = Spot(number, row[0], "waiting", int(number))
-        return peeked_message(spot, row[1], known_of(b""), has_payload=wanted.payloads)
-    handle, text, flat = row
-    place, _, entry = handle.decode().partition(":")
-    stream = None if number == LEGACY_NUMBER else int(number)
-    spot = Spot(place, entry, "waiting", stream)
-    return peeked_message(spot, flat, known_of(text), has_payload=wanted.payloads)
+    entry, fields = row
+    spot = Spot(number, entry, "waiting", int(number))
+    return peeked_message(spot, fields, known_of(b""), has_payload=wanted.payloads)

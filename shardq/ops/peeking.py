@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from shardq.engine import NEW
 from shardq.model import PeekState
 
 MAX_COUNT: Final = 1000
@@ -19,7 +18,7 @@ CALLS: Final = 100
 """A look for some messages among many ends after so many calls, and can go on from there."""
 
 _NUMBER: Final = re.compile(r"[0-3]?\d{1,3}|40[0-8]\d|409[0-6]", re.ASCII)
-_PLACE: Final = re.compile(r"(?:\d{1,16}-\d{1,20})?" if NEW else r"\d{1,13}:\d{1,9}:(?:\d{1,16}-\d{1,20})?", re.ASCII)
+_PLACE: Final = re.compile(r"(?:\d{1,16}-\d{1,20})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class Track(msgspec.Struct, array_like=True):
     """How far a look has come in one stream: its number, the point there, and how many messages lie before that."""
 
     number: str
-    point: str = "" if NEW else "0:0:"
+    point: str = ""
     passed: int = 0
 
 

@@ -8,17 +8,19 @@ from typing import Any
 
 import msgspec
 
-from shardq.engine import NEW
 from shardq.model import Received
 from shardq.ops.retry import retry_until
 from shardq.ops.server_time import Jump
-from shardq.ops.state import LEGACY_NUMBER, QueueState
+from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Outstanding, Request
 from shardq.protocol.lease import new_holder, safe_deadline, token_argument
 from shardq.protocol.replies import deliveries
 
 ALL_DECLARED = 8
+ALL_KNOWN = 64
+"""A queue of so many streams has all of them declared by a read that knows of none with a message: else it would be
+sent again as soon as there is one; and for some reads after a miss: what was given back lies in any."""
 MANY = 16
 """A read of so many messages declares all streams that the last reply named: these are more while much comes due."""
 
@@ -134,19 +136,12 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
 def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
     """Give back the leases of a read whose reply was lost."""
     where, page, holder = "", RECOVER_PAGE, token_argument(outstanding.holder)
-    while NEW:
+    while True:
         lost = Call.on(state.keys, "lost", (holder, outstanding.since, outstanding.visibility, page, where))
         reply, tokens = yield from retry_until(lambda _, call=lost: call, until, state.clock)  # type: ignore[misc]
         if tokens:
             call = settle_call(state, "g", tokens)
             yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
-        if not reply:
-            return
-        page = page * 2 if reply.decode() == where else RECOVER_PAGE
-        where = reply.decode()
-    while True:
-        call = _recover_call(state, (holder, outstanding.since, outstanding.visibility, page, where))
-        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if not reply:
             return
         page = page * 2 if reply.decode() == where else RECOVER_PAGE
@@ -160,7 +155,7 @@ def give_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[N
     """
     for start in range(0, len(rows), GIVEN_BACK):
         tokens = [token_argument(row.token) for row in rows[start : start + GIVEN_BACK]]
-        call = settle_call(state, "g", tokens) if NEW else _recover_call(state, ("", 0, 0, 0, ""), tokens)
+        call = settle_call(state, "g", tokens)
         yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
 
 
@@ -179,13 +174,9 @@ def settle_call(
     repeated: bool = False,
     costs: str = "",
 ) -> Call:
-    """Make the call of the next engine that ends deliveries."""
+    """Make the call that ends deliveries."""
     head: tuple[Argument, ...] = kind, int(repeated), state.config.parents, costs, state.client
     return Call.on(state.keys, "settle", (*head, *args), rest=streams)
-
-
-def _recover_call(state: QueueState, search: tuple[Argument, ...], tokens: Sequence[Argument] = ()) -> Call:
-    return Call.on(state.keys, "recover", (*search, state.client, *tokens))
 
 
 def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = None) -> Op[None]:
@@ -196,14 +187,14 @@ def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = 
 def _hints(raw: bytes) -> tuple[str, ...]:
     if not raw:
         return ()
-    numbers = raw.decode().split(",")
-    return tuple([number for number in numbers if number != LEGACY_NUMBER] if LEGACY_NUMBER in numbers else numbers)
+    return tuple(raw.decode().split(","))
 
 
 def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
     """Return which streams to declare: all if there are at most *declare*, else those that are likely to come next."""
     view = state.view
-    if view.streams <= declare:
+    knows_little = not state.hints or (state.has_missed and request.count >= MANY)
+    if view.streams <= (max(declare, ALL_KNOWN) if knows_little else declare):
         numbers = list(
             dict.fromkeys([*map(str, range(view.streams)), *state.hints])
         )  # a hint may name a stream of a later resize
@@ -217,9 +208,9 @@ def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
     return numbers
 
 
-def _next_call(state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str) -> Call:
+def _call(state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str) -> Call:
     count, streams = request.count, state.view.streams
-    has_all = len(numbers) >= streams > 0 and numbers[:streams] == [*map(str, range(streams))]
+    has_all = streams > 0 and numbers[: len(numbers) - (numbers[-1:] == ["l"])] == [*map(str, range(streams))]
     head = (
         count,
         holder,
@@ -230,26 +221,4 @@ def _next_call(state: QueueState, request: Request, block: float, numbers: list[
         int(has_all),
     )
     args: tuple[Argument, ...] = (" ".join(map(str, head)), clock, state.client)
-    return Call.on(state.keys, "read", args, rest=state.declared(numbers))
-
-
-def _call(state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str) -> Call:
-    view, count = state.view, request.count
-    config, streams = view.config, view.streams
-    if NEW:
-        return _next_call(state, request, block, numbers, holder, clock)
-    args: tuple[Argument, ...] = (
-        count,
-        holder,
-        round(request.visibility * 1000),
-        clock,
-        config.max_deliveries,
-        config.max_dead,
-        math.ceil(block * 1000),
-        0 if streams <= ALL_DECLARED else max(state.width, min(count, streams)),
-        "" if request.prefer is None else str(request.prefer),
-        config.legacy_group or "",
-        state.client,
-        *numbers,
-    )
     return Call.on(state.keys, "read", args, rest=state.declared(numbers))

@@ -23,7 +23,7 @@ BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
 class Rows(msgspec.Struct, frozen=True):
     """Checked and encoded messages, in columns. `headers` and `options` are empty if no row has any.
 
-    `options` have the form that `write.lua` takes; `keyed` says whether any row has a dedup key.
+    `options` have the form that the verb `write` takes; `keyed` says whether any row has a dedup key.
     """
 
     shard_keys: Sequence[str | bytes]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from shardq.engine import NEW
 from shardq.ops.retry import ask, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
@@ -16,39 +12,11 @@ from shardq.ops.steps import Argument, Call, Op
 EntryId = tuple[int, int]
 """An entry id that compares correctly: as text, "9-1" is above "10-1"."""
 
-Attempts = tuple[int, str]
-"""How often a message was delivered, and its last error."""
-
 BODIES = "d"
 """The place of messages in the stream `:bodies`: those that are or were delayed, held back or redriven."""
 
-_HANDLE = re.compile(rb"(\w{1,4}):(\d{1,16}-\d{1,20})")
-_TOKEN = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):")
 SCANNED = 1000
-KNOWN = 2000
-"""Of so many messages it is read at once how often they were delivered. A reply that is not longer delays nobody."""
 FETCHED_BYTES = 4 * 1024 * 1024
-SPAN = 2**42
-"""A score in the timed indexes is bucket * SPAN + time in ms (lua/modules/schedule.lua)."""
-
-
-@dataclass(slots=True)
-class Index:
-    """The state of the messages in some places. Handles are "place:id"; times are ms of the server's clock.
-
-    A message waits if it is in neither `leases` nor `delayed`, and lies above its stream's cursor or among the bodies.
-    Below a cursor it waits if it is in `returned`, which is None until somebody needs what `given_back` reads.
-    `attempts` says of messages how often they were delivered and with what error they were given back last; it is None
-    if too many are known to read them all. `touched` are the places of which leases, delays or attempts are known.
-    """
-
-    now: int = 0
-    cursors: dict[str, EntryId] = field(default_factory=dict)
-    leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    delayed: dict[bytes, int] = field(default_factory=dict)
-    attempts: dict[bytes, Attempts] | None = None
-    returned: set[bytes] | None = None
-    touched: frozenset[bytes] = frozenset()
 
 
 def entry_id(raw: bytes) -> EntryId:
@@ -57,103 +25,10 @@ def entry_id(raw: bytes) -> EntryId:
     return int(ms), int(number)
 
 
-def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
-    """Read the state of the messages in *places* (numbers of streams, or `BODIES`), in parts, while the queue is used.
-
-    The cursors are read first and then the leases, so a message that is delivered meanwhile is found among these.
-    """
-    keys, wanted, found = state.keys, frozenset(place.encode() for place in places), Index()
-    seconds, micros = yield from ask(state, "TIME", key=keys.meta)
-    found.now = int(seconds) * 1000 + int(micros) // 1000
-    numbers = [place for place in places if place.isdigit()]
-    for at in range(0, len(numbers), SCANNED):
-        part = numbers[at : at + SCANNED]
-        values = yield from ask(state, "HMGET", keys.lens, *(f"h{number}" for number in part))
-        found.cursors |= {n: entry_id(value or b"0-0") for n, value in zip(part, values, strict=True)}
-    for member, score in (yield from _members(state, keys.leases)):
-        if (token := _TOKEN.match(member)) and token[1].partition(b":")[0] in wanted:
-            found.leases[token[1]] = (int(score % SPAN), int(token[2]))
-    for member, score in (yield from _members(state, keys.delayed)):
-        if _is_of(member, wanted):
-            found.delayed[member] = int(score % SPAN)
-    found.attempts = yield from _all_attempts(state)
-    handles = found.leases.keys() | found.delayed.keys() | (found.attempts or {}).keys()
-    found.touched = wanted if found.attempts is None else frozenset(handle.partition(b":")[0] for handle in handles)
-    return found
-
-
-def given_back(state: QueueState, places: Sequence[str]) -> Op[set[bytes]]:
-    """Return the handles of messages in *places* that were given back and wait, in the redelivery queue or an overflow.
-
-    The overflow is read first, since messages go from there to the redelivery queue. It may be long.
-    """
-    wanted = frozenset(place.encode() for place in places)
-    found: set[bytes] = set()
-    for key, handles in ((state.keys.overflow, _held), (state.keys.redelivery, _returned)):
-        for member, _ in (yield from _members(state, key)):
-            found.update(handles(member, wanted))
-    return found
-
-
-def _returned(member: bytes, wanted: Container[bytes]) -> list[bytes]:
-    """Return the handle that a member of the redelivery queue is, if its place is *wanted*."""
-    return [member] if _is_of(member, wanted) else []
-
-
-def _held(member: bytes, wanted: Container[bytes]) -> list[bytes]:
-    """Return the handles in a member of the overflow if its place is *wanted*.
-
-    lua/modules/overflow.lua documents its format. There may be a million members, so they are taken apart from behind.
-    """
-    parts = member.rsplit(b":", 4)
-    if len(parts) < 5 or (place := parts[3].rstrip(b"!")) not in wanted:
-        return []
-    return [b"%b:%b-%b" % (place, parts[4], number) for number in parts[1][1:].split(b",")]
-
-
-def _is_of(member: bytes, places: Container[bytes]) -> bool:
-    handle = _HANDLE.fullmatch(member)
-    return handle is not None and handle[1] in places
-
-
-def _members(state: QueueState, key: str) -> Op[list[tuple[bytes, float]]]:
-    """Return members and scores of a sorted set. A member that is in it during the whole scan is never missing."""
-    found: list[tuple[bytes, float]] = []
-    cursor = b"0"
-    while True:
-        cursor, flat = yield from ask(state, "ZSCAN", key, cursor, "COUNT", SCANNED)
-        found += zip(flat[::2], map(float, flat[1::2]), strict=True)
-        if cursor == b"0":
-            return found
-
-
 def page(state: QueueState, key: str, after: str, until: str, count: int) -> Op[list[Any]]:
     """Return up to *count* entries of stream *key* after id *after* ("-": the start) up to *until* ("+": the end)."""
     start = "-" if after == "-" else f"({after}"
     return (yield from ask(state, "XRANGE", key, start, until, "COUNT", count))  # type: ignore[no-any-return]
-
-
-def attempts(state: QueueState, handles: Sequence[bytes]) -> Op[dict[bytes, Attempts]]:
-    """Return what is known of these messages, by handle; nothing of those that were never given back."""
-    found: dict[bytes, Attempts] = {}
-    for at in range(0, len(handles), SCANNED):
-        part = handles[at : at + SCANNED]
-        texts = yield from ask(state, "HMGET", state.keys.attempts, *part)
-        found |= {handle: _attempts(text) for handle, text in zip(part, texts, strict=True) if text}
-    return found
-
-
-def _all_attempts(state: QueueState) -> Op[dict[bytes, Attempts] | None]:
-    """Return what is known of all messages; None if that is too much for one reply."""
-    if (yield from ask(state, "HLEN", state.keys.attempts)) > KNOWN:
-        return None
-    flat = yield from ask(state, "HGETALL", state.keys.attempts)
-    return {handle: _attempts(text) for handle, text in zip(flat[::2], flat[1::2], strict=True) if text}
-
-
-def _attempts(text: bytes) -> Attempts:
-    count, _, error = text.split(b"|", 2)
-    return int(count.partition(b"@")[0]), error.decode(errors="replace")
 
 
 def length(state: QueueState, key: str) -> Op[int]:
@@ -190,22 +65,11 @@ def fetch(
     """
     asked = handles[:SCANNED]
     until = state.until() if until is None else until
-    if NEW:
-        numbers = dict.fromkeys(place for place, _ in asked if place != BODIES)
-        words: tuple[Argument, ...] = (FETCHED_BYTES, int(not bare), *(f"{place}:{entry}" for place, entry in asked))
-        call = Call.on(state.keys, "fetch", words, rest=state.declared([*numbers]))
-        rows = yield from retry_until(lambda _: call, until, state.clock)
-        return [Fetched(row[0].decode(), row[1]) if row else None for row in rows]
-    counts = Counter(place for place, _ in asked)
-    args: tuple[Argument, ...] = (",".join(map(str, counts.values())), FETCHED_BYTES, int(bare))
-    call = Call.on(state.keys, "fetch", (*args, *(entry for _, entry in asked)), rest=_streams(state, [*counts]))
-    flats = yield from retry_until(lambda _: call, until, state.clock)
-    found = zip(asked, flats, strict=False)
-    return [None if flat is None else Fetched(place, flat) for (place, _), flat in found]
-
-
-def _streams(state: QueueState, places: list[str]) -> tuple[str, ...]:
-    return tuple(state.keys.bodies if place == BODIES else state.declared([place])[0] for place in places)
+    numbers = dict.fromkeys(place for place, _ in asked if place != BODIES)
+    words: tuple[Argument, ...] = (FETCHED_BYTES, int(not bare), *(f"{place}:{entry}" for place, entry in asked))
+    call = Call.on(state.keys, "fetch", words, rest=state.declared([*numbers]))
+    rows = yield from retry_until(lambda _: call, until, state.clock)
+    return [Fetched(row[0].decode(), row[1]) if row else None for row in rows]
 
 
 def cuts(state: QueueState, key: str, pieces: int) -> Op[list[str]]:

@@ -3,7 +3,7 @@
 The client compares two replies: if the server's clock advanced more or less than this machine's clock between them, the
 server's clock has jumped. A single call proves nothing, because it may have been late. A machine that was suspended
 seems to see a jump as well. So the client only reports its view, and the server compares it with the views of other
-clients (`lua/modules/time.lua`).
+clients (`lua/clock.lua`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ServerTime(msgspec.Struct, frozen=True):
         return cls(ms, at, arrived, steady=ms)
 
     def argument(self, sends: float, runs_by: float) -> str:
-        """Return the argument by which a call reports this view to the server; lua/modules/time.lua reads it.
+        """Return the argument by which a call reports this view to the server; lua/clock.lua reads it.
 
         The call is sent at local time *sends* and should run by local time *runs_by*.
         """

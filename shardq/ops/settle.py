@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
@@ -13,7 +12,6 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from shardq.arguments import MAX_BLOCK, seconds
-from shardq.engine import NEW
 from shardq.errors import ConfigError, LeaseLost, MessageCancelled, MessageNotFound, OutcomeUnknown
 from shardq.model import MessageId, Received
 from shardq.ops.opening import open_queue
@@ -21,9 +19,7 @@ from shardq.ops.read_call import settle_call
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Refused, Unanswered
-from shardq.protocol.journal import settled_events
-from shardq.protocol.lease import is_counted, place_of, safe_deadline, token_argument
-from shardq.sharding import key_bytes
+from shardq.protocol.lease import place_of, safe_deadline, token_argument
 
 T = TypeVar("T")
 CHUNK = 200
@@ -64,7 +60,7 @@ def ack(
     until = state.until(timeout)
     yield from open_queue(state, until)
     found = {} if found is None else found
-    for part in ack_parts(deliveries, most_settled(state)):
+    for part in ack_parts(deliveries):
         yield from ack_part(state, part, until, found)
     if len(found) == len(deliveries):
         return [found[delivery.token] for delivery in deliveries]
@@ -82,19 +78,14 @@ _PLACE = itemgetter(0)
 _DELIVERY = itemgetter(2)
 
 
-def most_settled(state: QueueState) -> int:
-    """Return how many leases one call settles at most: fewer where shard keys have limits, since each takes longer."""
-    return CHUNK // 4 if state.view.limited else CHUNK
-
-
-def ack_parts(deliveries: Sequence[Received], most: int = CHUNK) -> list[Part]:
+def ack_parts(deliveries: Sequence[Received]) -> list[Part]:
     """Return *deliveries* in parts that one call each can ack. A delivery that comes twice counts once."""
     if len(deliveries) == 1:  # the common case
         place, entry, _ = deliveries[0].token.split(":", 2)
         return [((place, entry, deliveries[0]),)]
     leases = {delivery.token: delivery for delivery in deliveries}
     split = [(*token.split(":", 2)[:2], delivery) for token, delivery in leases.items()]
-    return list(_parts(sorted(split, key=_PLACE), most))  # type: ignore[arg-type] # a token has more than two parts
+    return list(_parts(sorted(split, key=_PLACE)))  # type: ignore[arg-type] # a token has more than two parts
 
 
 def ack_part(
@@ -130,46 +121,8 @@ def ack_call(state: QueueState, part: Part, repeated: bool = False) -> Call:
     """Make the call that acks *part*."""
     if state.unsure and not repeated:
         repeated = any(delivery.token in state.unsure for _, _, delivery in part)
-    if NEW:
-        places = Counter(map(_PLACE, part))
-        places.pop("d", None)
-        tokens = [token_argument(delivery.token) for _, _, delivery in part]
-        return settle_call(state, "a", tokens, state.declared([*places]), repeated)
-    if len(part) == 1:
-        return _ack_one(state, *part[0], repeated)
-    places = Counter(map(_PLACE, part))
-    known = [f"{place}:{entry}" for place, entry, delivery in part if _is_known(place, delivery)]
-    sizes = ",".join([f"{place}*{size}" for place, size in places.items()])
-    args: list[Argument] = [int(repeated), sizes, len(part), len(known)]
-    args += [token_argument(delivery.token) for _, _, delivery in part]
-    args += [entry for _, entry, _ in part]
-    args += known
-    args += [delivery.origin for _, _, delivery in part if delivery.origin]
-    args.append(_journal_argument(state, [delivery for _, _, delivery in part]))
-    places.pop("d", None)
-    return Call.on(state.keys, "ack", tuple(args), rest=state.declared([*places]))
-
-
-def _ack_one(state: QueueState, place: str, entry: str, delivery: Received, repeated: bool) -> Call:
-    """Make the same call for one delivery, which takes a third of the time."""
-    known = (f"{place}:{entry}",) if _is_known(place, delivery) else ()
-    origin = (delivery.origin,) if delivery.origin else ()
-    journal = _journal_argument(state, (delivery,)) if state.config.journal else b""
-    token = token_argument(delivery.token)
-    args = (int(repeated), f"{place}*1", 1, len(known), token, entry, *known, *origin, journal)
-    return Call.on(state.keys, "ack", args, rest=() if place == "d" else state.declared([place]))
-
-
-def _is_known(place: str, delivery: Received) -> bool:
-    """Return whether the hash `:attempts` has a field for the message.
-
-    It has one for a message that was delivered before, and for every message in `:bodies` or the legacy stream. A
-    counted message in `:bodies` is the exception: before its second delivery it has one only if it has a last error,
-    as a message in a stream has that was given back uncounted.
-    """
-    if delivery.count > 1 or delivery.last_error:
-        return True
-    return place == "l" or (place == "d" and not is_counted(delivery.token))
+    tokens = [token_argument(delivery.token) for _, _, delivery in part]
+    return settle_call(state, "a", tokens, _streams(state, map(_PLACE, part)), repeated)
 
 
 def nack(
@@ -228,21 +181,13 @@ def nack_call(
     state: QueueState, max_deliveries: int | Literal["-"], terms: Terms
 ) -> Callable[[Sequence[Received], bool], Call]:
     """Return what makes the calls that give deliveries back; with *max_deliveries* 0 they become dead letters."""
-    uncounted = int(max_deliveries == UNCOUNTED)
+    kind = {0: "r", UNCOUNTED: "u"}.get(max_deliveries, "n")
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
-        numbers, streams = _bodies(state, part)
-        if NEW:
-            kind = {0: "r", UNCOUNTED: "u"}.get(max_deliveries, "n")
-            words: list[Argument] = []
-            for delivery in part:
-                words += (token_argument(delivery.token), *terms[delivery.token])
-            return settle_call(state, kind, words, streams, repeated)
-        args: list[Argument] = [int(repeated), max_deliveries, state.config.max_dead, numbers]
+        words: list[Argument] = []
         for delivery in part:
-            args += (token_argument(delivery.token), *terms[delivery.token])
-        args.append(_journal_argument(state, part, uncounted))
-        return Call.on(state.keys, "nack", tuple(args), rest=streams)
+            words += (token_argument(delivery.token), *terms[delivery.token])
+        return settle_call(state, kind, words, _streams(state, (place_of(each.token) for each in part)), repeated)
 
     return call
 
@@ -264,18 +209,6 @@ def extend_call(state: QueueState, part: Sequence[Received], duration: float | N
     return Call.on(state.keys, "extend", ("" if duration is None else round(duration * 1000), *tokens))
 
 
-def _journal_argument(state: QueueState, deliveries: Sequence[Received], uncounted: int = 0) -> bytes:
-    """Return the argument from which a script writes journal events; empty if the queue has no journal.
-
-    So many of the deliveries of each message are *uncounted*.
-    """
-    if not state.config.journal:
-        return b""
-    keys = [key_bytes(delivery.shard_key) if delivery.shard_key else b"" for delivery in deliveries]
-    counts = [each.count - uncounted for each in deliveries]
-    return settled_events([each.message_id for each in deliveries], keys, counts, state.client)
-
-
 def _settle_all(
     state: QueueState,
     deliveries: Sequence[Received],
@@ -286,7 +219,7 @@ def _settle_all(
     until = state.until(timeout)
     yield from open_queue(state, until)
     results: list[Settled] = []
-    for part in _parts(deliveries, most_settled(state)):
+    for part in _parts(deliveries):
         reply = yield from retry_until(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
         settled = [Settled(letter) for letter in reply[1].decode()]
         results += settled
@@ -295,16 +228,14 @@ def _settle_all(
     return results
 
 
-def _parts(deliveries: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(deliveries), most):
-        yield deliveries[start : start + most]
+def _parts(deliveries: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(deliveries), CHUNK):
+        yield deliveries[start : start + CHUNK]
 
 
-def _bodies(state: QueueState, deliveries: Sequence[Received]) -> tuple[str, tuple[str, ...]]:
-    """Return the streams that hold the bodies of these messages: their numbers as text, and their keys."""
-    places = dict.fromkeys(place_of(delivery.token) for delivery in deliveries)
-    numbers = [place for place in places if place != "d"]
-    return ",".join(numbers), state.declared(numbers)
+def _streams(state: QueueState, places: Iterable[str]) -> tuple[str, ...]:
+    """Return the streams in which messages lie that lie at these places."""
+    return state.declared([place for place in dict.fromkeys(places) if place != "d"])
 
 
 def _one_line(text: str) -> str:
@@ -327,12 +258,8 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     entry, place = MessageId.parse(message_id)
     until = state.until(timeout)
     yield from open_queue(state, until)
-    if NEW:
-        origin, key, body = located(state, place)
-        call = Call.on(state.keys, "cancel", (message_id, origin, entry, state.client, key), rest=body)
-    else:
-        body = state.declared([place]) if place != "d" else (state.keys.bodies,)
-        call = Call.on(state.keys, "cancel", (message_id, place, entry, state.client), rest=body)
+    origin, key, stream = located(state, place)
+    call = Call.on(state.keys, "cancel", (message_id, origin, entry, state.client, key), rest=stream)
     maybe_done = False
 
     def make(repeated: bool) -> Call:

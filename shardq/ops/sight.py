@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shardq.engine import NEW
 from shardq.model import QueueConfig
 from shardq.ops.opening import missing
 from shardq.ops.retry import ask, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
 from shardq.ops.view import QueueView
-from shardq.protocol.replies import pairs, queue_id, stored_assignment
+from shardq.protocol.replies import pairs, stored_assignment
 
 
 class Sight(NamedTuple):
@@ -23,21 +22,17 @@ class Sight(NamedTuple):
     time: float
     view: QueueView
     offset: int
-    is_fair: bool
 
 
 def sight(state: QueueState, until: float) -> Op[Sight]:
     """Look at the queue. QueueMissing if it does not exist.
 
-    Other operations look it up by `lua/open.lua`, which needs the right to create it. Of what is seen this client
+    Other operations look it up by the verb `open`, which needs the right to create it. Of what is seen this client
     remembers only the name of the legacy stream.
     """
     seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)
-    if NEW:
-        facts = Call.on(state.keys, "facts")
-        meta = pairs((yield from retry_until(lambda _: facts, until, state.clock)))
-    else:
-        meta = pairs((yield from ask(state, "HGETALL", state.keys.meta, until=until)))
+    facts = Call.on(state.keys, "facts")
+    meta = pairs((yield from retry_until(lambda _: facts, until, state.clock)))
     if "n" not in meta:
         raise missing(state)
     streams, wanted, assigned = int(meta["streams"]), int(meta["wanted"]), state.view.assigned
@@ -46,5 +41,5 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
         assigned = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
     config = QueueConfig.from_settings(meta, wanted)
     state.legacy = config.legacy_stream or state.legacy
-    view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=queue_id(meta))
-    return Sight(int(seconds) + int(micros) / 1_000_000, view, int(meta.get("offset", 0)), meta.get("fair") == "1")
+    view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=meta["id"])
+    return Sight(int(seconds) + int(micros) / 1_000_000, view, int(meta.get("offset", 0)))

@@ -24,8 +24,9 @@ from shardq.ops.waiting import Waiting
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.replies import StoredAssignment
 
-LEGACY_NUMBER = "4096"
 MIN_WIDTH = 4
+REMEMBERED = 64
+"""So many reads a miss is remembered."""
 
 
 @dataclass(slots=True)
@@ -83,6 +84,7 @@ class QueueState:
     awaiting: ResultWaiting = field(init=False)
     coalescers: dict[str, Any] = field(default_factory=dict)
     _reads_without_miss: int = 0
+    _reads_after_miss: int = REMEMBERED
     _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[ProducerSequence] = field(default_factory=deque)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
@@ -169,10 +171,16 @@ class QueueState:
         if jump is not None and self.server_time is not None:
             self.server_time = self.server_time.reported(jump)
 
+    @property
+    def has_missed(self) -> bool:
+        """Whether one of the last 64 reads missed a stream."""
+        return self._reads_after_miss < REMEMBERED
+
     def declare_fewer(self) -> None:
         """After 64 reads without a miss, declare one stream less: each declared stream costs time on both sides."""
         self._reads_without_miss += 1
-        if self._reads_without_miss % 64 == 0 and self.width > MIN_WIDTH:
+        self._reads_after_miss += 1
+        if self._reads_without_miss % REMEMBERED == 0 and self.width > MIN_WIDTH:
             self.width -= 1
 
     def declare_more(self, declared: int) -> None:
@@ -180,6 +188,7 @@ class QueueState:
 
         Other readers may have moved on to streams that this client did not expect.
         """
+        self._reads_after_miss = 0
         if declared >= self.width:
             self.width = min(max(self.streams, 1), self.width * 2)
 

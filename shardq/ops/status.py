@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardq.engine import NEW
 from shardq.model import MessageId, MessageStatus
 from shardq.ops.opening import missing
 from shardq.ops.retry import retry_until
@@ -24,11 +23,8 @@ def status(state: QueueState, message_id: str, timeout: float | None = None) -> 
         yield from sight(state, until)  # to know the legacy stream
     # There is no stream of a higher number, so nothing is in it; and for a message in the store no stream matters.
     is_known = place == "l" or (place.isdigit() and int(place) < MAX_STREAMS)
-    stream = state.declared([place if is_known else "0"])
-    call = Call.on(state.keys, "status", (message_id, place, entry), rest=stream)
-    if NEW:
-        origin, key, stream = located(state, place if is_known or not place.isdigit() else "d")
-        call = Call.on(state.keys, "status", (message_id, origin, entry, key), rest=stream)
+    origin, key, stream = located(state, place if is_known or not place.isdigit() else "d")
+    call = Call.on(state.keys, "status", (message_id, origin, entry, key), rest=stream)
     reply: Any = yield from retry_until(lambda _: call, until, state.clock)
     if len(reply) == 1:
         raise missing(state)

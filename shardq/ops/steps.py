@@ -64,10 +64,8 @@ class Call:
 
     def explain(self, refused: Refused) -> Refused:
         """Return *refused*, which this call was, with the places of lines in its text."""
-        library = self.script.library
-        if library is None or (text := library.explain(self.script.name, refused.text)) == refused.text:
-            return refused
-        return Refused(refused.code, text)
+        text = self.script.library.explain(self.script.name, refused.text)
+        return refused if text == refused.text else Refused(refused.code, text)
 
     @property
     def call(self) -> Call:

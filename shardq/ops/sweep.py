@@ -1,4 +1,4 @@
-"""Read all that a queue holds, piece by piece, while it is used (lua/engine/sweep.lua).
+"""Read all that a queue holds, piece by piece, while it is used (lua/sweep.lua).
 
 A message's id never changes, so who reads all messages with ids from one to another is the only one to read these. It
 reads the streams first, then the overflows, then what lies by itself: a message only ever moves in this direction. So

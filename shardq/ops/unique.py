@@ -1,6 +1,6 @@
 """Messages with a unique key: what is done about a write when another message has its key.
 
-The write itself decides whether it has (`lua/modules/unique.lua`): with `on_conflict="existing"` it returns that one's
+The write itself decides whether it has (`lua/unique.lua`): with `on_conflict="existing"` it returns that one's
 id, else it writes nothing and names it. Then its writer raises, or gives that message the new payload. One that is
 being worked on gets no other payload any more: then the write is made again, and takes the key from it.
 """
@@ -97,10 +97,9 @@ def _replace(state: QueueState, message: Outgoing, holder: str, until: float, st
 
 def _replace_call(state: QueueState, message: Outgoing, holder: str, nonce: str, until: float) -> Call:
     lasts = min(max(0.0, until - state.clock.monotonic()), REPEATED_FOR) + LATE
-    shard = ",".join(map(str, state.shard(message.shard_key)))
     delay = message.delay if message.delays else ""
     args = (
-        state.epoch, nonce, round(lasts * 1000), holder, message.unique_key, shard, message.shard_key, message.tag,
-        message.body, message.headers, delay, message.deadline or "", state.config.max_deliveries, state.client,
+        state.epoch, nonce, round(lasts * 1000), holder, message.unique_key, message.shard_key, message.tag,
+        message.body, message.headers, delay, message.deadline or "", state.client,
     )  # fmt: skip
     return Call.on(state.keys, "replace", args, replicas=state.durability.replicas)

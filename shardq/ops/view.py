@@ -16,9 +16,9 @@ class QueueView:
 
     The epoch in a call tells the server that the call was made with the right settings, while another thread may look
     the queue up at any time. So everything in one call comes from one view. With epoch '' the queue must be looked up.
-    It `has_named` shard keys if any have limits of their own, and `has_results` if any were kept when it was looked up.
+    It `has_results` if any were kept when it was looked up.
     `id` is the queue's, in all epochs of its life.
-    `positions_cache` holds one dict, from a shard key to its positions as `write.lua` takes them; when it grows large,
+    `positions_cache` holds one dict, from a shard key to its positions as `write` takes them; when it grows large,
     an empty dict replaces it. `words_cache` has what single writes that declare so many streams have in common, and
     `heads_cache`, for each tag, what all messages of a shard key have in common in calls for many.
     """
@@ -28,7 +28,6 @@ class QueueView:
     wanted: int = 0
     config: QueueConfig = field(default_factory=QueueConfig)
     assigned: StoredAssignment = NOTHING_ASSIGNED
-    has_named: bool = False
     has_results: bool = False
     id: str = ""
     positions_cache: list[dict[str | bytes, bytes]] = field(default_factory=lambda: [{}], compare=False, repr=False)
@@ -41,11 +40,6 @@ class QueueView:
         if assigned and (streams := assigned.get(key_bytes(key))):
             return streams
         return shard(key, self.wanted, self.config.streams_per_shard)
-
-    @property
-    def limited(self) -> bool:
-        """Whether shard keys have caps or rates, which makes scripts slower: each has, or some have their own."""
-        return bool(self.has_named or self.config.max_in_flight or self.config.rate)
 
     @property
     def choices(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shardq.arguments import shown, whole
-from shardq.engine import NEW
 from shardq.errors import ConfigError
 from shardq.ops.opening import change_queue, check_replicas
 from shardq.ops.outcome import told_after
@@ -19,6 +18,7 @@ from shardq.sharding import key_bytes
 Weights = dict[str | bytes, int]
 MAX_WEIGHT = 100
 MAX_WEIGHTED = 1000
+"""At most so many shard keys can be given a weight at once."""
 PAGE = 1000
 
 
@@ -32,14 +32,11 @@ def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
 def _known(state: QueueState, until: float) -> Op[Weights]:
     found: dict[str | bytes, int] = {}
     cursor: Argument = "0"
-    while NEW and cursor != b"0":
+    while cursor != b"0":
         page = Call.on(state.keys, "weights", (cursor, PAGE))
         cursor, raw = yield from retry_until(lambda _, page=page: page, until, state.clock)  # type: ignore[misc]
         found |= weights_in(raw)
-    if NEW:
-        return found
-    call = Call.on(state.keys, "weights")
-    return weights_in((yield from retry_until(lambda _: call, until, state.clock)))
+    return found
 
 
 def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: float | None = None) -> Op[Weights]:
@@ -47,17 +44,15 @@ def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: 
     if not isinstance(changes, Mapping):
         raise ConfigError(f"weights must be a dict of shard key: weight, not {shown(changes)}")
     if len(changes) > MAX_WEIGHTED:
-        raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys may have a weight, not {len(changes):,}")
+        raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys can be given a weight at once, not {len(changes):,}")
     args: list[Argument] = []
     for key, weight in changes.items():
         args += (key_bytes(key), whole(f"the weight of {shown(key)}", weight, 1, MAX_WEIGHT))
     until = state.until(timeout)
 
     def make(epoch: str, following: str) -> Call:
-        return Call.on(state.keys, "weigh", (epoch, following, MAX_WEIGHTED, state.client, *args))
+        return Call.on(state.keys, "weigh", (epoch, following, state.client, *args))
 
-    reply, underreplicated = yield from change_queue(state, make, until)
-    if reply == b"FULL":
-        raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys may have a weight: give others weight 1 first")
+    _, underreplicated = yield from change_queue(state, make, until)
     known = yield from told_after("the weights were changed", _known(state, until))
     return check_replicas(state, underreplicated, known)

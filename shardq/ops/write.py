@@ -41,7 +41,7 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
     until = state.until(timeout)
     yield from open_queue(state, until)
     results: list[Result] = []
-    for chunk in chunks(messages, state.choices, limited=state.view.limited):
+    for chunk in chunks(messages, state.choices):
         if results and _is_hopeless(results[-1]):
             results += [_unsent(results[-1])] * len(chunk)
         else:
@@ -90,7 +90,7 @@ class Writes(Verb[Outgoing, Written]):
         view = self._state.view
         if not view.choices:  # nothing is known before the queue is open
             return 1, CHUNK_BYTES
-        return max_messages(view.choices, limited=view.limited), CHUNK_BYTES
+        return max_messages(view.choices), CHUNK_BYTES
 
     def weight(self, message: Outgoing) -> int:
         """Return the message's weight in the bytes of a call."""

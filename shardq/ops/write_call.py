@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from shardq.engine import NEW
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call
@@ -35,30 +34,28 @@ LATE = 120.0
 """A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
 
 
-class StreamWords(dict[int, tuple[bytes, bytes]]):
-    """The words for each stream that was asked for: its key and its number."""
+class StreamWords(dict[int, bytes]):
+    """The word for each stream that was asked for: its key."""
 
     def __init__(self, keys: QueueKeys) -> None:
         self._keys = keys
 
-    def __missing__(self, stream: int) -> tuple[bytes, bytes]:
-        """Make them."""
-        words = self[stream] = pack_words((self._keys.stream(stream),)), pack_words((stream,))
-        return words
+    def __missing__(self, stream: int) -> bytes:
+        """Make it."""
+        word = self[stream] = pack_words((self._keys.stream(stream),))
+        return word
 
 
 class Words(NamedTuple):
     """The words of all writes of one plain message that declare as many streams.
 
-    `start` comes first, or `start_by_hash` where the script is sent by its hash; then the keys of the streams, the
-    `epoch`, the producer sequence, the `settings`, and the numbers of the streams. `streams` has both words of each
-    stream. `positions` come next, if all writes have the same.
+    `start` comes first, or `start_by_hash` where the script is sent by its hash; then the keys of the `streams`, and
+    one word with the producer sequence behind `before`. `positions` come next, if all writes have the same.
     """
 
     start: bytes
     start_by_hash: bytes
-    epoch: bytes
-    settings: bytes
+    before: bytes
     streams: StreamWords
     positions: bytes
 
@@ -116,76 +113,34 @@ def lone_write(state: QueueState, messages: Sequence[Outgoing], until: float) ->
 
 
 def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing, form: Form) -> bytes:
-    if NEW:
-        return _next_bytes_of(state, view, name, number, message, form)
     streams = view.shard(message.shard_key)
     chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
     declared: Sequence[int] = range(view.wanted) if chooses_all else streams
     words = view.words_cache.get(len(declared)) or _words(state, view, len(declared))
     positions = _word(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
-    named = words.streams
     key = message.shard_key if isinstance(message.shard_key, bytes) else message.shard_key.encode()
     return b"".join([
         words.start_by_hash if form is HASH else words.start,
-        *[named[stream][0] for stream in declared],
-        words.epoch,
-        b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name.encode(), len(number), number.encode()),
-        words.settings,
-        *[named[stream][1] for stream in declared],
+        *[words.streams[stream] for stream in declared],
+        _word(b"%b %b %b" % (words.before, number.encode(), name.encode())),
         positions,
         _word(key),
         _word(message.tag.encode()),
         _word(message.body),
     ])  # fmt: skip
-
-
-def _next_bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing, form: Form) -> bytes:
-    streams = view.shard(message.shard_key)
-    chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
-    declared: Sequence[int] = range(view.wanted) if chooses_all else streams
-    words = view.words_cache.get(len(declared)) or _next_words(state, view, len(declared))
-    starts, before, after, named, own = words
-    positions = _word(bytes([stream + 1 for stream in streams])) if chooses_all else own
-    key = message.shard_key if isinstance(message.shard_key, bytes) else message.shard_key.encode()
-    return b"".join([
-        starts[form is HASH],
-        *[named[stream][0] for stream in declared],
-        _word(b"%b%b %b%b" % (before, name.encode(), number.encode(), after)),
-        positions,
-        _word(key),
-        _word(message.tag.encode()),
-        _word(message.body),
-    ])  # fmt: skip
-
-
-def _next_words(state: QueueState, view: QueueView, declared: int) -> Any:
-    own = bytes(range(1, declared + 1))
-    like = call_of(state, view, "", "", range(declared), [[own], [""], [""], [b""]], 0)
-    fixed = len(like.keys) - declared
-    epoch, _, _, *rest = str(like.args[0]).split(" ")
-    count, keys = 3 + len(like.keys) + len(like.args), like.keys[:fixed]
-    starts = [
-        b"*%d\r\n%b" % (count, pack_words((*like.script.command(form), len(like.keys), *keys)))
-        for form in (FUNCTION, HASH)
-    ]
-    words = starts, f"{epoch} ".encode(), f" {' '.join(rest)}".encode(), StreamWords(state.keys), _word(own)
-    view.words_cache[declared] = words
-    return words
 
 
 def _words(state: QueueState, view: QueueView, declared: int) -> Words:
     """Return the words of writes that declare so many streams. They are made once for each view."""
     own = bytes(range(1, declared + 1))
     like = call_of(state, view, "", "", range(declared), [[own], [""], [""], [b""]], 0)
-    fixed, (epoch, _, _, *settings) = len(like.keys) - declared, like.args[:10]
-    count, keys = 3 + len(like.keys) + len(like.args), like.keys[:fixed]
+    before = str(like.args[0]).rsplit(" ", 2)[0]
+    count, keys = 3 + len(like.keys) + len(like.args), like.keys[: len(like.keys) - declared]
     start, start_by_hash = [
         b"*%d\r\n%b" % (count, pack_words((*like.script.command(form), len(like.keys), *keys)))
         for form in (FUNCTION, HASH)
     ]
-    words = Words(
-        start, start_by_hash, pack_words((epoch,)), pack_words(tuple(settings)), StreamWords(state.keys), _word(own)
-    )
+    words = Words(start, start_by_hash, before.encode(), StreamWords(state.keys), _word(own))
     view.words_cache[declared] = words
     return words
 
@@ -240,20 +195,14 @@ def call_of(
     *columns* are their positions, shard keys, tags and payloads, and if any has such, their headers and options.
     *field* names the producer sequence or the bulk offset that remembers the call; *number* identifies the call in it.
     """
-    config, count, stride = view.config, len(columns[0]), len(columns)
-    window = config.dedup_window if state.remember is None else state.remember
-    head: tuple[Argument, ...] = (
-        view.epoch, field, number, round(window * 1000), config.max_dedup, keyed, config.max_len,
-        count, len(numbers), stride, *numbers,
-    )  # fmt: skip
-    if NEW:
-        words = view.epoch, field or "-", number, round(window * 1000), keyed, count, stride
-        head = (" ".join(map(str, words)),)
-    args: list[Argument] = [b""] * (stride * count)
-    for at, column in enumerate(columns):
+    count, stride = len(columns[0]), len(columns)
+    window = view.config.dedup_window if state.remember is None else state.remember
+    head = view.epoch, round(window * 1000), keyed, count, stride, number, field or "-"
+    args: list[Argument] = [" ".join(map(str, head)), *[b""] * (stride * count)]
+    for at, column in enumerate(columns, 1):
         args[at::stride] = column
     streams, replicas = tuple(map(state.keys.stream, numbers)), state.durability.replicas
-    call = Call.on(state.keys, "write", (*head, *args), rest=streams, replicas=replicas)
+    call = Call.on(state.keys, "write", tuple(args), rest=streams, replicas=replicas)
     if count < MANY or stride > WORDS or not isinstance(numbers, range) or len(set(columns[2])) > 1:
         return call
     positions, keys, tags, bodies = columns

@@ -18,7 +18,7 @@ KEY_SERVER_US: Final = 0.027
 KEY_CLOCK_US: Final = 0.28
 """What one more declared key costs, in µs: server time, and time that the caller waits (262 keys against 1)."""
 
-WRITE_KEYS: Final = 16
+WRITE_KEYS: Final = 14
 """Keys that each write declares in addition to its streams."""
 
 MOST_DECLARED: Final = 255

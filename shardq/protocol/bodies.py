@@ -1,4 +1,4 @@
-"""Messages outside of streams, as the next engine stores them (lua/engine/messages.lua), and their ids."""
+"""Messages outside of streams, as the engine stores them (lua/messages.lua), and their ids."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from shardq.model import Received
+from shardq.protocol.lease import lease_token
 from shardq.protocol.replies import headers_of, number_of, text_or_bytes
 
 FROM_OVERFLOW = "o"
@@ -127,7 +128,6 @@ def received(row: Sequence[Any], holder: str, now_ms: int, deadline: float) -> R
         last_error=row[1].decode(errors="replace"),
         stream=int(body.origin) if body.origin.isdigit() else None,
         pickup_delay=max(0, now_ms - since) / 1000,
-        token=f"{place}:{entry}:{count}:{holder}:{marks}:{body.key.decode(errors='surrogateescape')}",
-        origin="",
+        token=lease_token(place, entry, int(count), holder, marks, body.key),
         fields=fields_of(body.payload) if foreign else None,
     )

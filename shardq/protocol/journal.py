@@ -134,16 +134,6 @@ def _append(columns: Columns, last: int, ms: int, parts: list[list[Any]], until:
         getattr(columns, name).extend(part[start:end])
 
 
-def settled_events(message_ids: Sequence[str], keys: Sequence[bytes], counts: Sequence[int], client: str) -> bytes:
-    """Return the events of settled messages as an argument for a script, which puts the kinds in front of it.
-
-    *keys* are the shard keys of the messages, *counts* their deliveries so far.
-    """
-    lengths = ",".join([str(len(key)) for key in keys])
-    head = f"{','.join(message_ids)}\n{lengths}\n{','.join(map(str, counts))}\n\n{client}\n"
-    return b"".join([head.encode(), *keys])
-
-
 def _message_ids(text: str) -> list[str]:
     """Return message ids. The text has whole ids, or "ms|n|a,b,c" for ms-(n+1)-a, ms-(n+2)-b and so on."""
     ms, bar, rest = text.partition("|")

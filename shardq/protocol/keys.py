@@ -17,75 +17,42 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 from shardq.arguments import check_name, shown
-from shardq.engine import NEW
 from shardq.errors import ConfigError
 from shardq.sharding import MAX_STREAMS
 
 SLOTS: Final = 16384
 """How many slots a Redis Cluster has."""
 
-_SUFFIXES: Mapping[str, str] = {
-    "meta": "meta",
-    "lens": "lens",
-    "ready": "ready",
-    "notifications": "notifications",
-    "leases": "leases",
-    "delayed": "delayed",
-    "redelivery": "redelivery",
-    "bodies": "bodies",
-    "attempts": "attempts",
-    "cancelled": "cancelled",
-    "dedup": "dedup",
-    "dedup_index": "dedup-index",
-    "dead": "dead",
-    "moved": "moved",
-    "accounts": "accounts",
-    "shard_keys": "shard-keys",
-    "overflow": "overflow",
-    "assigned": "assigned",
-    "journal": "journal",
-    "producers": "producers",
-    "bulk_offsets": "bulk-offsets",
-    "due": "due",
-    "limits": "limits",
-    "results": "results",
-    "result_ends": "result-ends",
-    "finished": "finished",
-}
-
-
-_NEXT_SUFFIXES: Final[Mapping[str, str]] = {
+_SUFFIXES: Final[Mapping[str, str]] = {
     "meta": "meta",
     "bodies": "bodies",
     "turns": "turns",
     "due": "due",
     "notifications": "notifications",
     "journal": "journal",
-    "producers": "producers",
+    "leases": "leases",
     "delayed": "delayed",
+    "errors": "errors",
+    "cancelled": "cancelled",
     "dedup": "dedup",
     "dedup_index": "dedup-index",
+    "producers": "producers",
     "bulk_offsets": "bulk-offsets",
-    "leases": "leases",
     "returned": "returned",
-    "errors": "errors",
     "dead": "dead",
     "moved": "moved",
     "finished": "finished",
-    "cancelled": "cancelled",
     "assigned": "assigned",
     "limits": "limits",
     "results": "results",
     "result_ends": "result-ends",
 }
-if NEW:
-    _SUFFIXES = _NEXT_SUFFIXES
 
 
 def _check(script: str, names: tuple[str, ...], suffixes: Mapping[str, str], kind: str) -> None:
     for name in names:
         if name not in suffixes:
-            raise LookupError(f"the header of lua/{script}.lua names the key {name!r}, which a {kind} lacks")
+            raise LookupError(f"the header of the verb {script} names the key {name!r}, which a {kind} lacks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +100,15 @@ class QueueKeys(_Keys):
     suffixes = _SUFFIXES
 
     meta: str = field(init=False, compare=False, repr=False)
-    lens: str = field(init=False, compare=False, repr=False)
-    ready: str = field(init=False, compare=False, repr=False)
     notifications: str = field(init=False, compare=False, repr=False)
     leases: str = field(init=False, compare=False, repr=False)
     delayed: str = field(init=False, compare=False, repr=False)
-    redelivery: str = field(init=False, compare=False, repr=False)
     bodies: str = field(init=False, compare=False, repr=False)
-    attempts: str = field(init=False, compare=False, repr=False)
     cancelled: str = field(init=False, compare=False, repr=False)
     dedup: str = field(init=False, compare=False, repr=False)
     dedup_index: str = field(init=False, compare=False, repr=False)
     dead: str = field(init=False, compare=False, repr=False)
     moved: str = field(init=False, compare=False, repr=False)
-    accounts: str = field(init=False, compare=False, repr=False)
-    shard_keys: str = field(init=False, compare=False, repr=False)
-    overflow: str = field(init=False, compare=False, repr=False)
     assigned: str = field(init=False, compare=False, repr=False)
     journal: str = field(init=False, compare=False, repr=False)
     producers: str = field(init=False, compare=False, repr=False)

@@ -6,8 +6,6 @@ import os
 from binascii import b2a_base64
 from typing import Final
 
-from shardq.engine import NEW
-
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
@@ -19,24 +17,15 @@ def new_holder() -> str:
     return b2a_base64(os.urandom(16)).translate(_URL_SAFE)[:22].decode()  # `secrets` takes twice as long
 
 
-def lease_token(place: str, entry: str, count: int, holder: str, counted: tuple[str, bytes] | None = None) -> str:
+def lease_token(place: str, entry: str, count: int, holder: str, marks: str, shard_key: bytes) -> str:
     """Return the lease token: the member that `read` puts into the index of leases.
 
-    *counted* is given for a message that counts in the admission window: the streams that it may go to, and its shard
-    key. So the script that ends the lease knows the shard and the account of the message.
+    The *marks* say what else whoever ends the lease must know of the message (lua/leases.lua).
 
-    >>> lease_token("d", "1700000000000-7", 1, "nonce", ("3,17", b"acct-7"))
-    'd:1700000000000-7:1:nonce:3,17:acct-7'
+    >>> lease_token("d", "1700000000000-7", 1, "nonce", "f1700000000000", b"acct-7")
+    'd:1700000000000-7:1:nonce:f1700000000000:acct-7'
     """
-    token = f"{place}:{entry}:{count}:{holder}"
-    return token if counted is None else f"{token}:{counted[0]}:{counted[1].decode(errors='surrogateescape')}"
-
-
-def is_counted(token: str) -> bool:
-    """Return whether the message counts in the admission window; then its token has streams and a shard key."""
-    if NEW:
-        return not token.split(":", 5)[4].endswith("-")
-    return token.count(":") > 3
+    return f"{place}:{entry}:{count}:{holder}:{marks}:{shard_key.decode(errors='surrogateescape')}"
 
 
 def token_argument(token: str) -> str | bytes:

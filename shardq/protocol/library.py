@@ -1,4 +1,4 @@
-"""The library of the new engine: the modules of lua/engine/ as one text, which Redis loads once and then keeps.
+"""The library: the modules of lua/ as one text, which Redis loads once and then keeps.
 
 `order.txt` names the modules, one a line. The first one, `base`, has what all others use: its locals are theirs, and a
 local in capitals is the place of a key among those of a queue. Every other module keeps its locals to itself, and has a
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from typing import Final
 
+from shardq.protocol import records
 from shardq.protocol.script import Line, Script
 
 PREFIX: Final = "shardq_"
@@ -96,14 +97,21 @@ def read(folder: Traversable) -> Library:
     body: list[Line] = []
     verbs: dict[str, Verb] = {}
     keys: list[str] = []
+    fields: records.Records = {}
     for module in _order(folder):
         lines = folder.joinpath(f"{module}.lua").read_text(encoding="utf-8").splitlines()
         if module == BASE:
             keys = [found[1].lower() for line in lines if (found := _PLACE.fullmatch(line))]
-            body += _sent(module, lines)
+            fields = records.read(lines)
+            body += _sent(module, lines, fields)
         else:
             own = "".join(part.capitalize() for part in module.split("_"))
-            body += [Line("", 0, f"local {own} = {{}}"), Line("", 0, "do"), *_sent(module, lines), Line("", 0, "end")]
+            body += [
+                Line("", 0, f"local {own} = {{}}"),
+                Line("", 0, "do"),
+                *_sent(module, lines, fields),
+                Line("", 0, "end"),
+            ]
         for verb in _verbs(module, lines, keys):
             if verb.name in verbs:
                 raise ValueError(f"{module}.lua: there is a verb {verb.name} already")
@@ -126,13 +134,27 @@ def _order(folder: Traversable) -> list[str]:
     return named
 
 
-def _sent(module: str, lines: Sequence[str]) -> Iterator[Line]:
-    """Yield the lines of a module that are sent: all but blank ones and those that are only a comment."""
+def _sent(module: str, lines: Sequence[str], fields: records.Records) -> Iterator[Line]:
+    """Yield the lines of a module that are sent: all but blank ones and those that are only a comment.
+
+    A record that is made over several lines is one, with the number of the first.
+    """
+    begun, first = "", 0
     for number, line in enumerate(lines, 1):
         if "--[" in line or ("[[" in line and "]]" not in line):
             raise ValueError(f"{module}.lua:{number}: no comment or text may go over several lines")
-        if line.strip() and not line.lstrip().startswith("--"):
-            yield Line(f"{module}.lua", number, line.rstrip())
+        code = records.without_comment(line)
+        if not code:
+            continue
+        text, first = (f"{begun} {code.strip()}", first) if begun else (line.rstrip(), number)
+        if records.is_open(text):
+            begun = text if begun else code
+            continue
+        try:
+            yield Line(f"{module}.lua", first, records.numbered(fields, records.made(fields, text)))
+        except ValueError as error:
+            raise ValueError(f"{module}.lua:{first}: {error}") from None
+        begun = ""
 
 
 def _verbs(module: str, lines: Sequence[str], keys: Sequence[str]) -> Iterator[Verb]:

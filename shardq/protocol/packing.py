@@ -74,7 +74,7 @@ def pack_script(
     processor's caches.
     """
     named = len(script.keys)
-    runs = script.sha if form is HASH or not script.function else script.function
+    runs = script.sha if form is HASH else script.function
     known = _BEGINNINGS.get((runs, keys[0] if named else ""))
     if known is None or known[0] != keys[:named]:
         known = _pack_beginning(script, form, keys[:named])

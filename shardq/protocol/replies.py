@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from heapq import heappop, heappush
-from itertools import islice, pairwise
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import msgspec
-
 from shardq.codec import decode_headers
-from shardq.engine import NEW
 from shardq.errors import CodecError
 from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Received, Written
 from shardq.model.written import Existing
 from shardq.protocol.journal import decode
-from shardq.protocol.lease import is_counted, lease_token
+from shardq.protocol.lease import lease_token
 
 Row = Sequence[Any]
 _SHARD = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
+_EXTRA = ((b"m",), (b"h",), (b"m", b"h"))  # names of the fields that an entry may have beside
 _KEY = (b"k", b"K")  # the first field of an entry that shardq wrote; K if it counts in the window
 
 
@@ -39,16 +35,8 @@ def text_or_bytes(raw: bytes) -> str | bytes:
         return raw
 
 
-def queue_id(meta: Mapping[str, str]) -> str:
-    """Return the id of the queue with this `meta`: another one each time that a queue of its name is made.
-
-    It begins with the time when the queue was made. One of an earlier version has no more than that.
-    """
-    return meta.get("id") or meta["created"]
-
-
 def created_ms(queue_id: str) -> int:
-    """Return when the queue with this id was made, in ms of the server's clock."""
+    """Return when the queue with this id was made, in ms of the server's clock. Its id begins with that."""
     return int(queue_id.partition("-")[0])
 
 
@@ -109,7 +97,7 @@ def stored_ids(raw: bytes, keys: Sequence[str | bytes] = ()) -> list[Written]:
 
 
 def attributes(raw: bytes) -> dict[str, str]:
-    """Return a message's attributes: x = deadline ms, t = due ms, i = original id, c = deliveries before a redrive."""
+    """Return a message's attributes: x = deadline ms, t = due ms, c = deliveries before a redrive."""
     return {word[0]: word[1:] for word in raw.decode(errors="replace").split(" ") if word}
 
 
@@ -123,25 +111,6 @@ def headers_of(raw: bytes) -> Mapping[str, str]:
 
 def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Received]:
     """Return the messages in a reply of `read`, in the order in which they must be handled."""
-    if NEW:
-        return _delivered(reply, holder, deadline)
-    now_ms, (new, again) = int(reply[1]), reply[5:7]
-    found, is_mixed = [], bool(again)
-    for head, last_error, flat, since in again:
-        place, entry, count, *shard = head.decode().split(":")
-        error, streams = last_error.decode(errors="replace"), shard[0] if shard else ""
-        found.append(
-            _received(place, entry, int(count), error, flat, holder, now_ms, deadline, streams, int(since or 0))
-        )
-    for at in range(0, len(new), 2):
-        place, _, streams = new[at].decode().partition(":")
-        is_mixed = is_mixed or place == "d"
-        for entry, flat in new[at + 1]:
-            found.append(_received(place, entry.decode(), 1, "", flat, holder, now_ms, deadline, streams))
-    return _in_order(found) if is_mixed and new and len(found) > 1 else found
-
-
-def _delivered(reply: Sequence[Any], holder: str, deadline: float) -> list[Received]:
     from shardq.protocol.bodies import received
 
     now_ms, (new, again, mark) = int(reply[1]), reply[5:8]
@@ -154,88 +123,28 @@ def _delivered(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
 
 
 def _of_stream(place: str, entry: str, flat: Row, holder: str, now_ms: int, deadline: float, mark: str) -> Received:
-    row = _received(place, entry, 1, "", flat, holder, now_ms, deadline)
-    key = flat[1].decode(errors="surrogateescape") if flat[0] in _KEY and place != "l" else ""
-    marks = mark if flat[0] == b"K" and place != "l" else "-"
-    return msgspec.structs.replace(row, token=f"{place}:{entry}:1:{holder}:{marks}:{key}")
-
-
-def _in_order(rows: list[Received]) -> list[Received]:
-    """Return *rows* so that each stream's messages, and the first deliveries of each counted shard key, are in order.
-
-    A message from a stream may be older than one that came out of the overflow in the same reply, and what came out of
-    the overflow is told by its streams. A row that comes too
-    early moves behind the rows that must come before it, and the rest keeps its order (a topological sort).
-    """
-    sequences: dict[str | bytes | int, list[tuple[int, int]]] = {}
-    for at, row in enumerate(rows):
-        place, entry, _ = row.token.split(":", 2)
-        number = int(entry.partition("-")[2])
-        if place.isdigit():
-            sequences.setdefault(int(place), []).append((number, at))
-        if row.count == 1 and is_counted(row.token):
-            sequences.setdefault(row.shard_key, []).append((number, at))
-    if all(sequence == sorted(sequence) for sequence in sequences.values()):
-        return rows
-    after: list[list[int]] = [[] for _ in rows]
-    waits_for = [0] * len(rows)
-    for sequence in sequences.values():
-        for (_, before), (_, at) in pairwise(sorted(sequence)):
-            after[before].append(at)
-            waits_for[at] += 1
-    free = [at for at, count in enumerate(waits_for) if not count]
-    ordered = []
-    while free:
-        first = heappop(free)
-        ordered.append(rows[first])
-        for at in after[first]:
-            waits_for[at] -= 1
-            if not waits_for[at]:
-                heappush(free, at)
-    return ordered
-
-
-def _received(
-    place: str,
-    entry: str,
-    count: int,
-    last_error: str,
-    flat: Row,
-    holder: str,
-    now_ms: int,
-    deadline: float,
-    streams: str = "",
-    since: int = 0,
-) -> Received:
-    ms = int(entry.partition("-")[0])
-    counted = (streams, flat[1]) if flat[0] == b"K" and place != "l" else None
-    token = lease_token(place, entry, count, holder, counted)
+    ms, known = int(entry.partition("-")[0]), place != "l" and is_ours(flat)
+    marks = mark if known and flat[0] == b"K" else "-"
+    token = lease_token(place, entry, 1, holder, marks, flat[1] if known else b"")
     stream = int(place) if place.isdigit() else None
-    if len(flat) == 4 and flat[0] in _KEY and place != "l":
+    if len(flat) == 4 and known:  # the common case
         key, tag = text_or_bytes(flat[1]), flat[2].decode(errors="replace")
-        delay = max(0, now_ms - (since or ms)) / 1000
-        return Received(
-            f"{entry}-{place}", key, count, deadline, flat[3], tag, {}, last_error, stream, delay, token, "", None
-        )
-    body = body_of(flat, foreign=place == "l")
-    origin = body.attributes.get("i", "")
-    written = origin.partition("-")[0]  # it waits since then, also if it was replaced
-    if len(written) <= 16 and written.isdecimal():
-        ms = int(written)
-    since = since or number_of(body.attributes, "t") or ms
+        delay = max(0, now_ms - ms) / 1000
+        return Received(f"{entry}-{place}", key, 1, deadline, flat[3], tag, {}, "", stream, delay, token, None)
+    body = body_of(flat, foreign=not known)
+    since = number_of(body.attributes, "t") or ms
     return Received(
-        message_id=origin or f"{entry}-{place}",
+        message_id=f"{entry}-{place}",
         shard_key=body.shard_key,
-        count=count + number_of(body.attributes, "c"),
+        count=1 + number_of(body.attributes, "c"),
         deadline=deadline,
         body=body.payload,
         tag=body.tag,
         headers=body.headers,
-        last_error=last_error,
+        last_error="",
         stream=stream,
         pickup_delay=max(0, now_ms - since) / 1000,
         token=token,
-        origin=origin,
         fields=body.fields,
     )
 
@@ -251,9 +160,21 @@ class Body(NamedTuple):
     fields: dict[str, bytes] | None
 
 
+def is_ours(flat: Row) -> bool:
+    """Return whether an entry of a stream is a message, as lua/messages.lua says, and no other program's."""
+    size = len(flat)
+    if size < 4 or flat[0] not in _KEY or flat[2] == b"l" or len(flat[2]) != 1:
+        return False
+    return size == 4 or tuple(flat[4::2]) in _EXTRA
+
+
 def body_of(flat: Row, *, foreign: bool) -> Body:
-    """Read an entry's fields: `k`, the payload under its tag, then `m` (attributes) and `h` (headers) if present."""
-    if foreign or len(flat) < 4 or flat[0] not in _KEY:  # another program wrote it: deliver its fields
+    """Read an entry's fields: `k`, the payload under its tag, then `m` (attributes) and `h` (headers) if present.
+
+    A letter of what another program wrote has its fields behind these, and the tag `l`.
+    """
+    is_kept = len(flat) >= 4 and flat[0] in _KEY and flat[2] == b"l"
+    if foreign or not (is_kept or is_ours(flat)):  # another program wrote it: deliver its fields
         return Body("", "l", b"", {}, {}, _fields(flat))
     key, tag, at = text_or_bytes(flat[1]), flat[2].decode(errors="replace"), 4
     extra: Mapping[str, str] = {}
@@ -348,11 +269,10 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
     now_ms = int(reply[0])
     if len(reply) == 1:
         return QueueStats(queue, now_ms / 1000, 0, 0, 0, 0, None, ())
-    _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, held_back, withheld, *more = reply
+    _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, held_back, withheld, runnable, acked = reply
     known = pairs(meta)
     counters = (
         "wanted",
-        "acked",
         "expired",
         "cancelled",
         "purged",
@@ -373,28 +293,12 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         dead=int(dead),
         oldest_age=None if int(oldest) < 0 else max(0, now_ms - int(oldest)) / 1000,
         streams=tuple(int(count) for count in streams),
-        written=int(known["n"]) - int(known.get("redriven", 0)) - int(known.get("skipped", 0)),
+        written=int(known["n"]),
         legacy=int(legacy),
-        id=queue_id(known),
+        id=known["id"],
         held_back=int(held_back),
         withheld=int(withheld),
-        runnable=int(more[0]) if more else min(int(backlog) - int(withheld), _room(known, now_ms, int(in_flight))),
+        runnable=int(runnable),
+        acked=int(acked),
         **{name: int(known.get(name, 0)) for name in counters},
     )
-
-
-def _room(meta: Mapping[str, str], now_ms: int, in_flight: int) -> int:
-    """Return how many more may be delivered under the limits of the whole queue (lua/modules/queue_limits.lua)."""
-    if float(meta.get("paused", 0)) > now_ms:
-        return 0
-    cap, rate, burst = (
-        int(meta.get("total_in_flight", 0)),
-        float(meta.get("total_rate", 0)),
-        meta.get("total_burst", "0"),
-    )
-    room = max(0, cap - in_flight) if cap else 2**62
-    if rate:
-        most = int(burst) or max(1, math.ceil(rate))
-        owed = max(0.0, float(meta.get("total_full_at", 0)) - now_ms) * rate / 1000
-        room = min(room, math.floor(most - owed + 1e-6))
-    return max(0, room)

@@ -1,4 +1,4 @@
-"""Results and progress of messages, as scripts keep them (lua/modules/results.lua has the formats)."""
+"""Results and progress of messages, as the library keeps them (lua/results.lua has the formats)."""
 
 from __future__ import annotations
 

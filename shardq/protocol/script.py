@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
@@ -13,8 +12,6 @@ if TYPE_CHECKING:
 
 Form: TypeAlias = Literal["function", "hash", "source"]
 """How a server is told to run a script: as a function of a library that it has loaded, by its hash, or by its source.
-
-A script that is no function is run by its hash where a function is wanted.
 """
 FUNCTION: Final = "function"
 HASH: Final = "hash"
@@ -40,11 +37,10 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One Lua script, ready to run.
+    """One verb, ready to run: a `function` of a `library`; where no library can be loaded, the same text as a script.
 
     `keys` are the names of its keys in the order of its header. `rest` names the keys, any number, that may follow
-    these; '' if none may. With a `function` it is also that function of `library`, and `source` runs the same text
-    where no library can be loaded.
+    these; '' if none may.
     """
 
     name: str
@@ -53,23 +49,15 @@ class Script:
     readonly: bool
     keys: tuple[str, ...]
     rest: str
-    flags: tuple[str, ...] = ()
-    function: str = ""
-    library: Library | None = None
+    flags: tuple[str, ...]
+    function: str
+    library: Library
 
     @classmethod
-    def of(
-        cls,
-        name: str,
-        source: str,
-        header: str,
-        flags: Iterable[str],
-        function: str = "",
-        library: Library | None = None,
-    ) -> Script:
+    def of(cls, name: str, source: str, header: str, flags: tuple[str, ...], function: str, library: Library) -> Script:
         """Make the script of this *source*, whose *header* names its keys."""
         sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-        named, flags = _KEY.findall(header), tuple(flags)
+        named = _KEY.findall(header)
         keys = tuple(key for more, key in named if not more)
         rest = "".join(key for more, key in named if more)
         return cls(name, source, sha, "no-writes" in flags, keys, rest, flags, function, library)
@@ -78,12 +66,7 @@ class Script:
         """Show the name only, since sources are long."""
         return f"Script({self.name})"
 
-    def form(self, wanted: Form) -> Form:
-        """Return the form in which it is sent where *wanted* is wanted."""
-        return HASH if wanted is FUNCTION and not self.function else wanted
-
     def command(self, form: Form) -> tuple[str, str]:
         """Return the first two words of the command that runs it in this form."""
-        form = self.form(form)
         runs = self.function if form is FUNCTION else self.sha if form is HASH else self.source
         return _COMMANDS[form] + ("_RO" if self.readonly else ""), runs

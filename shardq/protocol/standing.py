@@ -132,21 +132,6 @@ class Spot(NamedTuple):
         return f"{self.place}:{self.entry}"
 
 
-def run_of(shard_key: bytes) -> bytes:
-    """Return what the members of a shard key's run in the overflow begin with, before a colon."""
-    return b"%d:%b" % (len(shard_key), shard_key)
-
-
-def held_in(member: bytes) -> list[tuple[int, Spot]]:
-    """Return the messages in a member of the overflow, with their numbers (lua/modules/overflow.lua has its format)."""
-    parts = member.rsplit(b":", 4)
-    if len(parts) < 5:
-        return []
-    place, ms = parts[3].rstrip(b"!").decode(), parts[4].decode()
-    numbers = map(int, parts[1][1:].split(b","))
-    return [(number, Spot(place, f"{ms}-{number}", "held_back")) for number in numbers]
-
-
 def peeked_message(spot: Spot, flat: Sequence[bytes], known: Known, *, has_payload: bool) -> PeekedMessage:
     """Make the message that was found at *spot*, of its fields *flat*; without payload these are bare."""
     if has_payload:
@@ -154,7 +139,7 @@ def peeked_message(spot: Spot, flat: Sequence[bytes], known: Known, *, has_paylo
         size = len(body.payload) if body.fields is None else sum(map(len, flat))
     else:
         body, size = bare_body(flat)
-    message_id = body.attributes.get("i") or f"{spot.entry}-{spot.place}"
+    message_id = f"{spot.entry}-{spot.place}"
     deliveries = spot.lease.deliveries if spot.lease else known.deliveries
     return PeekedMessage(
         message_id=message_id,

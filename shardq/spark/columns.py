@@ -156,7 +156,7 @@ def _headers(bad: dict[int, str], column: pa.Array) -> list[bytes]:
 
 
 def _options(bad: dict[int, str], columns: dict[str, pa.Array], count: int) -> tuple[list[str], bool]:
-    """Delay, deadline and dedup key of each row as `write.lua` takes them, and whether any row has a dedup key."""
+    """Delay, deadline and dedup key of each row as the verb `write` takes them, and whether any row has a dedup key."""
     if not columns.keys() & {"delay", "deadline", "dedup_key"}:
         return [], False
     delays = _times(bad, columns, "delay", 0, count)

@@ -11,9 +11,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardq.engine import NEW
 from shardq.protocol.bodies import FROM_OVERFLOW, message_id
-from shardq.protocol.replies import Body, body_of, number_of
+from shardq.protocol.replies import Body, body_of, is_ours, number_of
 
 _TIME = pa.timestamp("us", tz="UTC")
 _PLAIN = 4  # fields of an entry that has neither attributes nor headers
@@ -68,7 +67,7 @@ class Entries:
     def bodies(self) -> list[Body] | None:
         """The parsed fields of the entries; None if all are plain, without attributes and headers, as most are."""
         if self._bodies is False:
-            plain = {*map(len, self.flats)} <= {_PLAIN} and {flat[0] for flat in self.flats} <= _OURS
+            plain = {*map(len, self.flats)} <= {_PLAIN} and all(map(is_ours, self.flats))
             origins = self.origins or [self.place] * len(self)
             self._bodies = None
             if not plain or "l" in origins:
@@ -126,19 +125,9 @@ def picked(entries: Entries, states: Sequence[str], keys: frozenset[bytes]) -> E
 
 
 def _message_id(entries: Entries, kind: pa.DataType) -> pa.Array:
-    if NEW and (entries.origins or not entries.place.isdigit()):
+    if entries.origins or not entries.place.isdigit():
         return pa.array(_written_ids(entries), kind)
-    if (bodies := entries.bodies) is None:
-        own = pc.binary_join_element_wise(entries.raw_ids, entries.place.encode(), b"-")
-        return own.cast(kind)
-    tail = b"-" + entries.place.encode()
-    return text_array(
-        [
-            body.attributes["i"].encode() if "i" in body.attributes else each + tail
-            for each, body in zip(entries.ids, bodies, strict=True)
-        ],
-        kind,
-    )
+    return pc.binary_join_element_wise(entries.raw_ids, entries.place.encode(), b"-").cast(kind)
 
 
 def _written_ids(entries: Entries) -> Iterator[str]:
@@ -161,9 +150,7 @@ def _shard_key(entries: Entries, kind: pa.DataType) -> pa.Array:
 
 
 def _written_at(entries: Entries, kind: pa.DataType) -> pa.Array:
-    if NEW or entries.bodies is None:
-        return ms_of(entries.raw_ids)
-    return ms_of(_message_id(entries, pa.string()).cast(pa.binary()))
+    return ms_of(entries.raw_ids)
 
 
 def _attribute(name: str) -> Callable[[Entries, pa.DataType], pa.Array]:

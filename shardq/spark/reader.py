@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from shardq.engine import NEW
-from shardq.spark import dead, events, live, sweep
+from shardq.spark import dead, events, sweep
 from shardq.spark.connection import client_of, same_seen_queue, seen_queue
 from shardq.spark.options import Reading
 from shardq.spark.parsing import parsed
@@ -19,8 +18,6 @@ from shardq.spark.subscription import Subscription
 
 TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
 """The tables that are read in ranges between two points, and so can be read as streams."""
-
-_LIVE: Any = sweep if NEW else live
 
 
 class BatchReader(DataSourceReader):
@@ -38,7 +35,7 @@ class BatchReader(DataSourceReader):
     def _parts(self, name: str, most: int) -> list[Part]:
         state, client = seen_queue(self.options, name), client_of(self.options)
         if self.options.table == "live":
-            return _LIVE.live_parts(client, state, self.options, most)  # type: ignore[no-any-return]
+            return sweep.live_parts(client, state, self.options, most)
         track = TRACKS[self.options.table](client, state, self.options)
         start, end = self.options.starting_offsets, self.options.ending_offsets
         first = track.first() if start in ("", "earliest") else track.given("startingOffsets")
@@ -66,7 +63,7 @@ def _read(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.Record
         return events.read_events(client, state, options, schema, part)
     if options.table == "dead":
         return dead.read_dead(client, state, options, schema, part.after, part.until)
-    return _LIVE.read_live(client, state, options, schema, part)  # type: ignore[no-any-return]
+    return sweep.read_live(client, state, options, schema, part)
 
 
 def without_gc(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -87,7 +87,7 @@ class Child:
 
         The answer has the result, which may have *keeps* bytes; none if that is None.
         """
-        without_lease = msgspec.structs.replace(received, token="", origin="")  # only this process settles it
+        without_lease = msgspec.structs.replace(received, token="")  # only this process settles it
         try:
             self.pipe.send_bytes(msgspec.msgpack.encode((without_lease, keeps)))
             return self._answer()

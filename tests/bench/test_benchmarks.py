@@ -18,7 +18,9 @@ from tests.servers import Server
 
 pytestmark = pytest.mark.runs_in("test-all")
 
-TINY = ("--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20", "--batch", "10")
+TINY = (
+    "--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20", "--batch", "10", "--members", "40",
+)  # fmt: skip
 
 
 OF_THEIR_OWN = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def whole(tables: list[Table]) -> None:
 def test_each_mode_works_and_keeps_its_numbers(tmp_path: Path) -> None:
     tables = program.run([*TINY, "--json", str(tmp_path)])
     whole(tables)
-    assert [table.name for table in tables] == ["modes-new-1", "modes-new-10", "modes-memory"]
+    assert [table.name for table in tables] == ["modes-present-1", "modes-present-10", "modes-memory"]
     single, batches, memory = (json.loads((tmp_path / f"{table.name}.json").read_text())["data"] for table in tables)
     assert set(single) | set(batches) | set(memory) == set(MODES)
     assert set(memory) == {mode.name for mode in MEMORY}
@@ -44,21 +45,20 @@ def test_each_mode_works_and_keeps_its_numbers(tmp_path: Path) -> None:
         assert all(us > 0 for us in cpu[0].values())
 
 
-def test_engines_and_a_base_take_turns() -> None:
+def test_this_checkout_and_an_earlier_one_take_turns() -> None:
     only = ("--only", "headers,one in flight,memory: delayed")
-    tables = program.run([*TINY, "--base", str(ROOT), "--engines", "old,new", *only])
+    tables = program.run([*TINY, "--base", str(ROOT), *only])
     whole(tables)
-    assert len(tables) == 2 * 4 + 1  # of two sizes: both engines over their plain modes, and of the base
-    assert [table.name for table in tables][:2] == ["modes-old-1", "modes-new-1"]
-    assert all("-of-" in table.name for table in tables[2:4])
-    assert len(tables[-1].rows[0]) == 1 + 3 + 2
     rows = {row[0] for table in tables for row in table.rows}
     assert rows == {"headers", "empty read, one in flight", "scripts: headers", "memory: delayed"}
-
-
-def test_an_unknown_engine_is_refused() -> None:
-    with pytest.raises(SystemExit, match="name engines of new, old"):
-        program.run([*TINY, "--engines", "newest"])
+    kinds = [re.sub(r"-of-\w+", "-of-earlier", table.name) for table in tables]
+    assert kinds == [
+        "modes-present-1", "modes-present-of-earlier-1", "modes-present-10", "modes-present-of-earlier-10",
+        "modes-memory",
+    ]  # fmt: skip
+    assert (
+        len(tables[-1].rows[0]) == 1 + 2 + 2
+    )  # the mode, what a message takes in both, the bound and whether it holds
 
 
 def cost(write: float, read: float, ack: float, commands: float = 4) -> Cost:

@@ -277,8 +277,8 @@ def test_a_queue_that_redis_lost_is_shown_as_missing(cli: Command, client: Clien
 def test_a_queue_that_cannot_be_read_hides_no_other(cli: Command, client: Client, cli_server: Server) -> None:
     client.queue("closed", streams=1).declare()
     client.queue("there", streams=1).declare()
-    cli_server.run("UNLINK", "shardq:{closed}:lens")
-    cli_server.run("SET", "shardq:{closed}:lens", "another program's")
+    cli_server.run("UNLINK", "shardq:{closed}:delayed")
+    cli_server.run("SET", "shardq:{closed}:delayed", "another program's")
     told = cli("queues")
     assert (told.code, len(told.err.splitlines())) == (1, 1)
     assert "queue 'closed': a key of this queue holds another type" in told.err

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from shardq.protocol import scripts
+from shardq.protocol import records, scripts
 from shardq.protocol.library import Library
 from tests.cli.conftest import Command
 from tests.drivers.libraries import library, loaded
@@ -27,11 +28,14 @@ def foreign(tmp_path: Path, cli_server: Server) -> Library:
 def test_what_redis_runs_for_a_verb_is_printed_with_the_place_of_each_line(cli: Command) -> None:
     told = cli("lua", "read", "--json")
     assert told.code == 0
-    assert "\n".join(each["text"] for each in told.objects) == scripts.load("read").source
-    for each in told.objects:
+    assert "".join(f"{each['text']}\n" for each in told.objects) == scripts.load("read").source
+    named = [each for each in told.objects if each["file"]]
+    assert {each["file"] for each in named} == {path.name for path in LUA.glob("*.lua")}
+    fields = records.read((LUA / "base.lua").read_text().splitlines())
+    for each in named:
         there = (LUA / each["file"]).read_text().split("\n")[each["line"] - 1]
-        assert each["text"].strip() in (there.strip(), "")
-    assert cli("lua", "read").out.startswith("read.lua:1 ")
+        assert "new_" in there or each["text"] == records.numbered(fields, there.rstrip())
+    assert re.search(r"^read\.lua:\d+ +function verbs\.read\(KEYS, ARGV\)$", cli("lua", "read").out, re.MULTILINE)
     assert cli("lua", "nothing").code == 2
 
 
@@ -62,6 +66,8 @@ def test_libraries_of_all_nodes_of_a_cluster_are_seen(cluster: Cluster, foreign:
     assert [loaded(node) for node in cluster.nodes] == [set()] * 3
 
 
-def test_doctor_says_nothing_of_libraries_where_only_scripts_run(cli: Command) -> None:
-    assert cli("doctor", "--json").objects[0]["libraries"] == {}
-    assert "library" not in cli("doctor").out
+def test_doctor_says_which_library_runs(cli: Command, cli_server: Server) -> None:
+    own = scripts.library().name
+    cli_server.run("FUNCTION", "FLUSH")
+    assert cli("doctor", "--json").objects[0]["libraries"] == {"": own}  # its own calls have loaded it
+    assert re.search(rf"^library +{own}$", cli("doctor").out, re.MULTILINE)

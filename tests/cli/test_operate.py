@@ -37,7 +37,7 @@ def test_a_mistyped_name_is_no_empty_queue(cli: Command, queue: Queue) -> None:
 
 
 def test_stats_tell_what_the_queue_holds(cli: Command, queue: Queue) -> None:
-    queue.write_many([(b"x", "t")] * 5)
+    queue.write_many([(b"x", f"t{number}") for number in range(5)])
     queue.write(b"later", shard_key="t", delay=600)
     queue.read().ack()
     queue.read()

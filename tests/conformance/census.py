@@ -1,40 +1,61 @@
-"""Count a queue by reading its raw keys, message by message: what `len` and `stats` say must be equal to it."""
+"""Count a queue by reading its raw keys, message by message: what it says of itself must be equal to it.
+
+lua/ says what the keys hold.
+"""
 
 from __future__ import annotations
 
-import math
+import re
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shardq.protocol.bodies import FROM_OVERFLOW, body_of, message_id
 from shardq.protocol.keys import QueueKeys
+from shardq.protocol.replies import text_or_bytes
 
-LEGACY_STREAM = 4096
-SPAN = 2**42  # ms in a bucket of a timed index
+IDLE = 1001 * 2**43
+_ENTRY = re.compile(rb"\d+-\d+")
+
+
+@dataclass
+class Account:
+    """What the state says of a shard key (or parent)."""
+
+    taken: int = 0
+    flight: int = 0
+    behind: int = 0
+    returned: int = 0
+    delayed: int = 0
+    listed: int = 0
+    counted: int = 0
+    queue: bytes = b"-"
 
 
 @dataclass
 class Census:
-    """Every message of a queue, by where it is. A handle is `place:entry id`."""
+    """Every message of a queue, by where it is, and the accounts. A handle is `place:entry id`."""
 
     new: set[str] = field(default_factory=set)
-    returned: dict[str, int] = field(default_factory=dict)  # handle: stream
+    returned: set[str] = field(default_factory=set)
     leased: dict[str, float] = field(default_factory=dict)  # handle: deadline in ms
     delayed: dict[str, float] = field(default_factory=dict)  # handle: due time in ms
-    held: set[str] = field(default_factory=set)  # in the overflow
+    held: set[str] = field(default_factory=set)  # in an overflow
     bodies: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)  # while in flight
     doubled: list[str] = field(default_factory=list)  # leased or held twice
     lens: dict[int, int] = field(default_factory=dict)
     ready: set[int] = field(default_factory=set)
-    owners: set[str] = field(default_factory=set)  # handles whose shard key is kept apart
-    overlooked: list[str] = field(default_factory=list)  # due before its bucket is said to be
-    attempts: set[str] = field(default_factory=set)  # handles of which something is remembered
-    moved: set[str] = field(default_factory=set)  # handles of redriven messages
+    errors: set[str] = field(default_factory=set)  # handles of which a last error is remembered
     per_stream: dict[int, int] = field(default_factory=dict)
+    said: dict[bytes, Account] = field(default_factory=dict)
+    counted_of: dict[bytes, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    counters: dict[str, int] = field(default_factory=dict)
+    turns: dict[bytes, float] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  # the ids of messages outside of the streams, by handle
     now: int = 0
     dead: int = 0
-    counted: int = 0  # n + adopted - gone, as in the queue's own counters
 
     @property
     def messages(self) -> set[str]:
@@ -58,11 +79,19 @@ class Census:
 
     def problems(self) -> list[str]:
         """What contradicts itself; nothing in a sound queue."""
-        return [*self._misplaced(), *self._miscounted(), *self._left_behind()]
+        return [
+            *self._misplaced(),
+            *self._miscounted(),
+            *(f"remembered, but gone: {handle}" for handle in self.errors - self.messages),
+            *self.wrong_accounts(),
+        ]
+
+    def wrong_accounts(self) -> list[str]:
+        """Where the accounts differ from a full count; nothing in a sound queue."""
+        return [*self._wrong_accounts(), *self._wrong_counters()]
 
     def _misplaced(self) -> Iterator[str]:
         yield from (f"leased or held twice: {handle}" for handle in self.doubled)
-        yield from (f"due before its bucket: {member}" for member in self.overlooked)
         places: list[Container[str]] = [self.new, self.returned, self.leased, self.delayed, self.held]
         for handle in self.messages.union(self.new, self.returned, self.leased, self.delayed, self.held):
             found = [handle in place for place in places]
@@ -79,138 +108,169 @@ class Census:
         for stream in waiting.union(self.lens):
             if self.lens.get(stream, 0) != self.per_stream.get(stream, 0):
                 yield f"lens of {stream} is {self.lens.get(stream, 0)}, not {self.per_stream.get(stream, 0)}"
-        if self.counted != len(self.messages):
-            yield f"the counters give {self.counted} messages, there are {len(self.messages)}"
 
-    def _left_behind(self) -> Iterator[str]:
-        yield from (f"remembered, but gone: {handle}" for handle in self.attempts - self.messages)
-        yield from (f"owned, but not delayed: {handle}" for handle in self.owners - set(self.delayed))
-        yield from (f"moved, but gone: {handle}" for handle in self.moved - self.messages)
+    def _wrong_accounts(self) -> Iterator[str]:
+        for name in {*self.said, *self.counted_of}:
+            said, true = self.said.get(name, Account()), self.counted_of[name]
+            for what in ("taken", "flight", "behind", "returned", "delayed"):
+                if getattr(said, what) != true[what]:
+                    yield f"account {name!r} says {what}={getattr(said, what)}, there are {true[what]}"
+            place = self.turns.get(name)
+            if (said.listed == 1) != (place is not None and place < IDLE):
+                yield f"account {name!r} says listed={said.listed}, its place in turns is {place}"
+
+    def _wrong_counters(self) -> Iterator[str]:
+        waiting = sum(account.behind for account in self.said.values())
+        true = {
+            "behind": waiting,
+            "shared": len(self.new),
+            "turns": sum(1 for place in self.turns.values() if place < IDLE),
+            "servable": sum(account.counted for account in self.said.values()),
+            "cancels": len(self.cancelled),
+        }
+        for name, number in true.items():
+            if self.counters[name] != number:
+                yield f"the state says {name}={self.counters[name]}, it is {number}"
+
+
+def _line(text: str) -> dict[str, int]:
+    """What the state says of those that wait: the field `line`."""
+    _, behind, turns, servable, _, _, cancels = text.split(" ")
+    return {"behind": int(behind), "turns": int(turns), "servable": int(servable), "cancels": int(cancels)}
 
 
 def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
-    """Count; nobody else may use the queue meanwhile. Three round trips: a census is taken after many steps."""
-    meta, lens = ({name.decode(): value.decode() for name, value in each.items()} for each in _heads(raw, keys))
-    streams = [keys.stream(number) for number in range(int(meta["streams"]))]
-    found = _read(raw, keys, [*streams, keys.bodies, *([legacy] if legacy else [])])
+    """Count; nobody else may use the queue meanwhile."""
+    meta = raw.hgetall(keys.meta)
+    text = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in meta.items()}
     seen = Census(
-        now=_now(raw, keys),
-        dead=found.dead,
-        ready={int(stream) for stream in found.ready if stream},
-        lens={int(name): int(value) for name, value in lens.items() if name.isdigit()},
-        counted=int(meta["n"]) + int(meta["adopted"]) - int(meta["gone"]),
+        now=int(_time(raw, keys)),
+        dead=raw.xlen(keys.dead),
+        counters={"shared": int(text["shared"]), **_line(text["line"])},
+        turns={name: score for name, score in raw.zrange(keys.turns, 0, -1, withscores=True) if name or score < IDLE},
     )
-    seen.returned = {handle: int(score) // 2**40 for handle, score in _members(found.returned).items()}
-    seen.delayed = {handle: score % SPAN for handle, score in _members(found.delayed).items()}
-    seen.overlooked = _overlooked(found, seen.now)
-    seen.attempts = {handle.decode() for handle in found.attempts if handle}
-    seen.owners = {handle.decode() for handle in found.owners if handle}
-    seen.moved = {handle.decode() for handle in found.moved if handle and handle[:2] != b"x:"}  # but dead letters
-    seen.cancelled = {handle.decode() for handle in found.cancelled if handle}
-    for member in found.overflow:
-        held = _held(member) if member[:1].isdigit() else []
-        seen.doubled += [handle for handle in held if handle in seen.held]
-        seen.held.update(held)
-    for token, ends in _members(found.leases).items():
-        handle = ":".join(token.split(":")[:2])
-        seen.doubled += [handle] if handle in seen.leased else []
-        seen.leased[handle] = ends % SPAN
-    for number, key in enumerate(streams):
-        entries = found.entries[key]
-        seen.bodies |= {f"{number}:{entry}" for entry in entries}
-        cursor = _order(lens.get(f"h{number}", "0-0"))
-        new = {f"{number}:{entry}" for entry in entries if _order(entry) > cursor}
-        seen.new |= new
-        seen.per_stream[number] = len(new)
-    seen.bodies |= {f"d:{entry}" for entry in found.entries[keys.bodies]}
+    parents = text.get("parents") == "1"
+    _streams(seen, raw, keys, meta, text, parents)
+    bodies = raw.hgetall(keys.bodies)
+    for name, body in bodies.items():
+        if name[:1].isdigit():
+            seen.bodies.add(f"d:{name.decode()}")
+            stored = body_of(body)
+            seen.names[f"d:{name.decode()}"] = message_id(name.decode(), stored.origin, text_or_bytes(stored.key))
+    _indexes(seen, raw, keys, parents)
+    _overflows(seen, meta, bodies, parents)
+    for name, value in meta.items():
+        if name[:2] == b"t:":
+            seen.said[name[2:]] = _account(value)
+    seen.errors = {f"d:{name.decode()}" for name in raw.hkeys(keys.errors) if name}
+    seen.cancelled = {member.decode() for member in raw.smembers(keys.cancelled) if member}
     if legacy:
         touched = {*seen.returned, *seen.leased, *seen.delayed}
-        seen.bodies |= {f"l:{entry}" for entry in found.entries[legacy] if f"l:{entry}" in touched}
-    for number in seen.returned.values():
-        seen.per_stream[number] = seen.per_stream.get(number, 0) + 1
+        entries = {f"l:{entry.decode()}" for entry, _ in raw.xrange(legacy)}
+        seen.bodies |= entries & touched
     return seen
 
 
-@dataclass
-class _Found:
-    """What Redis keeps of the queue, as it was read; `entries` are the ids in each stream."""
-
-    entries: dict[str, list[str]]
-    dead: int
-    ready: list[bytes]
-    returned: list[Any]
-    delayed: list[Any]
-    leases: list[Any]
-    due: list[Any]
-    attempts: list[bytes]
-    owners: list[bytes]
-    moved: list[bytes]
-    cancelled: set[bytes]
-    overflow: list[bytes]
-
-
-def _heads(raw: Any, keys: QueueKeys) -> Any:
-    with raw.pipeline(transaction=False) as pipe:
-        pipe.hgetall(keys.meta)
-        pipe.hgetall(keys.lens)
-        return pipe.execute()
-
-
-def _read(raw: Any, keys: QueueKeys, streams: list[str]) -> _Found:
-    with raw.pipeline(transaction=False) as pipe:
-        pipe.xlen(keys.dead)
-        pipe.zrange(keys.ready, 0, -1)
-        for key in (keys.redelivery, keys.delayed, keys.leases, keys.due):
-            pipe.zrange(key, 0, -1, withscores=True)
-        for key in (keys.attempts, keys.shard_keys):
-            pipe.hkeys(key)
-        pipe.hvals(keys.moved)
-        pipe.smembers(keys.cancelled)
-        pipe.zrange(keys.overflow, 0, -1)
-        for key in streams:
-            pipe.xrange(key)
-        found = pipe.execute()
-    bodies = found[len(found) - len(streams) :]
-    entries = {key: [entry.decode() for entry, _ in rows] for key, rows in zip(streams, bodies, strict=True)}
-    return _Found(entries, *found[: len(found) - len(streams)])
-
-
-def _now(raw: Any, keys: QueueKeys) -> int:
-    """The server's clock; of a cluster, that of the node that serves the queue."""
-    where = {"target_nodes": raw.get_node_from_key(keys.meta)} if hasattr(raw, "get_node_from_key") else {}
-    seconds, micros = raw.time(**where)
+def _time(raw: Any, keys: QueueKeys) -> float:
+    seconds, micros = raw.eval("return redis.call('TIME')", 1, keys.meta)
     return int(seconds) * 1000 + int(micros) // 1000
 
 
-def _overlooked(found: _Found, now: int) -> list[str]:
-    """What is in a bucket of a timed index of which `due` does not say that anything comes due so soon.
-
-    Buckets that are due may stand in `due` as they have their turns.
-    """
-    heads, overlooked = _members(found.due), []
-    for kind, rows in (("l", found.leases), ("d", found.delayed)):
-        for member, score in _members(rows).items():
-            bucket, at = divmod(score, SPAN)
-            if bucket and heads.get(f"{kind}{bucket:.0f}", math.inf) > max(at, now):
-                overlooked.append(member)
-    return overlooked
-
-
-def _members(rows: list[Any]) -> dict[str, float]:
-    """A sorted set without its sentinel."""
-    return {member.decode(errors="surrogateescape"): score for member, score in rows if member}
-
-
-def _held(member: bytes) -> list[str]:
-    """The handles in a member of the overflow: `length:key:<letter>n,n,...:streams:place:ms`."""
-    size, rest = member.split(b":", 1)
-    numbers, _, place, ms = rest[int(size) + 1 :].decode().split(":")
-    letter, numbers = numbers[0], numbers[1:]
-    assert ord(letter) - 64 == len(numbers.split(",")[0])
-    assert sorted(map(int, numbers.split(","))) == list(map(int, numbers.split(",")))
-    return [f"{place.rstrip('!')}:{ms}-{number}" for number in numbers.split(",")]
+def _owner(key: bytes, parents: bool) -> bytes:
+    return (key.partition(b"/")[0] or key) if parents else key
 
 
 def _order(entry: str) -> tuple[int, int]:
-    ms, n = entry.split("-")
-    return int(ms), int(n)
+    ms, _, number = entry.partition("-")
+    return int(ms), int(number)
+
+
+def _streams(seen: Census, raw: Any, keys: QueueKeys, meta: Any, text: Any, parents: bool) -> None:
+    ready = text["ready"]
+    seen.ready = {number for number, digit in enumerate(ready) if digit == "1"}
+    for number in range(int(text["streams"])):
+        key = keys.stream(number)
+        seen.lens[number] = int(meta.get(key.encode(), b"0"))
+        cursor = _order(text.get(f"h{number}", "0-0"))
+        new = 0
+        for entry, fields in raw.xrange(key):
+            handle = f"{number}:{entry.decode()}"
+            seen.bodies.add(handle)
+            if _order(entry.decode()) > cursor:
+                seen.new.add(handle)
+                new += 1
+                names = list(fields.items())
+                if names and names[0][0] == b"K":
+                    seen.counted_of[_owner(names[0][1], parents)]["taken"] += 1
+        seen.per_stream[number] = new
+
+
+def _split(member: bytes) -> tuple[bytes, bytes]:
+    size, _, rest = member.partition(b":")
+    return rest[: int(size)], rest[int(size) + 1 :]
+
+
+def _indexes(seen: Census, raw: Any, keys: QueueKeys, parents: bool) -> None:
+    for member in raw.zrange(keys.returned, 0, -1):
+        if member:
+            key, rest = _split(member)
+            _, place, entry, _, _ = rest.decode().split(":")
+            seen.returned.add(f"{place}:{entry}")
+            seen.counted_of[_owner(key, parents)]["behind"] += 1
+            if not parents:
+                seen.counted_of[key]["returned"] += 1
+    for member in raw.zrange(keys.delayed, 0, -1):
+        if member:
+            name, rest = _split(member)
+            due, spot, mark, _ = rest.split(b":", 3)
+            seen.delayed[f"{spot.decode()}:{mark.decode()}"] = int(due)
+            seen.counted_of[name]["delayed"] += 1
+    for token, ends in raw.zrange(keys.leases, 0, -1, withscores=True):
+        if token:
+            where, number, _, _, marks, key = token.split(b":", 5)
+            handle = f"{where.decode()}:{number.decode()}"
+            seen.doubled += [handle] if handle in seen.leased else []
+            seen.leased[handle] = ends
+            if not marks.endswith(b"-"):
+                seen.counted_of[_owner(key, parents)]["flight"] += 1
+
+
+def _account(value: bytes) -> Account:
+    words = value.split(b" ")
+    if len(words) == 1:
+        return Account(taken=int(value) % 1000, flight=int(value) // 1000)
+    taken, flight, behind, returned, delayed, _, _, _, listed, counted, _, queue = words
+    found = Account(int(taken), int(flight), int(behind), int(returned), int(delayed), int(listed), int(counted))
+    return replace(found, queue=queue)
+
+
+def _overflows(seen: Census, meta: Any, bodies: Any, parents: bool) -> None:
+    for name, value in meta.items():
+        if name[:2] == b"t:" and not parents:
+            _overflow(seen, name[2:], _account(value).queue, bodies, name[2:])
+        elif name[:2] == b"c:":
+            _overflow(seen, name[2:], value.split(b" ")[2], bodies, _owner(name[2:], parents))
+    told = {b"m" + name + b"\n" for name in {each[2:] for each in meta if each[:2] in (b"t:", b"c:")}}
+    for field_name in bodies:
+        if field_name[:1] == b"m" and not any(field_name.startswith(base) for base in told):
+            seen.doubled.append(f"a block of nobody: {field_name!r}")
+
+
+def _overflow(seen: Census, key: bytes, queue: bytes, bodies: Any, owner: bytes) -> None:
+    if queue == b"-":
+        return
+    head, offset, tail, _ = map(int, queue.split(b"."))
+    for number in range(head, tail + 1):
+        text = bodies.get(b"m%b\n%d" % (key, number), b"")[offset if number == head else 0 :]
+        while text:
+            size, _, rest = text.partition(b":")
+            record, text = rest[: int(size)], rest[int(size) :]
+            match = _ENTRY.match(record)
+            assert match is not None
+            entry, handle = match[0].decode(), f"d:{match[0].decode()}"
+            if record[match.end() :] != b"@":
+                seen.names[handle] = message_id(entry, FROM_OVERFLOW, text_or_bytes(key))
+            seen.doubled += [handle] if handle in seen.held else []
+            seen.held.add(handle)
+            seen.bodies.add(handle)
+            seen.counted_of[owner]["behind"] += 1

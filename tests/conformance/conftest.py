@@ -10,7 +10,6 @@ import pytest
 
 from shardq import Client, Queue
 from shardq.client import base
-from shardq.protocol import scripts
 from tests.clients import Loop
 from tests.conformance.world import FakeWorld, World, raw_client
 from tests.servers import Cluster, Server, ServerKind, available
@@ -19,9 +18,7 @@ KINDS = {kind.product: kind for kind in available()}
 GENERAL = "general"
 _GENERAL = "ack_with_read blocking dedup delay due names publish read rules settle walk write"
 WITH_GENERAL = {f"test_{name}" for name in _GENERAL.split()}
-"""Files that also run in the general form: with scripts without their straight parts, and drivers without their lean
-path, on one server. (In `test_straight` both forms of the scripts run beside each other.)
-"""
+"""Files that also run in the general form, with drivers without their lean path, on one server."""
 _FAKE = "cancel dead dedup delay publish read results settle stats unique write"
 ON_THE_FAKE = {f"test_{name}" for name in _FAKE.split()}
 """Files about what users test on the fake. It runs the same scripts, but Redis's commands are others' code."""
@@ -127,8 +124,6 @@ def world(
     monkeypatch.setenv("SHARDQ_LEAN", "off" if form == GENERAL else "on")
     loop = request.getfixturevalue("loop") if client_kind == "async" else None
     with contextlib.ExitStack() as stack:
-        if form == GENERAL:
-            stack.enter_context(scripts.leave_out_straight())
         if request.param == "fake":
             world: World = FakeWorld()
         elif where == "cluster":

@@ -15,7 +15,6 @@ from shardq import (
     PartlyWritten,
     QueueFull,
 )
-from shardq.engine import NEW
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -132,12 +131,8 @@ class RandomOps:
 
     def _split(self) -> None:
         """Parents change while nothing waits or is delayed that counts, and are refused else."""
-        keys, raw = self.queue.state.keys, self._world.raw
-        if NEW:
-            seen = self._world.census(self.queue)
-            waits = bool(seen.new or seen.returned or seen.held or seen.delayed or seen.leased)
-        else:
-            waits = raw.hget(keys.accounts, "sum") not in (None, b"0 0") or raw.hlen(keys.shard_keys) > 1
+        seen = self._world.census(self.queue)
+        waits = bool(seen.new or seen.returned or seen.held or seen.delayed or seen.leased)
         wanted = 1 - self.queue.settings().parents
         try:
             assert self.queue.configure(parents=wanted).parents == wanted

@@ -9,7 +9,6 @@ from typing import Any
 from shardq import Event, Queue
 from shardq.protocol.keys import QueueKeys
 from tests.conformance.census import Census
-from tests.conformance.next_census import NextCensus
 
 WAITING, IN_FLIGHT, CANCELLING, DEAD, GONE = "waiting", "in flight", "cancelling", "dead", "gone"
 MOVES: dict[str, tuple[set[str | None], str]] = {
@@ -100,7 +99,7 @@ class Replay:
         found = states(raw, keys, census)
         wrong = [f"{each} is {found.get(each)}, the journal says {told.get(each)}: {self._kinds(each)}"
                  for each in sorted(found.keys() | told.keys()) if found.get(each) != told.get(each)]  # fmt: skip
-        named = names(raw, keys, census)
+        named = names(census)
         wrong += [f"{named(handle)} is delayed, the journal says nothing of it" for handle in census.delayed
                   if self.known[named(handle)].due is None]  # fmt: skip
         return wrong
@@ -109,24 +108,14 @@ class Replay:
         return self.known[message_id].kinds if message_id in self.known else []
 
 
-def names(raw: Any, keys: QueueKeys, census: Census) -> Callable[[str], str]:
+def names(census: Census) -> Callable[[str], str]:
     """From a handle to the id that the writer was given."""
-    if isinstance(census, NextCensus):
-        return lambda handle: census.names.get(handle) or "-".join(reversed(handle.split(":")))
-    moved: dict[str, str] = {
-        handle.decode(): origin.decode() for origin, handle in raw.hgetall(keys.moved).items() if origin
-    }
-
-    def named(handle: str) -> str:
-        place, entry = handle.split(":")
-        return moved.get(handle, f"{entry}-{place}")
-
-    return named
+    return lambda handle: census.names.get(handle) or "-".join(reversed(handle.split(":")))
 
 
 def states(raw: Any, keys: QueueKeys, census: Census) -> dict[str, str]:
     """Every message of the queue by its id, and what it is."""
-    named = names(raw, keys, census)
+    named = names(census)
     found = {named(handle): WAITING for handle in (*census.new, *census.returned, *census.delayed, *census.held)}
     found |= {named(handle): CANCELLING if handle in census.cancelled else IN_FLIGHT for handle in census.leased}
     return found | {fields[b"i"].decode(): DEAD for _, fields in raw.xrange(keys.dead)}

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from shardq import BackendError, BackendTimeout, ConfigError, Queue
-from shardq.engine import NEW
 from shardq.ops import assigning
 from shardq.planner import Assignment, capacity
 from shardq.sharding import overlap, shard
@@ -26,8 +25,8 @@ NAMES = [f"acct-{number}" for number in range(12)]
 
 @pytest.fixture
 def queue(open_queue: OpenQueue) -> Queue:
-    """A queue of 16 streams, 4 to a shard, that exists."""
-    queue = open_queue(streams=16, streams_per_shard=4, **({"window": 0} if NEW else {}))
+    """A queue of 16 streams, 4 to a shard, that exists. Without a window all that is written goes into the streams."""
+    queue = open_queue(streams=16, streams_per_shard=4, window=0)
     queue.read_many(1)
     return queue
 
@@ -278,7 +277,10 @@ def test_an_assigner_that_is_overtaken_begins_again(
         if rivals:
             streams = ",".join(map(str, shard(name, 16, 4)))
             world.raw.hset(queue.state.keys.assigned, mapping={rivals.pop(): streams, "": "1|4"})
-            world.raw.hset(queue.state.keys.meta, mapping={"epoch": "2.rival's", "assigned": "2.rival's", "reach": 16})
+            world.raw.hset(
+                queue.state.keys.meta,
+                mapping={"epoch": "2.rival's", "rules": "2.rival's ", "assigned": "2.rival's", "reach": 16},
+            )
         return add(made, name)
 
     monkeypatch.setattr(Assignment, "add", overtaken)

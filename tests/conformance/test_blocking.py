@@ -21,6 +21,7 @@ from shardq import Client, Delivery, Empty, Queue
 from shardq.client import base
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
+from tests.state import set_line
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("real")
@@ -135,7 +136,7 @@ def test_a_signal_that_nobody_needs_any_more_does_not_end_the_wait(
     waiting_queue: Queue, queue: Queue, world: World
 ) -> None:
     """Defect 5: a message that was taken without waiting left its signal behind, and the next wait ended at once."""
-    world.raw.hset(queue.state.keys.meta, "waiting", 10**14)  # somebody may be blocked, so writes notify
+    set_line(world.raw, queue.state.keys, waiting=10**14)  # somebody may be blocked, so writes notify
     for number in range(5):
         queue.write(number, shard_key="t")
     assert world.raw.xlen(queue.state.keys.notifications) == 5

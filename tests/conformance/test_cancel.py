@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
 
 from shardq import ConfigError, Delivery, LeaseLost, MessageCancelled, MessageNotFound, Queue
-from shardq.engine import NEW
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_settle import VERBS, each_verb
 from tests.conformance.world import World
@@ -49,7 +49,7 @@ def test_a_message_that_has_come_due_is_removed(open_queue: OpenQueue, world: Wo
     message_id = queue.write("due", shard_key="t", delay=60)
     world.elapse(queue, 60)
     assert queue.read().payload == "first"  # and lets in what is due
-    assert world.census(queue).returned == {f"d:{message_id[:-2]}": 0}
+    assert world.census(queue).returned == {f"d:{message_id[:-2]}"}
     assert queue.cancel(message_id) == "removed"
     assert (queue.read_many(9), world.census(queue).problems()) == ([], [])
 
@@ -85,7 +85,7 @@ def test_a_cancelled_message_whose_lease_ends_is_not_delivered_again(queue: Queu
     with pytest.raises(LeaseLost):
         delivery.ack()
     assert world.raw.scard(queue.state.keys.cancelled) == 1  # the sentinel
-    assert world.raw.hlen(queue.state.keys.errors if NEW else queue.state.keys.attempts) == 1
+    assert world.raw.hlen(queue.state.keys.errors) == 1
 
 
 def test_cancelling_again_says_the_same_while_the_holder_has_it(queue: Queue) -> None:
@@ -147,3 +147,49 @@ def test_any_client_may_cancel(open_queue: OpenQueue, world: World) -> None:
     other = open_queue(by=world.client())
     assert other.cancel(message_id) == "removed"
     assert other.len() == 0
+
+
+def test_many_cancelled_in_the_middle_of_what_waits_hide_nothing_behind_them(queue: Queue, world: World) -> None:
+    """Each read passes over what was cancelled in bounded pieces, and says that there is more."""
+    ids = queue.write_many([(number, "t") for number in range(1500)])
+    for each in ids[50:1450]:
+        assert queue.cancel(each) == "removed"
+    assert (queue.len(), world.census(queue).problems()) == (100, [])
+    found: list[object] = []
+    while some := queue.read_many(50):
+        assert queue.ack_many(some) == []
+        found += [each.payload for each in some]
+    assert found == [*range(50), *range(1450, 1500)]
+    assert (queue.len(), queue.stats().vanished, world.census(queue).problems()) == (0, 0, [])
+
+
+@pytest.mark.parametrize("order", ["forwards", "backwards", "inside out", "at random"])
+def test_what_waits_can_be_cancelled_whole_in_any_order(queue: Queue, world: World, order: str, seed: int) -> None:
+    ids = queue.write_many([(number, "t") for number in range(600)])
+    orders = {
+        "forwards": ids,
+        "backwards": ids[::-1],
+        "inside out": [*ids[300:], *ids[299::-1]],
+        "at random": random.Random(seed).sample(ids, len(ids)),
+    }
+    for number, each in enumerate(orders[order]):
+        assert queue.cancel(each) == "removed"
+        if number % 100 == 0:
+            assert world.census(queue).problems() == []
+    assert (queue.len(), world.census(queue).problems()) == (0, [])
+    assert world.raw.hlen(queue.state.keys.bodies) == 1, "nothing is left but the sentinel"
+    queue.write("next", shard_key="t")
+    assert queue.read().payload == "next"
+
+
+def test_children_whose_messages_were_cancelled_hide_no_other_child(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=4, window=1, parents=1)
+    queue.write("first", shard_key="p/0")
+    for number in range(200):
+        queue.write(number, shard_key=f"p/{number}")
+    assert queue.read().payload == "first"
+    waiting = queue.peek(300, state="held_back").messages
+    for each in waiting[:-1]:
+        assert queue.cancel(each.message_id) == "removed"
+    assert queue.read().message_id == waiting[-1].message_id
+    assert (queue.read_many(9), world.census(queue).problems()) == ([], [])

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from shardq import Client, Delivery, Message, Queue
-from shardq.engine import NEW
 from shardq.ops.read_call import recover
 from shardq.ops.waiting import MAX_PER_CALL, Outstanding
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
-FLOOD, SPAN = 1500, 2**42
-MAX_TAKEN_BACK = {0: 16, 1: 16} if NEW else {0: 64, 1: 34}
-"""With and without a window, a call takes back at most so many; and 25 where many hold something back."""
-SHARE = {0: 7, 1: 7} if NEW else MAX_TAKEN_BACK
+FLOOD = 1500
+MAX_TAKEN_BACK = 16
+"""A call that delivers anything takes back at most so many."""
+SHARE = 7
+"""And it takes back so many at least, if they are due."""
 Mass = Callable[[Queue], None]
-_DUE = f"""
-local rows, due = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'), 0
-for at = 1, #rows, 2 do
-  if rows[at] ~= '' and tonumber(rows[at + 1]) % {SPAN} <= tonumber(ARGV[1]) then due = due + 1 end
-end
-return due
-"""
 
 
 def delayed(queue: Queue) -> None:
@@ -84,10 +76,10 @@ def test_a_call_takes_a_bounded_part_of_what_is_due_and_few_calls_take_all(
     world.elapse(queue, 60)
     left = due_count(world, queue)
     assert left == FLOOD + 1
-    for _ in range((FLOOD + 1) // SHARE[window] + 2):
+    for _ in range((FLOOD + 1) // SHARE + 2):
         queue.read(visibility_timeout=600)
-        if not (NEW and mass is in_flight):  # these are taken back whole before anything is delivered, by several calls
-            assert left - due_count(world, queue) <= MAX_TAKEN_BACK[window]
+        if mass is not in_flight:  # these are taken back whole before anything is delivered, by several calls
+            assert left - due_count(world, queue) <= MAX_TAKEN_BACK
         left = due_count(world, queue)
     assert left == 0
     assert world.census(queue).problems() == []
@@ -95,39 +87,34 @@ def test_a_call_takes_a_bounded_part_of_what_is_due_and_few_calls_take_all(
 
 @pytest.mark.once
 @pytest.mark.runs_in("test-all")
-def test_every_bucket_has_its_turn_however_many_are_due(real: None, world: World, open_queue: OpenQueue) -> None:
+def test_every_shard_key_has_its_turn_however_many_are_due(real: None, world: World, open_queue: OpenQueue) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=1)
     queue.write_many([Message("x", f"tenant-{number % 600}", delay=50) for number in range(2400)])
     world.elapse(queue, 60)
-    before = buckets(world, queue)
-    reads = len(before) // (16 if NEW else 25) + 1
+    before = delayed_of_each(world, queue)
+    reads = len(before) // 16 + 1
     assert reads > 20
     for _ in range(reads):
         queue.read()
-    after = buckets(world, queue)
-    assert all(after[bucket] < before[bucket] for bucket in before)
+    after = delayed_of_each(world, queue)
+    assert all(after[key] < before[key] for key in before)
     assert len(read_all(queue, 1000)) == 2400 - reads
-    assert not buckets(world, queue)
+    assert not delayed_of_each(world, queue)
 
 
-def buckets(world: World, queue: Queue) -> Counter[int]:
-    """How many delayed messages are in each bucket; of the next engine, those of each shard key."""
-    if NEW:
-        members = [member for member in world.raw.zrange(queue.state.keys.delayed, 0, -1) if member]
-        return Counter(int(member.split(b":")[1].removeprefix(b"tenant-")) for member in members)
-    rows = world.raw.zrange(queue.state.keys.delayed, 0, -1, withscores=True)
-    return Counter(int(score // SPAN) for member, score in rows if member)
+def delayed_of_each(world: World, queue: Queue) -> Counter[bytes]:
+    """How many delayed messages each shard key has."""
+    members = [member for member in world.raw.zrange(queue.state.keys.delayed, 0, -1) if member]
+    return Counter(member.split(b":")[1] for member in members)
 
 
 def due_count(world: World, queue: Queue) -> int:
     """How many entries of the timed indexes are due."""
     keys = queue.state.keys
-    if NEW:
-        now = round(queue.stats().time * 1000)
-        members = [member for member in world.raw.zrange(keys.delayed, 0, -1) if member]
-        due = sum(int(member.split(b":")[2]) <= now for member in members)
-        return due + int(world.raw.zcount(keys.leases, "-inf", now))
-    return sum(int(world.raw.eval(_DUE, 1, key, round(time.time() * 1000))) for key in (keys.leases, keys.delayed))
+    now = round(queue.stats().time * 1000)
+    members = [member for member in world.raw.zrange(keys.delayed, 0, -1) if member]
+    due = sum(int(member.split(b":")[2]) <= now for member in members)
+    return due + int(world.raw.zcount(keys.leases, "-inf", now))
 
 
 def lost(queue: Queue, client: Client, deliveries: list[Delivery]) -> None:
@@ -171,7 +158,7 @@ def test_what_comes_again_comes_in_the_order_of_writing(
             each.nack(delay=50 + nth / 100)  # no two are due in one ms
         world.elapse(queue, 60)
     again = read_all(queue, size)
-    assert_order(again, ids, whole=window == 0 and not NEW)
+    assert_order(again, ids)
     assert {each.count for each in again} == {1 if end == "lost" else 2}
     assert world.census(queue).problems() == []
 
@@ -191,16 +178,15 @@ def test_what_comes_due_in_one_ms_comes_in_the_order_of_writing_if_one_call_take
     if end == "delayed":
         queue.nack_many(held, delay=50)
     world.elapse(queue, 700)
-    assert_order(read_all(queue, size), ids, whole=window == 0 and not NEW)
+    assert_order(read_all(queue, size), ids)
     assert world.census(queue).problems() == []
 
 
-def assert_order(again: list[Delivery], ids: Sequence[str], *, whole: bool) -> None:
-    """Each message came once; those of each shard key in the order of *ids*, and *whole*: all of them."""
+def assert_order(again: list[Delivery], ids: Sequence[str]) -> None:
+    """Each message came once; those of each shard key in the order of *ids*."""
     place = {message_id: nth for nth, message_id in enumerate(ids)}
     places = [place[each.message_id] for each in again]
     assert sorted(places) == list(range(len(ids)))
-    assert not whole or places == sorted(places)
     for name in {each.shard_key for each in again}:
         own = [place[each.message_id] for each in again if each.shard_key == name]
         assert own == sorted(own)
@@ -217,7 +203,7 @@ def read_all(queue: Queue, size: int) -> list[Delivery]:
 def test_first_deliveries_come_in_order_beside_others_that_were_lost_before(
     client: Client, open_queue: OpenQueue
 ) -> None:
-    queue = open_queue(streams=1, streams_per_shard=1, window=int(NEW))
+    queue = open_queue(streams=1, streams_per_shard=1, window=1)
     ids = queue.write_many([(number, "t") for number in range(15)])
     lost(queue, client, queue.read_many(12, visibility_timeout=600))
     assert [queue.read().message_id for _ in range(15)] == ids
@@ -262,7 +248,7 @@ def test_a_lease_that_is_shortened_ends_when_it_says(world: World, open_queue: O
 @pytest.mark.once
 def test_what_dies_in_a_mass_hides_nothing_that_is_due_behind_it(world: World, open_queue: OpenQueue) -> None:
     """A call takes back a part of it and delivers nothing. Another one follows before the reader has an answer."""
-    queue, doomed = open_queue(streams=4, window=0), 4 * MAX_TAKEN_BACK[0]
+    queue, doomed = open_queue(streams=4, window=0), 4 * MAX_TAKEN_BACK
     queue.write_many([(number, "flood") for number in range(doomed)])
     queue.nack_many(queue.read_many(doomed))
     queue.nack_many(queue.read_many(doomed), delay=50)
@@ -271,39 +257,9 @@ def test_what_dies_in_a_mass_hides_nothing_that_is_due_behind_it(world: World, o
     world.elapse(queue, 60)
 
     assert [each.payload for each in queue.read_many(1)] == ["due last"]
-    while NEW and queue.read_many(1):  # it takes turns with those that are to die
+    while queue.read_many(1):  # it takes turns with those that are to die
         pass
     assert queue.stats().dead == doomed
-
-
-def returned(world: World, queue: Queue) -> int:
-    """How many messages are in the redelivery queues."""
-    return len(world.census(queue).returned)
-
-
-@pytest.mark.runs_in("test-all")
-@pytest.mark.once
-@pytest.mark.parametrize("window", [0, 1])
-@pytest.mark.parametrize("mass", ["ended", "delayed"])
-def test_a_batch_gets_what_came_due_and_nothing_of_it_goes_through_the_queue(
-    real: None, world: World, open_queue: OpenQueue, window: int, mass: str
-) -> None:
-    """As long as nothing else lies in the streams. So a mass of ended leases costs no more than a first delivery."""
-    queue = open_queue(streams=8, streams_per_shard=2, window=window)
-    messages = [Message(number, f"t{number % 60}", delay=50 if mass == "delayed" else None) for number in range(600)]
-    ids = queue.write_many(messages)
-    if mass == "ended":
-        assert len(queue.read_many(600, visibility_timeout=50)) == 600
-    world.elapse(queue, 60)
-    found: list[Delivery] = []
-    while batch := queue.read_many(20, visibility_timeout=600):
-        found += batch
-        assert returned(world, queue) == 0
-        assert world.census(queue).problems() == []
-    assert Counter(each.message_id for each in found) == Counter(ids)
-    assert {each.count for each in found} == {2 if mass == "ended" else 1}
-    assert queue.ack_many(found) == []
-    assert queue.len() == 0
 
 
 @pytest.mark.once
@@ -391,7 +347,7 @@ def test_what_came_due_and_died_or_expired_or_was_cancelled_is_not_delivered(
 
 
 @pytest.mark.once
-def test_the_buckets_of_leases_granted_beside_a_parked_dead_letter_are_due(world: World, open_queue: OpenQueue) -> None:
+def test_leases_granted_beside_a_parked_dead_letter_are_due(world: World, open_queue: OpenQueue) -> None:
     """A batch grants a lease, parks a message, since the dead letters have no room, and then finds an ended lease."""
     queue = open_queue(streams=1, streams_per_shard=1, window=1, max_deliveries=9, max_dead=1)
     queue.write("ended", shard_key="t")
@@ -404,6 +360,6 @@ def test_the_buckets_of_leases_granted_beside_a_parked_dead_letter_are_due(world
     queue.configure(max_deliveries=2)
     world.elapse(queue, 60)
     found = [each.payload for each in queue.read_many(20, visibility_timeout=600)]
-    assert (sorted(found) if NEW else found) == ["ended", "new"]
+    assert sorted(found) == ["ended", "new"]
     assert (queue.stats().dead, queue.stats().delayed) == (1, 2)
     assert world.census(queue).problems() == []

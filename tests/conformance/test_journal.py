@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from shardq import Client, ConfigError, Limits, Message, Queue, QueueMissing
-from shardq.engine import NEW
 from shardq.ops.read_call import unread
 from shardq.protocol.journal import FORMAT, KINDS, decode
 from shardq.protocol.scripts import load
@@ -97,10 +96,10 @@ def test_each_kind_of_event_has_its_name_and_its_columns(
     assert sorted(rows[4:6]) == delivered
     assert rows[:4] + rows[6:] == [
         ("written", first, "a", 0), ("written", second, b"b\n,\xff", 0), ("delivered", first, "a", 1),
-        ("nacked", first, "a", 1), ("acked", second, b"b\n,\xff", 1), ("lease_ended", first, "a" if NEW else known, 2),
+        ("nacked", first, "a", 1), ("acked", second, b"b\n,\xff", 1), ("lease_ended", first, "a", 2),
         ("delivered", first, "a", 3), ("rejected", first, "a", 3), ("redriven", first, "a", 3),
-        ("delivered", first, "a", 4), ("cancelling", first, "a", 4 if NEW else 3),
-        ("cancelled", first, "a" if NEW else None, 0),
+        ("delivered", first, "a", 4), ("cancelling", first, "a", 4),
+        ("cancelled", first, "a", 0),
         ("written", third, "c", 0), ("cancelled", third, "c", 0), ("written", fourth, "d", 0),
         ("purged", fourth, "d", 0),
     ]  # fmt: skip
@@ -124,7 +123,7 @@ def test_deliveries_say_when_a_delayed_message_was_due(queue: Queue, world: Worl
     world.elapse(queue, 61)
     queue.read()
     written, delivered = queue.journal().events
-    assert delivered.due == (written.due or 0) - (61 if NEW else 0)  # that much is said to have passed
+    assert delivered.due == (written.due or 0) - 61  # that much is said to have passed
 
 
 def test_what_dies_is_parked_while_the_dead_letters_are_full(open_queue: OpenQueue, world: World) -> None:

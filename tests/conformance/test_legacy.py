@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from shardq import ConfigError, LeaseLost, MessageCancelled, MessageNotFound, Queue
-from shardq.engine import NEW
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 from tests.waiting import eventually
@@ -77,7 +76,7 @@ def test_its_entries_are_handed_out_as_their_fields(queue: Queue, plain: Plain) 
 def test_it_is_drained_in_order_until_it_is_empty(queue: Queue, plain: Plain, world: World) -> None:
     plain.write(*map(str, range(20)))
     assert [job(each) for each in queue.read_many(6)] == list(map(str, range(6)))
-    assert (queue.stats().legacy, queue.len()) == (14 if NEW else 20, 6)  # its length, and what was adopted
+    assert (queue.stats().legacy, queue.len()) == (14, 6)  # its length, and what was adopted
     found = [job(queue.read()) for _ in range(14)]
     assert found == list(map(str, range(6, 20)))
     assert queue.read_many(9) == []
@@ -197,31 +196,6 @@ def test_a_migration_by_configuration(open_queue: OpenQueue, plain: Plain) -> No
     assert queue.read_many(9) == []
 
 
-@pytest.mark.engine("old")  # in the next engine it lies there no more
-@pytest.mark.parametrize("streams", [2, 16])
-def test_what_was_adopted_waits_while_the_queue_has_no_legacy_stream(
-    open_queue: OpenQueue, plain: Plain, world: World, streams: int
-) -> None:
-    """It stops nobody, and comes when the stream is adopted again."""
-    queue = open_queue(streams=streams, legacy_stream=plain.key, legacy_group=GROUP)
-    plain.write("old", "held")
-    given_back, held = queue.read_many(2)
-    given_back.nack()
-    queue.configure(legacy_stream=None, legacy_group=None)
-    held.ack()
-    assert plain.raw.xlen(plain.key) == 1
-    queue.write_many([("new", f"tenant-{n}") for n in range(20)])
-    assert [each.payload for each in queue.read_many(30, timeout=20)] == ["new"] * 20
-    assert [each.payload for each in queue.read_many(1, timeout=20)] == []
-    queue.write("newer", shard_key="t")
-    assert queue.read().payload == "newer"
-    assert (queue.len(), queue.stats().backlog) == (22, 1)
-    queue.configure(legacy_stream=plain.key, legacy_group=GROUP)
-    assert job(queue.read()) == "old"
-    assert world.census(queue).problems() == []
-
-
-@pytest.mark.engine("new")  # in the old engine it waits there
 def test_what_was_adopted_comes_though_the_queue_has_no_legacy_stream_any_more(
     open_queue: OpenQueue, plain: Plain, world: World
 ) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shardq import Client, Limits, Queue
-from shardq.engine import NEW
 from shardq.ops.read_call import unread
 from tests.conformance.conftest import OpenQueue
-from tests.conformance.test_blocking import StartReader, blocked, patient, start_reader
+from tests.conformance.test_blocking import SLICE, StartReader, blocked, patient, start_reader
 from tests.conformance.world import World
 from tests.waiting import eventually
 
@@ -56,14 +55,10 @@ def test_a_clock_that_was_set_back_does_not_stop_a_rate(queue: Queue, world: Wor
     queue.write_many([(number, "t") for number in range(3)])
     first = queue.read()
     later = str((queue.stats().time + 3600) * 1000)
-    if NEW:
-        words = world.raw.hget(queue.state.keys.meta, "t:t").split()
-        words[6] = later.encode()
-        world.raw.hset(queue.state.keys.meta, "t:t", b" ".join(words))
-        world.raw.hset(queue.state.keys.meta, "full_at", later)
-    else:
-        world.raw.hset(queue.state.keys.accounts, "b:t", later)
-    world.raw.hset(queue.state.keys.meta, "total_full_at", later)
+    words = world.raw.hget(queue.state.keys.meta, "t:t").split()
+    words[6] = later.encode()
+    world.raw.hset(queue.state.keys.meta, "t:t", b" ".join(words))
+    world.raw.hset(queue.state.keys.meta, "full_at", later)
     assert queue.read(block=60).payload != first.payload
 
 
@@ -134,6 +129,22 @@ def test_writes_that_a_rate_holds_back_wake_a_reader_once(
         queue.write(number, shard_key="t")
     assert woken(world, queue) - before == 1
     assert reader.got().payload == 1
+
+
+@pytest.mark.runs_in("test-all")
+def test_each_shard_key_that_a_rate_holds_back_has_a_reader_that_comes_in_time(
+    queue: Queue, open_queue: OpenQueue, world: World, start_reader: StartReader
+) -> None:
+    """Who works on the first one's message does not look at what comes after it."""
+    rates = {"t": 0.25, "u": 0.22}
+    queue.set_limits({key: Limits(rate=rate, burst=1) for key, rate in rates.items()})
+    queue.write_many([(0, key) for key in rates])
+    queue.read_many(2)
+    readers = [start_reader(open_queue(by=world.client(wait_slice=SLICE))) for _ in rates]
+    blocked(world, queue, 2)
+    for key in rates:
+        queue.write(1, shard_key=key)
+    assert {reader.got().shard_key for reader in readers} == {*rates}
 
 
 def woken(world: World, queue: Queue) -> int:

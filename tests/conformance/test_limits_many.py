@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardq import ConfigError, Delivery, Limits, Queue
-from shardq.engine import NEW
-from shardq.ops.settle import CHUNK, most_settled
+from shardq import ConfigError, Limits, Queue
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -46,8 +44,6 @@ def test_one_key_in_two_spellings_has_the_limits_that_come_last(open_queue: Open
     queue.declare()
     queue.set_limits({"t": Limits(rate=1), b"t": Limits(max_in_flight=2)})
     assert queue.limits() == {"t": Limits(max_in_flight=2)}
-    if not NEW:
-        assert world.raw.hget(queue.state.keys.meta, "limited") == b"1"
 
 
 def test_too_many_at_once_are_refused_whole(open_queue: OpenQueue) -> None:
@@ -58,21 +54,12 @@ def test_too_many_at_once_are_refused_whole(open_queue: OpenQueue) -> None:
     assert queue.limits() == {}
 
 
-@pytest.mark.engine("old")  # limits cost the next engine nothing there
-def test_a_call_settles_fewer_where_shard_keys_have_limits(open_queue: OpenQueue) -> None:
-    """Each takes longer then. Clients learn of it when they look the queue up again, after the change."""
-    queue = open_queue(streams=8, streams_per_shard=2)
-    ids = queue.write_many([(number, f"t{number}") for number in range(CHUNK)])
-    assert most_settled(queue.state) == CHUNK
-    queue.set_limits({"somebody": Limits(max_in_flight=1)})
-    found: list[Delivery] = []
-    while len(found) < len(ids):
-        found += queue.read_many(CHUNK)
-    assert queue.ack_many(found[:-1]) == []
-    assert most_settled(queue.state) < CHUNK
-    assert len(queue.nack_many(found)) == CHUNK - 1
-    assert queue.len() == 1
-    queue.set_limits({"somebody": Limits()})
-    queue.read().ack()
-    queue.write("next", shard_key="t")
-    assert most_settled(queue.state) == CHUNK
+def test_pauses_that_are_over_are_forgotten(open_queue: OpenQueue, world: World) -> None:
+    """They end where messages wait; who lists them would find more and more."""
+    queue = open_queue(streams=4)
+    queue.declare()
+    world.raw.hset(queue.state.keys.limits, mapping={f"over{number}": ",,,1,1,1" for number in range(20)})
+    world.raw.hset(queue.state.keys.limits, "never", ",,,9000000000000000,9000000000000000,1")
+    for number in range(8):
+        queue.set_limits({f"t{number}": Limits(rate=1)})
+    assert {*world.raw.hkeys(queue.state.keys.limits)} == {b"", b"never", *[b"t%d" % number for number in range(8)]}

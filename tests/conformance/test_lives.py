@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from shardq import Queue
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
@@ -30,18 +28,6 @@ def test_a_queue_keeps_its_id_for_all_of_its_life_and_a_new_one_has_another(
     other.write("1", shard_key="a")
     assert other.stats().id not in ("", stats.id)
     assert queue.stats().id == other.stats().id
-
-
-@pytest.mark.engine("old")  # a queue from before is of another format
-def test_a_queue_of_an_earlier_version_is_told_by_when_it_was_made(open_queue: OpenQueue, world: World) -> None:
-    queue = open_queue(streams=4, streams_per_shard=4, journal=100)
-    queue.write("1", shard_key="a")
-    key = queue.state.keys.meta
-    world.raw.hdel(key, "id")
-    known = world.raw.hget(key, "created").decode()
-    assert queue.stats().id == queue.journal().queue_id == known
-    open_queue(by=world.client()).write("2", shard_key="a")  # opens it
-    assert (queue.stats().id, queue.journal().lost) == (known, 0)
 
 
 def test_the_events_of_an_earlier_life_are_not_lost(open_queue: OpenQueue, world: World) -> None:

@@ -79,22 +79,6 @@ def test_beside_full_dead_letters_every_other_message_is_delivered(
     assert (stats.dead, stats.delayed + stats.backlog) == (3, len(poisoned) - 3)
 
 
-@pytest.mark.engine("old")  # in the next engine such a message lies in no stream
-def test_a_parked_message_keeps_to_the_streams_of_its_shard(open_queue: OpenQueue, world: World) -> None:
-    queue = open_queue(streams=16, streams_per_shard=2, window=1, max_deliveries=2, max_dead=1)
-    queue.write_many([Message(number, "a", delay=FAR) for number in range(4)])
-    for _ in range(2):
-        world.elapse(queue, FAR)
-        for each in queue.read_many(9):
-            each.nack(error="no")
-    assert queue.read_many(9) == []
-    world.elapse(queue, FAR)
-    queue.configure(max_deliveries=9)
-    assert len(queue.read_many(1)) == 1
-    assert set(world.census(queue).returned.values()) <= set(queue.state.shard("a"))
-    assert sound(queue, world)
-
-
 def test_a_rejected_message_stays_rejected_whatever_the_limit_becomes(open_queue: OpenQueue, world: World) -> None:
     """Also one that was parked at its last delivery, and parked again when it was tried."""
     queue = open_queue(streams=2, streams_per_shard=2, max_deliveries=2, max_dead=1)

@@ -10,6 +10,7 @@ from shardq import ConfigError, Queue
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_resize import keys_for
 from tests.conformance.world import World, drained
+from tests.state import set_line
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_a_bad_stream_is_refused(queue: Queue, bad: int) -> None:
 
 @pytest.mark.usefixtures("real")
 def test_a_preferring_reader_leaves_no_stale_signals(queue: Queue, world: World) -> None:
-    world.raw.hset(queue.state.keys.meta, "waiting", 10**14)
+    set_line(world.raw, queue.state.keys, waiting=10**14)
     fill(queue, 2, 2, 2, 2)
     while queue.read_many(1, prefer_stream=1):
         pass

@@ -144,6 +144,7 @@ class Crowd:
         self.written: list[str] = []
         self.acked: list[str] = []
         self.failures: list[BaseException] = []
+        self.unfinished: list[str] = []
 
     def run(self, sizes: list[list[int]]) -> None:
         """Write and resize, to each list of numbers by another operator, while others read; until all is drained."""
@@ -158,6 +159,7 @@ class Crowd:
         self._done.set()
         for thread in readers:
             thread.join(50)
+        self.unfinished = [thread.name for thread in (*busy, *readers) if thread.is_alive()]
 
     def _start(self, works: list[Callable[[Queue], None]]) -> list[threading.Thread]:
         threads = [threading.Thread(target=self._guarded, args=(work,), daemon=True) for work in works]
@@ -197,6 +199,7 @@ def test_nothing_is_lost_or_stranded_while_several_resize_write_and_read(
     open_queue(streams=4).read_many(1)
     crowd = Crowd(lambda: open_queue(by=world.client()))
     crowd.run([[rng.randint(1, 20) for _ in range(20)] for _ in range(2)])
+    assert crowd.unfinished == []  # who still writes or reads has messages that nobody counts
     queue = open_queue(by=world.client())
     left = [each.message_id for each in drained(queue)]
     assert crowd.failures == []

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from shardq import Delivery, Message, Queue
-from shardq.engine import NEW
-from tests.conformance.accounts import problems
 from tests.conformance.conftest import OpenQueue
-from tests.conformance.next_census import NextCensus
 from tests.conformance.test_fairness import drained, flood, sound
 from tests.conformance.world import World
+from tests.state import odd_of
 from tests.waiting import eventually
 
 MANY = [f"tenant-{number}" for number in range(100)]
@@ -45,10 +43,7 @@ def test_when_the_cap_is_switched_off_those_who_were_at_it_come_while_others_go_
     for number in range(2 * len(MANY) // batch + len(MANY) // STEPS + 2):
         flood(queue, "busy", 2 * batch, first=number)
         some = queue.read_many(batch)
-        if NEW:  # who has fewest in flight comes first
-            held += some
-        else:
-            assert queue.ack_many(some) == []
+        held += some  # who has fewest in flight comes first
         seen.update(each.shard_key for each in some)
     assert seen == {"busy", *MANY}
     assert sound(queue, world)
@@ -132,15 +127,9 @@ def test_once_all_were_met_nothing_remains_of_it(open_queue: OpenQueue, world: W
     for _ in range(9):
         queue.configure(max_dead=100)
         queue.set_weights({"somebody": 3})
-    keys = queue.state.keys
     for _ in range(2 * (len(MANY) // STEPS + 1)):
         assert queue.read_many(1) == []
-    walks = (
-        [world.raw.hget(keys.meta, "walk")]
-        if NEW
-        else [world.raw.hget(key, "walk") for key in (keys.meta, keys.accounts)]
-    )
-    assert not any(walks)
+    assert "walk" not in odd_of(world.raw, queue.state.keys)
     assert queue.ack_many(held) == []
     assert len(drained(queue)) == len(MANY)
     assert sound(queue, world)
@@ -186,37 +175,6 @@ def _purge_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
             queue.purge()
 
 
-@pytest.mark.engine("old")  # the next engine counts what is in flight always
-@pytest.mark.once
-@pytest.mark.parametrize("changes", [{"max_in_flight": 0}, {"parents": 1}])
-def test_nothing_is_kept_of_a_cap_that_counts_no_more(
-    open_queue: OpenQueue, world: World, changes: dict[str, int]
-) -> None:
-    """A cap that changes goes on counting; one that is switched off leaves no field for each shard key."""
-    queue = open_queue(streams=8, streams_per_shard=2, max_in_flight=2)
-    queue.write_many([(0, key) for key in MANY])
-    held = taken(queue)
-    queue.configure(max_in_flight=7)
-    assert _flights(queue, world) == len(MANY)
-    queue.configure(**changes)
-    assert _flights(queue, world) == 0
-    queue.configure(max_in_flight=3)
-    queue.write_many([(number, key) for number in range(1, 5) for key in MANY])
-    held += taken(queue)
-    assert len(held) == 4 * len(MANY)
-    assert sound(queue, world)
-    assert queue.ack_many(held) == []
-    assert len(drained(queue)) == len(MANY)
-    assert _flights(queue, world) == 0
-    assert problems(world.raw, queue.state.keys) == []
-
-
-def _flights(queue: Queue, world: World) -> int:
-    if NEW:
-        return sum(each.flight for each in cast("NextCensus", world.census(queue)).said.values())
-    return sum(field.startswith(b"f:") for field in world.raw.hkeys(queue.state.keys.accounts))
-
-
 def test_a_full_purge_of_delayed_messages_leaves_nothing_to_be_met(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, streams_per_shard=2, window=1)
     queue.write_many([Message(number, "t", delay=50 if number % 2 else None) for number in range(40)])
@@ -243,7 +201,7 @@ def test_a_walk_goes_on_while_due_messages_fill_every_read(
     for _ in range(1000 // batch):
         some = queue.read_many(batch)
         assert some
-        assert queue.ack_many(some) == []
+        held += some  # who has fewest in flight comes first
         seen.update(each.shard_key for each in some)
     assert seen >= set(MANY)
     assert sound(queue, world)

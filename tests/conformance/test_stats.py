@@ -205,6 +205,7 @@ def test_purging_removes_all_that_waits_and_nothing_else(open_queue: OpenQueue, 
     assert queue.purge() == 997 + 1 + 1
     check(queue, world, backlog=0, in_flight=1, dead=1)
     held[2].ack()
+    assert queue.stats().acked == 1
     assert queue.purge() == 0
     queue.write("new", shard_key="t")
     assert [each.payload for each in queue.read_many(9)] == ["new"]
@@ -227,3 +228,13 @@ def test_queues_do_not_see_one_another(client: Client, queue_name: str) -> None:
     second.write(1, shard_key="t")
     assert first.purge() == 1
     assert second.len() == 1
+
+
+def test_a_purge_removes_all_of_floods_beside_many_tenants(open_queue: OpenQueue, world: World) -> None:
+    """It goes on over several calls, and leaves no shard key half done."""
+    queue = open_queue(streams=64, streams_per_shard=4, window=1)
+    floods = [(number, f"flood-{number % 3}") for number in range(3000)]
+    queue.write_many([*floods, *[(number, f"t{number // 2}") for number in range(600)]])
+    assert queue.purge() == 3600
+    assert (queue.len(), queue.read_many(9), world.census(queue).problems()) == (0, [], [])
+    assert world.raw.hlen(queue.state.keys.bodies) == 1, "nothing is left but the sentinel"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from shardq import ConfigError, Limits, MessageStatus, Queue, QueueMissing
-from shardq.engine import NEW
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -118,7 +117,7 @@ def test_ahead_says_about_how_many_of_the_stream_come_before(open_queue: OpenQue
     queue.ack_many(queue.read_many(50))
     assert [queue.status(each).ahead for each in ids[50:]] == list(range(150))
     queue.read().nack()
-    assert [queue.status(each).ahead for each in ids[50:52]] == [0, 0 if NEW else 1]  # of the stream, of its shard key
+    assert [queue.status(each).ahead for each in ids[50:52]] == [0, 0]  # of the stream, of its shard key
 
 
 def test_one_past_its_own_deadline_says_so(queue: Queue, world: World) -> None:
@@ -138,16 +137,6 @@ def test_a_cancelled_message_in_flight_says_so(plain_queue: Queue) -> None:
     assert status.holder == delivery.received.token.split(":")[3][:8]
     assert len(plain_queue.ack_many([delivery])) == 1  # nobody wants it any more
     assert plain_queue.status(message_id).state == "unknown"
-
-
-@pytest.mark.engine("old")  # the next engine finds it
-def test_a_cancelled_message_whose_lease_is_not_found_says_so(queue: Queue) -> None:
-    message_id = queue.write(1, shard_key="t")
-    queue.read()
-    queue.cancel(message_id)
-    assert known(queue.status(message_id), "cancelled", "until", "holder", "deliveries") == {
-        "state": "in_flight", "cancelled": True, "until": None, "holder": None, "deliveries": None,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("window", [0, 1])

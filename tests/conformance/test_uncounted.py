@@ -106,7 +106,7 @@ def test_nothing_stays_behind_when_it_is_acked(
     assert {(each.count > 1, each.last_error) for each in found} == {(fill is the_dead, "down")}
     ack(queue, found)
     left = world.census(queue)
-    assert (left.bodies, left.attempts, left.problems(), queue.len()) == (set(), set(), [], 0)
+    assert (left.bodies, left.errors, left.problems(), queue.len()) == (set(), set(), [], 0)
 
 
 def test_the_journal_tells_it_by_the_count(open_queue: OpenQueue) -> None:
@@ -123,7 +123,7 @@ def test_only_the_holder_can_do_it(queue: Queue, world: World) -> None:
     delivery = queue.read()
     delivery.ack()
     assert give_back(queue, [delivery]) == [Settled.LOST]
-    assert world.census(queue).attempts == set()
+    assert world.census(queue).errors == set()
 
 
 def test_an_error_must_be_given(queue: Queue) -> None:

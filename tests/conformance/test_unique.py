@@ -120,9 +120,33 @@ def _purged(queue: Queue, _: World) -> None:
     assert queue.purge() == 1
 
 
+def _left_by_its_last_consumer(queue: Queue, _: World) -> None:
+    """Each lease ends by itself, the last one, too: the read that finds it over makes a dead letter of the message."""
+    eventually(lambda: queue.read_many(1, visibility_timeout=0.05) == [] and queue.stats().dead == 1)
+
+
+def listed(queue: Queue, world: World) -> tuple[set[bytes], set[bytes]]:
+    """The unique keys that are stored, and those that somebody will look at again."""
+    keys = queue.state.keys
+    stored, to_look_at = world.raw.hkeys(keys.dedup), world.raw.zrange(keys.dedup_index, 0, -1)
+    return (
+        {each for each in stored if each.startswith(b"u:")},
+        {each for each in to_look_at if each.startswith(b"u:")},
+    )
+
+
 @pytest.mark.parametrize(
     "end",
-    [_acked, _acked_together, _rejected, _buried, _cancelled, _cancelled_in_flight, _purged],
+    [
+        _acked,
+        _acked_together,
+        _rejected,
+        _buried,
+        _left_by_its_last_consumer,
+        _cancelled,
+        _cancelled_in_flight,
+        _purged,
+    ],
     ids=lambda each: each.__name__,
 )
 def test_every_end_frees_the_key(queue: Queue, world: World, end: Callable[[Queue, World], None]) -> None:
@@ -136,6 +160,12 @@ def test_every_end_frees_the_key(queue: Queue, world: World, end: Callable[[Queu
         assert conflict(queue) == second
     sound(queue, world)
     assert "second" in payloads(queue)
+
+
+def test_a_message_that_dies_when_its_last_lease_ends_leaves_no_key(queue: Queue, world: World) -> None:
+    write(queue, "first")
+    _left_by_its_last_consumer(queue, world)
+    assert listed(queue, world) == (set(), set())
 
 
 def test_a_deadline_frees_the_key(queue: Queue) -> None:
@@ -281,17 +311,6 @@ def test_the_scope_changes_only_while_no_key_is_remembered(open_queue: OpenQueue
     other = world.client().queue(queue.name)
     first = other.write(1, shard_key="a", dedup_key="k")
     assert queue.write(2, shard_key="b", dedup_key="k") == first
-
-
-@pytest.mark.once
-@pytest.mark.engine("old")  # a queue from before is of another format
-def test_a_queue_from_before_there_were_scopes_has_that_of_the_queue(open_queue: OpenQueue, world: World) -> None:
-    queue = open_queue(streams=4)
-    queue.declare()
-    world.raw.hdel(queue.state.keys.meta, "key_scope")
-    other = world.client().queue(queue.name)
-    assert other.settings().key_scope == "queue"
-    assert other.write(1, shard_key="a", unique_key="k") == other.write(2, shard_key="b", unique_key="k")
 
 
 def test_another_shard_key_takes_it_along(open_queue: OpenQueue, world: World) -> None:

@@ -24,6 +24,7 @@ def found_broken(world: World, plan: Plan) -> str:
     log, broken = walk(plan, world, clients)
     if broken is None:
         return ""
+    print("\n".join([*log, str(broken)]))  # should it be shown by no shorter walk, or time end before that is found
     short = shrink(plan, broken, lambda each: walk(each, world, clients)[1])
     log, broken = walk(short, world, clients) if short != plan else (log, broken)
     steps = "\n".join(log)

@@ -165,3 +165,12 @@ def test_a_message_is_in_one_stream_with_plain_fields(
     [(stored, fields)] = world.raw.xrange(queue.state.keys.stream(int(place)))
     assert stored.decode() == entry
     assert fields == {mark: b"t", b"b": b"body", b"h": b"\x81\xa1a\xa11"}
+
+
+def test_a_write_that_is_refused_leaves_nothing_of_its_producer(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=4, max_len=1)
+    queue.write("first", shard_key="t")
+    before = world.dump()
+    with pytest.raises(QueueFull):
+        open_queue(by=world.client(), streams=4, streams_per_shard=4, max_len=1).write("second", shard_key="t")
+    assert world.dump() == before

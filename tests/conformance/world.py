@@ -7,20 +7,11 @@ from typing import Any, cast
 import redis
 
 from shardq import AsyncClient, Client, Delivery, Queue
-from shardq.engine import NEW
 from tests.clients import Bridge, Loop
 from tests.conformance.census import Census, take
-from tests.conformance.next_census import take as take_next
 
 CLUSTER = "redis+cluster://"
 _ELAPSE = """
-for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-  if member ~= '' then redis.call('ZINCRBY', KEYS[1], ARGV[1], member) end
-end
-"""
-
-
-_ELAPSE_NEXT = """
 local by = tonumber(ARGV[1])
 for at = 2, 3 do
   for _, member in ipairs(redis.call('ZRANGE', KEYS[at], 0, -1)) do
@@ -64,9 +55,11 @@ for at = 1, #bodies, 2 do
     if count > 0 then redis.call('HSET', KEYS[6], bodies[at], string.sub(bodies[at + 1], 1, ends) .. rest) end
   end
 end
-for _, field in ipairs({'lease_at', 'due_at'}) do
-  local at = tonumber(redis.call('HGET', KEYS[1], field))
-  if at < 9e12 then redis.call('HSET', KEYS[1], field, string.format('%.3f', at - by)) end
+local lease_at = tonumber(redis.call('HGET', KEYS[1], 'lease_at'))
+if lease_at < 9e12 then redis.call('HSET', KEYS[1], 'lease_at', string.format('%.0f', lease_at - by)) end
+local before, due_at, rest = string.match(redis.call('HGET', KEYS[1], 'line'), '^(%S+ %S+ %S+ %S+ )(%S+)(.*)$')
+if tonumber(due_at) < 9e12 then
+  redis.call('HSET', KEYS[1], 'line', before .. string.format('%.3f', due_at - by) .. rest)
 end
 """
 
@@ -105,17 +98,11 @@ class World:
         To the scripts this is the same as waiting, since both are compared with the server's clock only.
         """
         keys = queue.state.keys
-        if NEW:
-            names = (keys.meta, keys.leases, keys.due, keys.delayed, keys.errors, keys.bodies, keys.returned)
-            self.raw.eval(_ELAPSE_NEXT, len(names), *names, round(seconds * 1000))
-            return
-        for key in (keys.leases, keys.delayed, keys.due):
-            self.raw.eval(_ELAPSE, 1, key, -round(seconds * 1000))
+        names = (keys.meta, keys.leases, keys.due, keys.delayed, keys.errors, keys.bodies, keys.returned)
+        self.raw.eval(_ELAPSE, len(names), *names, round(seconds * 1000))
 
     def census(self, queue: Queue) -> Census:
         """A full count of the queue's raw keys."""
-        if NEW:
-            return take_next(self.raw, queue.state.keys, queue.state.config.legacy_stream)
         return take(self.raw, queue.state.keys, queue.state.config.legacy_stream)
 
     def blocked(self, queue: Queue) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +10,6 @@ from shardq.clock import Clock
 from shardq.drivers import AsyncDriver, Driver, Target
 from shardq.drivers.forms import Forms
 from shardq.ops.steps import Batch, Call
-from shardq.protocol import scripts
 from shardq.protocol.library import Library, read
 from shardq.timing import LoopTimer
 from tests.clients import Loop
@@ -65,22 +62,6 @@ def library(folder: Path, *, more: str = "") -> Library:
     (folder / "base.lua").write_text(BEGIN)
     (folder / "texts.lua").write_text(TEXTS + more)
     return read(folder)
-
-
-def as_functions(folder: Path, verbs: Sequence[str]) -> None:
-    """Make a folder like lua/ whose new engine has these *verbs*: each is the old script, as a function."""
-    shutil.copytree(str(scripts.root()), folder, ignore=lambda *_: {"engine"})
-    engine = folder / "engine"
-    engine.mkdir()
-    (engine / "base.lua").write_text("local verbs = {}\n")
-    (engine / "order.txt").write_text("".join(f"{name}\n" for name in ("base", *verbs)))
-    for verb in verbs:
-        script = scripts.load(verb)
-        lines = script.source.splitlines()[1:]
-        header = [line for line in lines if line.startswith("-- KEYS")]
-        flags = f" | {', '.join(script.flags)}" if script.flags else ""
-        text = [f"-- @verb {verb}{flags}: as it was", *header, f"function verbs.{verb}(KEYS, ARGV)", *lines, "end"]
-        (engine / f"{verb}.lua").write_text("".join(f"{line}\n" for line in text))
 
 
 class Caller(Protocol):

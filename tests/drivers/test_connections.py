@@ -12,7 +12,7 @@ from shardq import AsyncClient, DurabilityUnknown
 from shardq.drivers.resp import is_lean
 from shardq.drivers.shared_link import LARGE
 from shardq.drivers.target import Target
-from shardq.protocol.scripts import load, names
+from shardq.protocol.scripts import library
 from tests.clients import CLIENT_KINDS, ClientKind, opened
 from tests.servers import Server
 
@@ -23,6 +23,12 @@ def connections(server: Server) -> set[str]:
     """The connections for calls that clients of shardq have."""
     with server.client() as client:
         return {each["id"] for each in client.client_list() if "shardq-call" in each["name"]}
+
+
+def load_library(server: Server) -> None:
+    """It is so long that a client sends it by itself."""
+    with server.client() as client:
+        client.function_load(library().text, replace=True)
 
 
 @pytest.fixture
@@ -66,6 +72,7 @@ def test_hiredis_is_given_no_number_to_pack(
 
 
 async def test_the_short_calls_of_all_tasks_share_a_connection(server: Server, queue_name: str, lean: bool) -> None:
+    load_library(server)
     others = connections(server)
     async with AsyncClient.from_url(server.url, timeout=60) as client:
         queue = client.queue(queue_name, streams=4)
@@ -76,9 +83,6 @@ async def test_the_short_calls_of_all_tasks_share_a_connection(server: Server, q
             await delivery.ack()
             return int(delivery.payload)
 
-        with server.client() as plain:
-            for name in names():  # some are so long that they go by themselves
-                plain.script_load(load(name).source)
         done = await asyncio.gather(*map(work, range(SMALL)))
         assert sorted(done) == [*range(SMALL)]
         assert (len(connections(server) - others) == 1) is lean
@@ -88,6 +92,7 @@ async def test_the_short_calls_of_all_tasks_share_a_connection(server: Server, q
 async def test_a_large_request_and_one_that_waits_for_replicas_go_by_themselves(
     server: Server, queue_name: str
 ) -> None:
+    load_library(server)
     others = connections(server)
     async with AsyncClient.from_url(server.url, timeout=60) as client:
         queue = client.queue(queue_name, streams=4)

@@ -26,7 +26,10 @@ SOON = 15.0
 ACKED = b"*2\r\n:1\r\n$1\r\no\r\n"
 FOUND = b"*1\r\n$7\r\nNOQUEUE\r\n"
 KEYS = QueueKeys("pair")
-CALLS = (Call.on(KEYS, "ack", ("0", "d*1", 1, 0, "t", "1-1", "")), Call.on(KEYS, "read", (1, "holder")))
+CALLS = (
+    Call.on(KEYS, "settle", ("a", 0, 0, "", "here", "d:1-1:1:n:-:t")),
+    Call.on(KEYS, "read", ("1 holder", "", "here")),
+)
 
 
 class Played:
@@ -66,7 +69,7 @@ class Played:
             while raw := connection.recv(65536):
                 reader.feed(raw)
                 while (words := reader.gets()) is not more:
-                    if not words[0].startswith(b"EVAL"):
+                    if not words[0].startswith(b"FCALL"):
                         connection.sendall(b"+OK\r\n")
                         continue
                     asked += 1

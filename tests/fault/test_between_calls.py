@@ -265,7 +265,7 @@ def test_a_call_that_fails_speaks_only_for_what_did_not_happen(
             before = compound.done()
             queue.state.timeout = queue.client.router_state(name).timeout = SOON
             error: ShardqError | None = None
-            proxy.before_request(b"EVALSHA", lambda: proxy.lead_to(NOWHERE), skip=skip)
+            proxy.before_request(b"FCALL", lambda: proxy.lead_to(NOWHERE), skip=skip)
             try:
                 compound.call()
             except ShardqError as raised:

@@ -187,8 +187,10 @@ async def test_a_cancelled_ack_happened_or_not_and_another_settles_it(warm: Asyn
     async def check() -> None:
         for delivery in await warm.read_many(10, visibility_timeout=30):
             await delivery.ack()
-        stats = await warm.stats()
-        assert stats.backlog == 0
+        # What a cancelled read was granted is looked for and then given back, perhaps behind this read.
+        while (stats := await warm.stats()).backlog:
+            for delivery in await warm.read_many(10, visibility_timeout=30):
+                await delivery.ack()
         assert stats.written == stats.acked + stats.in_flight
 
     assert await at_every_point(work, check) >= 3

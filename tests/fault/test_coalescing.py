@@ -30,7 +30,7 @@ from shardq.drivers.sharing import MOST
 from tests.fault.conftest import Open
 from tests.fault.test_forks import bounded
 from tests.fault.test_processes import child
-from tests.proxy import Proxy
+from tests.proxy import Proxy, on_the_wire
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -101,7 +101,7 @@ def written(queue: Queue, text: Any, key: str = "tenant", **settings: Any) -> Ca
 
 @pytest.mark.everywhere
 def test_those_who_wait_share_the_next_call_in_their_order(proxy: Proxy, queue: Queue) -> None:
-    sent = proxy.copies(b"EVALSHA")
+    sent = proxy.copies(b"FCALL")
     with ThreadPoolExecutor(THREADS) as pool:
         proxy.blackhole()
         futures = meet(queue, pool, [written(queue, n) for n in range(THREADS)])
@@ -144,7 +144,7 @@ def test_the_call_of_a_caller_whose_time_is_up_goes_on_for_the_others(proxy: Pro
         proxy.blackhole()
         futures = meet(queue, pool, [written(queue, 0, timeout=30)])
         futures = meet_more(queue, pool, futures, [written(queue, 1, timeout=4), written(queue, 2, timeout=60)])
-        cut = proxy.cut_after_request(b"EVALSHA", skip=1)
+        cut = proxy.cut_after_request(b"FCALL", skip=1)
         open_but_for(proxy)
         assert cut.struck.wait(60)
         results = [future.result(60) for future in futures]
@@ -275,21 +275,26 @@ def test_leases_that_were_settled_by_a_shared_call_are_not_in_the_wheel(proxy: P
 
 @pytest.mark.parametrize("verb", ["ack_many", "nack_many", "reject_many"])
 def test_what_was_settled_before_a_failure_is_not_in_the_wheel(
-    server: Server, open_client: Open, queue_name: str, verb: str
+    server: Server, proxy: Proxy, open_client: Open, queue_name: str, verb: str
 ) -> None:
     """Many deliveries take several calls. The first one settles what lies in stream 0, the second one is refused."""
-    queue = open_client(server.url).queue(f"{queue_name}.{verb}", streams=2, streams_per_shard=1, window=0)
+    queue = open_client(proxy.url).queue(f"{queue_name}.{verb}", streams=2, streams_per_shard=1, window=0)
     queue.write("-", shard_key="-")
     queue.read().ack()
     keys = {queue.state.shard(f"t{number}")[0]: f"t{number}" for number in range(100)}
     queue.write_many([*((n, keys[0]) for n in range(200)), *((n, keys[1]) for n in range(50))])
     deliveries = sorted(everything(queue), key=lambda each: each.received.token.split(":")[0])
-    server.run("DEL", queue.state.keys.stream(1))
-    server.run("SET", queue.state.keys.stream(1), "not a stream")
+    leases = queue.state.keys.leases
+
+    def refuse() -> None:
+        server.run("DEL", leases)
+        server.run("SET", leases, "of another type")
+
+    proxy.before_request(on_the_wire("ack"), refuse, skip=1)
     settle = getattr(queue, verb)
     with pytest.raises(BackendError):
         settle(deliveries, "why") if verb == "reject_many" else settle(deliveries)
-    server.run("DEL", queue.state.keys.stream(1))
+    server.run("DEL", leases)
     pending = [each._lease.pending for each in deliveries]
     assert pending == [False] * 200 + [True] * 50
 
@@ -411,7 +416,7 @@ class Breaker:
                 self._proxy.drop()
             elif not self._proxy._cuts:  # not so many that nothing comes through
                 cut = self._chance.choice([self._proxy.cut_after_request, self._proxy.cut_before_request])
-                cut(b"EVALSHA", skip=self._chance.randrange(6))
+                cut(b"FCALL", skip=self._chance.randrange(6))
 
 
 def everything(queue: Queue) -> list[Any]:

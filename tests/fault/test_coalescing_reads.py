@@ -36,7 +36,7 @@ def payloads(found: list[Any]) -> list[Any]:
 
 def test_readers_who_wait_share_a_call_and_each_gets_a_message(proxy: Proxy, queue: Queue) -> None:
     queue.write_many([(n, f"t{n}") for n in range(THREADS)])
-    sent = proxy.copies(b"EVALSHA")
+    sent = proxy.copies(b"FCALL")
     with ThreadPoolExecutor(THREADS) as pool:
         proxy.blackhole()
         futures = meet(queue, pool, [queue.read] * THREADS, "read")
@@ -124,7 +124,7 @@ def test_blocked_readers_get_their_messages(queue: Queue) -> None:
 
 
 def test_each_reader_gets_the_refusal_of_a_call_that_they_shared(proxy: Proxy, server: Server, queue: Queue) -> None:
-    key = queue.state.keys.ready
+    key = queue.state.keys.notifications
     with ThreadPoolExecutor(THREADS) as pool:
         proxy.blackhole()
         futures = meet(queue, pool, [queue.read] * 8, "read")

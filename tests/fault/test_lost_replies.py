@@ -179,7 +179,7 @@ def test_what_a_lost_read_was_granted_leaves_nothing_behind(
     assert queue.ack_many(deliveries) == []
     with server.client() as raw:
         assert take(raw, other.state.keys).problems() == []
-        assert raw.hgetall(other.state.keys.attempts) == {b"": b""}
+        assert raw.hgetall(other.state.keys.errors) == {b"": b""}
 
 
 def test_a_lost_first_read_of_a_client_costs_no_lease_time(

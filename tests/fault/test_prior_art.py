@@ -275,9 +275,10 @@ def test_13_a_cancelled_message_leaves_no_ghost(server: Server, client: Client, 
     assert (stats.backlog, stats.in_flight, stats.delayed, queue.len()) == (0, 0, 0, 0)
     keys = QueueKeys(queue_name)
     with server.client() as plain:
-        assert [plain.zcard(key) for key in (keys.leases, keys.delayed, keys.redelivery, keys.ready)] == [1, 1, 1, 1]
-        assert (plain.hlen(keys.attempts), plain.scard(keys.cancelled)) == (1, 1)
-        assert {plain.xlen(key) for key in (keys.bodies, *map(keys.stream, range(4)))} == {0}
+        assert [plain.zcard(key) for key in (keys.leases, keys.delayed, keys.returned, keys.turns)] == [1, 1, 1, 1]
+        assert [plain.hlen(key) for key in (keys.bodies, keys.errors)] == [1, 1]
+        assert plain.scard(keys.cancelled) == 1
+        assert {plain.xlen(keys.stream(number)) for number in range(4)} == {0}
 
 
 def test_14_messages_are_cancelled_by_their_own_id_whatever_their_dedup_keys_say(

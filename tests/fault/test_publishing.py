@@ -96,7 +96,7 @@ def all_free(state: Any) -> bool:
 
 def test_publishers_share_calls_with_each_other_and_with_writers(proxy: Proxy, queues: list[Queue]) -> None:
     fresh(queues)
-    sent = proxy.copies(b"EVALSHA")
+    sent = proxy.copies(b"FCALL")
     calls = [published(queues, n) for n in range(THREADS - 1)]
     with ThreadPoolExecutor(THREADS) as pool:
         proxy.blackhole()
@@ -165,7 +165,7 @@ def test_each_publisher_ends_at_its_own_time(proxy: Proxy, queues: list[Queue]) 
 
 def test_a_call_without_an_answer_is_repeated_and_stored_once(proxy: Proxy, queues: list[Queue]) -> None:
     fresh(queues)
-    cut = proxy.cut_after_request(b"EVALSHA")
+    cut = proxy.cut_after_request(b"FCALL")
     ids = published(queues, "once")()
     assert cut.struck.is_set()
     assert {queue.name: [each.message_id for each in queue.read_many(9)] for queue in queues} == {

@@ -129,7 +129,7 @@ def test_a_full_queue_is_told_as_full(alone: Queue) -> None:
 
 def test_a_write_that_was_overtaken_is_told_as_unknown(alone: Queue, server: Server) -> None:
     field = f"p:{alone.state.producer}:0"
-    server.run("HSET", alone.state.keys.dedup, field, "9000000000000|99|1-1-1")
+    server.run("HSET", alone.state.keys.meta, field, "9000000000000|99|1-1-1")
     with pytest.raises(OutcomeUnknown, match="overtook") as unknown:
         alone.write("late", shard_key="t")
     assert type(unknown.value) is OutcomeUnknown

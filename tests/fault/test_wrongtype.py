@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import redis
 
-from shardq import BackendError, Client, Delivery, Message, ShardqError
+from shardq import BackendError, Client, Delivery, Limits, Message, ShardqError
 from shardq.protocol.keys import QueueKeys
 from tests.servers import Server
+from tests.state import set_line
 
 STREAMS = 3
 NAMES = [*QueueKeys("-").fixed, *(f"s{number}" for number in range(STREAMS))]
@@ -41,7 +42,7 @@ class Bench:
         while self._past() < len(self.ended):
             pass  # until these leases have ended
         self.waiting = queue.write("waits", shard_key="tenant")
-        self.plain.hset(self.keys.meta, "waiting", 9 * 10**14)  # as if readers were blocked: everybody notifies
+        set_line(self.plain, self.keys, waiting=9 * 10**14)  # as if readers were blocked: everybody notifies
 
     def _past(self) -> int:
         """How many leases have ended; a score is bucket * 2^42 + ms."""
@@ -87,7 +88,7 @@ class PlainBench(Bench):
         self.held = self.queue.read_many(3)
         for number in range(messages):
             self.queue.write("waits", shard_key=f"tenant-{number}")
-        self.plain.hset(self.keys.meta, "waiting", 9 * 10**14)
+        set_line(self.plain, self.keys, waiting=9 * 10**14)
 
 
 def _server_ms(plain: redis.Redis) -> int:
@@ -177,6 +178,35 @@ def test_a_call_on_a_fair_queue_changes_nothing_then_either(fair_bench: Bench, c
     check_each_key(fair_bench, call)
 
 
+SETTINGS: dict[str, dict[str, int]] = {
+    "rate": {"rate": 1000, "burst": 1000},
+    "total": {"total_in_flight": 100, "total_rate": 1000, "total_burst": 1000},
+    "window": {"window": 0},
+    "full of dead letters": {"max_dead": 1},
+    "dropping dead letters": {"max_dead": 1, "drop_dead": 1},
+    "parents": {"parents": 1, "window": 1},
+    "bounds": {"max_backlog": 1000, "max_len": 1000},
+}
+
+
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
+@pytest.mark.parametrize("call", FAIR)
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_call_with_other_settings_changes_nothing_then_either(
+    server: Server, queue_name: str, call: str, settings: str
+) -> None:
+    """Beside unique keys, messages past their deadline, and limits of a shard key."""
+    with Client.from_url(server.url, timeout=20) as client:
+        bench = Bench(server, client, queue_name, **SETTINGS[settings])
+        bench.queue.write_many([Message(str(n), f"unique-{n}", unique_key=str(n)) for n in range(4)])
+        bench.queue.write_many([Message("late", f"late-{n}", deadline=0.001) for n in range(4)])
+        if settings != "window":
+            bench.queue.set_limits({"tenant": Limits(max_in_flight=2, rate=50, burst=5)})
+        check_each_key(bench, call)
+        bench.plain.close()
+
+
 @pytest.mark.runs_in("test-all")
 @pytest.mark.once
 @pytest.mark.parametrize("window", [0, 1])
@@ -196,11 +226,56 @@ def test_a_call_in_the_common_case_changes_nothing_then_either(
         bench.plain.close()
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
+@pytest.mark.parametrize("call", ["write", "read", "read many", "ack", "nack"])
+def test_a_call_beside_unique_keys_changes_nothing_then_either(server: Server, queue_name: str, call: str) -> None:
+    with Client.from_url(server.url, timeout=20) as client:
+        bench = PlainBench(server, client, queue_name, 1, 0)
+        bench.queue.write_many([Message(str(n), f"tenant-{n}", unique_key=str(n)) for n in range(6)])
+        bench.held = bench.queue.read_many(2)
+        check_each_key(bench, call)
+        bench.plain.close()
+
+
 @pytest.mark.once
 @pytest.mark.parametrize("call", ["ack", "ack many", "nack", "extend", "read many"])
 def test_a_call_beside_a_cancelled_message_changes_nothing_then_either(bench: Bench, call: str) -> None:
     bench.queue.cancel(bench.held[-1].message_id)
     check_each_key(bench, call)
+
+
+@pytest.mark.once
+def test_a_message_is_written_though_nobody_can_be_woken_and_who_would_wait_is_told(bench: Bench) -> None:
+    spoil(bench, bench.keys.notifications)
+    written = bench.queue.write("new", shard_key="a quiet tenant")
+    with pytest.raises(BackendError, match="another type"):
+        read_all(bench)
+    bench.plain.delete(bench.keys.notifications)
+    found = [each.message_id for each in bench.queue.read_many(50)]
+    assert written in found or bench.queue.status(written).state == "in_flight"
+
+
+@pytest.mark.once
+def test_what_was_worked_on_is_acked_though_its_stream_is_gone(bench: Bench) -> None:
+    for number in range(STREAMS):
+        spoil(bench, bench.keys.stream(number))
+    before = bench.queue.stats()
+    bench.held[0].ack()
+    assert bench.queue.ack_many(bench.held[1:]) == []
+    bench.plain.delete(*(bench.keys.stream(number) for number in range(STREAMS)))
+    after = bench.queue.stats()
+    assert (after.acked - before.acked, after.in_flight) == (len(bench.held), before.in_flight - len(bench.held))
+
+
+def read_all(bench: Bench) -> None:
+    while bench.queue.read_many(1):
+        pass
+
+
+def spoil(bench: Bench, key: str) -> None:
+    bench.plain.delete(key)
+    bench.plain.set(key, "something else")
 
 
 def check_each_key(bench: Bench, call: str) -> None:

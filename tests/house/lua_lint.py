@@ -1,6 +1,7 @@
-"""The house's rules for Lua, one function each: `python -m tests.house.lua_lint` checks lua/ and prints what is wrong.
+"""The house's rules for Lua, one function each: `python -m tests.house.lua_lint` checks the library's modules.
 
-Redis runs a script joined with its includes, so most rules read the joined text; the header is the file's own.
+Rules that need no syntax tree read the text of a module, the others what `lua_scope` found in it. What a verb may do is
+judged with all functions that it reaches (`lua_modules`).
 """
 
 from __future__ import annotations
@@ -9,270 +10,266 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from luaparser import astnodes as lua
 from lupa import lua51
 
-from tests.house import lua_modules
-from tests.house.lua_scope import RedisCall, Scope, Walk, context_field, text_of
+from shardq.protocol.library import Library
+from tests.house import lua_verbs
+from tests.house.lua_modules import BASE, Module, Modules
+from tests.house.lua_scope import Node
 
-ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(__file__).resolve().parents[2] / "lua"
 WIDEST = 120
+MOST_LINES = 40
+"""Of a function."""
 MOST_VALUES = 7900
-# no cjson (it loses digits), no cmsgpack, struct, bit (not in the fake), no os, io: Redis has none
-GLOBALS = {"KEYS", "ARGV"} | lua_modules.GIVEN
-KEYLESS = frozenset({"TIME", "PUBLISH"})
-KEY_SECOND = frozenset({"XGROUP", "XINFO", "OBJECT", "MEMORY"})  # after a subcommand
-KEY_AFTER_STREAMS = frozenset({"XREAD", "XREADGROUP"})
-DOCUMENTED = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\.\.)?\d*\] (\w+): \S")
-PART = re.compile(r"unpack\(\w+, from, upto\)")
-STATED = re.compile(r" at most ([\d,]*\d)")
+"""Lua's stack ends at 8,000."""
+GIVEN = frozenset({"ipairs", "next", "pairs", "select", "tonumber", "tostring", "type", "unpack"})
+"""What every function may use of Lua. The rest (redis, string, math, table) has its names in the base, or none: cjson
+loses digits, and not every server has the others."""
+MADE = "new_"
+"""A name that begins so makes a record (shardq/protocol/records.py)."""
+OF_THE_BASE = frozenset({"redis", "string", "math", "table"})
+CONSTANT = re.compile(r"[A-Z][A-Z_]*")
+NAME = re.compile(r"[a-z]+(_[a-z0-9]+)*|_")
+STATED = re.compile(r" at most ([\d,]*\d): \S")
+
+# rules for the text of a module
 
 
-@dataclass(frozen=True)
-class Source:
-    """A verb: its own text, and the text that Redis gets."""
-
-    name: str
-    own: str
-    joined: str
-
-    @cached_property
-    def plain(self) -> str:
-        """The joined text with its `#!lua` line turned into a comment, as Redis does before compiling."""
-        return re.sub(r"\A#!", "--", self.joined)
-
-    @cached_property
-    def walk(self) -> Walk:
-        """What the joined text does."""
-        return Walk(self.plain)
-
-    @cached_property
-    def header(self) -> list[str]:
-        """The comment block at the top of the file, without a `#!lua` line."""
-        lines = self.own.splitlines()
-        lines = lines[1:] if lines and lines[0].startswith("#!") else lines
-        end = next((at for at, line in enumerate(lines) if not re.match(r"--(?!-)", line)), len(lines))
-        return lines[:end]
-
-
-def compiles(source: Source) -> Iterator[str]:
-    """The joined script is Lua 5.1."""
-    try:
-        lua51.LuaRuntime().compile(source.plain)
-    except lua51.LuaSyntaxError as error:
-        yield f"does not compile as Lua 5.1: {error}"
-
-
-def no_globals(source: Source) -> Iterator[str]:
-    """No global is written, and none is read that Redis does not give."""
-    for line, name in source.walk.global_writes:
-        yield f"{line}: global {name} is written"
-    for line, name in source.walk.global_reads:
-        if name not in GLOBALS:
-            yield f"{line}: global {name} is not allowed"
-
-
-def no_unused(source: Source) -> Iterator[str]:
-    """Every local is read."""
-    for local in source.walk.unused:
-        yield f"{local.line}: local {local.name} is never read"
-
-
-def header_is_whole(source: Source) -> Iterator[str]:
-    """The header states a purpose, the reply, and nothing that cannot be read."""
-    own = source.own.splitlines()
-    if own and own[0].startswith("#!") and not re.fullmatch(r"#!lua( flags=[a-z,-]+)?", own[0]):
-        yield f"1: not a `#!lua` or `#!lua flags=...` line: {own[0]}"
-    if not source.header or re.match(r"-- (KEYS\[|ARGV\[|Reply:)", source.header[0]):
-        yield "the header does not begin with the purpose"
-    if not any(line.startswith("-- Reply: ") for line in source.header):
-        yield "the header has no `-- Reply:` line"
-    for line in source.header:
-        if re.match(r"-- (KEYS|ARGV)\[", line) and not DOCUMENTED.match(line):
-            yield f"the header's line is not `-- KEYS[n] name: meaning`: {line}"
-
-
-def header_is_true(source: Source) -> Iterator[str]:
-    """The header lists exactly the KEYS and ARGV that the script uses."""
-    documented = [found.groups() for line in source.header if (found := DOCUMENTED.match(line))]
-    for table in ("KEYS", "ARGV"):
-        names = {int(index): name for kind, index, more, name in documented if kind == table and not more}
-        start = min((int(index) for kind, index, more, _ in documented if kind == table and more), default=None)
-        uses = [use for use in source.walk.uses if use.table == table]
-        fixed = [use for use in uses if use.index and (start is None or use.index < start)]
-        computed = [use for use in uses if use not in fixed]
-        for index in sorted({use.index for use in fixed if use.index} - set(names)):
-            yield f"{table}[{index}] is used but not in the header"
-        for index in sorted(set(names) - {use.index for use in fixed}):
-            yield f"{table}[{index}] is in the header but not used"
-        if start and not computed:
-            yield f"{table}[{start}..] is in the header but not used"
-        if start is None:
-            yield from (f"{use.line}: {table} by a computed index, without a range in the header" for use in computed)
-        if table == "KEYS":
-            yield from _bindings(fixed, names)
-
-
-def _bindings(fixed: list[Any], names: dict[int, str]) -> Iterator[str]:
-    for use in fixed:
-        if use.bound is None:
-            yield f"{use.line}: KEYS[{use.index}] in the body; bind it to a local at the top"
-        elif use.bound != names.get(use.index, use.bound):
-            yield f"{use.line}: KEYS[{use.index}] is {names[use.index]} in the header and {use.bound} in the code"
-
-
-def no_built_keys(source: Source) -> Iterator[str]:
-    """No key is built in Lua: only declared keys are safe while a slot moves."""
-    yield from (f"{line}: redis.call is passed on; call it by its name" for line in source.walk.aliases)
-    bound = {use.bound for use in source.walk.uses}
-    for call in source.walk.calls:
-        if call.command is None:
-            yield f"{call.line}: the command of redis.call is not a literal"
-        elif (key := _key(call)) and not isinstance(key, lua.Name | lua.Index):
-            yield f"{call.line}: the key of {call.command} is neither a local nor a table element"
-        elif (name := context_field(key)) and name not in bound:
-            yield f"{call.line}: the key of {call.command}, q.{name}, is not one of KEYS"
-        elif isinstance(key, lua.Name) and _is_text(key, call.scope, set()):
-            yield f"{call.line}: the key of {call.command}, {key.id}, is built from text"
-
-
-def _key(call: RedisCall) -> Any:
-    command, rest = call.command or "", call.args[1:]
-    if command in KEY_AFTER_STREAMS:
-        rest = rest[next((at + 1 for at, arg in enumerate(rest) if text_of(arg) == "STREAMS"), len(rest)) :]
-    elif command in KEY_SECOND:
-        rest = rest[1:]
-    return None if command in KEYLESS or not rest else rest[0]
-
-
-def _is_text(node: Any, scope: Scope, seen: set[int]) -> bool:
-    """May *node* hold a string that this script made?"""
-    if isinstance(node, lua.AndLoOp | lua.OrLoOp):
-        return _is_text(node.left, scope, seen) or _is_text(node.right, scope, seen)
-    if isinstance(node, lua.Name):
-        local = scope.find(node.id)
-        if local is None or id(local) in seen:
-            return False
-        return any(_is_text(value, where, seen | {id(local)}) for value, where in local.values)
-    if isinstance(node, lua.Call):
-        library = getattr(getattr(node.func, "value", None), "id", None)
-        return library in {"string", "table"} or getattr(node.func, "id", None) == "tostring"
-    return isinstance(node, lua.Concat | lua.String | lua.Invoke)
-
-
-def one_time(source: Source) -> Iterator[str]:
-    """TIME is called at most once: a script has one now."""
-    times = [call for call in source.walk.calls if call.command == "TIME"]
-    yield from (f"{call.line}: TIME is called again" for call in times[1:])
-    yield from (f"{call.line}: TIME is called in a loop" for call in times[:1] if call.in_loop)
-
-
-def no_wide_unpack(source: Source) -> Iterator[str]:
-    """Lua's stack ends at 8,000 values: never unpack all that a caller sent."""
-    yield from (f"{line}: unpack({table}) fails at 8,000 values" for line, table in source.walk.unpacks)
-
-
-def context_is_whole(source: Source) -> Iterator[str]:
-    """The fields of `q` are those that are read."""
-    yield from lua_modules.check_context(source.walk, Walk(re.sub(r"\A#!", "--", source.own)))
-
-
-def short_functions(source: Source) -> Iterator[str]:
-    """The functions of a verb are as short as those of modules."""
-    yield from lua_modules.long_functions(source.walk)
-
-
-RULES = (
-    no_globals,
-    no_unused,
-    header_is_whole,
-    header_is_true,
-    no_built_keys,
-    one_time,
-    no_wide_unpack,
-    context_is_whole,
-    short_functions,
-)
-
-
-def check(source: Source) -> list[str]:
-    """Everything that is wrong with one verb; line numbers are those of the joined text."""
-    broken = list(compiles(source))
-    return broken or [problem for rule in RULES for problem in rule(source)]
-
-
-def unbounded(text: str) -> Iterator[str]:
-    """Every `unpack` says of how many values at most, below what Lua's stack holds, or `act_in_parts` bounds it."""
-    for number, line in enumerate(text.splitlines(), 1):
-        code, _, comment = line.partition("--")
-        if "unpack(" not in code or PART.search(code):
-            continue
-        stated = STATED.match(comment)
-        if stated is None:
-            yield f"{number}: unpack without a bound: `-- at most 500: why`, or act_in_parts"
-        elif int(stated[1].replace(",", "")) > MOST_VALUES:
-            yield f"{number}: unpack of more than {MOST_VALUES:,} values"
-
-
-def too_wide(text: str) -> Iterator[str]:
-    """A line of the new engine fits into a window."""
-    for number, line in enumerate(text.splitlines(), 1):
+def lines_fit(module: Module) -> Iterator[str]:
+    """A line fits into a window."""
+    for number, line in enumerate(module.text.splitlines(), 1):
         if len(line) > WIDEST:
             yield f"{number}: the line has {len(line)} letters, more than {WIDEST}"
 
 
-def check_files(folder: Path) -> list[str]:
-    """What is wrong with the files: an unbounded `unpack`, a wide line, a `@use` of nothing, and what modules break."""
-    problems = []
-    for path in sorted(folder.rglob("*.lua")):
-        name, text = path.relative_to(folder).with_suffix("").as_posix(), path.read_text()
-        problems += [f"{name}: {problem}" for problem in unbounded(text)]
-        if name.startswith("engine/"):
-            problems += [f"{name}: {problem}" for problem in too_wide(text)]
-        if "/" not in name:
-            problems += [f"{name}: {problem}" for problem in lua_modules.check_uses(text, folder)]
-    return problems + lua_modules.check_modules(folder)
+def unpack_is_bounded(module: Module) -> Iterator[str]:
+    """Every `unpack` says in its line of how many values at most, and why: Lua's stack has an end."""
+    for number, line in enumerate(module.text.splitlines(), 1):
+        code, _, comment = line.partition("--")
+        if "unpack(" not in code:
+            continue
+        stated = STATED.match(comment)
+        if stated is None:
+            yield f"{number}: unpack without a bound, such as `-- at most 500: a chunk`"
+        elif int(stated[1].replace(",", "")) > MOST_VALUES:
+            yield f"{number}: unpack of more than {MOST_VALUES:,} values"
 
 
-def luacheck(source: Source) -> list[str]:
+def begins_with_a_comment(module: Module) -> Iterator[str]:
+    """A module says at its top what it is."""
+    if not module.text.startswith("-- "):
+        yield "1: does not begin with a comment that says what it is"
+
+
+# rules for what stands in a module
+
+
+def functions_are_short(module: Module) -> Iterator[str]:
+    """A function has no more lines than a reader keeps in mind."""
+    for line, lines in [(each.line, each.lines) for each in module.walk.functions] + module.walk.nested:
+        if lines > MOST_LINES:
+            yield f"{line}: a function of {lines} lines, more than {MOST_LINES}"
+
+
+def one_statement_a_line(module: Module) -> Iterator[str]:
+    """Two statements of a block never share a line."""
+    yield from (f"{line}: a second statement on the line" for line in module.walk.shared_lines)
+
+
+def one_name_a_local(module: Module) -> Iterator[str]:
+    """A `local` has one name, unless one call returns them all, or all are fields and first values."""
+    for line, values in module.walk.several:
+        if len(values) > 1 and not all(map(_is_plain, values)):
+            yield f"{line}: several names in one `local`, of which one is worked out"
+
+
+def _is_plain(node: Node) -> bool:
+    match node:
+        case lua.AddOp():
+            return _is_plain(node.left) and isinstance(node.right, lua.Number)
+        case lua.OrLoOp():
+            return _is_plain(node.left) and _is_plain(node.right)
+        case lua.Call():
+            return getattr(node.func, "id", "") == "tonumber" and _is_plain(node.args[0])
+        case lua.Table():
+            return not node.fields
+        case lua.ULengthOP():
+            return _is_plain(node.operand)
+    return isinstance(node, lua.Index | lua.Name | lua.Number | lua.String | lua.Nil | lua.FalseExpr | lua.TrueExpr)
+
+
+def names_are_spelled(module: Module) -> Iterator[str]:
+    """Functions and variables are small letters with underscores; constants are capitals, numbers, texts or lists."""
+    for each in module.walk.functions:
+        if not NAME.fullmatch(each.name.partition(".")[2] or each.name):
+            yield f"{each.line}: function {each.name} is not spelled in small letters"
+    for local in module.walk.locals:
+        if local.name not in {"KEYS", "ARGV", *module.walk.constants} and not NAME.fullmatch(local.name):
+            yield f"{local.line}: {local.name} is not spelled in small letters"
+    for name, (line, value) in module.walk.constants.items():
+        if CONSTANT.fullmatch(name.partition(".")[2] or name) and not _is_constant(value):
+            yield f"{line}: {name} is not a number, a text or a list of such"
+
+
+def _is_constant(node: Any) -> bool:
+    if isinstance(node, lua.Table):
+        return all(_is_constant(each.value) for each in node.fields)
+    if isinstance(node, lua.AriOp):
+        return all(_is_constant(each) or isinstance(each, lua.Name | lua.Index) for each in (node.left, node.right))
+    return isinstance(node, lua.Number | lua.String) or (
+        isinstance(node, lua.UMinusOp) and isinstance(node.operand, lua.Number)
+    )
+
+
+def nothing_changes_between_calls(module: Module) -> Iterator[str]:
+    """What stands at the top of a module is set once: what changes during a call lies in `q`."""
+    yield from (f"{line}: neither a constant nor a function" for line in module.walk.strays)
+    yield from (f"{line}: global {name} is written" for line, name in module.walk.global_writes)
+    for local in module.walk.locals:
+        at_top = local.name in module.walk.constants and module.walk.constants[local.name][0] == local.line
+        if at_top and local.assigned and (module.name, local.name) not in KEPT and module.name != BASE:
+            yield f"{local.line}: {local.name} is assigned again: what changes lies in `q`"
+
+
+KEPT = {("rules", "known_size"), ("state", "known_lines"), ("state", "known_size")}
+"""Of bounded caches, which change nothing but the time that a call takes."""
+
+
+def nothing_is_unused(module: Module) -> Iterator[str]:
+    """No local, parameter or local function is there for nothing; `_` may be, and KEYS and ARGV come in their order."""
+    for local in module.walk.locals:
+        ours = module.name != BASE or local.kind in {"parameter", "loop"}
+        if ours and not local.uses and local.name != "_" and local.name not in {"KEYS", "ARGV"}:
+            yield f"{local.line}: {local.name} is not used"
+
+
+OF_A_MODULE: tuple[Callable[[Module], Iterator[str]], ...] = (
+    lines_fit,
+    unpack_is_bounded,
+    begins_with_a_comment,
+    functions_are_short,
+    one_statement_a_line,
+    one_name_a_local,
+    names_are_spelled,
+    nothing_changes_between_calls,
+    nothing_is_unused,
+)
+
+# rules for all modules
+
+
+def compiles(library: Library) -> Iterator[str]:
+    """The library is Lua 5.1."""
+    try:
+        lua51.LuaRuntime().compile(plain(library))
+    except lua51.LuaSyntaxError as error:
+        yield f"does not compile as Lua 5.1: {error}"
+
+
+def plain(library: Library) -> str:
+    """The text of the library with its `#!lua` line turned into a comment, as Redis does before compiling."""
+    return re.sub(r"\A#!", "--", library.text)
+
+
+def uses_only_what_is_before(modules: Modules) -> Iterator[str]:
+    """A name is of the module itself, of Lua, of the base, or of a module before: later ones do not exist yet."""
+    order = [module.name for module in modules.all]
+    for module in modules.all:
+        known = order[: order.index(module.name) + 1]
+        for line, name in module.walk.reads:
+            if problem := _unknown(name, module, modules.names, known):
+                yield f"{module.name}:{line}: {problem}"
+
+
+def _unknown(name: str, module: Module, names: dict[str, str], known: list[str]) -> str:
+    table = name.partition(".")[0]
+    if name in GIVEN or name.startswith(MADE) or (module.name == BASE and table in OF_THE_BASE):
+        return ""
+    if name not in names:
+        return f"{name} is no name of Lua that may be used, of the base, or of a module"
+    if names[name] not in known:
+        return f"{name} is of {names[name]}.lua, which comes later"
+    return ""
+
+
+def all_is_used(modules: Modules) -> Iterator[str]:
+    """What a module defines for others, another one uses; and what the base defines."""
+    for name, of in modules.names.items():
+        users = {module.name for module in modules.all for _, each in module.walk.reads if each == name}
+        used_in_base = any(local.name == name and local.uses for local in modules.all[0].walk.locals)
+        if of == BASE and not users and not used_in_base and name not in {"begin", "verbs"}:
+            yield f"{of}: nothing uses {name}"
+        elif of != BASE and "." in name and not name.startswith("verbs.") and not users - {of}:
+            yield f"{of}: no other module uses {name}"
+
+
+def fields_are_set_and_read(modules: Modules) -> Iterator[str]:
+    """Each field of a table that is read is set somewhere, and each that is set is read: else one is misspelled."""
+    found = {module.name: module.walk for module in modules.all}
+    read = {name for walk in found.values() for _, _, name in walk.fields_read}
+    written = {name for walk in found.values() for _, name in walk.fields_set}
+    filled = {name for walk in found.values() for name in walk.filled}
+    for module, walk in found.items():
+        for line, table, name in walk.fields_read:
+            if table not in filled and name not in written | {"err"}:  # Redis answers so
+                yield f"{module}:{line}: field {name} is read and never set"
+        for line, name in walk.fields_set:
+            if name not in read:
+                yield f"{module}:{line}: field {name} is set and never read"
+
+
+OF_ALL: tuple[Callable[[Modules], Iterator[str]], ...] = (
+    uses_only_what_is_before,
+    all_is_used,
+    fields_are_set_and_read,
+)
+
+
+def check(folder: Path) -> list[str]:
+    """Everything that is wrong with the library in *folder*, each with the module and the line."""
+    modules = Modules(folder)
+    if broken := [*compiles(modules.library)]:
+        return broken
+    problems: list[str] = []
+    for module in modules.all:
+        problems += [f"{module.name}:{problem}" for rule in OF_A_MODULE for problem in rule(module)]
+    problems += [problem for rule in OF_ALL for problem in rule(modules)]
+    for verb in modules.verbs:
+        problems += [
+            f"{verb.module}:{verb.function.line}: {verb.name}: {each}" for each in lua_verbs.check(modules, verb)
+        ]
+    return problems
+
+
+def luacheck(library: Library) -> list[str]:
     """What the real luacheck says, nothing where it is not on PATH."""
     tool = shutil.which("luacheck")
     if tool is None:
         return []
-    # 43x: a shared function's parameter may have the name of a local of the verb that uses it
-    options = ["--no-config", "--no-color", "--no-max-line-length", "--codes", "--formatter", "plain", "--ignore", "43"]
+    options = ["--no-config", "--no-color", "--no-max-line-length", "--codes", "--formatter", "plain"]
     told = subprocess.run(
-        [tool, "-", *options, "--std", "lua51", "--read-globals", "redis", "KEYS", "ARGV", "--filename", source.name],
-        input=source.plain, capture_output=True, text=True,
+        [tool, "-", *options, "--std", "lua51", "--read-globals", "redis", "--filename", library.name],
+        input=plain(library), capture_output=True, text=True,
     )  # fmt: skip
-    return [line.removeprefix(f"{source.name}:") for line in (told.stdout + told.stderr).splitlines()]
-
-
-def load() -> list[Source]:
-    """Every verb of lua/, joined the way that shardq itself joins it."""
-    from shardq.protocol import scripts
-
-    return [
-        Source(name, (ROOT / "lua" / f"{name}.lua").read_text(), scripts.load(name).source)
-        for name in sorted(scripts.names())
-    ]
+    lines = (told.stdout + told.stderr).splitlines()
+    return [re.sub(rf"^{library.name}:(\d+)", lambda at: library.locate(int(at[1])), line) for line in lines]
 
 
 def main() -> int:
-    """Check lua/; the exit status says whether anything is wrong."""
-    problems, sources = check_files(ROOT / "lua"), load()
-    for source in sources:
-        problems += [f"{source.name} (joined):{problem}" for problem in check(source) + luacheck(source)]
+    """Check the library; the exit status says whether anything is wrong."""
+    modules = Modules(FOLDER)
+    problems = check(FOLDER) + luacheck(modules.library)
     for problem in problems:
         print(problem, file=sys.stderr)
     checked_by = "the house's rules" + (" and luacheck" if shutil.which("luacheck") else ", luacheck is not on PATH")
-    print(f"lua: {len(sources)} scripts, {checked_by}: {len(problems) or 'no'} problems")
+    what = f"{len(modules.all)} modules, {len(modules.library.verbs)} verbs"
+    print(f"lua: {what}, {checked_by}: {len(problems) or 'no'} problems")
     return bool(problems)
 
 

@@ -1,6 +1,7 @@
-"""What one Lua script does: the names it touches, its KEYS and ARGV, and its calls to Redis.
+"""What one module of the library does: the names that its functions use, their KEYS and ARGV, their calls to Redis.
 
-A walk over luaparser's syntax tree with Lua's scoping. It only collects; `lua_lint` judges.
+A walk over luaparser's syntax tree with Lua's scoping. It only collects: `lua_modules` joins the modules, `lua_lint`
+judges.
 """
 
 # ruff: noqa: N802 - a visitor is named after luaparser's class
@@ -15,20 +16,22 @@ from luaparser import ast
 from luaparser import astnodes as lua
 
 Node: TypeAlias = Any  # luaparser carries no types
-CONTEXT = "q"
-"""The table that a verb hands to the functions of modules."""
+ARGUMENTS = ("KEYS", "ARGV")
+"""What a verb is called with. A function that gets one of them as a parameter of that name works for the verb."""
+
+CALLS = ("call", "pcall_redis")
+"""The base's names for `redis.call` and `redis.pcall`."""
 
 
 @dataclass
 class Local:
-    """A local variable, parameter or loop variable."""
+    """A local variable, a parameter, a loop's variable, or a function of the module."""
 
     name: str
     line: int
-    parameter: bool = False
+    kind: str
     uses: int = 0
-    top: bool = False  # of the whole file, not of a block or function in it
-    assigned: int = 0  # how often after its declaration
+    assigned: int = 0
     values: list[tuple[Node, Scope]] = field(default_factory=list)
 
 
@@ -40,7 +43,7 @@ class Scope:
     locals: dict[str, Local] = field(default_factory=dict)
 
     def find(self, name: str) -> Local | None:
-        """The local that *name* means here, None for a global."""
+        """The local that *name* means here, None if it is none of this module."""
         scope: Scope | None = self
         while scope:
             if name in scope.locals:
@@ -51,74 +54,107 @@ class Scope:
 
 @dataclass(frozen=True)
 class Use:
-    """One use of KEYS or ARGV: `index` is None for a computed one, `bound` names the local of a binding at the top."""
+    """One use of KEYS or ARGV: by a number, by the name of a place, or as a whole or by a computed index (None)."""
 
     table: str
     line: int
-    index: int | None
-    bound: str | None = None
+    index: int | str | None
 
 
 @dataclass(frozen=True)
 class RedisCall:
-    """One `redis.call` or `redis.pcall`, with the scope that its arguments are read in."""
+    """One call of Redis, with the scope that its arguments are read in."""
 
     line: int
-    args: list[Node]
+    command: str | None  # None when it is not a literal
+    args: tuple[Node, ...]
     scope: Scope
     in_loop: bool
 
-    @property
-    def command(self) -> str | None:
-        """The command's name, None when it is not a literal."""
-        return text_of(self.args[0]) if self.args else None
 
+@dataclass
+class Function:
+    """One function of the module, with all that stands in it.
 
-def text_of(node: Node) -> str | None:
-    """The value of a string literal in upper case, None for anything else."""
-    return node.s.decode().upper() if isinstance(node, lua.String) else None
+    `name` is "take" of a local one, "Turns.schedule", or "verbs.read". `refers` are the names that it uses of its
+    own module, of the base, and of other modules ("Turns.schedule"), with their lines; `returned` those of them that
+    only stand in a `return`. `given` are the places that a table of keys in it names, with the number of KEYS there.
+    """
+
+    name: str
+    line: int
+    lines: int
+    parameters: tuple[str, ...]
+    refers: dict[str, int] = field(default_factory=dict)
+    outside_return: list[str] = field(default_factory=list)
+    uses: list[Use] = field(default_factory=list)
+    calls: list[RedisCall] = field(default_factory=list)
+    given: dict[str, int] = field(default_factory=dict)
+    begins_with: Node = None
 
 
 class Walk:
-    """Everything worth knowing about one script, in the order of its text."""
+    """Everything worth knowing about one module, in the order of its text."""
 
     def __init__(self, source: str) -> None:
-        self.global_reads: list[tuple[int, str]] = []
+        self.functions: list[Function] = []
+        self.nested: list[tuple[int, int]] = []  # functions in functions: where each begins, and its lines
+        self.constants: dict[str, tuple[int, Node]] = {}  # "NAME" or "Turns.NAME": where it stands, and its value
+        self.strays: list[int] = []  # statements at the top that are neither a constant nor a function
+        self.reads: list[tuple[int, str]] = []  # names that are not of this module, such as "add" or "Turns.schedule"
         self.global_writes: list[tuple[int, str]] = []
         self.locals: list[Local] = []
-        self.uses: list[Use] = []
-        self.calls: list[RedisCall] = []
-        self.aliases: list[int] = []  # lines where redis.call is passed on instead of called
-        self.unpacks: list[tuple[int, str]] = []
-        self.functions: list[tuple[int, int]] = []  # the line where each begins, and how many it has
-        self.context_reads: list[tuple[int, str]] = []  # fields of the context table `q`
-        self.context_sets: list[tuple[int, str]] = []
-        self._line, self._loops, self._scope = 1, 0, Scope()
-        self._head = True  # still among the bindings at the top of the file
-        self._context_head = True  # still among the bindings at the top of the file, or of its general part
-        general = _line_of_general(source)
-        for statement in ast.parse(source).body.body:
-            if general and statement.line > general:
-                self._context_head, general = True, 0
-            if not isinstance(statement, lua.LocalAssign | lua.LocalFunction | lua.SemiColon):
-                self._head = self._context_head = False
-            self._visit(statement, top=True)
+        self.shared_lines: list[int] = []  # lines on which a statement stands behind another one
+        self.several: list[tuple[int, list[Node]]] = []  # values of a `local` with several names
+        self.fields_read: list[tuple[int, str, str]] = []  # line, table, field
+        self.filled: set[str] = set()  # tables that get fields by names which are not in the text
+        self.fields_set: list[tuple[int, str]] = []
+        self._line, self._loops, self._returns = 1, 0, 0
+        self._scope, self._function = Scope(), Function("", 0, 0, ())
+        body = ast.parse(source).body.body
+        self._one_a_line(body)
+        for statement in body:
+            self._visit_top(statement)
 
-    @property
-    def unused(self) -> list[Local]:
-        """Locals that nothing reads; `_` and parameters may be so."""
-        return [each for each in self.locals if not (each.uses or each.parameter or each.name.startswith("_"))]
+    # the top of the module
 
-    def _visit(self, node: Node, top: bool = False) -> None:
+    def _visit_top(self, node: Node) -> None:
+        self._line = node.line or self._line
+        if isinstance(node, lua.LocalFunction):
+            self._declare(node.name, "function")
+            self._top_function(node, node.name.id)
+        elif isinstance(node, lua.Function) and (name := member(node.name)):
+            self._top_function(node, name)
+        elif isinstance(node, lua.LocalAssign):
+            self._visit(node)
+            for target, value in zip(node.targets, [*node.values, None], strict=False):
+                self.constants[target.id] = node.line, value
+        elif isinstance(node, lua.Assign) and (name := member(node.targets[0])):
+            self.constants[name] = node.line, node.values[0]
+            self._visit(node.values)
+        else:
+            self.strays.append(self._line)
+            self._visit(node)
+
+    def _top_function(self, node: Node, name: str) -> None:
+        start, end = _lines_of(node)
+        parameters = tuple(arg.id for arg in node.args if isinstance(arg, lua.Name))
+        self._function, outer = Function(name, start, end - start + 1, parameters), self._function
+        self._function.begins_with = next(iter(node.body.body), None)
+        self.functions.append(self._function)
+        self._body(node)
+        self._function = outer
+
+    # scopes
+
+    def _visit(self, node: Node) -> None:
         if isinstance(node, list | tuple):
             for each in node:
                 self._visit(each)
         elif isinstance(node, lua.Node):
             self._line = node.line or self._line
             handler = getattr(self, f"_visit_{type(node).__name__}", None)
-            if isinstance(node, lua.LocalAssign):
-                self._visit_local(node, top and self._head, top and self._context_head)
-            elif handler:
+            if handler:
                 handler(node)
             else:
                 self._visit(_children(node))
@@ -131,89 +167,54 @@ class Walk:
         self._loops -= loop
         self._scope = outer
 
-    def _declare(self, name: Node, parameter: bool = False) -> Local:
-        local = Local(name.id, name.line or self._line, parameter, top=self._scope.parent is None)
+    def _declare(self, name: Node, kind: str) -> Local:
+        local = Local(name.id, name.line or self._line, kind)
         self._scope.locals[local.name] = local
         self.locals.append(local)
         return local
 
-    # statements that declare or open a block
+    def _one_a_line(self, statements: list[Node]) -> None:
+        last = 0
+        for each in statements:
+            start, end = (last, last) if isinstance(each, lua.SemiColon) else _lines_of(each)
+            if start == last:
+                self.shared_lines.append(start)
+            last = end
 
     def _visit_Block(self, node: Node) -> None:
+        self._one_a_line(node.body)
         with self._inside():
             self._visit(node.body)
 
-    def _visit_local(self, node: Node, head: bool, context_head: bool) -> None:
-        values = list(node.values)
-        for place, (target, value) in enumerate(zip(node.targets, values, strict=False)):
-            if head and (index := _constant_index(value, "KEYS")):
-                self.uses.append(Use("KEYS", self._line, index, target.id))
-                values[place] = None
-            elif target.id == CONTEXT and isinstance(value, lua.Table):
-                values[place] = self._context(value, context_head)
-        self._visit(values)
-        for place, target in enumerate(node.targets):
-            local = self._declare(target)
-            if place < len(node.values):
-                local.values.append((node.values[place], self._scope))
-
-    def _context(self, table: Node, head: bool) -> list[Node]:
-        """Note the fields that the context table begins with; their values, without the KEYS that it binds.
-
-        A verb with a straight part makes the table behind it, before the first statement of the general part. There
-        is one such table.
-        """
-        self._context_head = False
-        values = []
-        for each in table.fields:
-            name = getattr(each.key, "id", "")
-            self.context_sets.append((each.line or self._line, name))
-            if head and (index := _constant_index(each.value, "KEYS")):
-                self.uses.append(Use("KEYS", each.line or self._line, index, name))
-            else:
-                values.append(each.value)
-        return values
-
-    def _visit_LocalFunction(self, node: Node) -> None:
-        self._declare(node.name)
-        self._function(node)
-
-    def _function(self, node: Node, *implicit: str) -> None:
-        if node.first_token and node.last_token:
-            start, end = (
-                int(str(each).rsplit(",", 1)[1].split(":")[0]) for each in (node.first_token, node.last_token)
-            )
-            self.functions.append((start, end - start + 1))
+    def _body(self, node: Node) -> None:
         with self._inside():
-            for name in implicit:
-                self._declare(lua.Name(name), parameter=True)
             for arg in node.args:
                 if isinstance(arg, lua.Name):
-                    self._declare(arg, parameter=True)
+                    self._declare(arg, "parameter")
             self._visit(node.body)
 
     def _visit_AnonymousFunction(self, node: Node) -> None:
-        self._function(node)
+        start, end = _lines_of(node)
+        self.nested.append((start, end - start + 1))
+        returns, self._returns = self._returns, 0
+        self._body(node)
+        self._returns = returns
 
-    def _visit_Function(self, node: Node) -> None:
-        self._assign(node.name)
-        self._function(node)
-
-    def _visit_Method(self, node: Node) -> None:
-        self._visit(node.source)
-        self._function(node, "self")
+    def _visit_LocalFunction(self, node: Node) -> None:
+        self._declare(node.name, "local")
+        self._visit_AnonymousFunction(node)
 
     def _visit_Fornum(self, node: Node) -> None:
         self._visit([node.start, node.stop, node.step])
         with self._inside(loop=True):
-            self._declare(node.target)
+            self._declare(node.target, "loop")
             self._visit(node.body)
 
     def _visit_Forin(self, node: Node) -> None:
         self._visit(node.iter)
         with self._inside(loop=True):
             for target in node.targets:
-                self._declare(target)
+                self._declare(target, "loop")
             self._visit(node.body)
 
     def _visit_While(self, node: Node) -> None:
@@ -221,114 +222,151 @@ class Walk:
             self._visit([node.test, node.body])
 
     def _visit_Repeat(self, node: Node) -> None:
+        self._one_a_line(node.body.body)
         with self._inside(loop=True):
             self._visit([node.body.body, node.test])  # the test sees the body's locals
+
+    def _visit_Return(self, node: Node) -> None:
+        self._returns += 1
+        self._visit(node.values)
+        self._returns -= 1
+
+    # assignments
+
+    def _visit_LocalAssign(self, node: Node) -> None:
+        if len(node.targets) > 1:
+            self.several.append((node.line or self._line, list(node.values)))
+        self._visit(node.values)
+        for place, target in enumerate(node.targets):
+            local = self._declare(target, "local")
+            if place < len(node.values):
+                local.values.append((node.values[place], self._scope))
 
     def _visit_Assign(self, node: Node) -> None:
         self._visit(node.values)
         for place, target in enumerate(node.targets):
-            local = self._assign(target)
-            if local and place < len(node.values):
-                local.values.append((node.values[place], self._scope))
+            value = node.values[place] if place < len(node.values) else None
+            self._assign(target, value)
 
-    def _assign(self, target: Node) -> Local | None:
-        if field_name := context_field(target):
-            self.context_sets.append((self._line, field_name))
-            return None
-        if not isinstance(target, lua.Name):
-            self._visit(target)
-            return None
-        local = self._scope.find(target.id)
-        if local:
+    def _assign(self, target: Node, value: Node) -> None:
+        if isinstance(target, lua.Name):
+            local = self._scope.find(target.id)
+            if local is None:
+                self.global_writes.append((self._line, target.id))
+                return
             local.assigned += 1
-        if local is None:
-            self.global_writes.append((self._line, target.id))
-        return local
+            if value is not None:
+                local.values.append((value, self._scope))
+        elif isinstance(target, lua.Index) and target.notation is lua.IndexNotation.DOT:
+            self.fields_set.append((self._line, target.idx.id))
+            self._visit(target.value)
+        else:
+            self.filled.add(last_name(target.value))
+            self._visit(target)
 
     # expressions
 
     def _visit_Name(self, node: Node) -> None:
         local = self._scope.find(node.id)
-        if local:
+        if local is None:
+            self._refer(node.id)
+            return
+        if local.kind == "function":
+            self._refer(local.name, own=True)
+        if local.name != self._function.name:  # a function that only calls itself is not used
             local.uses += 1
-        elif node.id in {"KEYS", "ARGV"}:
-            self.uses.append(Use(node.id, self._line, None))
-        else:
-            self.global_reads.append((self._line, node.id))
+        if node.id in ARGUMENTS:
+            self._function.uses.append(Use(node.id, self._line, None))
+
+    def _refer(self, name: str, own: bool = False) -> None:
+        if not own:
+            self.reads.append((self._line, name))
+        self._function.refers.setdefault(name, self._line)
+        if not self._returns:
+            self._function.outside_return.append(name)
 
     def _visit_Index(self, node: Node) -> None:
-        for table in ("KEYS", "ARGV"):
-            if self._scope.find(table) is None and (index := _constant_index(node, table)):
-                self.uses.append(Use(table, self._line, index))
-                return
-        if field_name := context_field(node):
-            self.context_reads.append((self._line, field_name))
-        if is_redis_call(node):
-            self.aliases.append(self._line)
-        self._visit(node.value)
-        if node.notation is lua.IndexNotation.SQUARE:
-            self._visit(node.idx)
+        if isinstance(node.value, lua.Name) and node.value.id in ARGUMENTS:
+            index = _index(node)
+            self._function.uses.append(Use(node.value.id, self._line, index))
+            if local := self._scope.find(node.value.id):
+                local.uses += 1
+            if not isinstance(index, int):
+                self._visit(node.idx)
+        elif (name := member(node)) and self._scope.find(node.value.id) is None:
+            self._refer(name)
+        else:
+            self._visit(node.value)
+            if node.notation is lua.IndexNotation.SQUARE:
+                self._visit(node.idx)
+            else:
+                self.fields_read.append((self._line, last_name(node.value), node.idx.id))
 
-    def _visit_Field(self, node: Node) -> None:
-        if node.between_brackets:
-            self._visit(node.key)
-        self._visit(node.value)
-
-    def _visit_Invoke(self, node: Node) -> None:
-        self._visit([node.source, node.args])
+    def _visit_Table(self, node: Node) -> None:
+        for each in node.fields:
+            if each.between_brackets and isinstance(each.key, lua.Name) and (at := _index(each.value)):
+                self._function.given[each.key.id] = at if isinstance(at, int) else 0
+            elif each.between_brackets:
+                self._visit(each.key)
+            elif isinstance(each.key, lua.Name):
+                self.fields_set.append((each.line or self._line, each.key.id))
+            self._visit(each.value)
 
     def _visit_Call(self, node: Node) -> None:
-        if is_redis_call(node.func):
-            self.calls.append(RedisCall(self._line, self._spread(node.args), self._scope, bool(self._loops)))
-            self._visit(node.args)
-            return
-        if (name := _unpacked(node)) in {"KEYS", "ARGV"} and len(node.args) < 3:  # a slice has the size of a chunk
-            self.unpacks.append((self._line, name))
+        name = getattr(node.func, "id", None)
+        if name in CALLS or name == "send":
+            first = 0 if name in CALLS else 2  # send(q, list, command, key)
+            args = self._spread(list(node.args)[first:])
+            command = text_of(args[0]) if args else None
+            call = RedisCall(self._line, command, tuple(args), self._scope, bool(self._loops))
+            self._function.calls.append(call)
         self._visit([node.func, node.args])
 
     def _spread(self, args: list[Node]) -> list[Node]:
-        """The arguments; of `unpack(words)` those that the local `words` begins with."""
-        name = _unpacked(args[0]) if args else ""
-        local = self._scope.find(name) if name else None
-        if local and local.values and isinstance(local.values[0][0], lua.Table):
-            return [each.value for each in local.values[0][0].fields]
-        return list(args)
+        """The arguments; of `unpack(words)` those that the local `words` begins with, in its place."""
+        found = []
+        for arg in args:
+            name = getattr(arg.args[0], "id", "") if _is_unpack(arg) else ""
+            local = self._scope.find(name) if name else None
+            table = local.values[0][0] if local and local.values else None
+            found += [each.value for each in table.fields] if isinstance(table, lua.Table) else [arg]
+        return found
 
 
-def _line_of_general(source: str) -> int:
-    """The line of `--- @general`, behind which the general part begins; 0 in a script without a straight part."""
-    lines = source.splitlines()
-    return lines.index("--- @general") + 1 if "--- @general" in lines else 0
+def text_of(node: Node) -> str | None:
+    """The value of a string literal in upper case, None for anything else."""
+    return node.s.decode().upper() if isinstance(node, lua.String) else None
 
 
-def is_redis_call(node: Node) -> bool:
-    """Is *node* the expression `redis.call` or `redis.pcall`?"""
-    if not (isinstance(node, lua.Index) and isinstance(node.value, lua.Name) and node.value.id == "redis"):
-        return False
-    return getattr(node.idx, "id", None) in {"call", "pcall"} or text_of(node.idx) in {"CALL", "PCALL"}
+def member(node: Node) -> str:
+    """The text "Turns.schedule" of such an index, empty for anything else."""
+    if not isinstance(node, lua.Index) or node.notation is not lua.IndexNotation.DOT:
+        return ""
+    return f"{node.value.id}.{node.idx.id}" if isinstance(node.value, lua.Name) else ""
 
 
-def _line_of(token: object) -> int:
-    """The line of a token, which shows itself as `[@0,0:4='local',<18>,1:0]`."""
-    return int(str(token).rsplit(",", 1)[1].partition(":")[0])
+def last_name(node: Node) -> str:
+    """The last name of an expression: `lists` of `q.lists`."""
+    return str(getattr(node.idx if isinstance(node, lua.Index) else node, "id", ""))
 
 
-def context_field(node: Node) -> str:
-    """The x of `q.x`, empty for anything else."""
-    matches = isinstance(node, lua.Index) and isinstance(node.value, lua.Name) and node.value.id == CONTEXT
-    return node.idx.id if matches and isinstance(node.idx, lua.Name) else ""
+def _is_unpack(node: Node) -> bool:
+    return isinstance(node, lua.Call) and getattr(node.func, "id", None) == "unpack"
 
 
-def _unpacked(node: Node) -> str:
-    """The name in `unpack(name)`, empty for anything else."""
-    matches = isinstance(node, lua.Call) and getattr(node.func, "id", None) == "unpack" and node.args
-    return node.args[0].id if matches and isinstance(node.args[0], lua.Name) else ""
+def _index(node: Node) -> int | str | None:
+    """The n of `KEYS[n]`, or the name of a place there, None for any other index or node."""
+    if not isinstance(node, lua.Index) or getattr(node.value, "id", None) not in ARGUMENTS:
+        return None
+    if isinstance(node.idx, lua.Number):
+        return int(node.idx.n)
+    return str(node.idx.id) if isinstance(node.idx, lua.Name) and node.idx.id.isupper() else None
 
 
-def _constant_index(node: Node, table: str) -> int | None:
-    """The n of `table[n]`, None for anything else."""
-    matches = isinstance(node, lua.Index) and isinstance(node.value, lua.Name) and node.value.id == table
-    return node.idx.n if matches and isinstance(node.idx, lua.Number) else None
+def _lines_of(node: Node) -> tuple[int, int]:
+    """The first and the last line of a node. A token shows itself as `[@0,0:4='local',<18>,1:0]`."""
+    first, last = (int(str(each).rsplit(",", 1)[1].partition(":")[0]) for each in (node.first_token, node.last_token))
+    return first, last
 
 
 def _children(node: Node) -> list[Node]:

@@ -1,31 +1,44 @@
-"""docs/lua.md quotes the straight parts of the scripts, each line of them, as they are."""
+"""What docs/lua.md says of the library is so: the functions, modules and fields that it names are there."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
-
-from tests.house.doc_blocks import FENCE, ROOT
+from tests.house.doc_blocks import ROOT
+from tests.house.lua_lint import FOLDER
+from tests.house.lua_modules import Modules
 
 PAGE = (ROOT / "docs" / "lua.md").read_text()
-SECTIONS = dict(re.findall(r"^## One (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+MODULES = Modules(FOLDER)
+FUNCTION = re.compile(r"`(\w+(?:\.\w+)?)\(")
+MOST_LINES = 180
 
 
-def code(text: str) -> list[str]:
-    """The lines of a piece of Lua without indentation, empty lines, comments and the line that names the engine."""
-    return [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("--", "#!"))]
+def test_the_functions_that_the_page_names_are_there() -> None:
+    known = {name.partition(".")[2] if name[0].islower() else name for name in MODULES.functions}
+    known |= {f"verbs.{verb.name}" for verb in MODULES.verbs} | {"verbs.name"}
+    named = {name for name in FUNCTION.findall(PAGE) if not name.startswith("Call.")}
+    assert named - known == set()
+    assert len(named) > 40
 
 
-@pytest.mark.parametrize("verb", ["write", "read", "ack"])
-def test_the_page_quotes_a_verb_from_its_keys_to_the_end_of_its_straight_part(verb: str) -> None:
-    source = (ROOT / "lua" / f"{verb}.lua").read_text()
-    quoted = "".join(block for language, block in FENCE.findall(SECTIONS[verb]) if language == "lua")
-
-    assert code(quoted) == code(source.partition("--- @general")[0])
+def test_the_modules_that_the_page_names_are_there() -> None:
+    named = set(re.findall(r"`(\w+)\.lua`", PAGE))
+    assert named - {module.name for module in MODULES.all} == set()
+    assert named
 
 
-def test_the_page_has_no_other_lua() -> None:
-    sections = [verb for verb in SECTIONS if "```lua" in SECTIONS[verb]]
-    assert sections == ["write", "read", "ack"]
-    assert PAGE.count("```lua") == sum(SECTIONS[verb].count("```lua") for verb in sections)
+def test_the_fields_that_the_page_names_are_fields_of_the_state() -> None:
+    """`state.lua` says what each is; the table of the page has those to know."""
+    table = PAGE.partition("| field |")[2].partition("\n\n")[0]
+    fields = {
+        each for row in table.splitlines() for each in re.findall(r"`(\w+)`", row.partition("|")[2].partition("|")[0])
+    }
+    (text,) = [module.text for module in MODULES.all if module.name == "state"]
+    listed = set(re.findall(r"\w+", text.partition("State.COMMON")[0]))
+    assert fields - listed == set()
+    assert len(fields) > 8
+
+
+def test_the_page_is_read_in_ten_minutes() -> None:
+    assert PAGE.count("\n") <= MOST_LINES

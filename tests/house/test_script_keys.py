@@ -1,4 +1,4 @@
-"""The keys of a call are those that the header of its script names: no caller lists them by hand."""
+"""The keys of a call are those that the comment above its verb names: no caller lists them by hand."""
 
 from __future__ import annotations
 
@@ -12,27 +12,21 @@ import pytest
 from shardq.planner.costs import WRITE_KEYS
 from shardq.protocol import scripts
 from shardq.protocol.keys import SHARED, QueueKeys, RouterKeys, SharedKeys
-from tests.house import lua_lint
+from tests.house.lua_lint import FOLDER
+from tests.house.lua_modules import Modules
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_A_ROUTER = {"bind", "bindings", "follow"}
 OF_ALL_QUEUES = {"register", "queues"}
-SOURCES = {source.name: source for source in lua_lint.load()}
 
 
 @dataclass(frozen=True)
 class Caller:
-    """One `Call.on(keys, "script", ..., rest=...)`."""
+    """One `Call.on(keys, "verb", ..., rest=...)`."""
 
     where: str
-    script: str
+    verb: str
     gives_rest: bool
-
-
-def documented(name: str) -> list[tuple[int, bool, str]]:
-    """The lines of a header that name keys: number, whether it stands for any number of keys, name."""
-    found = [lua_lint.DOCUMENTED.match(line) for line in SOURCES[name].header]
-    return [(int(line[2]), bool(line[3]), line[4]) for line in found if line and line[1] == "KEYS"]
 
 
 def nodes() -> Iterator[tuple[Path, ast.AST]]:
@@ -49,18 +43,9 @@ def callers() -> Iterator[Caller]:
                 yield Caller(f"{path.relative_to(ROOT)}:{node.lineno}", name, rest)
 
 
-@pytest.mark.parametrize("name", sorted(SOURCES))
-def test_a_header_numbers_its_keys_from_one_and_only_the_last_stands_for_many(name: str) -> None:
-    lines = documented(name)
-
-    assert [number for number, _, _ in lines] == [*range(1, len(lines) + 1)]
-    assert not any(many for _, many, _ in lines[:-1])
-    assert len({key for _, _, key in lines}) == len(lines)
-
-
-@pytest.mark.parametrize("name", sorted(SOURCES))
-def test_a_call_sends_the_keys_that_the_header_names(name: str) -> None:
-    script, lines = scripts.load(name), documented(name)
+@pytest.mark.parametrize("name", scripts.names())
+def test_a_call_sends_the_keys_of_its_queue_its_router_or_all_queues(name: str) -> None:
+    script = scripts.load(name)
     keys: QueueKeys | RouterKeys | SharedKeys
     if name in OF_ALL_QUEUES:
         keys, prefix = SHARED, "shardq:"
@@ -69,22 +54,22 @@ def test_a_call_sends_the_keys_that_the_header_names(name: str) -> None:
     else:
         keys, prefix = QueueKeys("q"), "shardq:{q}:"
 
-    assert [*script.keys] == [key for _, many, key in lines if not many]
-    assert [script.rest] == ([key for _, many, key in lines if many] or [""])
     assert [*keys.of(name, script.keys)] == [prefix + key.replace("_", "-") for key in script.keys]
 
 
-OF_THE_NEW_ENGINE = {"alone", "due", "facts", "held", "holders", "lost", "sample", "settle", "states"}
-"""Verbs that today's engine has under other names, or does without."""
+def test_the_first_keys_of_a_queue_are_numbered_alike_in_python_and_in_lua() -> None:
+    """A client makes a call from the names; a function of a module finds a key by its place (lua/base.lua)."""
+    places = {name.lower(): at for name, at in Modules(FOLDER).places.items()}
+    assert places == {name: at for at, name in enumerate(scripts.load("read").keys, 1)}
+    assert [*QueueKeys.suffixes][: len(places)] == [*places]
 
 
 @pytest.mark.runs_in("test-all")
-def test_every_script_has_a_caller_that_gives_the_rest_where_the_header_wants_one() -> None:
+def test_every_verb_has_a_caller_that_gives_the_rest_where_the_comment_wants_one() -> None:
     found = [*callers()]
 
-    assert {caller.script for caller in found} == set(scripts.names()) | OF_THE_NEW_ENGINE
-    old = [each for each in found if each.script not in OF_THE_NEW_ENGINE]
-    assert [each for each in old if each.gives_rest != bool(scripts.load(each.script).rest)] == []
+    assert {caller.verb for caller in found} == set(scripts.names())
+    assert [each for each in found if each.gives_rest != bool(scripts.load(each.verb).rest)] == []
 
 
 @pytest.mark.runs_in("test-all")

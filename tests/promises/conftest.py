@@ -1,4 +1,4 @@
-"""Clients and queues of both kinds on real servers; what the engine under test breaks is expected to fail."""
+"""Clients and queues of both kinds on real servers; what is not kept yet is expected to fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from shardq import Client, Queue
 from shardq.client import base
 from tests.clients import ClientKind, opened
-from tests.promises.expected import expected, reason
+from tests.promises.expected import EXPECTED, reason
 from tests.servers import Server
 
 Test = TypeVar("Test", bound=Callable[..., object])
@@ -35,8 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder, slash, name = item.nodeid.partition("tests/promises/")
         if not slash or folder:
             continue
-        item.add_marker(pytest.mark.runs_in("soak"), append=False)  # until the new engine keeps them all
-        if why := reason(name, expected()):
+        if why := reason(name, EXPECTED):
             item.add_marker(pytest.mark.xfail(reason=why, raises=AssertionError, strict=True))
 
 

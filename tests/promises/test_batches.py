@@ -9,7 +9,9 @@ from collections import Counter
 import pytest
 
 from shardq import Client, Delivery, Limits, Queue
+from tests.conformance.world import World, raw_client
 from tests.promises.conftest import OpenQueue, lone
+from tests.promises.watching import watched
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -169,6 +171,30 @@ def test_a_batch_of_100_is_whole_beside_quiet_messages_between_reads(
     assert sizes == [100] * 10
 
 
+@lone
+@pytest.mark.parametrize("quiet", [1, 5])
+def test_a_batch_of_100_runs_one_command_more_for_each_quiet_message(
+    open_queue: OpenQueue, server: Server, quiet: int
+) -> None:
+    queue = open_queue(streams=64, streams_per_shard=4, window=1)
+    queue.write_many([(number, f"flood-{tenant}") for tenant in range(20) for number in range(120)])
+
+    def commands(quiet: int) -> int:
+        """Those of ten batches."""
+        inside = 0
+        for turn in range(10):
+            for number in range(quiet):
+                queue.write("quiet", shard_key=f"quiet-{turn}-{number}")
+            with watched(server) as seen:
+                found = queue.read_many(100)
+            assert len(found) == 100
+            assert queue.ack_many(found) == []
+            inside += sum(each.inside for each in seen)
+        return inside
+
+    assert commands(quiet) <= commands(0) + 10 * (quiet + 2)
+
+
 def test_a_batch_takes_all_there_is_if_that_is_less(open_queue: OpenQueue, rng: random.Random, seed: int) -> None:
     """Whatever is there, of however many tenants."""
     queue = open_queue(streams=16, streams_per_shard=2, window=1)
@@ -195,3 +221,22 @@ def test_a_batch_is_whole_as_long_as_so_much_may_be_delivered(open_queue: OpenQu
         sizes.append(len(found))
     assert set(sizes[:-1]) <= {batch}
     assert left == 0
+
+
+@lone
+@pytest.mark.parametrize("streams", [64, 200])
+def test_what_was_given_back_of_many_tenants_comes_in_few_calls(
+    open_queue: OpenQueue, server: Server, streams: int
+) -> None:
+    """Their messages lie in all streams: a batch takes no call for each of these."""
+    queue = open_queue(streams=streams, streams_per_shard=4, window=1)
+    queue.write_many([(b"", f"t{number}") for number in range(1000)])
+    with raw_client(server.url) as raw:
+        while queue.read_many(100):
+            pass
+        World(server.url, raw).elapse(queue, 3000)
+    assert len(queue.read_many(100)) == 100  # by then all leases have been taken back
+    with watched(server) as seen:
+        for _ in range(5):
+            assert len(queue.read_many(100)) == 100
+    assert sum(not each.inside for each in seen) <= 20

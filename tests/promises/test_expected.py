@@ -5,16 +5,13 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 from tests.promises.expected import EXPECTED, matches
 
 FOLDER = Path(__file__).parent
 
 
-@pytest.mark.parametrize("engine", EXPECTED)
-def test_each_expected_failure_names_a_test(engine: str) -> None:
-    named = {tuple(pattern.partition("[")[0].split("::")) for pattern in EXPECTED[engine]}
+def test_each_expected_failure_names_a_test() -> None:
+    named = {tuple(pattern.partition("[")[0].split("::")) for pattern in EXPECTED}
     missing = [
         (file, test)
         for file, test in named

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import random
+import threading
 
 import pytest
 
 from shardq import Delivery, Message, Queue
+from shardq.model import DeliveryView
 from tests.clients import ClientKind
+from tests.conformance.world import raw_client
 from tests.promises.conftest import OpenQueue, lone
 from tests.promises.ideal import Ideal, p99
 from tests.promises.loads import (
     BESIDE,
+    CHANCE,
     TIMES,
     check_share,
     newcomers,
@@ -20,8 +24,10 @@ from tests.promises.loads import (
     served_by_worker,
     served_ideally,
 )
+from tests.promises.served import waits_of
 from tests.servers import Server
 from tests.waiting import eventually
+from tests.worker.running import RunningWorker
 
 BATCHES = [1, 10, 32, 100]
 TENANTS, EACH = 60, 5
@@ -171,7 +177,28 @@ def nack_both(queue: Queue, quiet: str) -> None:
     assert queue.nack_many([each for each in held if each.shard_key == quiet]) == []
 
 
-BOTH = {each.__name__: each for each in (delay_both, lose_both, nack_both)}
+def redrive_both(queue: Queue, quiet: str) -> None:
+    """The flood's messages were dead letters, and so was that of the quiet tenant."""
+    flood(queue, count=FLOODED)
+    queue.write("quiet", shard_key=quiet)
+    assert queue.reject_many(everything(queue, FLOODED + 1), "no") == []
+    letters = queue.dead(1000)
+    assert queue.redrive([each for each in letters if each.shard_key == "flood"]) == FLOODED
+    assert queue.redrive(queue.dead(1)) == 1
+
+
+def pause_both(queue: Queue, quiet: str) -> None:
+    """The flood waited for the end of a pause, and so did the quiet tenant."""
+    flood(queue, count=FLOODED)
+    queue.write("quiet", shard_key=quiet)
+    for tenant in ("flood", quiet):
+        queue.pause(tenant)
+    assert queue.read_many(100) == []
+    for tenant in ("flood", quiet):
+        queue.resume(tenant)
+
+
+BOTH = {each.__name__: each for each in (delay_both, lose_both, nack_both, redrive_both, pause_both)}
 
 
 @pytest.mark.parametrize("beside", ["in one stream", "by hash"])
@@ -225,3 +252,49 @@ def test_a_newcomer_waits_hardly_longer_than_in_the_ideal_queue(
     real = newcomers(write, read, batch, reads, random.Random(LOAD))
     ideally = newcomers(ideal.write, read_ideally, batch, reads, random.Random(LOAD), together=False)
     assert p99(real) <= TIMES * p99(ideally) + BESIDE, p99(ideally)
+
+
+WORKED = 1_200
+"""Deliveries of a worker."""
+
+
+@lone
+@pytest.mark.parametrize("concurrency", [1, 16, 64, 128])
+@pytest.mark.parametrize("floods", [20, 100])
+@pytest.mark.runs_in("test-all")
+def test_a_newcomer_waits_hardly_longer_for_a_worker_than_in_the_ideal_queue(
+    open_queue: OpenQueue, server: Server, floods: int, concurrency: int
+) -> None:
+    """Its handlers write the messages of tenants that had none. A wait is in deliveries, as the journal tells them."""
+    queue = open_queue(streams=64, streams_per_shard=4, window=1, journal=10**6)
+    backlog, rng, lock = 2 * WORKED // floods, random.Random(LOAD), threading.Lock()
+    for tenant in range(floods):
+        flood(queue, f"flood-{tenant}", backlog)
+    quiet: set[str] = set()
+    done = 0
+
+    def handle(_: DeliveryView) -> None:
+        nonlocal done
+        with lock:
+            done += 1
+            is_next = done < 0.75 * WORKED and rng.random() < CHANCE
+        if is_next:
+            quiet.add(queue.write("quiet", shard_key=f"quiet-{done}-{threading.get_ident()}"))
+
+    with RunningWorker("sync", server.url, queue.name, handle, concurrency=concurrency) as begun:
+        eventually(lambda: done >= WORKED or begun.failure, 120, what="so many deliveries")
+    assert begun.failure is None
+    with raw_client(server.url) as raw:
+        real = waits_of(raw, queue.state.keys, quiet, WORKED)
+    assert len(real) > 50
+    ideally = ideal_newcomers(floods, backlog, WORKED)
+    assert p99(real) <= TIMES * p99(ideally) + BESIDE, p99(ideally)
+
+
+def ideal_newcomers(floods: int, backlog: int, most: int) -> list[int]:
+    """The waits of newcomers in the ideal queue, beside floods, one delivery after the other."""
+    ideal = Ideal()
+    for tenant in range(floods):
+        for _ in range(backlog):
+            ideal.write(f"flood-{tenant}")
+    return newcomers(ideal.write, lambda _: [ideal.read()], 1, most, random.Random(LOAD), together=False)

@@ -10,6 +10,7 @@ import pytest
 
 from shardq import Client, Delivery, Limits, Message, Queue
 from tests.clients import ClientKind
+from tests.conformance.world import World, raw_client
 from tests.promises.conftest import OpenQueue, lone
 from tests.servers import Server
 from tests.waiting import eventually
@@ -155,12 +156,14 @@ def test_a_limit_that_comes_and_goes_lets_none_overtake(
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.runs_in("test-all")
 def test_delayed_messages_come_in_the_order_of_their_due_times(
-    open_queue: OpenQueue, client: Client, way: str, batch: int
+    open_queue: OpenQueue, client: Client, server: Server, way: str, batch: int
 ) -> None:
     queue = open_queue(streams=4, streams_per_shard=4, window=1)
     order = [7, 2, 9, 0, 4, 1, 8, 3, 6, 5]
-    WAYS[way](client, queue, [Message(number, "t", delay=0.05 + 0.03 * number) for number in order])
-    eventually(lambda: queue.stats().delayed == 0, what="all are due")
+    WAYS[way](client, queue, [Message(number, "t", delay=1000.0 + 100 * number) for number in order])
+    with raw_client(server.url) as raw:
+        World(server.url, raw).elapse(queue, 3000)
+    assert queue.stats().delayed == 0
     check_order(first_deliveries(queue, batch, ack), range(10))
 
 

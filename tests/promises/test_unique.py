@@ -6,7 +6,9 @@ import pytest
 
 from shardq import Queue, UniqueConflict
 from shardq.model.message import OnConflict
+from tests.conformance.world import World, raw_client
 from tests.promises.conftest import OpenQueue
+from tests.servers import Server
 from tests.waiting import eventually
 
 CONFLICTS = ["existing", "raise", "replace"]
@@ -85,3 +87,29 @@ def test_a_unique_message_that_can_still_be_delivered_keeps_its_key(open_queue: 
         assert queue.write("next", shard_key="t", unique_key="k") == first
         delivery.nack(delay=delay)
         assert queue.write("next", shard_key="t", unique_key="k") == first
+
+
+def test_a_message_that_is_redriven_has_no_unique_key_any_more(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=4)
+    queue.write("first", shard_key="t", unique_key="k")
+    queue.read().reject("no")
+    assert queue.redrive(queue.dead()) == 1
+    assert queue.write("second", shard_key="t", unique_key="k").is_new
+    assert {each.payload for each in queue.read_many(9)} == {"first", "second"}
+
+
+def test_a_unique_message_whose_last_lease_ended_does_not_swallow_its_successor(
+    open_queue: OpenQueue, server: Server
+) -> None:
+    """Though nobody may have come upon it yet: its tenant is paused."""
+    queue = open_queue(streams=4, max_deliveries=2)
+    queue.write("first", shard_key="t", unique_key="k")
+    queue.read().nack()
+    assert queue.read().payload == "first"
+    queue.pause("t")
+    with raw_client(server.url) as raw:
+        World(server.url, raw).elapse(queue, 3000)
+    assert queue.read_many(9) == []
+    write_again(queue, "existing")
+    queue.resume("t")
+    assert [each.payload for each in queue.read_many(9)] == ["next"]

@@ -17,8 +17,8 @@ from tests.servers import Server
 
 _LINE = re.compile(rb"^[\d.]+ \[\d+ (\S+)\] (.*)$", re.DOTALL)
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-LARGE = 5_000
-"""More members than one call may look at, or ask for at once."""
+LARGE = 1_000
+"""More members than one command may look at, or ask for at once: those of the largest batch."""
 
 
 class Command(NamedTuple):
@@ -87,6 +87,24 @@ def unbounded(server: Server, commands: Sequence[Command]) -> list[str]:
     """The commands that look at all members of something large, however many these are."""
     with server.client() as plain:
         return [" ".join(each.words)[:200] for each in commands if each.inside and _looks_at_all(plain, each.words)]
+
+
+def touched(commands: Sequence[Command]) -> float:
+    """How much one script may touch at most: the keys, members and fields that its commands name or ask for."""
+    most = this = 0.0
+    for each in commands:
+        this = this + _amount(each.words) if each.inside else 0.0
+        most = max(most, this)
+    return most
+
+
+def _amount(words: tuple[str, ...]) -> float:
+    name = words[0].upper()
+    if name in _SCANS:
+        return _asked(words, "COUNT", 1, default=10)
+    if name in _WHOLE | _BY_VALUE | _BY_RANK | _STREAMS:
+        return _most(name, words)
+    return len(words) - 1
 
 
 _WHOLE = {"HGETALL", "HKEYS", "HVALS", "SMEMBERS", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"}

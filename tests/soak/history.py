@@ -46,7 +46,7 @@ class Lease:
     @property
     def place(self) -> str:
         """The stream, or where else the body lies."""
-        return self.id.rpartition("-")[2]
+        return self.id.split("-", 2)[2]
 
     @property
     def number(self) -> int:

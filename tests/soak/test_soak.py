@@ -94,9 +94,9 @@ def _check_books(queue: Queue, server: Server) -> None:
     with server.client() as plain:
         assert [plain.xlen(keys.stream(number)) for number in range(4)] == [0] * 4
         sizes = {
-            "leases": plain.zcard(keys.leases), "redelivery": plain.zcard(keys.redelivery),
-            "delayed": plain.zcard(keys.delayed), "ready": plain.zcard(keys.ready),
-            "attempts": plain.hlen(keys.attempts), "moved": plain.hlen(keys.moved),
+            "leases": plain.zcard(keys.leases), "returned": plain.zcard(keys.returned),
+            "delayed": plain.zcard(keys.delayed), "turns": plain.zcard(keys.turns), "bodies": plain.hlen(keys.bodies),
+            "errors": plain.hlen(keys.errors), "moved": plain.hlen(keys.moved),
             "cancelled": plain.scard(keys.cancelled),
         }  # fmt: skip
         assert set(sizes.values()) == {1}, sizes

@@ -9,18 +9,16 @@ import pytest
 
 from shardq import Client, Message
 from shardq.client import Queue
-from shardq.engine import NEW
-from shardq.ops import scan
 from shardq.ops import sweep as sweep_ops
 from shardq.ops.scan import cuts, entry_id
-from shardq.spark import live, sweep
+from shardq.spark import sweep
 from shardq.spark.options import Reading, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, table_schema
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
-LARGE = f"{(sweep if NEW else live).__name__}.LARGE"
+LARGE = f"{sweep.__name__}.LARGE"
 """So many messages are worth several tasks."""
 
 
@@ -50,7 +48,6 @@ def test_each_message_is_read_once_in_its_state(
 ) -> None:
     monkeypatch.setattr(LARGE, 100)
     if by_page:  # of more messages than these it is asked page by page what became of them
-        monkeypatch.setattr(scan, "KNOWN", 3)
         monkeypatch.setattr(sweep_ops, "TOLD", 3)
     queue = client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
     flood(queue, 40)

@@ -19,10 +19,7 @@ from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, table_schema
 from tests.servers import Server
 
-pytestmark = [
-    pytest.mark.engine("new"),  # the old one promises it only of messages that stay where they are
-    pytest.mark.runs_in("test-all"),
-]
+pytestmark = pytest.mark.runs_in("test-all")
 
 
 class Moving:

@@ -15,7 +15,6 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
-from shardq.engine import NEW
 from shardq.spark import Lag, lag
 from shardq.spark.options import Reading
 from shardq.spark.schema import arrow_schema, table_schema
@@ -170,7 +169,7 @@ def test_a_micro_batch_is_shared_fairly(lags: dict[str, int], most: int, wanted:
 
 def test_spark_finds_the_format_by_itself(url: str, pair: list[Queue], tmp_path: Path) -> None:
     """The package lies at the top level, as in a wheel. `register` knows the cores of the cluster."""
-    rows = 25_000 if NEW else 7  # enough for three tasks, if there were more cores
+    rows = 25_000  # enough for three tasks, if there were more cores
     for _ in range(0, rows, 5000):
         pair[0].write_many([(b"x", "t")] * min(rows, 5000))
     (tmp_path / "pyspark_shardq").symlink_to(ROOT / "shardq" / "spark" / "pyspark_shardq")

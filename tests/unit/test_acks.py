@@ -17,57 +17,64 @@ from shardq.ops.steps import Batch, Call, Refused, Step, Unanswered, Wait
 from shardq.ops.waiting import Outstanding
 from shardq.testing import ManualClock
 from tests.unit.driving import Driven, drive, state_of
+from tests.unit.wire import NOW, is_repeated, name_of, read_head
+from tests.unit.wire import read_reply as found
 
 ROW = [b"1700000000000-7", [b"k", b"t", b"b", b"x"]]
+TOKEN = "0:1-1:1:holder::t"
+LEASED = b"2:1700000000000-7:1:lost::t"  # what a read was granted whose reply was lost
 LOST = Unanswered("reset", sent=True)
 UNSENT = Unanswered("no route", sent=False)
 BUSY = Refused("LOADING", "")
 DENIED = Refused("NOPERM", "")
 
 
-def found(*rows: Any, kind: bytes = b"OK", wait: int = -1) -> list[Any]:
-    """What `read.lua` answers."""
-    return [kind, 1_700_000_000_000, b"1", wait, b"", [b"2", list(rows)] if rows else [], []]
-
-
 def acked(letters: str = "o") -> list[Any]:
-    """What `ack.lua` answers."""
-    return [1_700_000_000_000, letters.encode()]
+    """What `settle` replies."""
+    return [NOW, letters.encode()]
 
 
 class Server:
-    """Answers each script by its own list, the last answer for ever; notes what came in which round trip."""
+    """Answers each verb by its own list, the last answer for ever; notes what came in which round trip."""
 
     def __init__(self, **answers: list[Any]) -> None:
-        defaults: dict[str, list[Any]] = {"recover": [b""], "ack": [acked()], "read": [found()]}
+        defaults: dict[str, list[Any]] = {
+            "ack": [acked()], "read": [found()], "lost": [[b"", [LEASED]]], "give_back": [acked()],
+        }  # fmt: skip
         self.answers = defaults | answers
         self.trips: list[list[str]] = []
         self.calls: list[Call] = []
 
     def __call__(self, step: Step) -> Any:
         if isinstance(step, Call):
-            self.trips.append([step.script.name])
+            self.trips.append([name_of(step)])
             return self._answer(step)
         if isinstance(step, Batch):
             assert step.once, "what is refused must not run after the read"
-            self.trips.append([call.script.name for call in step.calls])
+            self.trips.append([name_of(call) for call in step.calls])
             return [self._answer(call) for call in step.calls]
         return None
 
     def _answer(self, call: Call) -> Any:
         self.calls.append(call)
-        answers = self.answers[call.script.name]
+        answers = self.answers[name_of(call)]
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    def of(self, script: str) -> list[Call]:
-        """The calls of one script."""
-        return [call for call in self.calls if call.script.name == script]
+    def of(self, verb: str) -> list[Call]:
+        """The calls of one verb."""
+        return [call for call in self.calls if name_of(call) == verb]
+
+    @property
+    def holders(self) -> list[str]:
+        """The holders of its reads."""
+        return [read_head(call).holder for call in self.of("read")]
 
 
 def deliveries(count: int = 1) -> list[Received]:
     """Deliveries in flight, in one stream."""
     return [
-        Received(f"1-{n}-0", "t", 1, 30.0, b"x", "", {}, "", 0, 0.0, f"0:1-{n}:1:holder") for n in range(1, count + 1)
+        Received(f"1-{n}-0", "t", 1, 30.0, b"x", "", {}, "", 0, 0.0, f"0:1-{n}:1:holder::t")
+        for n in range(1, count + 1)
     ]
 
 
@@ -118,10 +125,6 @@ class Run:
         return list(self.acks.results.values())
 
 
-def repeated(call: Call) -> bool:
-    return call.args[0] == 1
-
-
 def test_both_go_out_together_the_ack_first() -> None:
     run = Run(Server(read=[found(ROW)]))
     assert run.server.trips == [["ack", "read"]]
@@ -150,23 +153,25 @@ def test_a_lease_that_was_lost_does_not_cost_the_message_that_was_read(letter: s
 def test_an_ack_without_an_answer_is_made_again_alone(failure: Exception, again: bool) -> None:
     run = Run(Server(ack=[failure, acked()], read=[found(ROW)]))
     assert run.server.trips == [["ack", "read"], ["ack"]]
-    assert [repeated(call) for call in run.server.of("ack")] == [False, again]
+    assert [is_repeated(call) for call in run.server.of("ack")] == [False, again]
     assert (len(run.done.result or []), run.results) == (1, [Settled.OK])
 
 
 @pytest.mark.parametrize("failure", [LOST, UNSENT, BUSY])
 def test_a_read_without_an_answer_is_made_again_alone(failure: Exception) -> None:
     run = Run(Server(read=[failure, found(ROW)]))
-    first, second = run.server.of("read")
-    assert run.server.trips == [["ack", "read"], *([["recover"]] if failure is LOST else []), ["read"]]
-    assert [call.args[0] for call in run.server.of("recover")] == ([first.args[1]] if failure is LOST else [])
-    assert first.args[1] != second.args[1]
+    first, second = run.server.holders
+    between = [["lost"], ["give_back"]] if failure is LOST else []
+    assert run.server.trips == [["ack", "read"], *between, ["read"]]
+    assert [call.args[0] for call in run.server.of("lost")] == [first] * (failure is LOST)
+    assert [call.args[-1] for call in run.server.of("give_back")] == [LEASED] * (failure is LOST)
+    assert first != second
     assert (len(run.done.result or []), run.results) == (1, [Settled.OK])
 
 
 def test_if_neither_was_answered_the_ack_is_made_again_first() -> None:
     run = Run(Server(ack=[LOST, acked()], read=[LOST, found(ROW)]))
-    assert run.server.trips == [["ack", "read"], ["ack"], ["recover"], ["read"]]
+    assert run.server.trips == [["ack", "read"], ["ack"], ["lost"], ["give_back"], ["read"]]
     assert (len(run.done.result or []), run.results) == (1, [Settled.OK])
 
 
@@ -187,8 +192,8 @@ def test_an_ack_that_came_after_an_empty_read_may_have_made_room_so_the_read_loo
 def test_if_the_ack_fails_for_good_what_was_read_is_given_back() -> None:
     run = Run(Server(ack=[DENIED], read=[found(ROW)]))
     assert type(run.error) is BackendError
-    assert run.server.trips == [["ack", "read"], ["recover"]]
-    assert run.server.of("recover")[0].args[0] == run.server.of("read")[0].args[1]
+    assert run.server.trips == [["ack", "read"], ["lost"], ["give_back"]]
+    assert [run.server.of("lost")[0].args[0]] == run.server.holders
     assert (run.results, run.state.unsure) == ([], set())
 
 
@@ -198,9 +203,9 @@ def test_if_the_ack_fails_for_good_what_was_read_is_given_back() -> None:
 def test_the_error_says_what_is_known_of_the_ack(failure: Exception, error: type[Exception]) -> None:
     run = Run(Server(ack=[failure, UNSENT], read=[LOST]))
     assert type(run.error) is error
-    assert run.server.trips[-1] == ["recover"]  # what the lost reply may have granted
+    assert run.server.trips[-2:] == [["lost"], ["give_back"]]  # what the lost reply may have granted
     assert run.results == []
-    assert run.state.unsure == ({"0:1-1:1:holder"} if failure is LOST else set())
+    assert run.state.unsure == ({TOKEN} if failure is LOST else set())
 
 
 def test_a_failed_ack_gives_nothing_back_where_nothing_can_have_been_read() -> None:
@@ -209,7 +214,7 @@ def test_a_failed_ack_gives_nothing_back_where_nothing_can_have_been_read() -> N
 
 
 def test_that_giving_back_fails_does_not_hide_why() -> None:
-    run = Run(Server(ack=[DENIED], read=[found(ROW)], recover=[UNSENT]))
+    run = Run(Server(ack=[DENIED], read=[found(ROW)], lost=[UNSENT]))
     assert type(run.error) is BackendError
 
 
@@ -224,7 +229,7 @@ def test_an_ack_that_got_no_answer_is_a_repetition_whoever_makes_it_next() -> No
     assert type(first.error) is OutcomeUnknown
     server = Server(read=[found(ROW)])
     run = Run(server, state=first.state)
-    assert [repeated(call) for call in server.of("ack")] == [True]
+    assert [is_repeated(call) for call in server.of("ack")] == [True]
     assert (run.results, run.state.unsure) == ([Settled.OK], set())
 
 
@@ -236,7 +241,7 @@ def test_an_ack_that_was_cancelled_is_a_repetition_afterwards() -> None:
     op.close()
     assert outstanding.holder  # so that what it was granted is given back
     results = drive(ack(state, deliveries()), server, clock)
-    assert (results.result, repeated(server.calls[0]), state.unsure) == ([Settled.OK], True, set())
+    assert (results.result, is_repeated(server.calls[0]), state.unsure) == ([Settled.OK], True, set())
 
 
 def test_what_is_read_while_the_ack_is_tried_again_can_be_given_back() -> None:
@@ -247,8 +252,8 @@ def test_what_is_read_while_the_ack_is_tried_again_can_be_given_back() -> None:
     assert isinstance(batch, Batch)
     op.send([LOST, found(ROW)])
     op.close()
-    assert outstanding.holder == batch.calls[1].args[1]
-    assert state.unsure == {"0:1-1:1:holder"}
+    assert outstanding.holder == read_head(batch.calls[1]).holder
+    assert state.unsure == {TOKEN}
 
 
 def test_many_acks_are_bounded_calls_of_which_the_last_goes_with_the_read() -> None:
@@ -268,7 +273,13 @@ def test_a_queue_that_moved_is_looked_up_with_the_ack_done() -> None:
     clock, state = ManualClock(), state_of(ManualClock())
     server = Server(
         read=[[b"NOQUEUE"], found()],
-        open=[[b"OK", 1_700_000_000_000, [b"epoch", b"1", b"streams", b"4", b"wanted", b"4", b"created", b"1"]]],
+        open=[
+            [
+                b"OK",
+                1_700_000_000_000,
+                [b"epoch", b"1", b"streams", b"4", b"wanted", b"4", b"created", b"1", b"id", b"1-x"],
+            ]
+        ],
     )
     done = drive(read(state, 1, acks=(acks := Acks(deliveries()))), server, clock)
     assert (done.result, list(acks.results.values())) == ([], [Settled.OK])

@@ -11,6 +11,7 @@ from shardq.clock import SystemClock
 from shardq.drivers.exchanges import REDIRECTIONS, Exchange, Exchanges, Exchanging
 from shardq.drivers.failures import Redirected
 from shardq.drivers.permits import AllBusy
+from shardq.drivers.sending import NO_FUNCTION
 from shardq.drivers.sync import drive
 from shardq.drivers.topology import Topology
 from shardq.ops.steps import Ask, Batch, Call, Refused, Unanswered, Underreplicated
@@ -21,9 +22,14 @@ from shardq.testing.clock import ManualClock
 A, B = ("a", 1), ("b", 2)
 LEN = load("len")
 CALL = Call(LEN, ("{q}",))
+assert LEN.library is not None
+BY_NAME = ("FCALL_RO", LEN.function, 1, "{q}")
 BY_HASH = ("EVALSHA_RO", LEN.sha, 1, "{q}")
 BY_SOURCE = ("EVAL_RO", LEN.source, 1, "{q}")
-UNKNOWN = Refused("NOSCRIPT", "")
+LOAD = ("FUNCTION", "LOAD", LEN.library.text)
+UNKNOWN = Refused("NOSCRIPT", NO_FUNCTION)
+NO_SCRIPT = Refused("NOSCRIPT", "No matching script")
+FULL = Refused("OOM", "command not allowed")
 GONE = Unanswered("gone", sent=False)
 
 
@@ -51,13 +57,50 @@ def played(exchanging: Exchanging[Any], *answers: Any) -> tuple[Any, list[Exchan
     return outcome, seen
 
 
-def test_a_call_is_one_exchange_by_hash_which_can_go_on_by_source() -> None:
+def test_a_call_is_one_exchange_with_a_function() -> None:
     reply, (exchange,) = played(exchanges().of(CALL), [7])
-    assert (reply, exchange.address, exchange.commands) == (7, None, (BY_HASH,))
+    assert (reply, exchange.address, exchange.commands) == (7, None, (BY_NAME,))
     assert exchange.follow_up([7]) == ()
     assert exchange.follow_up([Refused("LOADING", "")]) == ()
-    assert exchange.follow_up([UNKNOWN]) == (BY_SOURCE,)
-    assert exchange.follow_up([UNKNOWN]) == ()
+
+
+def first_exchange(each: Exchanges) -> Exchange:
+    """The first exchange of a call."""
+    return played(each.of(CALL), [7])[1][0]
+
+
+@pytest.mark.parametrize("loaded", ["OK", Refused("ERR", "Library 'shardq_x' already exists")], ids=["new", "there"])
+def test_a_node_that_does_not_know_the_function_gets_the_library_and_the_call_again(loaded: Any) -> None:
+    exchange = first_exchange(exchanges())
+    assert exchange.follow_up([UNKNOWN]) == (LOAD,)
+    assert exchange.follow_up([loaded]) == (BY_NAME,)
+    assert exchange.follow_up([7]) == ()
+
+
+def test_where_the_library_is_removed_again_the_call_goes_once_without_it() -> None:
+    each = exchanges()
+    exchange = first_exchange(each)
+    assert exchange.follow_up([UNKNOWN]) == (LOAD,)
+    assert exchange.follow_up(["OK"]) == (BY_NAME,)
+    assert exchange.follow_up([UNKNOWN]) == (BY_HASH,)
+    assert first_exchange(each).commands == (BY_NAME,)
+
+
+@pytest.mark.parametrize("refused", [FULL, Refused("NOPERM", "")], ids=lambda each: each.code)
+def test_a_node_that_refuses_the_library_gets_the_script_by_its_hash_then_by_its_source(refused: Refused) -> None:
+    each = exchanges()
+    exchange = first_exchange(each)
+    assert exchange.follow_up([UNKNOWN]) == (LOAD,)
+    assert exchange.follow_up([refused]) == (BY_HASH,)
+    assert exchange.follow_up([NO_SCRIPT]) == (BY_SOURCE,)
+    assert exchange.follow_up([NO_SCRIPT]) == ()
+    assert first_exchange(each).commands == (BY_HASH,)  # and so does what comes next
+
+
+def test_what_refuses_the_library_and_the_call_alike_is_told() -> None:
+    exchange = first_exchange(exchanges())
+    assert exchange.follow_up([UNKNOWN]) == (LOAD,)
+    assert exchange.follow_up([Refused("READONLY", "")]) == ()
 
 
 def test_a_call_that_waits_for_replicas_is_judged_by_both_answers() -> None:
@@ -89,13 +132,14 @@ def test_an_address_without_a_host_is_on_the_host_that_was_asked() -> None:
 def test_a_slot_that_is_moving_is_asked_for_elsewhere_this_once() -> None:
     each = exchanges(A)
     reply, seen = played(each.of(CALL), [Redirected("ASK", B)], [b"OK", 7])
-    assert (reply, seen[1].address, seen[1].commands) == (7, B, (("ASKING",), BY_HASH))
+    assert (reply, seen[1].address, seen[1].commands) == (7, B, (("ASKING",), BY_NAME))
     assert each.owner("{q}") == A
 
 
-def test_a_script_that_is_unknown_where_the_slot_goes_is_sent_whole_there() -> None:
+def test_a_function_that_is_unknown_where_the_slot_goes_is_loaded_there() -> None:
     reply, seen = played(exchanges(A).of(CALL), [Redirected("ASK", B)], [b"OK", 7])
-    assert (reply, seen[1].follow_up([b"OK", UNKNOWN])) == (7, (("ASKING",), BY_SOURCE))
+    assert (reply, seen[1].follow_up([b"OK", UNKNOWN])) == (7, (LOAD,))
+    assert seen[1].follow_up([b"OK"]) == (("ASKING",), BY_NAME)
 
 
 def test_an_owner_that_keeps_changing_is_tried_again_later() -> None:

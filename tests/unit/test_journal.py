@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
-from shardq.protocol.journal import FORMAT, KINDS, Columns, decode, settled_events
+from shardq.protocol.journal import FORMAT, KINDS, Columns, decode
 
 Row = dict[str, Any]
 NAMES = ("number", "time_ms", "kind", "message_id", "shard_key", "stream", "count", "due_ms", "client")
@@ -18,10 +19,12 @@ def events(rng: random.Random, first: int, count: int) -> list[Row]:
     ms, client = rng.randrange(10**12), rng.choice(("", "host-7"))
     rows = []
     for number in range(first, first + count):
-        place = rng.choice(("0", "17", "4095", "d", "l"))
+        place, key = rng.choice(("0", "17", "4095", "d", "l", "o")), rng.choice((b"a", b"\n,\x00\xff", b"x" * 1024))
+        owner = f".{quote(key, safe='')}" if place == "o" else ""  # nothing else leads to the overflow
         rows.append({
             "number": number, "time_ms": ms, "kind": rng.choice(list(KINDS.values())),
-            "message_id": f"{ms}-{number}-{place}", "shard_key": rng.choice((None, b"a", b"\n,\x00\xff", b"x" * 1024)),
+            "message_id": f"{ms}-{number}-{place}{owner}",
+            "shard_key": key if owner else rng.choice((None, key)),
             "stream": int(place) if place.isdigit() else None, "count": rng.choice((0, 1, 7)),
             "due_ms": rng.choice((None, 5)), "client": client,
         })  # fmt: skip
@@ -38,8 +41,9 @@ def entry(rows: list[Row], rng: random.Random) -> tuple[bytes, list[bytes]]:
     ]
     ids = ",".join(row["message_id"] for row in rows)
     if rng.random() < 0.5:
-        ms, number, _ = rows[0]["message_id"].split("-")
-        ids = f"{ms}|{int(number) - 1}|" + ",".join(row["message_id"].rpartition("-")[2] for row in rows)
+        ms, number, _ = rows[0]["message_id"].split("-", 2)
+        places = [row["message_id"].split("-", 2)[2].partition(".")[0] for row in rows]
+        ids = f"{ms}|{int(number) - 1}|" + ",".join(places)
     head = "\n".join(["".join(letters[row["kind"]] for row in rows), ids, *columns, rows[0]["client"], ""])
     value = head.encode() + b"".join(row["shard_key"] or b"" for row in rows)
     return f"{rows[-1]['number']}-{rows[0]['time_ms']}".encode(), [FORMAT, value]
@@ -97,11 +101,3 @@ def test_what_is_no_entry_of_ours_is_passed_over_and_counts_as_lost(row: tuple[b
     good = (b"10-1", [FORMAT, b"w\n1-1-1\n0\n\n\n\n"])
     columns = decode([row, good], after=5)
     assert (columns.number, columns.lost, columns.position) == ([10], 4, 10)
-
-
-def test_what_scripts_are_told_are_the_parts_of_an_entry() -> None:
-    text = settled_events(["5-1-3", "5-2-d"], [b"a\n", b""], [1, 3], "host-7")
-    columns = decode([(b"2-9", [FORMAT, b"aa\n" + text])], after=0)
-    assert columns.message_id == ["5-1-3", "5-2-d"]
-    assert columns.shard_key == [b"a\n", None]
-    assert (columns.count, columns.client, columns.stream) == ([1, 3], ["host-7"] * 2, [3, None])

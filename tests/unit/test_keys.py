@@ -30,9 +30,8 @@ def test_spelling() -> None:
 
     assert keys.prefix == "shardq:{a/b}:"
     suffixes = (
-        "meta lens ready notifications leases delayed redelivery bodies attempts cancelled dedup dedup-index dead "
-        "moved accounts shard-keys overflow assigned journal producers bulk-offsets due limits results "
-        "result-ends finished"
+        "meta bodies turns due notifications journal leases delayed errors cancelled dedup dedup-index producers "
+        "bulk-offsets returned dead moved finished assigned limits results result-ends"
     )
 
     assert " ".join(key.removeprefix(keys.prefix) for key in keys.fixed) == suffixes
@@ -135,7 +134,7 @@ def test_a_header_that_names_no_key_is_told(keys: QueueKeys | RouterKeys, name: 
     with pytest.raises(LookupError) as caught:
         keys.of("open", ("bindings" if kind == "router" else "meta", name))
 
-    assert str(caught.value) == f"the header of lua/open.lua names the key {name!r}, which a {kind} lacks"
+    assert str(caught.value) == f"the header of the verb open names the key {name!r}, which a {kind} lacks"
 
 
 def test_keys_are_a_value() -> None:

@@ -1,14 +1,13 @@
-"""The library of the new engine: what is sent, where each line of it comes from, and what a module must look like."""
+"""The library of functions: what is sent, where each line of it comes from, and what a module must look like."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from shardq.protocol import library, scripts
+from shardq.protocol import library
 from shardq.protocol.library import Library
 
 STATE = """-- The state.
@@ -63,8 +62,7 @@ redis.register_function{{function_name = '{name}_write', callback = verbs.write,
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "engine").mkdir()
-    return tmp_path / "engine"
+    return tmp_path
 
 
 def made(folder: Path, state: str = STATE, verbs: str = VERBS, order: str = "base  # first\n\nverbs\n") -> Library:
@@ -104,12 +102,11 @@ def test_a_verb_is_a_function_and_a_script_of_the_same_text(folder: Path) -> Non
 
 
 def test_commands_name_the_function_the_hash_or_the_source(folder: Path) -> None:
-    look, old = made(folder).script("look"), scripts.load("len")
+    look = made(folder).script("look")
     assert look.command("function") == ("FCALL_RO", look.function)
     assert look.command("hash") == ("EVALSHA_RO", look.sha)
     assert look.command("source") == ("EVAL_RO", look.source)
     assert made(folder).script("write").command("function")[0] == "FCALL"
-    assert old.command("function") == old.command("hash") == ("EVALSHA_RO", old.sha)
 
 
 def test_each_line_of_what_is_sent_is_found_in_its_module(folder: Path) -> None:
@@ -130,6 +127,23 @@ def test_a_line_has_one_number_in_the_library_and_in_every_script(folder: Path) 
     found = made(folder)
     for name in found.verbs:
         assert found.script(name).source.splitlines()[1:16] == found.text.splitlines()[1:16]
+
+
+def test_what_is_listed_of_a_verb_is_the_script_that_runs_where_no_library_can_be_loaded(folder: Path) -> None:
+    found = made(folder)
+    for name in found.verbs:
+        listing = found.listing(name)
+        assert "".join(f"{line.text}\n" for line in listing) == found.script(name).source
+        assert [line.place for line in listing[1:8]] == [found.locate(at) for at in range(2, 9)]
+
+
+def test_the_first_keys_of_a_queue_are_those_that_the_base_gives_places(folder: Path) -> None:
+    base = STATE.replace("local verbs", "local META = 1\nlocal DUE = 2\nlocal LATE = 50 -- ms\nlocal verbs")
+    verbs = VERBS.replace(
+        "-- KEYS[1] meta: the state\n-- KEYS[2..]", "-- KEYS[1..2]: the first 2 of a queue\n-- KEYS[3..]"
+    )
+    look = made(folder, base, verbs).script("look")
+    assert (look.keys, look.rest) == (("meta", "due"), "streams")
 
 
 def test_an_error_is_explained(folder: Path) -> None:
@@ -162,39 +176,3 @@ def test_a_module_that_is_not_well_formed_is_an_error_that_says_where(folder: Pa
 def test_the_order_names_each_module_once(folder: Path, order: str) -> None:
     with pytest.raises(ValueError, match=r"each module once.*: (verbs|other|base)$"):
         made(folder, order=order)
-
-
-@pytest.fixture
-def new_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
-    """The new engine with this library, whose only old script is `len`."""
-    (folder.parent / "len.lua").write_text("#!lua flags=no-writes\n-- KEYS[1] meta: it\nreturn 1\n")
-    found = made(folder)
-    monkeypatch.setattr(scripts, "root", lambda: folder.parent)
-    monkeypatch.setattr("shardq.engine.NEW", True)
-    scripts.load.cache_clear()
-    yield found
-    scripts.load.cache_clear()
-
-
-def test_a_verb_that_the_new_engine_does_not_define_is_the_old_script(new_engine: Library) -> None:
-    look, old = scripts.load("look"), scripts.load("len")
-    assert (look.function, scripts.load("look")) == (f"{new_engine.name}_look", look)
-    assert (old.function, old.keys, old.library) == ("", ("meta",), None)
-    assert scripts.names() == ["len", "look", "write"]
-    with pytest.raises(FileNotFoundError):
-        scripts.load("state")
-
-
-def test_what_is_listed_is_what_runs_in_either_engine(new_engine: Library) -> None:
-    for name in scripts.names():
-        listed = "\n".join(line.text for line in scripts.listing(name))
-        assert listed.rstrip("\n") == scripts.load(name).source.rstrip("\n")
-    assert [line.place for line in scripts.listing("len")[:2]] == ["len.lua:1", "len.lua:2"]
-    assert scripts.listing("look")[4].place == new_engine.locate(5) == "base.lua:9"
-
-
-def test_a_listed_line_of_an_old_script_stands_where_it_says() -> None:
-    for name in scripts.names():
-        for line in scripts.listing(name):
-            there = scripts.root().joinpath(line.file).read_text().split("\n")[line.number - 1]
-            assert line.text.strip() in {there.strip(), ""}, line.place

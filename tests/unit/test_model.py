@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from shardq.arguments import seconds
 from shardq.codec import Codecs, JsonCodec
-from shardq.engine import NEW
 from shardq.errors import CodecError, ConfigError
 from shardq.model import DeadLetter, Message, MessageId, QueueConfig, QueueSettings, Received
 
@@ -42,15 +41,7 @@ def test_legacy_settings_survive_being_stored() -> None:
 
 
 def test_settings_that_are_missing_get_their_defaults() -> None:
-    assert QueueConfig.from_settings({"something": "else", "window": "1", "key_scope": "shard_key"}, 7) == QueueConfig(
-        streams=7
-    )
-
-
-def test_a_queue_that_is_older_than_a_setting_is_as_all_were_before_it() -> None:
-    """It has no window, and its writers share their keys."""
-    old = QueueConfig(streams=7, max_len=5, window=0, key_scope="queue")
-    assert QueueConfig.from_settings({"max_len": "5"}, 7) == old
+    assert QueueConfig.from_settings({"something": "else", "max_len": "5"}, 7) == QueueConfig(streams=7, max_len=5)
 
 
 def test_the_settings_that_type_checkers_know_are_those_that_there_are() -> None:
@@ -111,7 +102,6 @@ def test_an_id_is_taken_apart() -> None:
         "1-2-o",
         "1-2-o.a b",
         f"1-2-o.{'x' * 4000}",
-        *([] if NEW else ["1-2-o.t"]),
     ],
 )
 def test_what_is_no_id_is_refused(bad: Any) -> None:

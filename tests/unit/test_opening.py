@@ -71,7 +71,11 @@ def test_a_change_that_may_have_happened_is_unknown_though_the_queue_cannot_be_l
 ) -> None:
     clock = ManualClock()
     state = state_of(clock)
-    opened = [b"OK", 0, [b"n", b"0", b"streams", b"4", b"wanted", b"4", b"epoch", b"1", b"created", b"1"]]
+    opened = [
+        b"OK",
+        0,
+        [b"n", b"0", b"streams", b"4", b"wanted", b"4", b"epoch", b"1", b"created", b"1", b"id", b"1-x"],
+    ]
     replies: Iterator[Any] = iter([opened, LOST, b"EPOCH"])
     error = error_of(CHANGES[change](state), lambda _: next(replies, LOST), clock)
     assert isinstance(error, OutcomeUnknown)

@@ -14,19 +14,16 @@ from shardq.ops.waiting import MAX_PER_CALL, Request, Waiter
 from shardq.testing import ManualClock
 from shardq.timing import Purgatory, Timer
 from tests.unit.driving import Driven, drive, state_of
+from tests.unit.wire import NOW, name_of, read_head
+from tests.unit.wire import read_reply as reply
 
-NOW = 1_700_000_000_000
 NEVER = float("inf")
+FIXED = 18  # keys that a read declares beside the streams
 
 
 def row(number: int) -> list[Any]:
-    """A message, as `read.lua` tells it."""
+    """A message, as `read` tells it."""
     return [b"1700000000000-%d" % number, [b"k", b"t", b"b", b"x"]]
-
-
-def reply(*rows: Any, kind: bytes = b"OK", wait: int = -1, epoch: bytes = b"1", now: int = NOW) -> list[Any]:
-    """What `read.lua` answers."""
-    return [kind, now, epoch, wait, b"", [b"2", list(rows)] if rows else [], []]
 
 
 class Room:
@@ -52,7 +49,7 @@ class Room:
 
         def answer(step: Step) -> Any:
             if isinstance(step, Call) and step.script.name != "read":
-                return 1
+                return [b"", []]
             told = left.pop(0) if len(left) > 1 else left[0]
             if not isinstance(step, Armed) or isinstance(told, BaseException):
                 return told
@@ -77,7 +74,7 @@ def armed(done: Driven[None]) -> list[Armed]:
 def kinds(done: Driven[None]) -> list[str]:
     """What was done, in order."""
     names = {Armed: "armed", Sleep: "sleep"}
-    return [step.script.name if isinstance(step, Call) else names[type(step)] for step in done.steps]
+    return [name_of(step) if isinstance(step, Call) else names[type(step)] for step in done.steps]
 
 
 def test_where_nobody_waits_nothing_is_done(room: Room) -> None:
@@ -109,7 +106,7 @@ def test_the_message_comes_with_the_wake_up(room: Room) -> None:
 def test_several_waiters_are_served_by_one_look_in_order_of_arrival(room: Room) -> None:
     first, second, third = room.enter(), room.enter(count=2), room.enter()
     done = room.pump(reply(row(1), row(2), row(3), row(4)))
-    assert armed(done)[0].call.args[0] == armed(done)[0].count == 4
+    assert read_head(armed(done)[0].call).most == armed(done)[0].count == 4
     assert [[each.message_id[14] for each in waiter.rows or []] for waiter in (first, second, third)] == [
         ["1"], ["2", "3"], ["4"],
     ]  # fmt: skip
@@ -118,7 +115,7 @@ def test_several_waiters_are_served_by_one_look_in_order_of_arrival(room: Room) 
 def test_one_look_serves_only_those_who_want_the_same_lease(room: Room) -> None:
     short, long = room.enter(visibility=5), room.enter(visibility=60)
     done = room.pump(reply(row(1)), reply(row(2)), takes=0.1)
-    assert [step.call.args[2] for step in armed(done)] == [5000]
+    assert [read_head(step.call).visibility for step in armed(done)] == [5000]
     assert kinds(done) == ["armed", "read"]
     assert (short.rows or [])[0].deadline < (long.rows or [])[0].deadline - 50
 
@@ -169,13 +166,13 @@ def test_what_nobody_is_left_to_take_is_given_back_by_its_tokens(room: Room) -> 
         if isinstance(step, Armed):
             waiter.cancel()
             return [7, [b"0", b"0"], None, reply(row(1), row(2))]
-        return b""
+        return [NOW, b"oo"]
 
     done = drive(pump(room.state), leave, room.clock)
-    recovers = [step for step in done.steps if isinstance(step, Call)]
-    holder = str(armed(done)[0].call.args[1])
-    assert [step.args[6:] for step in recovers] == [tuple(f"2:1700000000000-{n}:1:{holder}" for n in (1, 2))]
-    assert kinds(done) == ["armed", "recover"]
+    given = [step for step in done.steps if isinstance(step, Call)]
+    holder = read_head(armed(done)[0].call).holder
+    assert [step.args[5:] for step in given] == [tuple(f"2:1700000000000-{n}:1:{holder}:-:t" for n in (1, 2))]
+    assert kinds(done) == ["armed", "give_back"]
 
 
 def test_a_miss_is_followed_by_an_ordinary_look_at_once(room: Room) -> None:
@@ -188,12 +185,12 @@ def test_all_streams_are_declared_up_to_256() -> None:
         room = Room(streams=streams)
         room.state.hints = ("17",)
         room.enter()
-        assert len(armed(room.pump(reply(row(1))))[0].call.keys) == 17 + declared
+        assert len(armed(room.pump(reply(row(1))))[0].call.keys) == FIXED + declared
 
 
 def test_the_server_is_told_what_its_clock_should_show_at_the_end_of_the_wait(room: Room) -> None:
     room.enter()
-    assert armed(room.pump(reply(row(1))))[0].call.args[3] == f"{NOW + 1000 + 1010} {NOW} {1000 + 1010}"
+    assert armed(room.pump(reply(row(1))))[0].call.args[1] == f"{NOW + 1000 + 1010} {NOW} {1000 + 1010}"
 
 
 def test_a_lease_is_believed_in_from_when_the_server_granted_it(room: Room) -> None:
@@ -238,7 +235,7 @@ def test_a_lost_reply_is_given_back_by_the_first_of_them(room: Room) -> None:
     first, second = room.enter(), room.enter()
     done = room.pump(Unanswered("reset", sent=True))
     assert first.outstanding
-    assert first.outstanding.holder == armed(done)[0].call.args[1]
+    assert first.outstanding.holder == read_head(armed(done)[0].call).holder
     assert (second.done, second.outstanding, kinds(done)) == (True, None, ["armed", "sleep"])
 
 
@@ -249,9 +246,9 @@ def test_a_lost_reply_is_given_back_by_the_pump_where_nobody_is_left(room: Room)
         if isinstance(step, Armed):
             waiter.cancel()
             return Unanswered("reset", sent=True)
-        return b""
+        return [b"", []]
 
-    assert kinds(drive(pump(room.state), answer, room.clock)) == ["armed", "sleep", "recover"]
+    assert kinds(drive(pump(room.state), answer, room.clock)) == ["armed", "sleep", "lost"]
 
 
 def test_a_request_that_never_left_needs_no_recovery(room: Room) -> None:

@@ -13,13 +13,10 @@ from shardq.ops.steps import Call, Refused, Step, Unanswered, Wait
 from shardq.ops.waiting import MAX_PER_CALL, Outstanding
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
+from tests.unit.wire import ReadHead, name_of, read_head
+from tests.unit.wire import read_reply as reply
 
 ROW = [b"1700000000000-7", [b"k", b"t", b"b", b"x"]]
-
-
-def reply(*rows: Any, kind: bytes = b"OK", wait: int = -1, hints: bytes = b"", epoch: bytes = b"1") -> list[Any]:
-    """What `read.lua` answers."""
-    return [kind, 1_700_000_000_000, epoch, wait, hints, [b"2", list(rows)] if rows else [], []]
 
 
 class Server:
@@ -33,7 +30,19 @@ class Server:
         if isinstance(step, Call) and step.script.name == "read":
             self.reads.append(step)
             return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
-        return 0 if isinstance(step, Call) else None
+        if isinstance(step, Call) and step.script.name == "lost":
+            return [b"", []]
+        return None
+
+    @property
+    def heads(self) -> list[ReadHead]:
+        """What each read wanted."""
+        return [read_head(call) for call in self.reads]
+
+
+def declared(call: Call) -> list[str]:
+    """The numbers of the streams that a call declares, in their order."""
+    return [key.rpartition(":s")[2] for key in call.keys[len(call.script.keys) :]]
 
 
 def test_what_is_found_is_returned_without_waiting() -> None:
@@ -99,10 +108,10 @@ def test_a_waiter_first_gives_back_what_a_look_was_granted_whose_reply_was_lost(
         return done
 
     done = drive(read(state_of(clock), 1, block=5), answer, clock)
-    assert done.calls == ["read", "recover", "read"]
-    assert next(step.args for step in done.steps if isinstance(step, Call) and step.script.name == "recover") == (
-        "lost", 5, 6, RECOVER_PAGE, "", "",
-    )  # fmt: skip
+    assert done.calls == ["read", "lost", "read"]
+    assert [step.args for step in done.steps if isinstance(step, Call) and step.script.name == "lost"] == [
+        ("lost", 5, 6, RECOVER_PAGE, ""),
+    ]
 
 
 def test_what_no_look_can_mend_ends_the_read() -> None:
@@ -114,7 +123,7 @@ def test_what_no_look_can_mend_ends_the_read() -> None:
 def test_the_server_is_told_how_long_the_reader_will_block() -> None:
     clock, server = ManualClock(), Server(reply())
     drive(read(state_of(clock), 1, block=1.5), server, clock)
-    assert [call.args[6] for call in server.reads] == [1000, 500, 0]
+    assert [head.blocks for head in server.heads] == [1000, 500, 0]
 
 
 def test_a_few_streams_are_all_declared() -> None:
@@ -128,18 +137,17 @@ def test_of_many_streams_those_are_declared_that_come_next() -> None:
     clock = ManualClock()
     state = state_of(clock, streams=500)
     state.hints = ("17", "3")
-    server = Server(reply(hints=b"4,5,4096"), reply())
+    server = Server(reply(hints=b"4,5"), reply())
     drive(read(state, 1), server, clock)
     drive(read(state, 1, prefer=99), server, clock)
-    declared = [call.args[11:] for call in server.reads]
-    assert declared == [("17", "3"), ("4", "5", "99")]
+    assert [declared(call) for call in server.reads] == [["17", "3"], ["4", "5", "99"]]
 
 
 def test_a_miss_is_followed_by_another_look_at_once() -> None:
     clock, server = ManualClock(), Server(reply(kind=b"MISS", hints=b"300"), reply(ROW))
     done = drive(read(state_of(clock, streams=500), 1), server, clock)
     assert (len(done.result or []), clock.monotonic()) == (1, 0)
-    assert server.reads[1].args[-1] == "300"
+    assert declared(server.reads[1])[-1] == "300"
 
 
 @pytest.mark.parametrize("kind", [b"MISS", b"MORE"])
@@ -149,28 +157,28 @@ def test_only_a_miss_makes_the_next_reads_declare_more_streams(kind: bytes) -> N
     state.hints = ("7", "8", "9", "10")
     drive(read(state, 1), server, clock)
     assert state.width == (8 if kind == b"MISS" else 4)
-    assert [call.args[-4:] for call in server.reads] == [("7", "8", "9", "10"), ("3", "4", "5", "6")]
+    assert [declared(call) for call in server.reads] == [["7", "8", "9", "10"], ["3", "4", "5", "6"]]
 
 
 def test_a_call_that_brings_fewer_but_says_that_there_are_more_is_followed_by_another() -> None:
     clock = ManualClock()
     server = Server(reply(*rows(1, 40), kind=b"MORE"), reply(*rows(41, 20)))
     done = drive(read(state_of(clock), 80), server, clock)
-    assert (len(done.result or []), [call.args[0] for call in server.reads]) == (60, [80, 40])
+    assert (len(done.result or []), [head.most for head in server.heads]) == (60, [80, 40])
 
 
 def test_each_look_has_a_holder_of_its_own() -> None:
     clock, server = ManualClock(), Server(reply())
     drive(read(state_of(clock), 1, block=3), server, clock)
-    assert len({call.args[1] for call in server.reads}) == 4
+    assert len({head.holder for head in server.heads}) == 4
 
 
 def test_a_lost_reply_is_given_back_before_the_next_look() -> None:
     clock, server = ManualClock(), Server(Unanswered("reset", sent=True), reply(ROW))
     done = drive(read(state_of(clock), 1), server, clock)
-    assert done.calls == ["read", "recover", "read"]
-    recover = next(step for step in done.steps if isinstance(step, Call) and step.script.name == "recover")
-    assert recover.args[0] == server.reads[0].args[1]
+    assert done.calls == ["read", "lost", "read"]
+    lost = next(step for step in done.steps if isinstance(step, Call) and step.script.name == "lost")
+    assert lost.args[0] == server.heads[0].holder
 
 
 def test_a_request_that_never_left_needs_no_recovery() -> None:
@@ -189,15 +197,15 @@ def test_a_large_read_takes_several_calls_until_one_brings_less_than_it_asked_fo
     server = Server(reply(*rows(1, MAX_PER_CALL)), reply(*rows(101, MAX_PER_CALL)), reply(*rows(201, 7)))
     done = drive(read(state_of(clock), 1000), server, clock)
     assert len(done.result or []) == 2 * MAX_PER_CALL + 7
-    assert [call.args[0] for call in server.reads] == [MAX_PER_CALL] * 3
-    assert len({call.args[1] for call in server.reads}) == 3  # each has leases of its own
+    assert [head.most for head in server.heads] == [MAX_PER_CALL] * 3
+    assert len({head.holder for head in server.heads}) == 3  # each has leases of its own
 
 
 def test_a_large_read_asks_for_no_more_than_it_wants() -> None:
     clock = ManualClock()
     server = Server(reply(*rows(1, MAX_PER_CALL)), reply(*rows(101, 50)))
     done = drive(read(state_of(clock), MAX_PER_CALL + 50), server, clock)
-    assert (len(done.result or []), [call.args[0] for call in server.reads]) == (MAX_PER_CALL + 50, [MAX_PER_CALL, 50])
+    assert (len(done.result or []), [head.most for head in server.heads]) == (MAX_PER_CALL + 50, [MAX_PER_CALL, 50])
 
 
 def test_what_a_large_read_has_in_hand_is_not_lost_to_trouble() -> None:
@@ -211,10 +219,10 @@ def test_a_large_read_that_is_cancelled_gives_back_all_that_it_was_granted() -> 
     clock = ManualClock()
     in_hand = drive(read(state_of(clock), 1), Server(reply(ROW)), clock).result or []
     outstanding = Outstanding("lost", 5, 6, in_hand)
-    done = drive(give_back_all(state_of(clock), outstanding, 9.0), lambda _: b"", clock)
-    given, searched = (step.args for step in done.steps if isinstance(step, Call))
-    assert (given[0], given[6:]) == ("", (outstanding.rows[0].token,))
-    assert searched[:3] == ("lost", 5, 6)
+    done = drive(give_back_all(state_of(clock), outstanding, 9.0), lambda _: [b"", []], clock)
+    given, searched = [step for step in done.steps if isinstance(step, Call)]
+    assert (name_of(given), given.args[5:]) == ("give_back", (outstanding.rows[0].token,))
+    assert (name_of(searched), searched.args[:3]) == ("lost", ("lost", 5, 6))
 
 
 def test_a_refusal_that_does_not_pass_ends_the_read() -> None:

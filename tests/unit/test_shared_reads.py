@@ -18,12 +18,13 @@ from shardq.ops.steps import Call, Unanswered
 from shardq.ops.waiting import Outstanding, Request
 from shardq.testing import ManualClock
 from tests.unit.driving import drive
+from tests.unit.wire import name_of, read_head
 
 UNTIL = 1e9
 
 
 def row(number: int) -> Received:
-    token = f"0:1700000000000-{number}:1:holder"
+    token = f"0:1700000000000-{number}:1:holder:-:t"
     return Received(f"1700000000000-{number}-0", "t", 1, UNTIL, b"", "b", {}, "", 0, 0.0, token)
 
 
@@ -39,7 +40,7 @@ def callers_of(state: QueueState, *wants: tuple[int, float]) -> tuple[SharedCall
     assert shared is not None
     call = shared.step()
     assert isinstance(call, Call)
-    assert call.args[0] == sum(count for count, _ in wants)
+    assert read_head(call).most == sum(count for count, _ in wants)
     assert call.on_send is not None
     call.on_send()
     return shared, callers
@@ -52,11 +53,15 @@ def answered(monkeypatch: pytest.MonkeyPatch, shared: SharedCall[Any, Any], rows
 
 
 def given_back(shared: SharedCall[Any, Any], clock: ManualClock) -> list[Any]:
-    """The arguments of the calls that give back what nobody got."""
+    """The calls that give back what nobody got: the verb and its last arguments, without what every `settle` has."""
     if shared.unclaimed is None:
         return []
-    steps = drive(shared.unclaimed, lambda _: b"", clock).steps
-    return [step.args for step in steps if isinstance(step, Call) and step.script.name == "recover"]
+    steps = drive(shared.unclaimed, lambda _: [b"", []], clock).steps
+    return [
+        (name_of(step), *(step.args[5:] if name_of(step) == "give_back" else step.args[:1]))
+        for step in steps
+        if isinstance(step, Call)
+    ]
 
 
 def test_rows_are_given_out_in_the_order_of_the_callers(
@@ -82,7 +87,7 @@ def test_what_one_who_has_left_would_have_got_goes_to_the_others(
     answered(monkeypatch, shared, [row(0), row(1), row(2)])
     results: list[Any] = [caller.result for caller in callers[1:]]
     assert [result.rows for result in results] == [[row(0)], [row(1)]]
-    assert [args[-1] for args in given_back(shared, clock)] == [row(2).token]
+    assert given_back(shared, clock) == [("give_back", row(2).token)]
 
 
 def test_what_the_only_caller_has_not_waited_for_is_given_back(
@@ -91,15 +96,17 @@ def test_what_the_only_caller_has_not_waited_for_is_given_back(
     shared, (caller,) = callers_of(state, (2, 0.0))
     assert reads_of(state).give_up(caller)
     answered(monkeypatch, shared, [row(0), row(1)])
-    assert [args[-2:] for args in given_back(shared, clock)] == [(row(0).token, row(1).token)]
+    assert given_back(shared, clock) == [("give_back", row(0).token, row(1).token)]
 
 
 def test_what_a_lost_reply_had_leased_is_given_back_when_all_have_left(state: QueueState, clock: ManualClock) -> None:
     shared, callers = callers_of(state, (1, 0.0), (1, 0.0))
+    call = shared.step()
+    assert isinstance(call, Call)
+    holder = read_head(call).holder
     shared.answer(Unanswered("lost", sent=True))
     for caller in callers:
         assert reads_of(state).give_up(caller)
         assert isinstance(caller.result, BackendTimeout)
     assert shared.step() is None
-    (args,) = given_back(shared, clock)
-    assert args[0]  # the holder
+    assert given_back(shared, clock) == [("lost", holder)]

@@ -20,13 +20,14 @@ from shardq.protocol.script import FUNCTION, HASH, Form
 from shardq.protocol.scripts import load
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
+from tests.unit.wire import is_repeated, write_head
 
 UNTIL = 1e9
 FORMS: tuple[Form, ...] = (FUNCTION, HASH)
 
 
 def received(number: int) -> Received:
-    token = f"{number % 3}:1700000000000-{number}:1:holder"
+    token = f"{number % 3}:1700000000000-{number}:1:holder:-:t"
     return Received(f"1700000000000-{number}-0", "t", 1, UNTIL, b"", "b", {}, "", 0, 0.0, token)
 
 
@@ -48,7 +49,9 @@ def test_a_message_alone_has_the_bytes_of_its_call(clock: ManualClock, config: d
         assert lone is not None
         numbers, (own,) = positions_of(state.view, [key])
         columns: list[Any] = [[own], [key], ["b"], [b"body"]]
-        assert lone.call == call_of(state, state.view, lone.sequence.name, lone.call.args[2], numbers, columns, 0)
+        head = write_head(lone.call)
+        assert head.lane == lone.sequence.name
+        assert lone.call == call_of(state, state.view, head.lane, head.sequence, numbers, columns, 0)
         assert lone.call is lone.call
         assert (lone.key, lone.until) == (lone.call.key, lone.call.until)
         assert [lone.request(form) for form in FORMS] == [lone.call.request(form) for form in FORMS]
@@ -89,7 +92,7 @@ def test_messages_of_a_call_that_was_refused_as_a_whole_are_tried_one_by_one(
 
     def answer(step: Step) -> Any:
         assert isinstance(step, Call)
-        sizes.append(step.args[7])
+        sizes.append(write_head(step).messages)
         if step is tried.call:
             return [b"FULL", b"max_len"]
         return [b"FULL", b"max_len"] if len(sizes) == 3 else [b"OK", b"1700000000000|%d|0" % len(sizes)]
@@ -134,7 +137,7 @@ def test_letters_go_to_their_callers_and_a_delivery_that_comes_twice_counts_once
     coalescer = settles_of(state, verb)
 
     def reply(call: Call) -> list[Any]:
-        tokens = [arg for arg in call.args if isinstance(arg, str) and arg.endswith(":holder")]
+        tokens = [arg for arg in call.args if isinstance(arg, str) and arg.endswith(":holder:-:t")]
         assert len(tokens) == 4
         return [1, "".join(letters.get(token, "o") for token in tokens).encode()]
 
@@ -144,7 +147,7 @@ def test_letters_go_to_their_callers_and_a_delivery_that_comes_twice_counts_once
     driven = drive(coalescer.verb.op(items, UNTIL, tried), lambda step: lost.pop() if lost else reply(step), clock)  # type: ignore[arg-type]
     assert driven.result == expected
     if verb != "extend":
-        assert [call.args[0] for call in driven.steps if isinstance(call, Call)] == [0, 1]
+        assert [is_repeated(call) for call in driven.steps if isinstance(call, Call)] == [False, True]
 
 
 def test_leases_that_are_extended_together_end_together(state: QueueState) -> None:

@@ -16,6 +16,7 @@ from shardq.ops.write_call import call_of, positions_of
 from shardq.protocol.replies import NOTHING_ASSIGNED
 from shardq.testing import ManualClock
 from tests.unit.driving import state_of
+from tests.unit.wire import write_head
 
 
 def meta(epoch: str, streams: int) -> dict[str, str]:
@@ -23,6 +24,7 @@ def meta(epoch: str, streams: int) -> dict[str, str]:
     return {
         "epoch": epoch,
         "created": "1",
+        "id": "1-x",
         "streams": str(streams),
         "wanted": str(streams),
         "assigned": "",
@@ -61,7 +63,7 @@ def test_a_call_is_of_one_epoch_whatever_other_threads_look_up_meanwhile(before:
             numbers, _ = positions_of(view, overtaken)
             call = call_of(state, view, "field", 1, numbers, [[b""]] * 4, 0)
         declared = [int(key.rpartition(":s")[2]) for key in call.keys if key.rpartition(":s")[2].isdigit()]
-        assert call.args[0] == "1"
+        assert write_head(call).epoch == "1"
         assert max(declared) < before
         assert len(declared) == (before if before == 4 else len({n for key in keys for n in _shard(before, key)}))
 

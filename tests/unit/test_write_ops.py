@@ -26,8 +26,10 @@ from shardq.ops.view import QueueView
 from shardq.ops.write import Writes, write_many
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
+from tests.unit.wire import WriteHead, write_head
 
 ONE = Outgoing("t", "b", b"x")
+FIXED = 14  # keys that a write declares beside the streams
 SMALL = [Outgoing(f"t{number}", "b", b"x") for number in range(600)]
 
 
@@ -42,18 +44,18 @@ class Server:
     def __call__(self, step: Step) -> Any:
         assert isinstance(step, Call)
         if step.script.name == "open":
-            return [b"OK", 1, [b"epoch", b"2", b"streams", b"4", b"wanted", b"4", b"created", b"1"]]
+            return [b"OK", 1, [b"epoch", b"2", b"streams", b"4", b"wanted", b"4", b"created", b"1", b"id", b"1-x"]]
         self.writes.append(step)
         if self._answers:
             return self._answers.pop(0)
-        before, count = self._n, int(step.args[7])
+        before, count = self._n, write_head(step).messages
         self._n += count
         return [b"OK", b"1700000000000|%d|%s" % (before, b",".join([b"0"] * count))]
 
     @property
-    def sequences(self) -> list[tuple[Any, int]]:
-        """Sequence and number of each call."""
-        return [(call.args[1], int(str(call.args[2]).partition("|")[0])) for call in self.writes]
+    def heads(self) -> list[WriteHead]:
+        """How each call begins."""
+        return [write_head(call) for call in self.writes]
 
 
 def write(state: QueueState, message: Outgoing, timeout: float | None = None) -> Op[str]:
@@ -79,9 +81,8 @@ def test_a_chunk_is_bounded_in_bytes_too() -> None:
 
 @pytest.mark.parametrize(("choices", "most"), [(1, 250), (32, 250), (64, 125), (4096, 1), (10**6, 1)])
 def test_messages_of_wide_shards_come_in_smaller_chunks(choices: int, most: int) -> None:
-    """What a script costs grows with the streams that it may choose from."""
+    """What a call costs grows with the streams that it may choose from."""
     assert max(len(part) for part in chunks(SMALL, choices)) == most
-    assert max(len(part) for part in chunks(SMALL, choices, limited=True)) == min(most, CHUNK_MESSAGES // 4)
 
 
 def test_a_message_larger_than_a_chunk_goes_alone() -> None:
@@ -103,8 +104,8 @@ def test_calls_that_follow_one_another_share_a_lane(state: QueueState, clock: Ma
     server = Server()
     drive(write(state, ONE), server, clock)
     drive(write_many(state, SMALL), server, clock)
-    assert len({sequence for sequence, _ in server.sequences}) == 1
-    assert [number for _, number in server.sequences] == [1, 2, 3, 4]
+    assert len({head.lane for head in server.heads}) == 1
+    assert [head.number for head in server.heads] == [1, 2, 3, 4]
 
 
 def test_calls_at_the_same_time_have_lanes_of_their_own(state: QueueState, clock: ManualClock) -> None:
@@ -116,7 +117,7 @@ def test_calls_at_the_same_time_have_lanes_of_their_own(state: QueueState, clock
         return server(step)
 
     drive(write(state, ONE), answer, clock)
-    assert server.sequences[0][0] != other.sequences[0][0]
+    assert server.heads[0].lane != other.heads[0].lane
 
 
 def test_a_lane_is_free_again_after_a_failure(state: QueueState, clock: ManualClock) -> None:
@@ -124,7 +125,7 @@ def test_a_lane_is_free_again_after_a_failure(state: QueueState, clock: ManualCl
         drive(write(state, ONE, 1.0), lambda _: Unanswered("reset", sent=True), clock)
     server = Server()
     drive(write(state, ONE), server, clock)
-    assert server.sequences == [(f"p:{state.producer}:0", 2)]
+    assert [(head.lane, head.number) for head in server.heads] == [(f"p:{state.producer}:0", 2)]
 
 
 def test_a_fork_is_another_producer(state: QueueState, clock: ManualClock) -> None:
@@ -132,10 +133,23 @@ def test_a_fork_is_another_producer(state: QueueState, clock: ManualClock) -> No
     drive(write(state, ONE), server, clock)
     state.forked("host-2")
     drive(write(state, ONE), server, clock)
-    assert server.sequences[0][0] != server.sequences[1][0]
+    assert server.heads[0].lane != server.heads[1].lane
 
 
 # --- positions and keys --------------------------------------------------------------------------------------------
+
+
+def declared(call: Call) -> list[int]:
+    """The streams that a call declares, behind the keys that every write has."""
+    return [int(key.rpartition(":s")[2]) for key in call.keys[FIXED:]]
+
+
+def numbered(call: Call, index: int) -> list[int]:
+    """The streams that message *index* may go to, as the call has them: by their positions among the declared ones."""
+    streams, positions = declared(call), call.args[1 + 4 * index]
+    size = 1 if len(streams) <= 255 else 2
+    assert isinstance(positions, bytes)
+    return [streams[int.from_bytes(positions[at : at + size]) - 1] for at in range(0, len(positions), size)]
 
 
 def test_a_call_declares_the_streams_of_its_shards_and_no_others(clock: ManualClock) -> None:
@@ -143,15 +157,9 @@ def test_a_call_declares_the_streams_of_its_shards_and_no_others(clock: ManualCl
     drive(write_many(state, SMALL[:5]), server, clock)
     [call] = server.writes
     shards = [state.shard(message.shard_key) for message in SMALL[:5]]
-    declared = call.keys[16:]
-    assert set(declared) == {state.keys.stream(number) for each in shards for number in each}
-    count = int(call.args[8])
-    numbers = call.args[10 : 10 + count]
-    assert declared == tuple(state.keys.stream(int(number)) for number in numbers)
-    for index, shard in enumerate(shards):
-        positions = call.args[10 + count + 4 * index]
-        assert isinstance(positions, bytes)
-        assert [numbers[position - 1] for position in positions] == list(shard)
+    assert call.keys[:FIXED] == state.keys.of("write", call.script.keys)
+    assert set(declared(call)) == {number for each in shards for number in each}
+    assert [numbered(call, index) for index in range(5)] == [[*shard] for shard in shards]
 
 
 @pytest.mark.parametrize("streams", [64, 255, 256, 1000])
@@ -162,15 +170,21 @@ def test_a_large_batch_declares_every_stream_once_and_positions_have_the_size_th
     messages = [Outgoing(f"tenant-{n}", "b", b"x") for n in range(250)]
     drive(write_many(state, messages), server, clock)
     [call] = server.writes
-    count = int(call.args[8])
-    numbers = call.args[10 : 10 + count]
-    assert len(set(numbers)) == count == len(call.keys) - 16
-    size = 1 if count <= 255 else 2
-    for index, message in enumerate(messages):
-        positions = call.args[10 + count + 4 * index]
-        assert isinstance(positions, bytes)
-        numbered = [int.from_bytes(positions[at : at + size]) for at in range(0, len(positions), size)]
-        assert [numbers[position - 1] for position in numbered] == list(state.shard(message.shard_key))
+    assert len({*declared(call)}) == len(declared(call))
+    assert [numbered(call, index) for index in range(250)] == [[*state.shard(each.shard_key)] for each in messages]
+
+
+def test_a_message_has_four_arguments_or_six_where_one_of_the_call_has_headers_or_options(
+    state: QueueState, clock: ManualClock
+) -> None:
+    """Shard, shard key, tag, payload, and then headers and options: `write` counts by the stride."""
+    server = Server()
+    drive(write_many(state, [Outgoing("a", "b", b"1"), Outgoing("c", "m", b"2")]), server, clock)
+    drive(write_many(state, [Outgoing("a", "b", b"1"), Outgoing("c", "m", b"2", headers=b"h")]), server, clock)
+    plain, full = server.writes
+    assert (write_head(plain).stride, plain.args[2:5], plain.args[6:]) == (4, ("a", "b", b"1"), ("c", "m", b"2"))
+    assert (write_head(full).stride, full.args[2:7]) == (6, ("a", "b", b"1", b"", ""))
+    assert full.args[8:] == ("c", "m", b"2", b"h", "")
 
 
 def test_a_call_whose_queue_is_looked_up_by_another_thread_meanwhile_is_refused(
@@ -187,7 +201,7 @@ def test_a_call_whose_queue_is_looked_up_by_another_thread_meanwhile_is_refused(
     monkeypatch.setattr(QueueView, "shard", overtaken)
     server = Server()
     drive(write(state, ONE), server, clock)
-    assert server.writes[0].args[0] == "1"
+    assert server.heads[0].epoch == "1"
 
 
 # --- how it may end ------------------------------------------------------------------------------------------------
@@ -197,7 +211,7 @@ def test_an_old_idea_of_the_queue_is_renewed_and_the_call_repeated(state: QueueS
     server = Server([b"EPOCH"])
     done = drive(write(state, ONE), server, clock)
     assert done.calls == ["write", "open", "write"]
-    assert [call.args[0] for call in server.writes] == ["1", "2"]
+    assert [head.epoch for head in server.heads] == ["1", "2"]
 
 
 @pytest.mark.parametrize(

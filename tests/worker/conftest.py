@@ -20,8 +20,6 @@ from tests.worker.running import Handle, RunningWorker
 
 Begin = Callable[..., RunningWorker]
 PassTime = Callable[[float], None]
-SPAN = 2**42
-"""A lease's score is its end in ms, and so many times its bucket: lua/modules/schedule.lua."""
 LEASE = 30.0  # seconds: far longer than a busy machine stands still
 
 
@@ -104,6 +102,7 @@ def pass_time(clock: Forward, jobs: Queue, default_server: Server) -> PassTime:
             for member in default_server.run("ZRANGE", index, 0, -1):
                 if member:
                     default_server.run("ZADD", index, "XX", "INCR", round(-seconds * 1000), member)
+        default_server.run("HINCRBY", jobs.state.keys.meta, "lease_at", round(-seconds * 1000))
         clock.by += seconds
 
     return pass_time
@@ -115,7 +114,7 @@ def outlast(pass_time: PassTime, jobs: Queue, default_server: Server) -> Callabl
 
     def extended() -> bool:
         rows = default_server.run("ZRANGE", jobs.state.keys.leases, 0, -1, "WITHSCORES")
-        ends = [float(end) % SPAN for token, end in zip(rows[::2], rows[1::2], strict=True) if token]
+        ends = [float(end) for token, end in zip(rows[::2], rows[1::2], strict=True) if token]
         return min(ends) > (int(default_server.run("TIME")[0]) + LEASE * 2 / 3) * 1000
 
     def outlast() -> None:

@@ -89,15 +89,13 @@ def _checked(driver: Driver, nodes: Sequence[Node], level: Durability, router: s
         trips.append(clock.monotonic() - started)
     bindings = _bindings(driver, RouterState(RouterKeys(router), clock, timeout))
     findings = judge(level, found) + list(_gone(router, bindings or []))
-    libraries = {node.name: told for node in nodes if (told := _library(node.driver, timeout))}
+    libraries = {node.name: _library(node.driver, timeout) for node in nodes}
     return Checked(found, sorted(trips)[PINGS // 2], fatal(found), findings, bindings, libraries)
 
 
 def _library(driver: Driver, timeout: float) -> str:
-    """How calls run on the node of *driver*; '' if this process has scripts only."""
+    """How calls run on the node of *driver*."""
     own, clock = scripts.library(), SystemClock()
-    if own is None:
-        return ""
     refused = driver.run(why_no_library(clock, timeout))
     if refused is not None:
         return f"scripts are used instead of functions: {refused.text}"

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 def _print(verb: str, shell: Shell) -> int:
     if verb not in scripts.names():
         raise UsageError(f"there is no verb {verb!r}: it is one of {', '.join(scripts.names())}, or list, or clean")
-    lines = scripts.listing(verb)
+    lines = scripts.library().listing(verb)
     width = max(len(line.place) for line in lines)
     for line in lines:
         fields = {"file": line.file, "line": line.number, "text": line.text}
@@ -90,5 +90,4 @@ def _loaded(node: Node, timeout: float) -> list[LoadedLibrary]:
 
 
 def _is_own(library: LoadedLibrary) -> bool:
-    own = scripts.own_library()
-    return own is not None and own.name == library.name
+    return scripts.library().name == library.name

@@ -15,6 +15,7 @@ from shardq.cli.text import bytes_fields, json_line, payload_fields, payload_tex
 from shardq.client import Delivery, Queue
 from shardq.errors import LeaseLost
 from shardq.ops.read import MAX_COUNT
+from shardq.protocol.lease import deliveries_in
 
 ABOUT = """By default the messages are only shown: they are leased, printed, and given back at the end. This counts as a
 delivery, so a message that is shown max_deliveries times goes to the dead letters. With --ack each message is acked
@@ -124,9 +125,7 @@ def _acked(delivery: Delivery) -> int:
 
 
 def _give_back(delivery: Delivery, max_deliveries: int) -> None:
-    if (
-        delivery.count >= max_deliveries and not delivery.received.origin
-    ):  # the count of a redriven message includes earlier lives
+    if deliveries_in(delivery.received.token) >= max_deliveries:
         remark(f"{delivery.message_id} has now been delivered {delivery.count} times and goes to the dead letters")
     with contextlib.suppress(LeaseLost):
         delivery.nack()

@@ -28,7 +28,6 @@ class Lease(msgspec.Struct, frozen=True, array_like=True, tag="1"):
     shard_key: bytes
     count: int
     last_error: str
-    origin: str
 
     @classmethod
     def of(cls, queue: str, received: Received) -> Lease:
@@ -40,7 +39,6 @@ class Lease(msgspec.Struct, frozen=True, array_like=True, tag="1"):
             key_bytes(received.shard_key) if received.shard_key else b"",
             received.count,
             received.last_error,
-            received.origin,
         )
 
     @property
@@ -70,7 +68,6 @@ class Lease(msgspec.Struct, frozen=True, array_like=True, tag="1"):
             stream=None,
             pickup_delay=0.0,
             token=self.token.decode(errors="surrogateescape"),
-            origin=self.origin,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 from shardq import Delivery, Queue
 from shardq.ops.opening import reopen
@@ -11,6 +12,7 @@ from tests.conformance.replay import CANCELLING, IN_FLIGHT, Replay
 from tests.conformance.replay import WAITING as TOLD_WAITING
 from tests.conformance.replay import Known as Told
 from tests.conformance.walk.audit import UNIT, model_text, problems
+from tests.conformance.walk.elapsing import put_off
 from tests.conformance.walk.ledger import Ledger, look, order
 from tests.conformance.walk.model import ALIVE, DEAD, DELAYED, GONE, LEASED, WAITING, Known, Model, Terms
 from tests.conformance.world import World
@@ -95,7 +97,8 @@ class Base:
             handle = handles.get(each.message_id, "")
             if each.state == LEASED and (handle not in found.leased or found.leased[handle].count != each.life):
                 each.state, each.error, each.plain = (GONE if each.cancelled else WAITING), "lease ended", False
-            elif each.state == DELAYED and found.delayed.get(handle, found.now + 1) > found.now:
+                each.counts = True
+            elif each.state == DELAYED and (handle not in found.delayed or found.delayed[handle].due > found.now):
                 each.state = WAITING  # and if it is there again, it was parked again
         self._drop_or_park(found)
         self._drop_letters(found)
@@ -139,9 +142,10 @@ class Base:
     def park(self, each: Known, handle: str, found: Ledger) -> None:
         """There is no room among the dead letters: it is tried again in 5 s, which are a unit here."""
         ensure(len(found.streams["dead"]) >= self.model.terms.max_dead, f"parked: {model_text(each, self.model)}")
-        ensure(0 < found.delayed[handle] - found.now <= 5000, f"parked: for {found.delayed[handle] - found.now} ms")
-        self.world.raw.zadd(self.keys.delayed, {handle: UNIT - 5000}, xx=True, incr=True)
-        found.delayed[handle] += UNIT - 5000
+        left = found.delayed[handle].due - found.now
+        ensure(0 < left <= 5000, f"parked: for {left} ms")
+        put_off(self.world.node(self.keys.meta), self.keys, found, handle, UNIT - 5000)
+        found.delayed[handle] = replace(found.delayed[handle], due=found.delayed[handle].due + UNIT - 5000)
         each.state, each.until = DELAYED, self.model.now + 1
 
     def _check_numbers(self, found: Ledger) -> None:
@@ -152,9 +156,16 @@ class Base:
         backlog = len(model.living()) - held - delayed
         stats = queue.stats()
         said = (stats.backlog, stats.in_flight, stats.delayed, stats.dead, stats.held_back, queue.len())
-        wanted = (backlog, held, delayed, sum(1 for _ in model.having(DEAD)), len(found.held), backlog + held)
+        wanted = (
+            backlog,
+            held,
+            delayed,
+            sum(1 for _ in model.having(DEAD)),
+            len(found.held) + len(found.returned),
+            backlog + held,
+        )
         ensure(said == wanted, f"numbers: backlog, in flight, delayed, dead, held back, len are {said}, not {wanted}")
-        waiting = found.per_stream()
+        waiting = Counter(found.new.values())
         ensure(stats.streams == tuple(waiting[number] for number in range(int(found.meta["streams"]))),
                f"numbers: the streams are {stats.streams}, not {waiting}")  # fmt: skip
         counters = model.counters
@@ -204,7 +215,6 @@ class Base:
         """Promises of order and fairness begin anew."""
         self.model.regime += 1
         self.model.unsettled = True
-        self.model.blurred |= {self.model.terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts}
         for each in self.model.having(*ALIVE):
             each.quiet_since = None
 

@@ -1,40 +1,26 @@
-"""What is in every key of a queue at one instant, read raw and taken apart; nothing of the product takes part in it."""
+"""What is in every key of a queue at one instant, read raw and taken apart; nothing of the product takes part in it.
+
+The census counts all messages and accounts; here are the parts that it does not tell: tokens, times, letters, what is
+remembered. lua/ says what the keys hold.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
 from shardq.protocol.keys import QueueKeys
-
-PLACES = 2**40
-"""Scores of what waits in line are turn * 2^40 + position."""
-
-TIMES = 2**42
-"""Scores of deadlines and due times are a time in ms, above which other things may be kept."""
+from tests.conformance.census import Census, take
+from tests.state import spelled_out
 
 NEVER = 9e15
-SORTED = (
-    "ready",
-    "leases",
-    "delayed",
-    "redelivery",
-    "dedup_index",
-    "overflow",
-    "producers",
-    "bulk_offsets",
-    "due",
-    "result_ends",
-)
-HASHES = ("meta", "lens", "attempts", "dedup", "moved", "accounts", "shard_keys", "assigned", "limits", "results")
-STREAMS = ("notifications", "bodies", "dead", "journal", "finished")
+FAR = 9 * 10**12
+"""Times from here on never come."""
 
-
-def time_of(score: float) -> int:
-    """The time in ms that a score in `leases` or `delayed` holds."""
-    return int(score) % TIMES
+SORTED = ("turns", "due", "leases", "delayed", "returned", "producers", "dedup_index", "bulk_offsets", "result_ends")
+HASHES = ("meta", "bodies", "errors", "moved", "dedup", "assigned", "limits", "results")
+STREAMS = ("notifications", "dead", "journal", "finished")
 
 
 @dataclass(frozen=True)
@@ -42,151 +28,121 @@ class Lease:
     """A member of `leases`, taken apart."""
 
     token: bytes
-    handle: str
     count: int
     holder: str
-    key: bytes | None
-    ends: int
+    key: bytes
+    ends: float
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A member of `delayed` or `returned`, taken apart: its due time where it has one, deliveries so far, and flags."""
+
+    member: bytes
+    name: bytes
+    due: int
+    count: int
+    flags: str
 
 
 @dataclass
 class Ledger:
     """One instant. Handles are `place:entry id`."""
 
-    now: int
-    meta: dict[str, str]
+    now: float
+    census: Census
     hashes: dict[str, dict[bytes, bytes]]
     sorted: dict[str, dict[bytes, float]]
-    streams: dict[str, list[tuple[str, dict[bytes, bytes]]]]  # the four above, and s0, s1, ...
+    streams: dict[str, list[tuple[str, dict[bytes, bytes]]]]
     cancelled: set[bytes]
     stored: set[str]
-    bodies: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
-    new: dict[str, int] = field(default_factory=dict)  # handle: stream
-    returned: dict[str, tuple[int, int]] = field(default_factory=dict)  # handle: stream, position
+    meta: dict[str, str] = field(default_factory=dict)  # but for what is said of shard keys
     leased: dict[str, Lease] = field(default_factory=dict)
-    delayed: dict[str, int] = field(default_factory=dict)  # handle: due time
-    held: dict[str, bytes] = field(default_factory=dict)  # handle: shard key
-    turns: dict[bytes, int] = field(default_factory=dict)  # child: tag of its turn
-    ids: dict[str, str] = field(default_factory=dict)  # handle of a redriven message: its id
+    delayed: dict[str, Apart] = field(default_factory=dict)
+    returned: dict[str, Apart] = field(default_factory=dict)
+    new: dict[str, int] = field(default_factory=dict)  # handle: stream
     letters: dict[str, str] = field(default_factory=dict)  # id of a dead letter: its entry
-    doubled: list[str] = field(default_factory=list)
+
+    @property
+    def held(self) -> set[str]:
+        """The handles of what waits in overflows."""
+        return self.census.held
 
     @property
     def known(self) -> set[str]:
-        """The handles of all that count: a message cancelled in flight has no body, and counts until its lease ends."""
-        return set(self.bodies) | {each.decode() for each in self.cancelled if each}
+        """The handles of all that count: a message cancelled in flight counts until its lease ends."""
+        return self.census.messages
 
     def id_of(self, handle: str) -> str:
         """The id that the writer was given."""
         place, _, entry = handle.partition(":")
-        return self.ids.get(handle) or f"{entry}-{place}"
+        return self.census.names.get(handle) or f"{entry}-{place}"
 
     def places_of(self, handle: str) -> list[str]:
         """Where it is: exactly one place in a sound queue."""
         places: dict[str, Container[str]] = {
-            "new": self.new, "redelivery": self.returned, "leased": self.leased,
-            "delayed": self.delayed, "held": self.held,
+            "new": self.new, "returned": self.returned, "leased": self.leased, "delayed": self.delayed,
+            "held": self.held,
         }  # fmt: skip
         return [name for name, place in places.items() if handle in place]
 
-    def shared(self) -> Counter[bytes]:
-        """Of each shard key the messages that count and are in the shared streams."""
-        where = [*self.new, *self.returned]
-        return Counter(key for handle in where if (key := self.bodies.get(handle, {}).get(b"K")) is not None)
-
-    def given_back(self) -> Counter[bytes]:
-        """Of each shard key the messages that count, lie in a stream, and are to be delivered again."""
-        where = (handle for handle in self.returned if handle[:1].isdigit())
-        return Counter(key for handle in where if (key := self.bodies.get(handle, {}).get(b"K")) is not None)
-
-    def held_back(self) -> Counter[bytes]:
-        """Of each shard key the messages in its overflow."""
-        return Counter(self.held.values())
-
-    def per_stream(self) -> Counter[int]:
-        """Of each stream the messages that wait for its turns."""
-        return Counter([*self.new.values(), *(stream for stream, _ in self.returned.values())])
-
 
 def look(raw: Any, keys: QueueKeys) -> Ledger:
-    """Everything, in one transaction."""
-    count, indexes = int(raw.hget(keys.meta, "streams")), [name for name in SORTED if hasattr(keys, name)]
+    """Everything; nobody else uses the queue meanwhile."""
+    count = int(raw.hget(keys.meta, "streams"))
     with raw.pipeline(transaction=True) as pipe:
         pipe.time()
         pipe.keys(f"{keys.prefix}*")
         pipe.smembers(keys.cancelled)
         for name in HASHES:
             pipe.hgetall(getattr(keys, name))
-        for name in indexes:
+        for name in SORTED:
             pipe.zrange(getattr(keys, name), 0, -1, withscores=True)
         for key in [*(getattr(keys, name) for name in STREAMS), *map(keys.stream, range(count))]:
             pipe.xrange(key)
         (seconds, micros), stored, cancelled, *rest = pipe.execute()
     hashes = dict(zip(HASHES, rest, strict=False))
-    zsets = {name: dict(pairs) for name, pairs in zip(indexes, rest[len(HASHES) :], strict=False)}
+    zsets = {name: dict(pairs) for name, pairs in zip(SORTED, rest[len(HASHES) :], strict=False)}
     names = [*STREAMS, *(f"s{number}" for number in range(count))]
     streams = {name: [(entry.decode(), fields) for entry, fields in rows]
-               for name, rows in zip(names, rest[len(HASHES) + len(indexes) :], strict=True)}  # fmt: skip
-    meta = {name.decode(): value.decode() for name, value in hashes["meta"].items()}
-    now = int(seconds) * 1000 + int(micros) // 1000
-    found = Ledger(now, meta, hashes, zsets, streams, cancelled, {key.decode() for key in stored})
-    _take_apart(found, count)
+               for name, rows in zip(names, rest[len(HASHES) + len(SORTED) :], strict=True)}  # fmt: skip
+    now, there = int(seconds) * 1000 + int(micros) // 1000, {key.decode() for key in stored}
+    found = Ledger(now, take(raw, keys), hashes, zsets, streams, cancelled, there)
+    _take_apart(found)
     return found
 
 
-def _take_apart(found: Ledger, count: int) -> None:
-    lens = found.hashes["lens"]
-    for number in range(count):
-        cursor = order(lens.get(b"h%d" % number, b"0-0").decode())
-        for entry, fields in found.streams[f"s{number}"]:
-            found.bodies[f"{number}:{entry}"] = fields
-            if order(entry) > cursor:
-                found.new[f"{number}:{entry}"] = number
-    found.bodies |= {f"d:{entry}": fields for entry, fields in found.streams["bodies"]}
-    moved = {origin.decode(): handle.decode() for origin, handle in found.hashes["moved"].items() if origin}
-    found.ids = {handle: origin for origin, handle in moved.items() if not handle.startswith("x:")}
-    found.letters = {origin: handle[2:] for origin, handle in moved.items() if handle.startswith("x:")}
-    found.returned = {member.decode(): divmod(int(score), PLACES)
-                      for member, score in found.sorted["redelivery"].items() if member}  # fmt: skip
-    found.delayed = {member.decode(): time_of(score) for member, score in found.sorted["delayed"].items() if member}
-    for token, score in found.sorted["leases"].items():
+def _take_apart(found: Ledger) -> None:
+    told = {name: value for name, value in found.hashes["meta"].items() if name[:2] not in (b"t:", b"c:", b"p:")}
+    found.meta = spelled_out({name.decode(): value.decode() for name, value in told.items()})
+    found.new = {handle: int(handle.partition(":")[0]) for handle in found.census.new}
+    moved = {name.decode(): where.decode() for name, where in found.hashes["moved"].items() if name}
+    found.letters = {name: where.removeprefix("x:") for name, where in moved.items()}
+    for token, ends in found.sorted["leases"].items():
         if token:
-            lease = _lease(token, score)
-            found.doubled += [lease.handle] if lease.handle in found.leased else []
-            found.leased[lease.handle] = lease
-    for member in found.sorted["overflow"]:
-        if member.startswith(b"t"):
-            tag, key = _turn(member)
-            found.doubled += [f"turn of {key!r}"] if key in found.turns else []
-            found.turns[key] = tag
-        elif member:
-            for handle, key in _run(member):
-                found.doubled += [handle] if handle in found.held else []
-                found.held[handle] = key
+            place, entry, number, holder, _, key = token.split(b":", 5)
+            handle = f"{place.decode()}:{entry.decode()}"
+            found.leased[handle] = Lease(token, int(number), holder.decode(), key, ends)
+    for member in filter(None, found.sorted["delayed"]):
+        name, rest = split(member)
+        due, place, entry, attempts, _ = rest.split(b":", 4)
+        found.delayed[f"{place.decode()}:{entry.decode()}"] = _apart(member, name, int(due), attempts)
+    for member in filter(None, found.sorted["returned"]):
+        name, rest = split(member)
+        _, place, entry, attempts, _ = rest.split(b":")
+        found.returned[f"{place.decode()}:{entry.decode()}"] = _apart(member, name, 0, attempts)
 
 
-def _lease(token: bytes, score: float) -> Lease:
-    place, entry, count, holder, *owner = token.split(b":", 5)
-    return Lease(token, f"{place.decode()}:{entry.decode()}", int(count), holder.decode(),
-                 owner[1] if owner else None, time_of(score))  # fmt: skip
-
-
-def _turn(member: bytes) -> tuple[int, bytes]:
-    """Of `t<length>:<parent>:<tag>:<child>` the tag and the child."""
-    size, _, rest = member[1:].partition(b":")
-    tag, _, key = rest[int(size) + 1 :].partition(b":")
-    return int(tag), key
-
-
-def _run(member: bytes) -> Iterator[tuple[str, bytes]]:
-    """The handles in `length:key:<letter>n,n,...:streams:place:ms`, and their shard key."""
+def split(member: bytes) -> tuple[bytes, bytes]:
+    """The name that stands in front of a member with its size, and the rest."""
     size, _, rest = member.partition(b":")
-    key, text = rest[: int(size)], rest[int(size) + 1 :].decode()
-    numbers, _, place, ms = text.split(":")
-    each = list(map(int, numbers[1:].split(",")))
-    assert ord(numbers[0]) - 64 == len(str(each[0])), f"a run sorts by a wrong letter: {member!r}"
-    assert each == sorted(set(each)), f"a run is out of order: {member!r}"
-    return ((f"{place.rstrip('!')}:{ms}-{number}", key) for number in each)
+    return rest[: int(size)], rest[int(size) + 1 :]
+
+
+def _apart(member: bytes, name: bytes, due: int, attempts: bytes) -> Apart:
+    text = attempts.decode()
+    digits = text.rstrip("elur")
+    return Apart(member, name, due, int(digits), text[len(digits) :])
 
 
 def order(entry: str) -> tuple[int, int]:

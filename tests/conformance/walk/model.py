@@ -6,7 +6,6 @@ Time is counted in units; what is asked for ends at a whole unit, and passes onl
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -59,23 +58,18 @@ class Terms:
     """When the bucket of a name has all of its tokens; under '' that of the whole queue."""
     full_from: dict[bytes, float] = field(default_factory=dict, repr=False)
     """The same at the earliest, where a burst was changed: at the next look no bucket is emptier than empty."""
-    uncounted: Counter[bytes] = field(default_factory=Counter, repr=False)
-    """Of each name what was in flight when the cap was changed: each that ends makes room, though it took none."""
+    fair: bool = False
+    """Whether there ever was a setting of fairness: from then on all that is written counts."""
+    fewest_deliveries: int = EVER
+    """How many deliveries were allowed when these were fewest: who had so many has given up its unique key."""
 
-    @property
-    def counts(self) -> bool:
-        """Whether what is written now counts in the accounts of its shard key."""
-        return bool(self.window or self.cap or self.max_backlog or self.withholds)
+    def __post_init__(self) -> None:
+        self.note_changes()
 
-    @property
-    def counts_flights(self) -> bool:
-        """Whether deliveries in flight are counted."""
-        return bool(self.cap or self.withholds)
-
-    @property
-    def withholds(self) -> bool:
-        """Whether limits also hold back what lies in the streams already."""
-        return bool(self.own or self.rate_burst)
+    def note_changes(self) -> None:
+        """Settings were changed."""
+        self.fewest_deliveries = min(self.fewest_deliveries, self.max_deliveries)
+        self.fair = self.fair or bool(self.window or self.cap or self.max_backlog or self.rate_burst)
 
     def is_limited(self, name: bytes) -> bool:
         """Whether there is any bound on what is delivered of a name."""
@@ -148,12 +142,12 @@ class Known:
     stale: bool = False  # past its own deadline: whoever looks at it drops it
     rejected: bool = False  # belongs among the dead letters, and waits for room there
     cancelled: bool = False  # while in flight
-    cap_no: str = ""  # under which cap it was handed out
     holder: Any = None
     regime: int = 0  # how often the rules had changed when it was written
     plain: bool = True  # never delayed, given back or redriven: first deliveries of such come in order
     quiet_since: int | None = None  # how many messages had been handed out when it was written, alone of its shard key
-    unique: str = ""  # its unique key, until it ends
+    unique: str = ""  # its unique key, until it ends or another message has it
+    has_unique_key: bool = False  # it was written with one
     bound: int = 0  # within how many more it must be handed out
 
     @property
@@ -178,11 +172,9 @@ class Model:
     unsettled: bool = False  # the rules have changed, and nobody has read since
     messages: dict[str, Known] = field(default_factory=dict)
     present: dict[str, Known] = field(default_factory=dict)  # those of them that are not gone since the last step
-    blurred: set[bytes] = field(default_factory=set)  # names that had deliveries in flight when a cap changed
     is_stopped: bool = (
         False  # the whole queue was paused or capped: a read that may deliver nothing takes notifications
     )
-    unrated: set[bytes] = field(default_factory=set)  # names that had a rate: their bucket goes when it is looked at
     keyed: dict[str, tuple[str, int]] = field(default_factory=dict)  # dedup key: message id, until when remembered
     counters: dict[str, int] = field(default_factory=dict)  # what the queue counts of what happened
 
@@ -227,8 +219,16 @@ class Model:
         return f"{len(shard_key)}:{shard_key.decode(errors='surrogateescape')}{text}"
 
     def holder(self, unique: str) -> Known | None:
-        """The message that has this unique key, spelled."""
-        return next((each for each in self.having(*ALIVE) if each.unique == unique and not each.cancelled), None)
+        """The message that has this unique key, spelled, and can still be delivered or is being worked on."""
+        return next((each for each in self.having(*ALIVE) if each.unique == unique and self.stands(each)), None)
+
+    def stands(self, each: Known) -> bool:
+        """Whether a message may stand for another with its unique key."""
+        return not each.cancelled and (each.state == LEASED or not self.is_doomed(each))
+
+    def may_have_given_up(self, each: Known) -> bool:
+        """Whether a message was to die for some time, so that its unique key may be another's, or still its own."""
+        return each.state != LEASED and (each.life >= self.terms.fewest_deliveries or self.is_doomed(each))
 
     def remembered(self, dedup: str) -> str | None:
         """The id of the message that was written with this dedup key, spelled, while its window lasts."""

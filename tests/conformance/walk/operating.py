@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from shardq import ConfigError, Limits
 from shardq.sharding import key_bytes
 from tests.conformance.walk.audit import UNIT
 from tests.conformance.walk.base import KEYS, NAMES, SECONDS, STREAMS, Base, ensure
-from tests.conformance.walk.ledger import NEVER, Ledger
-from tests.conformance.walk.model import DEAD, DELAYED, EVER, GONE, LEASED, WAITING, Own
+from tests.conformance.walk.elapsing import elapse
+from tests.conformance.walk.model import DEAD, DELAYED, EVER, GONE, WAITING, Own
 
 
 class Operating(Base):
@@ -39,6 +38,7 @@ class Operating(Base):
             each = self.model.messages[letter.message_id]
             each.state, each.life, each.stale, each.rejected, each.plain = WAITING, 0, False, False, False
             each.error, each.reason = letter.last_error, ""
+            each.counts, each.has_unique_key = True, False
         self.model.count("redriven", len(letters))
         if rng.random() < 0.3:
             ensure(queue.redrive(letters) == 0, "redrive: letters that were gone")
@@ -129,7 +129,8 @@ class Operating(Base):
                 self.model.terms.full_from.pop(name, None)
             own.cap, own.burst = cap, burst
 
-        self._limit([*changes], lambda: self.who(rng).set_limits(made), change)  # type: ignore[arg-type]
+        lifted = {name for name, (cap, burst) in changes.items() if cap is None and burst is None}
+        self._limit([*changes], lambda: self.who(rng).set_limits(made), change, lifted)  # type: ignore[arg-type]
 
     def pause(self, rng: random.Random) -> None:
         """A name, or the whole queue."""
@@ -151,11 +152,19 @@ class Operating(Base):
             self.model.terms.paused_until, self.model.is_stopped = end, True
             self.rules_changed()
             return
-        self._limit([name], lambda: call(name), lambda own, _: setattr(own, "paused_until", end))
+        lifted = () if end else (name,)
+        self._limit([name], lambda: call(name), lambda own, _: setattr(own, "paused_until", end), lifted)
 
-    def _limit(self, names: list[bytes], call: Callable[[], None], change: Callable[[Own, bytes], None]) -> None:
+    def _limit(
+        self,
+        names: list[bytes],
+        call: Callable[[], None],
+        change: Callable[[Own, bytes], None],
+        lifted: Collection[bytes] = (),
+    ) -> None:
+        """Change limits of these names. Children can have none, but those that are only *lifted* may be theirs."""
         terms = self.model.terms
-        allowed = self.ledger.meta.get("fair") == "1" and all(terms.name_of(name) == name for name in names)
+        allowed = terms.fair and all(terms.name_of(name) == name for name in names if name not in lifted)
         try:
             call()
         except ConfigError:
@@ -163,25 +172,14 @@ class Operating(Base):
             self.log[-1] += ", refused"
             return
         ensure(allowed, f"limit: {names} were not refused")
-        counted = terms.counts_flights
         for name in names:
             own = terms.own.setdefault(name, Own())
             if own.paused_until <= self.model.now:
                 own.paused_until = 0
-            if own.burst is not None:
-                self.model.unrated.add(name)
             change(own, name)
             if not own.is_any:
                 del terms.own[name]
         terms.change_bursts(names, self.model.now)
-        if counted != terms.counts_flights:
-            terms.uncounted = Counter(terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts)
-        if terms.withholds:
-            number = self.look().meta["cap_no"]
-            for each in self.model.having(LEASED):
-                if each.counts and terms.name_of(each.key) in names:
-                    each.cap_no = number
-                    terms.uncounted.pop(terms.name_of(each.key), None)
         self.rules_changed()
 
     def switch_total(self, rng: random.Random) -> None:
@@ -232,7 +230,9 @@ class Operating(Base):
         fields = {"max_in_flight": "cap"}
         old = {name: getattr(terms, fields.get(name, name)) for name in changes}
         self.say(f"configure {old} to {changes}")
-        busy = bool(self.ledger.shared() or self.ledger.held) or len(self.ledger.hashes["shard_keys"]) > 1
+        busy = bool(
+            self.ledger.new or self.ledger.held or self.ledger.returned or self.ledger.delayed or self.ledger.leased
+        )
         settings: dict[str, Any] = dict(changes)
         for name, rate, burst in (("rate_burst", "rate", "burst"), ("total_burst", "total_rate", "total_burst")):
             if name in changes:
@@ -246,13 +246,11 @@ class Operating(Base):
             ensure("parents" in changes and busy, f"configure: {changes} was refused")
             self.log[-1] += ", refused"
             return
-        ensure("parents" not in changes or not busy, "configure: parents changed while messages counted")
+        ensure("parents" not in changes or not busy, "configure: parents changed while there were messages")
         for name, value in changes.items():
             setattr(terms, fields.get(name, name), value)
-        if "parents" in changes or ({"max_in_flight", "rate_burst"} & changes.keys() and not terms.own):
-            terms.uncounted = Counter(terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts)
+        terms.note_changes()
         if "rate_burst" in changes:
-            self._take_over_buckets()
             terms.change_bursts([*terms.full_at], self.model.now)
         if "total_burst" in changes:
             terms.change_bursts([b""], self.model.now)
@@ -261,19 +259,11 @@ class Operating(Base):
             self.tell_all()  # who does not know that there is a journal tells it less
             self.follow_journal()
 
-    def _take_over_buckets(self) -> None:
-        """Buckets that are stored from earlier on are as full as they are, and go when they are looked at."""
-        terms, found = self.model.terms, self.look()
-        for field, text in found.hashes["accounts"].items():
-            if field[:2] == b"b:":
-                terms.full_at[field[2:]] = self.model.now + round((float(text) - found.now) / UNIT, 1)
-                terms.full_from.pop(field[2:], None)
-                self.model.unrated.add(field[2:])
-
     def forget_scripts(self, rng: random.Random) -> None:
-        """The server knows none of them any more."""
+        """The server knows neither the library nor its scripts any more."""
         self.say("forget_scripts")
         self.world.raw.script_flush()
+        self.world.raw.function_flush()
 
     def pass_time(self, rng: random.Random) -> None:
         """Leases end, delayed messages come due, dedup keys are forgotten: all is moved back, which is the same."""
@@ -284,41 +274,5 @@ class Operating(Base):
     def elapse(self, units: int) -> None:
         """So many units pass."""
         self.say(f"{units} pass")
-        raw, keys, found = self.world.node(self.keys.meta), self.keys, self.look()
-        with raw.pipeline(transaction=True) as pipe:
-            for key in (
-                keys.leases,
-                keys.delayed,
-                keys.dedup_index,
-                keys.producers,
-                keys.bulk_offsets,
-                getattr(keys, "due", None),
-            ):
-                if key is None:
-                    continue
-                for member in raw.zrange(key, 0, -1):
-                    if member:
-                        pipe.zadd(key, {member: -units * UNIT}, xx=True, incr=True)
-            self._elapse_limits(pipe, found, units * UNIT)
-            for field, text in found.hashes["dedup"].items():
-                if field and not field.startswith(b"u:"):
-                    ends, _, rest = text.partition(b"|")
-                    pipe.hset(keys.dedup, field, b"%d|%s" % (int(ends) - units * UNIT, rest))
-            pipe.execute()
+        elapse(self.world.node(self.keys.meta), self.keys, self.look(), units * UNIT)
         self.model.now += units
-
-    def _elapse_limits(self, pipe: Any, found: Ledger, ms: int) -> None:
-        for field, text in found.hashes["accounts"].items():
-            if field[:2] == b"b:":
-                pipe.hset(self.keys.accounts, field, b"%.3f" % (float(text) - ms))
-        for name, text in found.hashes["limits"].items():
-            *numbers, end = text.split(b" ")
-            if name and 0 < int(end) < NEVER:
-                moved = b" ".join([*numbers, b"%d" % max(1, int(end) - ms)])
-                pipe.hset(self.keys.limits, name, moved)
-                pipe.hset(self.keys.accounts, b"l:" + name, moved)
-        if "total_full_at" in found.meta:
-            pipe.hset(self.keys.meta, "total_full_at", f"{float(found.meta['total_full_at']) - ms:.3f}")
-        paused = int(found.meta.get("paused", 0))
-        if 0 < paused < NEVER:
-            pipe.hset(self.keys.meta, "paused", paused - ms)

@@ -12,6 +12,7 @@ from tests.conformance.walk.base import STREAMS, Broken
 from tests.conformance.walk.ending import Walker
 from tests.conformance.walk.model import Terms
 from tests.conformance.world import World
+from tests.state import set_line
 
 WEIGHTS = {
     "write": 6, "write_many": 4, "flood": 1, "whisper": 1, "write_stale": 0.7, "write_once": 2, "write_unique": 2,
@@ -111,7 +112,7 @@ def _begin(plan: Plan, world: World, clients: Sequence[Client]) -> Walker:
     walker = Walker(world, queues, terms)
     walker.model.count("producers", 2 * len(queues))  # a batch that was refused in part writes the rest in another
     if announced:
-        world.raw.hset(walker.keys.meta, "waiting", 9 * 10**14)
+        set_line(world.raw, walker.keys, waiting=9 * 10**14)
     walker.say(f"begin, {plan.mood}: {terms}{', readers blocked' if announced else ''}")
     return walker
 

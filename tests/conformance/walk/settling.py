@@ -151,6 +151,7 @@ class Settling(Base):
                 self._die(known)
                 return
             known.state, known.until = (DELAYED if units else WAITING), model.now + units
+            known.counts = True
 
     def _die(self, known: Known) -> None:
         """Straight to the dead letters, or parked where they are full: then it is in `delayed`.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from shardq import Message, PartlyWritten, Queue, QueueFull, ShardqError, UniqueConflict
 from shardq.model.message import OnConflict
 from tests.conformance.walk.base import KEYS, QUIET, SECONDS, Base, _text, ensure
-from tests.conformance.walk.model import DELAYED, LEASED, WAITING, Known
+from tests.conformance.walk.model import ALIVE, DELAYED, WAITING, Known
 
 SIZES = (1, 2, 3, 8, 8, 20, 60)
 
@@ -68,7 +68,11 @@ class Writing(Base):
         after = rng.choice((None, None, 0, 1, 2))
         spelled = model.spelled(key, unique)
         holder = model.holder(spelled)
-        is_waiting = holder is not None and holder.state in (WAITING, DELAYED) and not model.is_doomed(holder)
+        doomed = [each for each in model.having(WAITING, DELAYED) if each.unique == spelled and not model.stands(each)]
+        others = [each for each in model.having(WAITING, DELAYED) if each.unique == spelled]
+        if model.regime and any(map(model.may_have_given_up, others)):
+            return  # the number of deliveries was changed meanwhile
+        is_waiting = holder is not None and holder.state in (WAITING, DELAYED)
         is_new = holder is None or (mode == "replace" and not is_waiting)
         refused = is_new and self._full(key, 0)
         self.say(f"write_unique {key!r}, {unique}, {mode}{'' if after is None else f' in {after}'}"
@@ -86,10 +90,11 @@ class Writing(Base):
         ensure(not refused, f"full: {key!r} is not refused, {unique}")
         ensure(message_id.is_new == is_new, f"unique: {unique} is said to be new, or not, and {holder} has it")
         if is_new:
-            if holder is not None:
-                holder.unique = ""
+            for each in (*doomed, *([holder] if holder else ())):
+                each.unique = ""
             known = self._add(message_id, key, after or 0, {})
-            known.state, known.until, known.plain, known.unique = DELAYED, model.now + (after or 0), False, spelled
+            known.state, known.until = (DELAYED if after else WAITING), model.now + (after or 0)
+            known.plain, known.unique, known.has_unique_key, known.counts = False, spelled, True, True
             known.quiet_since = None
             return
         assert holder is not None
@@ -99,9 +104,7 @@ class Writing(Base):
 
     def _replaced(self, holder: Known, key: bytes, after: int | None) -> None:
         if after is not None:
-            holder.state, holder.until = DELAYED, self.model.now + after
-        elif key != holder.key and holder.state == WAITING:
-            holder.state, holder.until = DELAYED, self.model.now
+            holder.state, holder.until = (DELAYED if after else WAITING), self.model.now + after
         holder.number, holder.key, holder.headers, holder.plain, holder.quiet_since = self.numbers, key, {}, False, None
         self.numbers += 1
 
@@ -164,11 +167,11 @@ class Writing(Base):
     def _add(self, message_id: str, key: bytes, delay: int, headers: dict[str, str]) -> Known:
         model = self.model
         ensure(message_id not in model.messages, f"twice: the id {message_id} was given before")
-        name, busy = model.terms.name_of(key), (WAITING, DELAYED, LEASED) if model.terms.cap else (WAITING, DELAYED)
-        alone = not any(model.terms.name_of(each.key) == name for each in model.having(*busy))
-        known = Known(self.numbers, message_id, key, model.terms.counts, headers, regime=model.regime)
+        name = model.terms.name_of(key)
+        alone = not any(model.terms.name_of(each.key) == name for each in model.having(*ALIVE))
+        known = Known(self.numbers, message_id, key, model.terms.fair, headers, regime=model.regime)
         if delay:
-            known.state, known.until, known.plain = DELAYED, model.now + delay, False
+            known.state, known.until, known.plain, known.counts = DELAYED, model.now + delay, False, True
         elif (
             alone
             and model.terms.window == 1

@@ -68,7 +68,7 @@ GROUNDS = (
     Ground(16, 2, 20, 20, 0, 10, blocked=True),
     Ground(64, 2, 15, 20, 1, 200),
     Ground(64, 4, 10, 20, 1, 200),
-    Ground(256, 2, 60, 6, 1, 80),
+    Ground(256, 2, 60, 6, 1, 120),
     Ground(64, 2, 15, 20, 1, 100, blocked=True),
     Ground(16, 2, 20, 10, 1, 100, blocked=True),
 )

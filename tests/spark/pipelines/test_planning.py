@@ -69,8 +69,8 @@ def test_an_admission_window_bounds_the_waits_whatever_the_floods_hold() -> None
     small, large = (Load(10, flood).looks(noisy, 6, np.random.default_rng(1)) for flood in (100, 1_000_000))
     assert [look.before.tolist() for look in small] == [look.before.tolist() for look in large]
     for look in small:
-        assert look.lengths.sum() == 10
-        assert look.before.max() < 4 * 4
+        assert look.lengths.sum() == 0, "what floods have waiting lies elsewhere"
+        assert look.before.max() < 10
 
 
 @pytest.mark.runs_in("test-all")
@@ -82,7 +82,7 @@ def test_predicted_waits_are_those_of_a_real_queue(spark_server: Server, ground:
         for seed in range(3):
             real.append(Field(client, ground, seed, random.Random(seed)).waits())
             predicted.append(ground.predicted(seed))
-    shares = (50, 99)
+    shares = (50, 95)  # (few wait longer: their number is left to chance where an admission window holds)
     found, told = np.percentile(np.concatenate(real), shares), np.percentile(np.concatenate(predicted), shares)
     assert (told + 1).tolist() == pytest.approx((found + 1).tolist(), rel=0.2)
 

@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 
 from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.spark.pipelines.planning.rounds import Look, admitting_looks, poured, waiting_looks
+from shardq.spark.pipelines.planning.rounds import Look, poured, served_first, waiting_looks
 
 LEAST: Final = 1e-4
 GROWTH: Final = 1.02
 """The shortest wait that counts as one, in seconds; the ratio of a bucket's bounds, so waits are within 2 %."""
-
-WIDEST: Final = 8
-"""While so few shard keys are active, the admission window is wider: together they hold so many messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +51,8 @@ class Load:
         shards = noisy.tolist()
         if not shards:
             return [Look(np.zeros(streams), np.zeros(streams))]
-        places = max(self.admitted, WIDEST // len(shards)) if self.admitted else self.flood
-        if places < self.flood:
-            return admitting_looks(shards, streams, places, dice)
+        if 0 < self.admitted < self.flood:
+            return served_first(streams, dice)
         return waiting_looks(poured(shards, streams, self.flood), dice)
 
     def seconds(self, before: NDArray[np.float64]) -> NDArray[np.float64]:

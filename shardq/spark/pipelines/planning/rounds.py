@@ -4,16 +4,14 @@ Reads go round the streams that hold something, and take one message of each. So
 round, also in a stream that was empty; behind others in its stream it waits for as many rounds more.
 
 Without an admission window a flood lies in the streams of its shard as its writes left it there, each in the shortest.
-With one, a flood has few messages in the streams. Whenever one is delivered, the next is let in: to the stream that was
-just read, if that is empty now, else to the shortest of the shard (`lua/modules/admission.lua`).
+With one, what a flood has waiting lies outside of the streams. Reads take what the streams hold first, and of some
+deliveries one of those who wait elsewhere (`share_of_streams` in lua/read.lua).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -22,8 +20,8 @@ from numpy.typing import NDArray
 LOOKS: Final = 4
 """At how many moments the streams are looked at; each tenant writes its message at one of them."""
 
-SETTLED: Final = 6
-"""After how many rounds the messages of floods have found the streams where they stay."""
+TURN: Final = 8
+"""Of so many deliveries one is of those who wait outside of the streams, whatever these hold."""
 
 WRITES: Final = 20_000
 """How many writes stand for those of all floods, at most 64 for each."""
@@ -74,56 +72,11 @@ def deliveries_before(held: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def admitting_looks(
-    shards: Shards, streams: int, admitted: int, dice: np.random.Generator, looks: int = LOOKS
-) -> list[Look]:
-    """Looks at streams in which each of the *shards* always has *admitted* messages, one in each round."""
-    turns = Turns(shards, streams, admitted)
-    for _ in range(SETTLED):
-        turns.round()
-    taken = [turns.round(look=float(share)) for share in dice.random(looks)]
-    for _ in range(max(map(max, (lengths for _, lengths in taken))) + 1):
-        turns.round()
-    total = np.array(list(accumulate(turns.served)))
-    found = []
-    for at, lengths in taken:
-        held = np.array(lengths)
-        passed = at + 1 + (np.arange(streams) - at - 1) % streams + held * streams  # which pass takes the message
-        found.append(Look(held.astype(float), (total[passed - 1] - total[at]).astype(float)))
-    return found
+def served_first(streams: int, dice: np.random.Generator, looks: int = LOOKS) -> list[Look]:
+    """Looks at streams that no flood has anything in: reads take one of `TURN` deliveries of those that wait elsewhere.
 
-
-class Turns:
-    """A queue with an admission window that is read round after round.
-
-    `served` has a 1 for each pass of a stream that held something, and a 0 for each other.
+    So before the message of a quiet tenant comes another one with the probability 1 / TURN, a second one with its
+    square, and so on.
     """
-
-    def __init__(self, shards: Shards, streams: int, admitted: int) -> None:
-        self.served: list[int] = []
-        self._lengths = [0] * streams
-        self._streams: list[deque[Sequence[int]]] = [deque() for _ in range(streams)]
-        for _ in range(admitted):
-            for shard in shards:
-                self._put(min(shard, key=self._lengths.__getitem__), shard)
-
-    def round(self, look: float = 0.0) -> tuple[int, list[int]]:
-        """Read a round; return its pass at the share *look* of the deliveries, and what the streams held after it."""
-        busy = [number for number, stream in enumerate(self._streams) if stream]
-        wanted, found = busy[int(look * len(busy))], (0, self._lengths)
-        for number, stream in enumerate(self._streams):
-            self.served.append(1 if stream else 0)
-            if stream:
-                self._deliver(number, stream)
-            if number == wanted:
-                found = len(self.served) - 1, self._lengths.copy()
-        return found
-
-    def _deliver(self, number: int, stream: deque[Sequence[int]]) -> None:
-        shard = stream.popleft()
-        self._lengths[number] -= 1
-        self._put(min(shard, key=self._lengths.__getitem__) if stream else number, shard)
-
-    def _put(self, number: int, shard: Sequence[int]) -> None:
-        self._streams[number].append(shard)
-        self._lengths[number] += 1
+    passed = (dice.geometric(1 - 1 / TURN, streams).astype(np.float64) - 1 for _ in range(looks))
+    return [Look(np.zeros(streams), before) for before in passed]

@@ -1,0 +1,139 @@
+-- What all modules use: names of Redis's and Lua's functions, the keys of a queue, and lists of arguments that several
+-- functions of a call put together.
+
+-- A library may not look at `redis` and `string` while it is loaded (Valkey), so each verb sets these at its first
+-- call.
+local call
+local pcall_redis
+local match
+local gmatch
+local gsub
+local sub
+local find
+local byte
+local char
+local rep
+local format
+local floor
+local ceil
+local max
+local min
+local concat
+
+local function begin()
+  call = redis.call
+  pcall_redis = redis.pcall
+  match = string.match
+  gmatch = string.gmatch
+  gsub = string.gsub
+  sub = string.sub
+  find = string.find
+  byte = string.byte
+  char = string.char
+  rep = string.rep
+  format = string.format
+  floor = math.floor
+  ceil = math.ceil
+  max = math.max
+  min = math.min
+  concat = table.concat
+end
+
+-- The keys of a queue. Every verb that touches messages declares the first so many of them in this order, so a function
+-- of any module finds a key at the same place. The streams that a call may touch come after those.
+local META = 1
+local BODIES = 2
+local TURNS = 3
+local DUE = 4
+local NOTIFICATIONS = 5
+local JOURNAL = 6
+local LEASES = 7
+local DELAYED = 8
+local ERRORS = 9
+local CANCELLED = 10
+local DEDUP = 11
+local DEDUP_INDEX = 12
+local PRODUCERS = 13
+local BULK_OFFSETS = 14
+local RETURNED = 15
+local DEAD = 16
+local MOVED = 17
+local FINISHED = 18
+
+-- Records: variables of these names are tables with these fields, which stand in numbered places in what is sent
+-- (shardq/protocol/records.py). `q` is a call on a queue; `a` is an account, `child` and `holder` what waits of one;
+-- `w` is a message that was taken out of those that wait.
+-- @record q: keys fixed values now rules line odd virtual behind shared turns due_at waiting servable cancels
+--   accounts names changes over lists dirty blocks children events unset ended counts marks prefix last_stream
+--   lease_at jump ready lengths grown is_wide unique_ids lane_ends lane_number cursors touched next_stream walk owed
+--   found entries again granted count holder has_all ends mark ends_text visibility contested prefer missed more wakes
+--   settled appended noted has_looked has_taken has_read_bodies has_read_turns lane_moves lane_is_known has_changed_odd
+--   ended_leases has_brought piece places full_at legacy is_legacy_done is_catching_up last_due oldest purged most
+-- @record a, child, holder, other: name behind returned queue taken flight delayed served full_at look_at listed
+--   counted limits text number ruled score next_at by overflow most next_score cap burst pause weight interval account
+--   turn is_looked_at body_head is_listed
+-- @record w: account key place id attempts flags since body attributes
+
+local LATE = 50 -- ms by which a token may be taken late without being lost
+local NEVER = 9000000000000000 -- the score of a sentinel: later than anything
+local FAR = 9000000000000 -- "never", in ms: later than any time of a message
+local LEASES_PIECE = 128 -- what a read takes back at most of leases that have ended
+local PIECE = 128 -- what a read of many takes at most out of an index of what time has brought; a read of one a quarter
+
+-- Arguments of a command that several functions of a call put together: a list by name, sent once.
+local function add(q, name, one, two)
+  local lists = q.lists
+  if not lists then
+    lists = {}
+    q.lists = lists
+  end
+  local list = lists[name]
+  if not list then
+    list = {}
+    lists[name] = list
+  end
+  local n = #list
+  list[n + 1] = one
+  if two then list[n + 2] = two end
+end
+
+-- Sends a list with its command, in parts that Lua can hand over at once.
+local function send(q, name, command, key)
+  local list = q.lists and q.lists[name]
+  if not list then return end
+  q.lists[name] = nil
+  for from = 1, #list, 4000 do
+    call(command, key, unpack(list, from, min(#list, from + 3999))) -- at most 4,000: a part
+  end
+end
+
+-- Redis's clock, in whole ms.
+local function read_time()
+  local time = call('TIME')
+  return time[1] * 1000 + floor(time[2] / 1000)
+end
+
+-- Fails if one of these keys has another type. Redis does not roll a call back, so a call looks at the keys that it may
+-- change before its first effect.
+local function check_types(hashes, sorted_sets, streams)
+  for _, key in ipairs(hashes) do call('HLEN', key) end
+  for _, key in ipairs(sorted_sets) do call('ZCARD', key) end
+  for _, key in ipairs(streams) do call('XLEN', key) end
+end
+
+-- Small whole numbers as texts, of streams and sizes: to make one takes as long as forty steps.
+local spelled = {}
+
+local function spell_number(number)
+  local text = spelled[number]
+  if text then return text end
+  text = format('%d', number)
+  if number < 4096 then spelled[number] = text end
+  return text
+end
+
+-- Redis writes a number of 13 digits and more in short, so it needs a format.
+local function spell(number) return format('%.0f', number) end
+
+-- The verbs: what Redis runs.
+local verbs = {}

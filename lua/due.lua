@@ -1,0 +1,125 @@
+-- `due`: shard key -> the moment at which time changes something for it next: a delayed message comes due, a token
+-- comes back, a pause ends, a bucket is full. `delayed` is a sorted set without scores, of members "size:name:<14
+-- digits of ms>:place:id: attempts:key": the messages of an account together, soonest first (the key only where the
+-- account is a parent's).
+
+function Due.put_off(q, a, key, at, place, id, attempts)
+  local owned = key ~= a.name and key or ''
+  local when = Waiting.prefix_of(a.name) .. format('%014.0f', at)
+  add(q, 'later', 0, when .. ':' .. place .. ':' .. id .. ':' .. attempts .. ':' .. owned)
+  a.delayed = a.delayed + 1
+  if not a.next_at or at < a.next_at then a.next_at = at end
+end
+
+local function comes_due(q, a, member, prefix)
+  local at, place, id, attempts, key = match(member, '^(%d+):(%w+):([%d-]+):(%w+):(.*)$', #prefix + 1)
+  add(q, 'not_later', member)
+  a.delayed = a.delayed - 1
+  Waiting.come_due(q, a, key ~= '' and key or a.name, place, id, attempts, at + 0)
+  Notifications.notify_reader(q)
+end
+
+-- Who has more that is due gets behind all others that have something due now. The state remembers until when shard
+-- keys were put off like this: if that lies ahead of the clock, the clock was set back, and somebody may be hidden.
+local function put_behind(q, a)
+  if not q.last_due then
+    local range = {q.keys[DUE], q.now + 0.999, '-inf', 'WITHSCORES', 'LIMIT', 0, 1}
+    q.last_due = (call('ZREVRANGEBYSCORE', unpack(range))[2] or q.now) + 0.001 -- at most 7: the words
+    State.put_odd(q, 'late', format('%.3f', q.last_due))
+  end
+  a.next_at = q.last_due
+end
+
+-- Returns where a walk begins because of the rules, or the clock, while another may be under way. One that is for
+-- entries which vanished comes after it.
+function Due.walk_for_rules(walk) return find(walk, 'v', 1, true) and '0v' or '0' end
+
+-- Returns where a walk begins because entries vanished: somebody's account still says that it has them.
+function Due.walk_for_vanished(walk)
+  if walk == '' or byte(walk) == 118 then return 'v0' end -- 118 is 'v'
+  return match(walk, '^%d+') .. 'v'
+end
+
+-- The clock was set back since the state last said what time it was: moments may lie far ahead that are due, so all
+-- accounts are looked at.
+function Due.note_set_back(q)
+  q.walk = Due.walk_for_rules(q.walk)
+  State.put_odd(q, 'late', '')
+end
+
+-- Moves what is due of a shard key, at most `share`.
+local function bring_delayed(q, a, share)
+  local prefix = Waiting.prefix_of(a.name)
+  local members = call('ZRANGEBYLEX', q.keys[DELAYED], '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, share + 1)
+  for at, member in ipairs(members) do
+    local moment = sub(member, #prefix + 1, #prefix + 14) + 0
+    if moment > q.now then
+      a.next_at = moment
+      return
+    end
+    if at > share then return put_behind(q, a) end
+    comes_due(q, a, member, prefix)
+  end
+  if #members == 0 then a.delayed = 0 end
+end
+
+-- Looks at a piece of the shard keys whose moment has come. (Until now + 0.999, else what comes in this ms hides its
+-- key.)
+function Due.take_due(q)
+  local key = q.keys[DUE]
+  local list = call('ZRANGEBYSCORE', key, '-inf', q.now + 0.999, 'WITHSCORES', 'LIMIT', 0, q.piece)
+  local names = {}
+  for at = 1, #list, 2 do names[#names + 1] = list[at] end
+  if #names > 0 then
+    Types.look_at_all(q)
+    call('ZREM', key, unpack(names)) -- at most 128: a piece
+    Accounts.load_accounts(q, names)
+    for _, name in ipairs(names) do
+      if name == '' then call('ZADD', key, NEVER, '') end -- the sentinel is its account's member
+      local a = q.accounts[name]
+      a.look_at = 0
+      if a.pause and a.pause <= q.now then Limits.end_pause(a) end
+      Waiting.clear_ring(q, a)
+      if a.delayed > 0 then bring_delayed(q, a, max(1, floor(q.piece / #names))) end
+    end
+  end
+  local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  q.due_at = min(head + 0, FAR)
+  q.more = q.more or q.due_at < q.now + 1
+end
+
+function Due.save_due(q)
+  send(q, 'not_later', 'ZREM', q.keys[DELAYED])
+  send(q, 'later', 'ZADD', q.keys[DELAYED])
+  send(q, 'moments', 'ZADD', q.keys[DUE])
+end
+
+-- Says whether all accounts are to be looked at. Where entries were deleted by hand ('v') that waits until the streams
+-- are empty: then no account has anything there.
+function Due.is_walking(q) return q.walk ~= '' and (byte(q.walk) ~= 118 or q.shared == 0) end -- 118 is 'v'
+
+-- After a change of rules, or when the clock was set back, all accounts are looked at once, a piece in each read.
+function Due.walk_accounts(q)
+  local kind, cursor, following = match(q.walk, '^(v?)(%d+)(v?)$')
+  local is_for_vanished = kind == 'v'
+  local piece = call('HSCAN', q.keys[META], cursor, 'COUNT', q.piece)
+  if piece[1] == '0' then
+    q.walk = following == 'v' and 'v0' or ''
+  else
+    q.walk = kind .. piece[1] .. following
+  end
+  for at = 1, #piece[2], 2 do
+    local name = match(piece[2][at], '^t:(.*)$')
+    if name and is_for_vanished then
+      local a = Accounts.find_account(q, name)
+      a.taken = 0
+    end
+    if name and not q.accounts[name] and not tonumber(piece[2][at + 1]) then
+      local a = Accounts.meet(q, name, piece[2][at + 1])
+      a.look_at = 0
+      if a.delayed > 0 then a.next_at = q.now end
+    end
+  end
+  State.put_odd(q, 'walk', q.walk)
+  if q.walk ~= '' then q.more = true end
+end

@@ -1,0 +1,108 @@
+-- `leases`: token -> when it ends, in ms. A token is "place:id:attempt:holder:marks:key". The place is where the body
+-- lies: the number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error is stored of the
+-- message, 'u' it has a unique key, 'l' its last lease ended, then '-' if it is on no account, or 'f' and the time of
+-- the read in ms if its time is charged. Since every delivery is counted in flight, whatever ends it comes here.
+
+function Leases.grant(q, a, key, place, id, attempt, flags)
+  local mark = '-'
+  if a then
+    mark = ''
+    if q.contested then -- somebody else waits while this one is worked on
+      if a.flight == 0 or not a.served then a.served = max(a.served or q.virtual, q.virtual) end
+      mark = q.mark
+    end
+    a.flight = a.flight + 1
+    if a.ruled and a.interval > 0 then a.full_at = Limits.full_after(a.full_at, a.interval, q.now) end
+  end
+  local token = place .. ':' .. id .. ':' .. attempt .. ':' .. q.holder .. ':' .. flags .. mark .. ':' .. key
+  local granted = q.granted
+  local n = #granted
+  granted[n + 1], granted[n + 2] = q.ends_text, token
+  q.found = q.found + 1
+  return flags .. mark
+end
+
+Leases.TOKEN = '^([^:]+):([^:]+):(%d+):[^:]*:([^:]*):(.*)$' -- place, id, attempt, marks and key
+
+function Leases.read_token(token) return match(token, Leases.TOKEN) end
+
+-- One less is in flight, and the time that it took counts, at most its age. A message costs 1 ms beside its time.
+function Leases.end_flight(q, a, marks, cost, till)
+  if byte(marks, -1) == 45 then return end -- '-': it is on no account
+  if a.flight > 0 then a.flight = a.flight - 1 end
+  if marks == '' then return end
+  local since = byte(marks) == 102 and sub(marks, 2) or match(marks, 'f(%d+)$') -- 102 is 'f': mostly it is the first
+  if not since then return end
+  if cost > 0 then cost = max(0, min(cost, till - since)) end
+  a.served = (a.served or q.virtual) + floor((1 + cost) * 10 / (a.weight or 1) + 0.5)
+end
+
+-- The flags that stay with a message when its lease is over.
+function Leases.flags_in(marks) return match(marks, '^[eul]*') end
+
+-- Notes for the journal what becomes of a message that has a body of its own. Only its body knows the id where it did
+-- not come from a stream, and how often it was delivered before it was redriven.
+function Leases.note_end(q, kind, place, id, key, attempt)
+  if not q.events then return end
+  local body = place == 'd' and call('HGET', q.keys[BODIES], id)
+  if not body then return Journal.note_event(q, kind, id .. '-' .. place, key, attempt) end
+  local origin, owner, attributes = Messages.head_of_body(body)
+  local full_id = Messages.message_id(id, origin, owner ~= '' and owner or key)
+  local is_over = kind == 'c' or kind == 'g' -- it is told without a count
+  local before = is_over and 0 or Messages.deliveries_before(attributes)
+  Journal.note_event(q, kind, full_id, owner ~= '' and owner or key, attempt + before)
+end
+
+-- A message that was cancelled while it was in flight is gone with its lease. Says whether it was.
+function Leases.end_cancelled(q, place, id, key)
+  if q.cancels == 0 or call('SREM', q.keys[CANCELLED], place .. ':' .. id) == 0 then return false end
+  q.cancels = q.cancels - 1
+  Leases.note_end(q, 'c', place, id, key, 0)
+  if place == 'd' then
+    Messages.drop_body(q, place, id)
+    add(q, 'without_error', id)
+  end
+  return true
+end
+
+-- A lease is over that nobody settled. A message that was cancelled meanwhile is gone with it.
+local function end_lease(q, place, id, attempt, marks, key, till)
+  local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
+  Leases.end_flight(q, a, marks, 0, till)
+  if Leases.end_cancelled(q, place, id, key) then return end
+  Leases.note_end(q, 'l', place, id, key, attempt)
+  local flags = Leases.flags_in(marks)
+  if find(flags, 'u', 1, true) then
+    local is_over = q.rules.deliveries > 0 and attempt + 0 >= q.rules.deliveries -- it goes to the dead letters
+    Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, is_over and 'p' or 'w')
+  end
+  if not find(flags, 'l', 1, true) then flags = flags .. 'l' end
+  Waiting.give_back(q, a, key, place, id, attempt .. flags, till)
+  Notifications.notify_reader(q)
+end
+
+-- Takes back a piece of the leases that ended before `till`. They lie by time: who has many that ended first would hide
+-- the others. So nothing that was given back is delivered while there are more, and pieces are large.
+function Leases.take_ended(q, till)
+  local key = q.keys[LEASES]
+  local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, LEASES_PIECE)
+  local tokens, names = {}, {}
+  for at = 1, #list, 2 do
+    local _, _, _, _, owner = Leases.read_token(list[at])
+    tokens[#tokens + 1], names[#names + 1] = list[at], Rules.owner_of(q.rules, owner)
+  end
+  if #tokens > 0 then
+    Types.look_at_all(q)
+    call('ZREM', key, unpack(tokens)) -- at most 128: a piece
+    Accounts.load_accounts(q, names)
+    for at, token in ipairs(tokens) do
+      local place, id, attempt, marks, owner = Leases.read_token(token)
+      end_lease(q, place, id, attempt, marks, owner, list[2 * at] + 0)
+    end
+    if q.places then q.places = q.places + #tokens end
+  end
+  local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  q.lease_at = min(head + 0, FAR)
+  q.is_catching_up = q.lease_at <= till
+  q.more = q.more or q.is_catching_up
+end

@@ -1,0 +1,88 @@
+-- Calls and keys that must not count twice. A producer's last call is a field of the state, "end|number|what was
+-- stored". The hash `dedup` has 'k:' and a dedup key as "end|id", 'g:' the same of a gateway's ids, 'o:' and the
+-- partition of a bulk write as "end|first message not stored|batch|mark", 'u:' a unique key (unique.lua) and 'r:' the
+-- nonce of a replacement.
+local MAX_SEQUENCES = 100000 -- newcomers beyond them write without one
+
+-- Forgets at most so many of an index whose end has come, which lie in this hash.
+function Producers.forget_ended(q, index, hash, most, keep)
+  local ended = call('ZRANGEBYSCORE', index, '-inf', q.now, 'LIMIT', 0, most)
+  if #ended > 0 and keep then ended = keep(q, ended) end
+  if #ended == 0 then return end
+  call('HDEL', hash, unpack(ended)) -- at most 1,004: a write
+  call('ZREM', index, unpack(ended)) -- at most 1,004: a write
+end
+
+local function has_room_in(q, index, hash, most)
+  Producers.forget_ended(q, index, hash, 64)
+  return call('ZCARD', index) <= most -- the sentinel is one
+end
+
+-- Looks up whether a producer's call was done before. It is number `number` of its lane, and may be repeated for `keep`
+-- ms. A lane is remembered for twice as long, and touches its index only when half of that is gone. Returns an answer
+-- if it was done, else until when the lane is remembered, and whether the index is to say that.
+function Producers.check_lane(q, number, keep, text)
+  local ends, last, stored = match(text or '', '^(%d+)|(%d+)|(.*)$')
+  if ends and last + 0 == number then return {'OK', stored} end
+  if ends and last + 0 > number then return {'STALE'} end
+  if ends and ends - q.now >= keep then return nil, ends end
+  local index = q.keys[PRODUCERS]
+  if not ends and not has_room_in(q, index, q.keys[META], MAX_SEQUENCES) then return {'FULL', 'max_producers'} end
+  if ends then call('ZCARD', index) end
+  q.lane_moves, q.lane_is_known = true, ends ~= nil
+  return nil, spell(q.now + 2 * keep)
+end
+
+-- Remembers a lane for as long as it was said.
+function Producers.save_lane(q, lane)
+  local index = q.keys[PRODUCERS]
+  call('ZADD', index, q.lane_ends, lane)
+  if q.lane_is_known then Producers.forget_ended(q, index, q.keys[META], 4) end
+end
+
+-- Says whether bulk offsets may have been lost since the time `began`, while messages stayed: the hash is gone, or
+-- younger than that. That of a queue which is no older itself has lost nothing else than the messages. 0 is no time;
+-- nor is one that lies ahead, since the clock was wrong then.
+function Producers.has_lost_offsets(q, began)
+  if began == '0' then return false end
+  local since = call('HGET', q.keys[DEDUP], '')
+  local created = call('HGET', q.keys[META], 'created')
+  if not since then return created ~= false end
+  local at = tonumber(since) or 0
+  return at > began + 0 and at <= q.now and since ~= created
+end
+
+-- Looks up how far the partition of a bulk write is. The text "batch|first|next|ms|mark|mark|most|began" says that the
+-- call has the messages from `first` up to before `next` of that batch, for how long to remember it, the checksums of
+-- all messages of the partition before `first` and before `next` (the marks), how many such partitions there may be,
+-- and when the bulk write began. Returns an answer if the call must not be done, else what to remember.
+function Producers.check_offset(q, field, text)
+  local batch, from, upto, keep, mark_before, last_mark, most, began =
+    match(text, '^(%d+)|(%d+)|(%d+)|(%d+)|(%w*)|(%w*)|(%d+)|(%d+)$')
+  local known = call('HGET', q.keys[DEDUP], field)
+  local ends, stored, at_batch, at_mark = match(known or '0|0|0|', '^(%d+)|(%d+)|(%d+)|(%w*)$')
+  local offset = at_batch == batch and stored + 0 or 0
+  local fits = at_batch + 0 <= batch + 0 and offset == from + 0
+  if not fits or offset > 0 and at_mark ~= mark_before then return {'COUNTED', at_batch, stored, at_mark} end
+  if not known and Producers.has_lost_offsets(q, began) then return {'FORGOTTEN'} end
+  if not known and not has_room_in(q, q.keys[BULK_OFFSETS], q.keys[DEDUP], most + 0) then
+    return {'FULL', 'max_bulk_offsets'}
+  end
+  return nil, {field = field, keep = keep + 0, ends = ends + 0, value = upto .. '|' .. batch .. '|' .. last_mark}
+end
+
+function Producers.save_offset(q, offset)
+  if offset.ends - q.now < offset.keep / 2 then
+    offset.ends = q.now + offset.keep
+    call('ZADD', q.keys[BULK_OFFSETS], spell(offset.ends), offset.field)
+    Producers.forget_ended(q, q.keys[BULK_OFFSETS], q.keys[DEDUP], 4)
+  end
+  call('HSET', q.keys[DEDUP], offset.field, spell(offset.ends) .. '|' .. offset.value)
+end
+
+-- Whose a key is: its shard key's, unless the queue says that all share them. The length in front keeps a shard key and
+-- a key apart, whatever bytes they have.
+function Producers.scope_key(q, shard_key, key)
+  if q.rules.shares_keys then return key end
+  return #shard_key .. ':' .. shard_key .. key
+end

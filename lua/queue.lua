@@ -1,0 +1,344 @@
+-- Verbs of a queue as a whole: open, configure, resize, shrink, stats, len, purge.
+
+local function create_stream(key)
+  if call('EXISTS', key) == 1 then return end
+  call('XADD', key, '0-1', 's', '')
+  call('XDEL', key, '0-1')
+end
+
+-- Every declared key exists at all times, since a missing key turns each call into TRYAGAIN while its slot moves. So
+-- sorted sets, hashes and the set keep a sentinel, a member that no reader ever sees.
+local function create_keys(KEYS, now)
+  for _, at in ipairs({TURNS, DUE, PRODUCERS, DEDUP_INDEX, BULK_OFFSETS, LEASES}) do
+    call('ZADD', KEYS[at], 'NX', NEVER, '')
+  end
+  for _, at in ipairs({DELAYED, RETURNED}) do call('ZADD', KEYS[at], 'NX', 0, '') end
+  for _, at in ipairs({ERRORS, MOVED}) do call('HSETNX', KEYS[at], '', '') end
+  -- A value of more than 64 bytes makes it a table: in the packed form each of many fields is searched from the start.
+  for _, at in ipairs({META, BODIES}) do call('HSETNX', KEYS[at], '', rep(' ', 65)) end
+  call('HSETNX', KEYS[DEDUP], '', spell(now)) -- since when it remembers
+  call('SADD', KEYS[CANCELLED], '')
+  for _, at in ipairs({JOURNAL, DEAD, FINISHED}) do create_stream(KEYS[at]) end
+  if call('EXISTS', KEYS[NOTIFICATIONS]) == 0 then
+    call('XGROUP', 'CREATE', KEYS[NOTIFICATIONS], 'shardq', '$', 'MKSTREAM')
+  end
+end
+
+-- The fields of the state that are no counters of calls: settings, and what is told of the queue.
+local SETTINGS = {
+  'epoch', 'id', 'created', 'streams', 'wanted', 'assigned', 'reach',
+  'events', 'rules', 'streams_per_shard', 'visibility_timeout', 'max_deliveries', 'max_len', 'max_dead',
+  'drop_dead', 'dead_ttl', 'dedup_window', 'max_dedup', 'key_scope', 'max_bulk_offsets', 'window',
+  'max_in_flight', 'max_backlog', 'rate', 'burst', 'total_in_flight', 'total_rate', 'total_burst', 'parents',
+  'journal', 'result_ttl', 'max_result_size', 'max_result_bytes', 'ttl', 'legacy_stream', 'legacy_group',
+  'fair', 'adopted', 'expired', 'cancelled', 'purged',
+  'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count', 'result_bytes', 'results_refused',
+  'vanished', 'redriven', 'offset',
+}
+
+local function facts_of(meta)
+  local values = call('HMGET', meta, unpack(SETTINGS)) -- at most 100: the settings
+  local facts = {}
+  for at, name in ipairs(SETTINGS) do
+    if values[at] then facts[#facts + 1], facts[#facts + 2] = name, values[at] end
+  end
+  local last = call('HGET', meta, 'last')
+  if last then facts[#facts + 1], facts[#facts + 2] = 'n', match(last, '%d+$') end
+  return facts
+end
+
+-- @verb open | allow-oom: create the queue if it is missing, create missing keys again, and say what the queue is. Also
+-- on a full server: a reader that starts must be able to drain it.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[19] assigned: shards of named shard keys
+-- KEYS[20] limits: limits and weights of shard keys that have any
+-- KEYS[21] results: what is kept of messages
+-- KEYS[22] result_ends: the same by end
+-- KEYS[23..] streams: as many as the caller would create
+-- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
+-- ARGV[2] epoch: its first one, a nonce that begins with the format. It is part of the queue's id, too
+-- ARGV[3..] settings: name, value, ... stored if the queue is created
+-- Reply: {'CREATED' | 'OK' | 'NOQUEUE', now, {field, value, ...}} | {'FORMAT', now, {}} if the queue is of another
+-- format
+function verbs.open(KEYS, ARGV)
+  if not call then begin() end
+  local now = read_time()
+  local wanted, epoch = ARGV[1] + 0, ARGV[2]
+  local present = call('HGET', KEYS[META], 'epoch')
+  if not present and wanted == 0 then return {'NOQUEUE', now, {}} end
+  if present and match(present, '^%d+%.') ~= match(epoch, '^%d+%.') then return {'FORMAT', now, {}} end
+  Types.look_at_fixed(KEYS)
+  check_types({KEYS[19], KEYS[20], KEYS[21]}, {KEYS[PRODUCERS], KEYS[BULK_OFFSETS], KEYS[22]}, {})
+  create_keys(KEYS, now)
+  for _, key in ipairs({KEYS[19], KEYS[20], KEYS[21]}) do call('HSETNX', key, '', '') end
+  call('ZADD', KEYS[22], 'NX', NEVER, '')
+  if not present then
+    for at = 23, 22 + wanted do create_stream(KEYS[at]) end
+    local stamp = spell(now)
+    call('HSET', KEYS[META], 'epoch', epoch, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'last', stamp .. '-0',
+      'line', State.NO_LINE, 'shared', 0, 'odd', '', 'adopted', 0, 'lease_at', FAR, 'ready', rep('0', wanted),
+      'created', stamp, 'id', stamp .. '-' .. epoch)
+    for at = 3, #ARGV, 2 do call('HSET', KEYS[META], ARGV[at], ARGV[at + 1]) end
+    Rules.compile_rules(KEYS[META])
+    -- Events are numbered from the microsecond of the queue's creation: those of a next life are higher, whatever
+    -- happened.
+    call('HSET', KEYS[META], 'events', spell(now * 1000))
+  end
+  return {present and 'OK' or 'CREATED', now, facts_of(KEYS[META])}
+end
+
+-- @verb facts | no-writes: what the queue is, for those who may not change anything.
+-- KEYS[1] meta: the state of the queue
+-- Reply: {field, value, ...}
+function verbs.facts(KEYS)
+  if not call then begin() end
+  return facts_of(KEYS[META])
+end
+
+-- A call that changes a queue was made for one epoch and moves the queue on to `following`, which no other call does.
+-- So a copy of it that comes late changes nothing. Returns nil if the call may go on, or what to answer instead: 'OK'
+-- means that an earlier try did it (the epoch is then written once more, since WAIT waits for what its own connection
+-- wrote last). These are calls of operators: they run a command that no other role may, since Redis knows of rights to
+-- commands alone (docs/operations.md).
+function Queue.check_epoch(meta, epoch, following)
+  call('HSTRLEN', meta, 'epoch')
+  local present = call('HGET', meta, 'epoch')
+  if not present then return 'NOQUEUE' end
+  if present == following then
+    call('HSET', meta, 'epoch', present)
+    return 'OK'
+  end
+  return present ~= epoch and 'EPOCH' or nil
+end
+
+local READERS = 64 -- that are woken when limits of the whole queue change, which may have stopped many
+
+-- Says why settings cannot change now, nil if they can.
+local function refused_change(q, changes)
+  local meta = q.keys[META]
+  local parents, scope = unpack(call('HMGET', meta, 'parents', 'key_scope')) -- at most 2: the fields
+  if changes.parents and changes.parents ~= (parents or '0') then
+    -- What is delayed or in flight is counted, too, on accounts of the old names. (Each index has a sentinel.)
+    local others = call('ZCARD', q.keys[DELAYED]) + call('ZCARD', q.keys[LEASES]) - 2
+    if q.behind + q.shared + others > 0 then return 'BUSY' end
+  end
+  if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
+    Unique.forget_keys(q, 1000)
+    if call('ZCARD', q.keys[DEDUP_INDEX]) > 1 then return 'KEYS' end -- the sentinel is one
+  end
+end
+
+-- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out.
+-- Of a queue that had no event and no message yet nothing is.
+local function change_journal(q, changes)
+  local meta = q.keys[META]
+  local last, adopted, created, events, size = unpack( -- at most 5: the fields
+    call('HMGET', meta, 'last', 'adopted', 'created', 'events', 'journal'))
+  local is_new = match(last, '%d+$') + adopted == 0 and events == spell(created * 1000)
+  if changes.journal and (size or '0') == '0' and not is_new then call('HINCRBY', meta, 'events', 1) end
+  if changes.journal == '0' then call('XTRIM', q.keys[JOURNAL], 'MAXLEN', 0) end
+end
+
+local FIRST_WALK = 250 -- accounts, about, that are looked at when settings change
+
+-- @verb configure | allow-oom: change settings of a queue; the epoch moves so that every client looks them up again.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- ARGV[1] epoch: for which the settings were chosen
+-- ARGV[2] following: the epoch after it
+-- ARGV[3] client: what the journal calls the caller
+-- ARGV[4..] settings: name, value, ...; an empty value unsets
+-- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'BUSY' when `parents` changes while anything is accounted by the old rule
+--        | 'KEYS' when `key_scope` changes while keys are remembered that were spelled by the old one
+function verbs.configure(KEYS, ARGV)
+  if not call then begin() end
+  local epoch, following, changes = ARGV[1], ARGV[2], {}
+  for at = 4, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
+  local answer = Queue.check_epoch(KEYS[META], epoch, following)
+  if answer then return answer end
+  local q = Settle.open_change(KEYS)
+  Types.look_at_all(q)
+  check_types({}, {}, {KEYS[JOURNAL]})
+  answer = refused_change(q, changes)
+  if answer then return answer end
+  change_journal(q, changes)
+  for name, value in pairs(changes) do
+    if value == '' then call('HDEL', KEYS[META], name) else call('HSET', KEYS[META], name, value) end
+  end
+  call('HSET', KEYS[META], 'epoch', following)
+  Rules.compile_rules(KEYS[META])
+  q.rules = Rules.rules_of(call('HGET', KEYS[META], 'rules'))
+  -- All accounts are looked at again: of most queues all now, of others a piece in each read.
+  q.walk, q.piece = Due.walk_for_rules(q.odd.walk or ''), FIRST_WALK
+  Due.walk_accounts(q)
+  local is_total = changes.total_in_flight or changes.total_rate or changes.total_burst
+  for _ = 1, is_total and READERS or q.behind > 0 and 1 or 0 do Notifications.notify_reader(q) end
+  Settle.close_change(q, ARGV[3])
+  if q.rules.journal > 0 then
+    Journal.begin_events(q)
+    Journal.note_event(q, 'o', '', '', 0)
+    Journal.save_events(q, ARGV[3])
+  end
+  return 'OK'
+end
+
+-- @verb resize: set how many streams writes go to. More are read from at once; fewer only when the higher ones are
+-- empty.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2..] streams: s0 up to the wanted number
+-- ARGV[1] epoch: which the caller knows
+-- ARGV[2] following: the epoch after it
+-- ARGV[3] wanted: number of streams
+-- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'ASSIGNED' if shards would lose streams
+function verbs.resize(KEYS, ARGV)
+  if not call then begin() end
+  local following, wanted = ARGV[2], ARGV[3] + 0
+  local answer = Queue.check_epoch(KEYS[META], ARGV[1], following)
+  if answer then return answer end
+  local streams, written_to, reach, ready = unpack( -- at most 4: the fields
+    call('HMGET', KEYS[META], 'streams', 'wanted', 'reach', 'ready'))
+  if wanted < tonumber(reach or 0) then return 'ASSIGNED' end
+  if written_to + 0 == wanted then return 'OK' end
+  for at = 2, 1 + wanted do create_stream(KEYS[at]) end
+  local read_from = max(streams + 0, wanted)
+  call('HSET', KEYS[META], 'streams', read_from, 'wanted', wanted, 'ready', ready .. rep('0', read_from - #ready))
+  Rules.set_epoch(KEYS[META], following)
+  return 'OK'
+end
+
+-- @verb shrink | allow-oom: stop reading the highest streams, one after the other, as long as the highest is empty.
+-- Empty means no entry at all: acked messages are deleted, so what is in flight still keeps its stream.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2..] streams: from s<wanted> up to the highest that is read
+-- ARGV[1] epoch: for which the streams were declared
+-- ARGV[2] following: the epoch after it
+-- Reply: number of streams that are read now, -1 when the epoch is another
+function verbs.shrink(KEYS, ARGV)
+  if not call then begin() end
+  local meta = KEYS[META]
+  local present, streams, wanted, ready = unpack( -- at most 4: the fields
+    call('HMGET', meta, 'epoch', 'streams', 'wanted', 'ready'))
+  if present ~= ARGV[1] then return -1 end
+  for at = 2, #KEYS do call('XLEN', KEYS[at]) end -- a key of another type is found before the first effect
+  local left = streams + 0
+  while left > wanted + 0 do
+    local key = KEYS[1 + left - wanted]
+    if call('XLEN', key) > 0 or tonumber(call('HGET', meta, key) or 0) > 0 then break end
+    call('DEL', key)
+    left = left - 1
+    call('HDEL', meta, key, 'h' .. left)
+  end
+  if left < streams + 0 then
+    local offset = call('HGET', meta, 'offset') + 0
+    call('HSET', meta, 'streams', left, 'ready', sub(ready, 1, left), 'offset', offset < left and offset or 0)
+    Rules.set_epoch(meta, ARGV[2])
+  end
+  return left
+end
+
+local MOST_DUE = 128 -- shard keys of which something is due: what is due of more is estimated from these
+
+-- Returns how many delayed messages are due by now, though no read has seen them yet.
+local function count_due(delayed, due, now)
+  local names = call('ZRANGEBYSCORE', due, '-inf', now + 0.999, 'LIMIT', 0, MOST_DUE)
+  local number = 0
+  for _, name in ipairs(names) do
+    local prefix = Waiting.prefix_of(name)
+    number = number + call('ZLEXCOUNT', delayed, '[' .. prefix, '(' .. prefix .. format('%014.0f', now + 1))
+  end
+  if #names < MOST_DUE or number == 0 then return number end
+  return floor(number * call('ZCOUNT', due, '-inf', now + 0.999) / #names)
+end
+
+-- Returns how many messages are not yet due, of those that no read has seen come due.
+local function count_delayed(KEYS, delayed, due_at, now)
+  if delayed <= 0 then return 0 end
+  return due_at < now + 1 and max(0, delayed - count_due(KEYS[DELAYED], KEYS[DUE], now)) or delayed
+end
+
+-- @verb len | no-writes: messages that still ask for work now: backlog + in flight. What is delayed counts once it is
+-- due.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2] delayed: messages that are not yet due
+-- KEYS[3] due: when time changes something for a shard key
+-- KEYS[4] leases: tokens by end
+-- Reply: a number, or -1 when there is no such queue
+function verbs.len(KEYS)
+  if not call then begin() end
+  local now = read_time()
+  local shared, text = unpack(call('HMGET', KEYS[1], 'shared', 'line')) -- at most 2: the fields
+  if not shared then return -1 end
+  local line = State.read_line(text)
+  local keys = {[DELAYED] = KEYS[2], [DUE] = KEYS[3], [LEASES] = KEYS[4]}
+  local living, delayed = State.count_living(keys, shared, line[2])
+  return living - count_delayed(keys, delayed, line[5], now)
+end
+
+local LOOKED_AT = 16 -- shard keys whose moment has come
+
+-- Says whether time has brought something that a read would get.
+local function has_come(q)
+  local names = call('ZRANGEBYSCORE', q.keys[DUE], '-inf', q.now + 0.999, 'LIMIT', 0, LOOKED_AT)
+  Accounts.load_accounts(q, names)
+  for _, name in ipairs(names) do
+    local a = q.accounts[name]
+    if a.taken + a.behind + a.delayed > 0 and Limits.allowance(a, q.now) > 0 then return true end
+  end
+  return false
+end
+
+-- Returns how many messages a read could get now at least: above 0 exactly if it would get one.
+local function count_runnable(q, ended)
+  local most = Limits.limit_queue(q, 9e15)
+  if q.places then most = min(most, q.places + ended) end
+  if most <= 0 then return 0 end
+  local number = q.shared + q.servable + ended
+  if q.walk ~= '' and q.behind > 0 then number = max(1, number) end -- not all were looked at since the rules changed
+  if number <= 0 and q.due_at < q.now + 1 and has_come(q) then number = 1 end
+  return max(0, min(number, most))
+end
+
+-- Returns how many messages were acked: those that are over and of which nothing else became.
+local function count_acked(q, living)
+  local last, adopted, redriven, expired, cancelled, purged, dead, vanished = unpack( -- at most 8: the fields
+    call('HMGET', q.keys[META], 'last', 'adopted', 'redriven', 'expired', 'cancelled', 'purged', 'dead_lettered',
+      'vanished'))
+  local others = (expired or 0) + (cancelled or 0) - q.cancels + (purged or 0) + (dead or 0) + (vanished or 0)
+  return max(0, match(last, '%d+$') + adopted + (redriven or 0) - living - others)
+end
+
+-- @verb stats | no-writes: the queue's numbers at one instant. Cost depends on the number of streams, not of messages.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[19..] streams: all of the queue's, in order; the legacy stream last if there is one
+-- ARGV[1] legacy: '1' when the last declared stream is the legacy one
+-- ARGV[2] most: of how many streams at most to return the undelivered messages; where there are more, of none
+-- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
+--         {field, value, ...} of meta, held back, held back for limits, runnable, acked} | {now} when there is no such
+--         queue
+function verbs.stats(KEYS, ARGV)
+  if not call then begin() end
+  local q = State.open_call(KEYS, 18, 'ready', 'lease_at', 'streams')
+  if not q then
+    return {read_time()}
+  end
+  local meta = KEYS[META]
+  local ready, lease_at, streams = unpack(q.values, State.COMMON + 1) -- at most 3: the fields
+  q.ready, q.lease_at, q.jump, q.walk = ready, lease_at + 0, Clock.read_jump(q.odd.jump, q.now), q.odd.walk or ''
+  local living, not_due = State.count_living(KEYS, q.shared, q.behind)
+  local delayed = count_delayed(KEYS, not_due, q.due_at, q.now)
+  local ended = call('ZCOUNT', KEYS[LEASES], '-inf', q.jump and q.now - q.jump.by or q.now)
+  local live = call('ZCARD', KEYS[LEASES]) - 1 - ended
+  local left = living - delayed
+  q.oldest = Ages.oldest(q)
+  local lengths = {}
+  if streams + 0 <= ARGV[2] + 0 then
+    local fields = {}
+    for number = 0, streams - 1 do fields[number + 1] = sub(meta, 1, -5) .. 's' .. number end
+    lengths = call('HMGET', meta, unpack(fields)) -- at most 4,096: the streams
+    for at = 1, #fields do lengths[at] = tonumber(lengths[at] or 0) end
+  end
+  local legacy = ARGV[1] == '1' and call('XLEN', KEYS[#KEYS]) or 0
+  return {
+    q.now, max(0, left - live), live, delayed, call('XLEN', KEYS[DEAD]), q.oldest, lengths, legacy, facts_of(meta),
+    q.behind, max(0, q.behind - q.servable), count_runnable(q, ended), count_acked(q, living),
+  }
+end

@@ -1,0 +1,182 @@
+-- Results: what is kept of messages that are done, and of the progress of those in flight, each until its end. The hash
+-- `results` has under a message's id "ends|done at|kind|tag|payload", and under 'p:' and the id
+-- "ends|at|done|total|note"; times are in ms. A kind is 'v' for a value, or the reason why there is none. `result_ends`
+-- has the same fields by end. The state counts the fields ('result_count') and what they take ('result_bytes'): that is
+-- bounded, so a call loads both and saves them once.
+local FIELD_BYTES = 200 -- what Redis takes for an entry of both keys
+local DEFAULT_BYTES = 67108864
+local MOST_FORGOTTEN = 200
+
+local function size_of(field, text) return #text + 2 * #field + FIELD_BYTES end
+
+-- Begins a call that changes results: those that lie in these two keys. Nil if there is no such queue.
+local function open_results(meta, hash, ends, now)
+  local epoch, odd, ttl, max_bytes, bytes, count = unpack( -- at most 6: the fields
+    call('HMGET', meta, 'epoch', 'odd', 'result_ttl', 'max_result_bytes', 'result_bytes', 'result_count'))
+  if not epoch then return nil end
+  odd = State.read_odd(odd)
+  return {
+    meta = meta, hash = hash, ends = ends, now = now, ttl = ttl,
+    clock = new_q{now = now, jump = Clock.read_jump(odd.jump, now)},
+    max_bytes = tonumber(max_bytes or DEFAULT_BYTES), bytes = tonumber(bytes or 0), count = tonumber(count or 0),
+  }
+end
+
+local function forget_result(r, field, text)
+  call('HDEL', r.hash, field)
+  call('ZREM', r.ends, field)
+  r.bytes, r.count = max(0, r.bytes - size_of(field, text)), max(0, r.count - 1)
+end
+
+-- Forgets some of what has ended. Returns whether there may be more.
+local function forget_ended(r)
+  local ended = call('ZRANGEBYSCORE', r.ends, '-inf', r.now, 'LIMIT', 0, MOST_FORGOTTEN)
+  local texts = #ended > 0 and call('HMGET', r.hash, unpack(ended)) or {} -- at most 200: the limit
+  for at, field in ipairs(ended) do forget_result(r, field, texts[at] or '') end
+  return #ended == MOST_FORGOTTEN
+end
+
+-- Keeps a text in a field, which says `known` so far, or false. Returns whether there was room.
+local function keep_text(r, field, ends, text, known)
+  local bytes = r.bytes + size_of(field, text) - (known and size_of(field, known) or 0)
+  if bytes > r.max_bytes then return false end
+  call('HSET', r.hash, field, text)
+  call('ZADD', r.ends, ends, field)
+  r.bytes, r.count = bytes, r.count + (known and 0 or 1)
+  return true
+end
+
+local function save_results(r)
+  call('HSET', r.meta, 'result_bytes', spell(r.bytes), 'result_count', r.count)
+end
+
+-- Returns the text of a field until its end has come, else nil.
+function Results.read_result(key, field, now)
+  local text = call('HGET', key, field)
+  if text and match(text, '^%d+') + 0 > now then return text end
+end
+
+-- Returns what a status says of a result: the same without the payload, and the payload's size instead.
+function Results.spell_done(text)
+  local head, payload = match(text, '^(%d+|%d+|%a+|)[^|]*|?(.*)$')
+  return head .. #payload
+end
+
+-- Says how a lease is: 'o' live, 'l' over, 'c' live and its message cancelled.
+local function letter_of_lease(r, cancelled, token, score)
+  if not Clock.is_live(r.clock, score) then return 'l' end
+  local place, id = Leases.read_token(token)
+  if call('SISMEMBER', cancelled, place .. ':' .. id) == 1 then return 'c' end
+  return 'o'
+end
+
+-- Keeps one result. Where there is no room for the payload, it is still said that the message is done. Returns the
+-- letter of the reply, and whether the payload was refused.
+local function keep_result(r, message_id, kind, payload)
+  local known, progress = unpack(call('HMGET', r.hash, message_id, 'p:' .. message_id)) -- at most 2: the fields
+  if progress then forget_result(r, 'p:' .. message_id, progress) end
+  if kind == '' then return 'o', false end
+  local ends = spell(r.now + (r.ttl or 0))
+  local head = ends .. '|' .. spell(r.now) .. '|'
+  local is_kept = r.ttl and keep_text(r, message_id, ends, head .. kind .. '|' .. payload, known)
+  if r.ttl and not is_kept then keep_text(r, message_id, ends, head .. 'full||', known) end
+  return is_kept and 'o' or 'f', not is_kept or kind ~= 'v'
+end
+
+-- @verb keep: keep the results of messages that their holders are about to ack. A token that is not live changes
+-- nothing. Without messages: only forget results that have ended.
+-- KEYS[1] meta: settings and counters
+-- KEYS[2] leases: tokens by end
+-- KEYS[3] cancelled: messages that were cancelled while they are in flight
+-- KEYS[4] results: what is kept of messages
+-- KEYS[5] result_ends: the same by end
+-- KEYS[6] finished: ids of messages that have ended, for those who wait
+-- ARGV[1..] results: four arguments each: lease token, message id, kind, and "tag|payload"; a kind '' only forgets the
+--           progress
+-- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), f(ull): the payload was not kept, '1' if more has ended}
+function verbs.keep(KEYS, ARGV)
+  if not call then begin() end
+  local now = read_time()
+  local tokens, letters, ids, refused = {}, {}, {}, 0
+  check_types({KEYS[4]}, {KEYS[2], KEYS[5]}, {})
+  call('SCARD', KEYS[3])
+  local r = open_results(KEYS[1], KEYS[4], KEYS[5], now)
+  if not r then return {now, rep('l', #ARGV / 4), ''} end
+  local more = forget_ended(r)
+  for at = 1, #ARGV, 4 do tokens[#tokens + 1] = ARGV[at] end
+  local scores = #tokens > 0 and call('ZMSCORE', KEYS[2], unpack(tokens)) or {} -- at most 250: a chunk
+  for i, token in ipairs(tokens) do
+    local message_id, kind = ARGV[4 * i - 2], ARGV[4 * i - 1]
+    letters[i] = letter_of_lease(r, KEYS[3], token, scores[i])
+    if letters[i] == 'o' then
+      local is_refused
+      letters[i], is_refused = keep_result(r, message_id, kind, ARGV[4 * i])
+      if is_refused then refused = refused + 1 end
+      if kind ~= '' then ids[#ids + 1] = message_id end
+    end
+  end
+  save_results(r)
+  if refused > 0 then call('HINCRBY', KEYS[1], 'results_refused', refused) end
+  Notifications.announce_ends(new_q{keys = {[META] = KEYS[1], [FINISHED] = KEYS[6]}, now = now}, ids)
+  return {now, concat(letters), more and '1' or ''}
+end
+
+-- @verb progress: note how far the work on a message is. A token that is not live changes nothing.
+-- KEYS[1] meta: settings and counters
+-- KEYS[2] leases: tokens by end
+-- KEYS[3] cancelled: messages that were cancelled while they are in flight
+-- KEYS[4] results: what is kept of messages
+-- KEYS[5] result_ends: the same by end
+-- ARGV[1] token: of the lease
+-- ARGV[2] message_id: as write returned it
+-- ARGV[3] ttl: for how long it is kept, ms
+-- ARGV[4] progress: "done|total|note"
+-- Reply: {now, 'o' | 'l' (lost) | 'c' (cancelled) | 'f' (full: not kept)}
+function verbs.progress(KEYS, ARGV)
+  if not call then begin() end
+  local now = read_time()
+  local field = 'p:' .. ARGV[2]
+  local r = open_results(KEYS[1], KEYS[4], KEYS[5], now)
+  if not r then return {now, 'l'} end
+  local letter = letter_of_lease(r, KEYS[3], ARGV[1], call('ZSCORE', KEYS[2], ARGV[1]))
+  if letter ~= 'o' then return {now, letter} end
+  check_types({KEYS[4]}, {KEYS[5]}, {})
+  forget_ended(r)
+  local ends = spell(now + ARGV[3])
+  local text = ends .. '|' .. spell(now) .. '|' .. ARGV[4]
+  local is_kept = keep_text(r, field, ends, text, call('HGET', KEYS[4], field))
+  save_results(r)
+  return {now, is_kept and 'o' or 'f'}
+end
+
+-- Returns what an `await` says of a message: '' if nothing is known. One that is dead may have a result: its holder
+-- kept that, and did not come to the ack.
+local function spell_end(KEYS, message_id, now)
+  local letter_id = match(call('HGET', KEYS[4], message_id) or '', '^x:(.*)$')
+  local letter = letter_id and call('XRANGE', KEYS[5], letter_id, letter_id)[1]
+  if letter then return 'x|' .. match(letter_id, '^%d+') .. '|' .. (letter[2][4] or '') end
+  return Results.read_result(KEYS[2], message_id, now) or ''
+end
+
+-- @verb await | allow-oom: tell which of these messages are done or dead; the caller waits for the others, if it says
+-- so.
+-- KEYS[1] meta: until when somebody waits
+-- KEYS[2] results: what is kept of messages
+-- KEYS[3] finished: ids of messages that have ended
+-- KEYS[4] moved: where dead letters lie
+-- KEYS[5] dead: dead letters
+-- ARGV[1] waits: ms for which the caller will look at `finished`, 0 = it will not
+-- ARGV[2..] ids: of messages
+-- Reply: {now, the last id in `finished`, {of each: '' | "ends|done at|kind|tag|payload" | "x|died at|reason"}}
+--        | {now} when there is no such queue
+function verbs.await(KEYS, ARGV)
+  if not call then begin() end
+  local now = read_time()
+  local waits, texts = ARGV[1] + 0, {}
+  local epoch, awaited = unpack(call('HMGET', KEYS[1], 'epoch', 'awaited')) -- at most 2: the fields
+  if not epoch then return {now} end
+  for at = 2, #ARGV do texts[at - 1] = spell_end(KEYS, ARGV[at], now) end
+  local last = call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)[1]
+  if waits > 0 and tonumber(awaited or 0) < now + waits then call('HSET', KEYS[1], 'awaited', spell(now + waits)) end
+  return {now, last and last[1] or '0-0', texts}
+end

@@ -1,0 +1,221 @@
+-- One end for all deliveries: ack, nack (at once or after a delay), reject, and what a reader gives back unseen. Kinds:
+-- 'a' ack, 'n' nack, 'r' reject, 'u' nack uncounted, 'g' given back unseen.
+-- Removes what is left of messages that are over. Where a key has another type nothing is left, so that fails no call.
+local function remove_bodies(q)
+  local over = q.over or {}
+  for _, place in ipairs(over) do
+    local ids = over[place]
+    if place == 'd' then
+      pcall_redis('HDEL', q.keys[BODIES], unpack(ids)) -- at most 1,000: a read
+    else
+      pcall_redis('XDEL', Messages.stream_key(q, place), unpack(ids)) -- at most 1,000: a read
+    end
+  end
+  local fields = q.lists and q.lists.without_error or {}
+  for at = 1, #fields, 4000 do
+    pcall_redis('HDEL', q.keys[ERRORS], unpack(fields, at, min(#fields, at + 3999))) -- at most 4,000: a part
+  end
+end
+
+-- Returns the body of a message that leaves the stream where it lies, so that no read must declare that stream for it.
+local function take_body(q, place, id)
+  if place == 'd' then return call('HGET', q.keys[BODIES], id) end
+  local key = Messages.stream_key(q, place)
+  local entry = key and call('XRANGE', key, id, id)[1]
+  if not entry then return nil end
+  call('XDEL', key, id)
+  return Messages.body_of_entry(place, entry[2])
+end
+
+-- Keeps the last error of a message, and when it comes due. Returns its flags.
+local function keep_error(q, id, flags, due, text)
+  if text == '' then text = DeadLetters.error_of(q, id, flags) end
+  flags = gsub(flags, 'l', '')
+  if text == '' and not due then return flags end
+  call('HSET', q.keys[ERRORS], id, (due and spell(due) or '') .. '||' .. text)
+  return find(flags, 'e', 1, true) and flags or 'e' .. flags
+end
+
+-- A message is not delivered again: it goes to the dead letters, or waits for room there. `m` has its key, id,
+-- attempts, flags, and the kind of the journal's event. Returns the letter of the reply.
+function Settle.end_dead(q, a, m, text, body, is_rejected)
+  local id, flags = m.id, m.flags
+  local last_error = text ~= '' and text or DeadLetters.error_of(q, id, flags)
+  if DeadLetters.can_be_letter(body) and DeadLetters.has_room_for_dead(q) then
+    local reason = is_rejected and last_error or 'max deliveries'
+    q.ended = q.ended or {}
+    q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, m.attempts, last_error, body, m.kind)
+    if find(flags, 'u', 1, true) then Unique.release_key(q, body, id) end -- it has none when it is redriven
+    call('HDEL', q.keys[BODIES], id)
+    add(q, 'without_error', id)
+    return 'd'
+  end
+  local at = q.now + DeadLetters.RETRY_AFTER
+  flags = keep_error(q, id, flags, at, last_error)
+  call('HSET', q.keys[BODIES], id, body)
+  if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'p') end
+  if is_rejected and not find(flags, 'r', 1, true) then flags = flags .. 'r' end
+  DeadLetters.park(q, a, m.key, id, m.attempts, flags, body, at)
+  return 'o'
+end
+
+local function end_again(q, a, p, attempt, flags, delay, text, body)
+  local id = p.id
+  local due = delay > 0 and q.now + delay or nil
+  flags = keep_error(q, id, flags, due, text)
+  if p.place ~= 'd' then call('HSET', q.keys[BODIES], id, body) end
+  if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'w') end
+  if due then
+    Due.put_off(q, a, p.key, due, 'd', id, attempt .. flags)
+  else
+    Waiting.give_back(q, a, p.key, 'd', id, attempt .. flags)
+  end
+  if not due or delay < Notifications.SOON then Notifications.notify_reader(q) end
+  if q.events then
+    local origin, key, attributes = Messages.head_of_body(body)
+    local deliveries = attempt + Messages.deliveries_before(attributes)
+    Journal.note_event(q, 'n', Messages.message_id(id, origin, key), key, deliveries, due)
+  end
+  return 'o'
+end
+
+-- A message is to be delivered again, now or after a delay, or it is dead. Returns the letter of the reply.
+local function end_returned(q, a, p, kind, delay, text)
+  local place, id, attempt = p.place, p.id, p.attempt
+  local flags = Leases.flags_in(p.marks)
+  if kind == 'u' or kind == 'g' then attempt = attempt - 1 end
+  if kind == 'g' then
+    if find(flags, 'u', 1, true) then Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, 'w') end
+    Waiting.give_back(q, a, p.key, place, id, attempt .. flags)
+    Leases.note_end(q, 'u', place, id, p.key, attempt)
+    return 'o'
+  end
+  local body = take_body(q, place, id)
+  if not body then
+    State.count_up(q, 'vanished', 1)
+    Journal.note_event(q, 'z', id .. '-' .. place, '', 0)
+    return 'l'
+  end
+  if kind == 'r' or kind == 'n' and attempt >= q.rules.deliveries then
+    local m = {key = p.key, id = id, attempts = attempt, flags = flags, kind = kind == 'r' and 'r' or 'b'}
+    return Settle.end_dead(q, a, m, text, body, kind == 'r')
+  end
+  return end_again(q, a, p, attempt, flags, delay, text, body)
+end
+
+-- A call has one argument for each lease, its token, and two more where it is not an ack: the delay in ms and the
+-- error.
+local PARTS = 5 -- of a token: place, id, attempt, marks and key
+
+-- Returns the parts of all tokens in one list, and the fields of their accounts, each once.
+function Settle.look_at_tokens(ARGV, first, stride, parents)
+  local parts = {nil, nil, nil, nil, nil}
+  local fields = {nil}
+  local seen, n = {}, 0
+  for at = first, #ARGV, stride do
+    local place, id, attempt, marks, key = match(ARGV[at], Leases.TOKEN)
+    parts[n + 1], parts[n + 2], parts[n + 3], parts[n + 4], parts[n + 5] = place, id, attempt, marks, key
+    n = n + PARTS
+    if parents then key = Rules.parent_of(key) end
+    if not seen[key] and byte(marks, -1) ~= 45 then -- '-': it is on no account
+      fields[#fields + 1], seen[key] = 't:' .. key, true
+    end
+  end
+  return parts, fields
+end
+
+local function end_delivery(q, parts, n, kind, cost, delay, text)
+  local place, id, marks, key = parts[n + 1], parts[n + 2], parts[n + 4], parts[n + 5]
+  local a = q.accounts[q.rules.parents and Rules.parent_of(key) or key]
+  if a then Leases.end_flight(q, a, marks, cost, q.now) end
+  if q.cancels > 0 and Leases.end_cancelled(q, place, id, key) then return 'c' end
+  if kind ~= 'a' then
+    local p = {place = place, id = id, attempt = parts[n + 3] + 0, marks = marks, key = key}
+    return end_returned(q, a or Accounts.find_account(q, Rules.owner_of(q.rules, key)), p, kind, delay, text)
+  end
+  if q.events then Leases.note_end(q, 'a', place, id, key, parts[n + 3]) end
+  Messages.drop_body(q, place, id)
+  if find(marks, 'e', 1, true) then add(q, 'without_error', id) end -- `errors` may have something of it
+  return 'o'
+end
+
+-- A repeated ack whose message is gone was done by the first try, or by its next holder: done is done. Another call
+-- that finds no lease did its work the first time: the message is not the caller's either way.
+local function letter_of_lost(q, place, id, kind, repeated)
+  if not repeated then return 'l' end
+  if kind ~= 'a' then return 'o' end
+  if place == 'd' then return call('HEXISTS', q.keys[BODIES], id) == 0 and 'o' or 'l' end
+  return #call('XRANGE', Messages.stream_key(q, place), id, id) == 0 and 'o' or 'l'
+end
+
+-- Says which of these leases are live.
+local function look_at_leases(q, tokens)
+  local live = call('ZMSCORE', q.keys[LEASES], unpack(tokens)) -- at most 250: a chunk
+  local none_ended = q.lease_at > q.now
+  for at, score in ipairs(live) do live[at] = score and (none_ended or Clock.is_live(q, score)) end
+  return live
+end
+
+-- Says whether a lease may be removed before all else: a single one that is acked, of an account of which nothing more
+-- is known, so nothing else can fail. Where no lease has ended yet, one that there is is live, so that says as much.
+local function goes_first(q, kind, parts)
+  if kind ~= 'a' or #parts > PARTS or q.lease_at <= q.now or q.cancels > 0 or parts[4] ~= '' then return false end
+  local a = q.accounts[q.names[1]]
+  return not a.ruled and a.number ~= nil
+end
+
+-- Settles these deliveries, as far as they may be. Returns a letter for each.
+function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, repeated)
+  local letters, over, tokens, live = {}, {}, {}, nil
+  for at = first, #ARGV, stride do tokens[#tokens + 1] = ARGV[at] end
+  local is_removed = goes_first(q, kind, parts)
+  if is_removed then live = {call('ZREM', q.keys[LEASES], tokens[1]) == 1} else live = look_at_leases(q, tokens) end
+  local next_cost = costs ~= '' and gmatch(costs, '[^,]+')
+  for n, token in ipairs(tokens) do
+    local at = first + (n - 1) * stride
+    local cost = next_cost and tonumber(next_cost()) or 0
+    local delay, text = 0, ''
+    if stride > 1 then delay, text = ARGV[at + 1] + 0, ARGV[at + 2] end
+    if live[n] then
+      over[#over + 1] = token
+      letters[n] = end_delivery(q, parts, (n - 1) * PARTS, kind, cost, delay, text)
+    else
+      letters[n] = letter_of_lost(q, parts[n * PARTS - 4], parts[n * PARTS - 3], kind, repeated)
+    end
+  end
+  q.ended_leases = #over
+  if not is_removed then q.settled = over end
+  return concat(letters)
+end
+
+-- Writes down what a call did beside the state, if it did.
+function Settle.save_rest(q)
+  if q.dirty or q.lists then
+    Waiting.save_waiting(q)
+    Turns.flush_turns(q)
+    Due.save_due(q)
+    Unique.save_noted(q)
+  end
+  if q.over or q.lists then remove_bodies(q) end
+end
+
+-- Begins a call that changes accounts, and ends it. `more` are fields to look at, too.
+function Settle.open_change(KEYS, ...)
+  local q = State.open_call(KEYS, 18, ...)
+  if not q then return nil end
+  if q.rules.journal > 0 then Journal.begin_events(q) end
+  return q
+end
+
+function Settle.close_change(q, client)
+  if q.children then Waiting.save_children(q) end
+  Turns.save_accounts(q)
+  if q.dirty or q.lists then Types.look_at_pending(q) end
+  local settled = q.settled
+  if settled and #settled > 0 then call('ZREM', q.keys[LEASES], unpack(settled)) end -- at most 250: a chunk
+  State.save_state(q)
+  Settle.save_rest(q)
+  if q.wakes then Notifications.wake_readers(q) end
+  if q.events then Journal.save_events(q, client) end
+  if q.ended then Notifications.announce_ends(q, q.ended) end
+end

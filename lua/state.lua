@@ -1,0 +1,165 @@
+-- All small state of a queue is in one hash, `meta`. A call looks at it once (`open_call`) and writes down what has
+-- changed once (`save_state`).
+--   epoch      a nonce that changes with the settings; it begins with the number of the format
+--   rules      the epoch and the settings that calls heed, as one text: see rules.lua
+--   line       how those stand that wait, as one text (see `read_line`)
+--   shared     messages in the streams
+--   last       time in ms and number in the id of the last message, "ms-number"
+--   lease_at   no moment in `leases` is earlier, in ms
+--   ready      a digit for each stream: 1 if it has something undelivered
+--   offset     the stream at which reads go on
+--   odd        what is not as usual, a line "name=value" for each (see `read_odd`)
+--   n, adopted messages that were written, and those taken out of the legacy stream; `expired`, `cancelled`, `purged`,
+--              `dead_lettered`, `redriven`, `vanished` what became of them: who is over and none of these was acked
+-- and by name: a stream's key: its messages; 'h' and its number: its cursor, the last entry that a read has taken; 'p:'
+-- and a producer's lane: its last call; 't:' and a shard key: its account; 'c:' and a child: what waits of it.
+-- Each field that a call looks at costs it as much as sixty steps of Lua, so what seldom changes has one for several.
+State.COMMON = 4 -- so many fields every call looks at, before those of its own
+
+State.NO_LINE = '0 0 0 0 9000000000000 0 0'
+
+local known_lines = {}
+local known_size = 0
+
+-- Reads "virtual behind turns servable due_at waiting cancels":
+--   virtual    the virtual time: how much service a shard key has received that is served now, in 0.1 ms
+--   behind     messages that wait in `returned` or in overflows
+--   turns      shard keys that wait in the key `turns`
+--   servable   messages that wait of those shard keys: the others may have no more now
+--   due_at     no moment in `due` is earlier, in ms
+--   waiting    until when a reader may be blocked, in ms
+--   cancels    how many messages in flight were cancelled
+-- Where nothing waits the text stays, so such a one is remembered.
+function State.read_line(text)
+  local virtual, behind, turns, servable, due_at, waiting, cancels =
+    match(text, '^(%d+) (%d+) (%d+) (-?%d+) (%S+) (%d+) (%d+)$')
+  local line = {virtual + 0, behind + 0, turns + 0, servable + 0, due_at + 0, waiting + 0, cancels + 0}
+  if behind == '0' then
+    if known_size >= 500 then
+      known_lines = {}
+      known_size = 0
+    end
+    known_lines[text] = line
+    known_size = known_size + 1
+  end
+  return line
+end
+
+local USUAL = {}
+
+-- Reads what is not as usual:
+--   paused     "until,length" of a pause of the whole queue, in ms
+--   jump       the last jump of the server's clock: see clock.lua
+--   walk       where the walk over all accounts goes on
+--   late       until when moments were noted by this clock: if that lies ahead, it was set back (see due.lua)
+--   owed       streams that owe a turn, since a reader that preferred them took a message out of order: ",3,17,"
+--   void       reads that are given up on, and until when: they lease nothing if they come late
+--   idle       1 while `turns` may hold shard keys of which nothing waits
+function State.read_odd(text)
+  if text == '' then return USUAL end
+  local odd = {}
+  for name, value in gmatch(text, '(%l+)=([^\n]*)') do odd[name] = value end
+  return odd
+end
+
+local function spell_odd(odd)
+  local lines = {}
+  for name, value in pairs(odd) do lines[#lines + 1] = name .. '=' .. value end
+  return concat(lines, '\n')
+end
+
+-- Notes something that is not as usual; '' if it is again.
+function State.put_odd(q, name, value)
+  if (q.odd[name] or '') == value then return end
+  if not q.has_changed_odd then
+    local copy = {}
+    for each, its_value in pairs(q.odd) do copy[each] = its_value end
+    q.odd, q.has_changed_odd = copy, true
+  end
+  q.odd[name] = value ~= '' and value or nil
+end
+
+-- Does so at once.
+function State.set_odd(meta, name, value)
+  local odd = {}
+  for each, its_value in pairs(State.read_odd(call('HGET', meta, 'odd'))) do odd[each] = its_value end
+  odd[name] = value ~= '' and value or nil
+  call('HSET', meta, 'odd', spell_odd(odd))
+end
+
+-- Begins a call with a look at the fields that every call heeds, and at more of its own. `fixed` keys are declared
+-- before the streams. Nil if there is no such queue.
+function State.open_call(KEYS, fixed, ...)
+  local v = call('HMGET', KEYS[META], 'rules', 'line', 'shared', 'odd', ...)
+  if not v[1] then return nil end
+  local time = call('TIME')
+  local line = known_lines[v[2]] or State.read_line(v[2])
+  local shared, odd = v[3] + 0, v[4]
+  v[3] = shared
+  return new_q{
+    keys = KEYS, fixed = fixed, values = v, now = time[1] * 1000 + floor(time[2] / 1000),
+    rules = Rules.known[v[1]] or Rules.rules_of(v[1]), line = line, shared = shared,
+    virtual = line[1], behind = line[2], turns = line[3], servable = line[4], due_at = line[5], waiting = line[6],
+    cancels = line[7], odd = odd == '' and USUAL or State.read_odd(odd),
+    accounts = {}, names = {nil},
+    changes = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil},
+    more = nil, -- the last one that many calls have: tables that grow take longer
+  }
+end
+
+-- Returns how many messages are not over: they wait in streams or behind, are not yet due, or in flight. (Each index
+-- has a sentinel.)
+function State.count_living(KEYS, shared, behind)
+  local delayed = call('ZCARD', KEYS[DELAYED]) - 1
+  local leased = call('ZCARD', KEYS[LEASES]) - 1
+  return shared + behind + max(0, delayed) + max(0, leased), delayed
+end
+
+-- Notes what a field of the state says from now on.
+function State.put(q, field, value)
+  local changes = q.changes
+  local n = #changes
+  changes[n + 1], changes[n + 2] = field, value
+end
+
+-- Notes that a field of the state is no more. (Not among the lists of other keys: an ack has nothing for these.)
+function State.unset(q, field)
+  local unset = q.unset
+  if unset then unset[#unset + 1] = field else q.unset = {field} end
+end
+
+-- Counts something in the state that few calls do.
+function State.count_up(q, field, number)
+  local counts = q.counts
+  if not counts then
+    counts = {}
+    q.counts = counts
+  end
+  counts[field] = (counts[field] or 0) + number
+end
+
+-- Notes what has changed, and writes it down at once.
+function State.save_state(q)
+  local line = q.line
+  if q.virtual ~= line[1] or q.behind ~= line[2] or q.turns ~= line[3] or q.servable ~= line[4]
+    or q.due_at ~= line[5] or q.waiting ~= line[6] or q.cancels ~= line[7] then
+    State.put(q, 'line', concat({
+      spell(q.virtual), q.behind, q.turns, q.servable, format('%.3f', q.due_at), spell(q.waiting), q.cancels,
+    }, ' '))
+  end
+  if q.shared ~= q.values[3] then State.put(q, 'shared', q.shared) end
+  if q.has_changed_odd then State.put(q, 'odd', spell_odd(q.odd)) end
+  local meta, changes, unset = q.keys[META], q.changes, q.unset
+  local size = #changes
+  for from = 1, size, 4000 do
+    call('HSET', meta, unpack(changes, from, min(size, from + 3999))) -- at most 4,000: a part
+  end
+  if unset then
+    for from = 1, #unset, 4000 do
+      call('HDEL', meta, unpack(unset, from, min(#unset, from + 3999))) -- at most 4,000: a part
+    end
+  end
+  if q.counts then
+    for field, number in pairs(q.counts) do call('HINCRBY', meta, field, number) end
+  end
+end

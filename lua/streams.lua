@@ -1,0 +1,234 @@
+-- The streams carry messages of shard keys of which nothing else waits, nothing is in flight, and which are not ahead
+-- of the virtual time: those are read by round robin. All others wait in `turns`.
+local MOST_ENTRIES = 500 -- of one stream in one look
+local BYTES = 32 -- of a shard that are looked at together
+
+function Streams.goes_to_stream(q, a)
+  if a.behind > 0 or a.taken >= q.rules.window then return false end
+  local somebody_waits = q.shared + q.behind > 0 and q.rules.window < Rules.WITHOUT_WINDOW
+  if somebody_waits and (a.flight > 0 or (a.served or 0) > q.virtual) then return false end
+  return not a.ruled or Limits.allowance(a, q.now) > a.taken
+end
+
+-- Returns the position of the shard's stream that has the fewest messages, and of several the first. The shard is a
+-- text with the position of each stream among those that the call declares: one byte, or two when more than 255 are
+-- declared.
+local function shortest_stream(q, shard)
+  local lengths, is_wide, to, fewest = q.lengths, q.is_wide, nil, 9e15
+  for from = 1, #shard, BYTES do
+    local bytes = {byte(shard, from, from + BYTES - 1)}
+    for at = 1, #bytes, is_wide and 2 or 1 do
+      local position = bytes[at]
+      if is_wide then position = position * 256 + bytes[at + 1] end
+      local length = lengths[position]
+      if length == 0 then return position end
+      if length < fewest then to, fewest = position, length end
+    end
+  end
+  return to
+end
+
+-- Chooses the shortest stream of its shard for a message. Returns the number of the stream.
+function Streams.append(q, id, mark, m)
+  local to = shortest_stream(q, m.shard)
+  local e = q.appended
+  local n = #e
+  e[n + 1], e[n + 2], e[n + 3], e[n + 4], e[n + 5], e[n + 6], e[n + 7], e[n + 8] =
+    q.fixed + to, id, mark, m.key, m.tag, m.payload, m.attributes, m.headers
+  local number = sub(q.keys[q.fixed + to], #q.keys[META] - 2) -- the last four letters of that are "meta"
+  local length = q.lengths[to]
+  if length == 0 then Streams.mark(q, number, 49) end -- '1'
+  q.lengths[to], q.grown[to], q.shared = length + 1, true, q.shared + 1
+  return number
+end
+
+-- Looks at the streams that get something, unless that is the first effect and on one stream only.
+function Streams.look_at_grown(q)
+  local grown = q.grown
+  if next(grown, next(grown)) == nil then return end
+  for position in pairs(grown) do call('XLEN', q.keys[q.fixed + position]) end
+end
+
+-- Appends the messages to the streams that were chosen.
+function Streams.save_entries(q)
+  local e = q.appended
+  for at = 1, #e, 8 do
+    local stream, attributes, headers = q.keys[e[at]], e[at + 6], e[at + 7]
+    if attributes == '' and headers == '' then
+      call('XADD', stream, unpack(e, at + 1, at + 5)) -- at most 5: the words
+    else
+      local id, mark, key, tag, payload = unpack(e, at + 1, at + 5) -- at most 5: the words
+      if headers == '' then
+        call('XADD', stream, id, mark, key, tag, payload, 'm', attributes)
+      elseif attributes == '' then
+        call('XADD', stream, id, mark, key, tag, payload, 'h', headers)
+      else
+        call('XADD', stream, id, mark, key, tag, payload, 'm', attributes, 'h', headers)
+      end
+    end
+  end
+end
+
+-- Notes that a stream has something undelivered (the digit is '1') or nothing.
+function Streams.mark(q, number, digit)
+  local marks = q.marks
+  if not marks then
+    marks = {}
+    q.marks = marks
+  end
+  marks[number + 1] = digit
+end
+
+-- Returns a digit for each stream, with what was noted in this call.
+function Streams.ready(q)
+  local marks = q.marks
+  if not marks then return q.ready end
+  local first, digit = next(marks)
+  if next(marks, first) then
+    local digits = {byte(q.ready, 1, -1)}
+    for at, one in pairs(marks) do digits[at] = one end
+    q.ready = char(unpack(digits)) -- at most 4,096: the streams
+  else
+    q.ready = sub(q.ready, 1, first - 1) .. char(digit) .. sub(q.ready, first + 1)
+  end
+  q.marks = nil
+  return q.ready
+end
+
+-- The ready streams, in turn from the offset on, and then those before it.
+function Streams.ready_streams(q, most)
+  local digits = Streams.ready(q)
+  local turn, found, n = q.next_stream + 1, {}, 0
+  local position = find(digits, '1', turn, true)
+  while position and n < most do
+    n = n + 1
+    found[n] = position - 1
+    position = find(digits, '1', position + 1, true)
+  end
+  if n == most then return found end
+  position = find(digits, '1', 1, true)
+  while position and position < turn and n < most do
+    n = n + 1
+    found[n] = position - 1
+    position = find(digits, '1', position + 1, true)
+  end
+  return found
+end
+
+-- Learns how many messages the declared ones of these streams have, and their cursors, by one look.
+local function know_streams(q, ready, need)
+  local fields, numbers = nil, nil
+  for at, number in ipairs(ready) do
+    if at > need then break end
+    if not q.lengths[number] then
+      local key = Messages.stream_key(q, number)
+      if not key then break end
+      if not fields then fields, numbers = {}, {} end
+      fields[#fields + 1], fields[#fields + 2], numbers[#numbers + 1] = key, 'h' .. spell_number(number), number
+    end
+  end
+  if not fields then return end
+  local found = call('HMGET', q.keys[META], unpack(fields)) -- at most 2,000: two for each message
+  for at, number in ipairs(numbers) do
+    q.lengths[number], q.cursors[number] = tonumber(found[2 * at - 1] or 0), found[2 * at]
+  end
+end
+
+-- What a stream should have is not there: somebody deleted it by hand.
+local function note_vanished(q, number)
+  local lost = q.lengths[number]
+  q.shared = q.shared - lost
+  State.count_up(q, 'vanished', lost)
+  q.walk = Due.walk_for_vanished(q.walk)
+  State.put_odd(q, 'walk', q.walk)
+  q.more = true
+end
+
+-- A stream has more than is counted: another program added entries. Each of them counts from when one is seen beyond
+-- the count, so it is delivered, and hides no message behind it.
+function Streams.count_foreign(q, number)
+  q.shared = q.shared + number
+  State.count_up(q, 'adopted', number)
+end
+
+-- Takes up to `share` entries of one stream. Returns how many.
+local function take_of_stream(q, number, share, groups)
+  local from = '(' .. (q.cursors[number] or '0-0')
+  local counted = q.lengths[number]
+  local most = share < counted and share or share + 1 -- one more than is counted, if there is one
+  local entries = call('XRANGE', Messages.stream_key(q, number), from, '+', 'COUNT', most)
+  local size, left = #entries, 0
+  if size > counted then
+    Streams.count_foreign(q, size - counted)
+    counted = size
+  end
+  if size > share then entries[size], size = nil, share end
+  if size > 0 then
+    groups[#groups + 1], groups[#groups + 2] = number, entries
+    q.cursors[number] = entries[size][1]
+    left, q.shared = counted - size, q.shared - size
+  else
+    note_vanished(q, number)
+  end
+  q.lengths[number], q.touched[number] = left, true
+  if left <= 0 then Streams.mark(q, number, 48) end -- '0'
+  return size
+end
+
+-- Passes over the streams that are next and owe a turn.
+local function skip_owed(q)
+  repeat
+    local number = Streams.ready_streams(q, 1)[1]
+    local from, upto = find(q.owed, ',' .. (number or '') .. ',', 1, true)
+    if not from or not number then return end
+    q.owed, q.next_stream = sub(q.owed, 1, from) .. sub(q.owed, upto + 1), number + 1
+    State.put_odd(q, 'owed', q.owed ~= ',' and q.owed or '')
+  until q.owed == ','
+end
+
+-- Takes up to `need` entries, as a list of stream, entries, and how many they are. What is taken is gone from there.
+function Streams.take_entries(q, need)
+  if q.owed then skip_owed(q) end
+  local ready = Streams.ready_streams(q, need == 1 and 1 or 9e9)
+  local groups, found = {}, 0
+  know_streams(q, ready, need)
+  q.has_taken = true
+  for at, number in ipairs(ready) do
+    if found >= need then break end
+    local left = q.lengths[number]
+    if not left then
+      q.missed = number
+      break
+    end
+    local share = max(1, min(left, floor((need - found) / (#ready - at + 1)), MOST_ENTRIES))
+    found = found + take_of_stream(q, number, share, groups)
+    q.next_stream = number + 1
+  end
+  return groups, found
+end
+
+-- The stream that a reader prefers gives one message out of its turn, and owes that turn: it is passed over once when
+-- it is next, so it delivers no more than others. `owed` has the numbers of those that owe one, ",3,17,". Returns as
+-- `take_entries` does.
+function Streams.take_preferred(q, number)
+  local groups, owed = {}, q.owed or ','
+  local is_ready = byte(Streams.ready(q), number + 1) == 49 -- '1'
+  if not is_ready or Streams.ready_streams(q, 1)[1] == number or find(owed, ',' .. number .. ',', 1, true) then
+    return groups, 0
+  end
+  know_streams(q, {number}, 1)
+  if not q.lengths[number] then
+    q.missed = number
+    return groups, 0
+  end
+  q.owed = owed .. number .. ','
+  State.put_odd(q, 'owed', q.owed)
+  return groups, take_of_stream(q, number, 1, groups)
+end
+
+function Streams.save_streams(q)
+  for number in pairs(q.touched) do
+    State.put(q, Messages.stream_key(q, number), q.lengths[number])
+    if q.cursors[number] then State.put(q, 'h' .. spell_number(number), q.cursors[number]) end
+  end
+end

@@ -1,0 +1,121 @@
+-- Verbs that tell who has what: accounts, tenant, runs, waiting. They only read, a piece in each call.
+
+-- Begins a look at accounts.
+local function open_survey(KEYS)
+  return State.open_call(KEYS, 18)
+end
+
+-- Returns what an account has: "in streams|in flight|held back|of these withheld by limits|delayed".
+local function spell_account(q, a)
+  local withheld = a.taken == 0 and max(0, a.behind - Limits.allowance(a, q.now)) or 0
+  return concat({a.taken, a.flight, a.behind, format('%d', withheld), a.delayed}, '|')
+end
+
+-- @verb accounts | no-writes: a page of the shard keys (or parents) of which something is known.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- ARGV[1] cursor: where to go on, '0' to start
+-- ARGV[2] count: about how many fields to look at
+-- Reply: {} when there is no such queue | {cursor to go on from, '0' at the end, {name, "in streams|in flight|held
+--        back|of these withheld by limits|delayed", '1' if it waits in `turns`, ...}}
+function verbs.accounts(KEYS, ARGV)
+  if not call then begin() end
+  local q = open_survey(KEYS)
+  if not q then return {} end
+  local found = {}
+  local page = call('HSCAN', KEYS[META], ARGV[1], 'MATCH', 't:*', 'COUNT', ARGV[2])
+  for at = 1, #page[2], 2 do
+    local name = sub(page[2][at], 3)
+    local a = Accounts.meet(q, name, page[2][at + 1])
+    found[#found + 1], found[#found + 2], found[#found + 3] = name, spell_account(q, a), a.listed == 1 and '1' or ''
+  end
+  return {page[1], found}
+end
+
+local FIELDS_SEEN = 64 -- of the state, by chance: of a small queue all
+local BLOCKS_SEEN = 64 -- of overflows, by chance: who has much has many
+
+-- Notes shard keys that may have much: who has blocks of overflows, and some of all.
+local function note_some(q, owners)
+  for _, field in ipairs(call('HRANDFIELD', q.keys[META], FIELDS_SEEN)) do
+    if sub(field, 1, 2) == 't:' then owners[sub(field, 3)] = true end
+  end
+  for _, field in ipairs(call('HRANDFIELD', q.keys[BODIES], BLOCKS_SEEN)) do
+    local key = match(field, '^m(.*)\n%d+$')
+    if key then owners[Rules.owner_of(q.rules, key)] = true end
+  end
+end
+
+-- Returns the backlogs of others, of those that have one.
+local function backlogs_of(q, owners, name)
+  owners[name] = nil
+  local names, found = {}, {}
+  for other in pairs(owners) do names[#names + 1] = other end
+  Accounts.load_accounts(q, names)
+  for _, other in ipairs(names) do
+    local a = q.accounts[other]
+    if a.taken + a.behind > 0 then found[#found + 1], found[#found + 2] = other, a.taken + a.behind end
+  end
+  return found
+end
+
+-- @verb tenant | no-writes: what one shard key (or parent) has, and some others.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[19..] streams: some of those that it may use
+-- ARGV[1] name: the shard key or parent
+-- Reply: {} when there is no such queue
+--        | {now, "in streams|in flight|held back|of these withheld by limits|delayed", weight, "cap rate burst until"
+--        of its own limits or '', since when its first message has been deliverable (ms, '' if nothing is found),
+--        {shard key, backlog, ...}: others that wait at the heads of these streams, or have much, if there are any}
+function verbs.tenant(KEYS, ARGV)
+  if not call then begin() end
+  local q = open_survey(KEYS)
+  if not q then return {} end
+  local name, owners = ARGV[1], {}
+  local a = Accounts.find_account(q, name)
+  local oldest = Ages.since_outside(q, a)
+  for at = 19, #KEYS do
+    local since = Ages.since_in_stream(q, match(KEYS[at], '%d+$'), KEYS[at], name, owners)
+    if since and (not oldest or since < oldest) then oldest = since end
+  end
+  if #KEYS > 18 then note_some(q, owners) end
+  local parts = Limits.parts_of(a)
+  local limits = a.limits ~= '-' and Limits.spell_own(parts) or ''
+  local found = backlogs_of(q, owners, name)
+  return {q.now, spell_account(q, a), parts[6], limits, oldest and spell(oldest) or '', found}
+end
+
+-- @verb runs | no-writes: since when the first message outside of the streams has been deliverable, of some shard keys.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- ARGV[1..] names: of shard keys (or parents), at most 150
+-- Reply: {name, time in ms, ...} of those that have any
+function verbs.runs(KEYS, ARGV)
+  if not call then begin() end
+  local q = open_survey(KEYS)
+  if not q then return {} end
+  local found = {}
+  Accounts.load_accounts(q, ARGV)
+  for _, name in ipairs(ARGV) do
+    local since = Ages.since_outside(q, q.accounts[name])
+    if since then found[#found + 1], found[#found + 2] = name, spell(since) end
+  end
+  return found
+end
+
+-- @verb waiting | no-writes: the shard keys of a page of what waits in one stream, and since when each message has been
+-- deliverable.
+-- KEYS[1] meta: the stream's cursor
+-- KEYS[2..] streams: the stream
+-- ARGV[1] number: of the stream
+-- ARGV[2] after: an entry id, '' to start
+-- ARGV[3] count: of messages
+-- Reply: {entry id to go on after, '' at the end; {shard key, time in ms, ...}}
+function verbs.waiting(KEYS, ARGV)
+  if not call then begin() end
+  local after = ARGV[2] ~= '' and ARGV[2] or call('HGET', KEYS[1], 'h' .. ARGV[1]) or '0-0'
+  local entries = call('XRANGE', KEYS[2], '(' .. after, '+', 'COUNT', ARGV[3])
+  local found = {}
+  for _, entry in ipairs(entries) do
+    if entry[2][1] == 'K' then found[#found + 1], found[#found + 2] = entry[2][2], match(entry[1], '^%d+') end
+  end
+  return {#entries == ARGV[3] + 0 and entries[#entries][1] or '', found}
+end

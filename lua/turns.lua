@@ -1,0 +1,172 @@
+-- `turns`: a sorted set of the shard keys of which something waits that may be delivered now, by whose turn it is.
+-- Behind all others, by IDLE + served, are those of which nothing waits and that are ahead of the virtual time, until
+-- it has passed them: so nobody gains by leaving and coming back. (Fewest in flight first, then least service received:
+-- docs/fairness.md.)
+local MENDED = 4 -- so often a call looks again after it found shard keys at wrong places
+
+-- Takes a shard key out. What has none (another program wrote it) is on the account without a name, whose member is the
+-- sentinel: that goes back to its place.
+local function leave(q, name)
+  if name == '' then add(q, 'turn', NEVER, '') else add(q, 'turned', name) end
+end
+
+local function list_turn(q, a)
+  if not a.served then a.served = q.virtual end
+  local score = Accounts.score_of(a, q.virtual)
+  if a.listed ~= 1 then q.turns = q.turns + 1 end
+  if a.score ~= score then add(q, 'turn', spell(score), a.name) end
+  a.listed, a.score = 1, score
+end
+
+local function unlist_turn(q, a)
+  q.turns, a.listed, a.score = q.turns - 1, 0, nil
+  leave(q, a.name)
+end
+
+-- Of whom nothing waits keeps what it has received as long as that is more than the virtual time and somebody else
+-- waits.
+local function list_idle(q, a)
+  if a.served > q.virtual and q.shared + q.behind > 0 then
+    if a.listed ~= 0 then return end
+    add(q, 'turn', spell(Accounts.IDLE + a.served), a.name)
+    State.put_odd(q, 'idle', '1')
+    a.listed = 2
+  else
+    a.served = nil
+    if a.listed == 2 then
+      leave(q, a.name)
+      a.listed = 0
+    end
+  end
+end
+
+local function note_moment(q, a, at)
+  if not at or a.look_at > 0 and at >= a.look_at then return end
+  add(q, 'moments', format('%.3f', at), a.name)
+  a.look_at = at
+  if a.ruled and not q.last_due then State.put_odd(q, 'late', format('%.3f', q.now)) end
+  if at < q.due_at then q.due_at = at end
+  -- What limits withhold has waked nobody, and may be let through before a blocked reader looks again.
+  if a.ruled and a.behind > 0 and at - q.now < Notifications.SOON then Notifications.notify_reader(q) end
+end
+
+-- Puts an account where it belongs after what happened to it. The one place that writes `turns` and `due`; done twice,
+-- it changes nothing.
+function Turns.schedule(q, a)
+  local waits = a.behind > 0 and a.taken == 0 and Limits.allowance(a, q.now) > 0
+  if waits then list_turn(q, a) elseif a.listed == 1 then unlist_turn(q, a) end
+  if a.served and not waits and a.taken + a.flight + a.behind == 0 then list_idle(q, a) end
+  local at = Limits.moment_of_limits(a, q.now)
+  if a.next_at and (not at or a.next_at < at) then at = a.next_at end
+  note_moment(q, a, at)
+end
+
+function Turns.schedule_all(q)
+  local names, accounts = q.names, q.accounts
+  for at = 1, #names do
+    local a = accounts[names[at]]
+    if a.behind > 0 or a.listed > 0 or a.served or a.ruled or a.next_at then Turns.schedule(q, a) end
+  end
+end
+
+-- Puts all accounts of the call where they belong, and notes what is known of them.
+function Turns.save_accounts(q)
+  local names, accounts = q.names, q.accounts
+  for at = 1, #names do
+    local a = accounts[names[at]]
+    if a.behind > 0 or a.listed > 0 or a.served or a.ruled or a.next_at then Turns.schedule(q, a) end
+    if a.ruled or a.behind ~= a.counted then Accounts.count_servable(q, a) end
+    Accounts.save_account(q, a)
+  end
+end
+
+-- First those who leave, then those who come: a shard key may have done both in one call.
+function Turns.flush_turns(q)
+  send(q, 'turned', 'ZREM', q.keys[TURNS])
+  send(q, 'turn', 'ZADD', q.keys[TURNS])
+end
+
+-- Returns those at the head of `turns` that really may have something now. Who is found at a wrong place gets to the
+-- right one.
+local function find_heads(q, need)
+  q.has_read_turns = true
+  for _ = 1, MENDED do
+    local list = call('ZRANGE', q.keys[TURNS], 0, need - 1, 'WITHSCORES')
+    local names, ready = {}, {}
+    for at = 1, #list, 2 do
+      if list[at + 1] + 0 >= Accounts.IDLE then break end
+      names[#names + 1] = list[at]
+    end
+    Accounts.load_accounts(q, names)
+    for at, name in ipairs(names) do
+      local a, score = q.accounts[name], list[2 * at] + 0
+      if a.listed ~= 1 then q.turns = q.turns + 1 end -- (the count is of those who say that they are listed)
+      a.listed, a.score = 1, score
+      Turns.schedule(q, a)
+      if a.listed == 1 and a.score == score then ready[#ready + 1] = a end
+    end
+    if not (q.lists and (q.lists.turn or q.lists.turned)) then return ready end
+    Types.look_at_all(q)
+    Turns.flush_turns(q)
+  end
+  q.more = true
+  return {}
+end
+
+-- Puts who has one more in flight behind those whose turn comes before. They are in order already, but for weights.
+local function insert_later(later, a, from)
+  local at = #later + 1
+  while at > from do
+    local other = later[at - 1]
+    if other.next_score <= a.next_score then break end
+    later[at] = other
+    at = at - 1
+  end
+  later[at] = a
+end
+
+-- Chooses how many messages of each are delivered, `a.by`: the least score gives one, and comes again with one more in
+-- flight.
+function Turns.choose_turns(q, need)
+  local ready = find_heads(q, need)
+  local later, picked = {}, {}
+  local got, from, to = 0, 1, 1
+  while got < need do
+    local a, other = ready[from], later[to]
+    if other and (not a or other.next_score < a.score) then
+      a, to = other, to + 1
+    elseif a then
+      from = from + 1
+    else
+      break
+    end
+    if not a.by then
+      a.by, a.most, a.next_score = 0, min(a.behind, Limits.allowance(a, q.now)), a.score
+      picked[#picked + 1] = a
+    end
+    a.by, got = a.by + 1, got + 1
+    if a.by < a.most then
+      a.next_score = Accounts.score_of(a, q.virtual, a.by)
+      insert_later(later, a, to)
+    end
+  end
+  return picked
+end
+
+-- Forgets idle ones that the virtual time has passed, or any if nothing waits: a piece in each call.
+function Turns.forget_idle(q)
+  local nothing_waits = q.behind == 0
+  local names = nothing_waits and call('ZRANGE', q.keys[TURNS], 0, 15)
+    or call('ZRANGEBYSCORE', q.keys[TURNS], spell(Accounts.IDLE), spell(Accounts.IDLE + q.virtual), 'LIMIT', 0, PIECE)
+  if nothing_waits and #names < 16 then State.put_odd(q, 'idle', '') end
+  if names[#names] == '' then names[#names] = nil end -- the sentinel
+  Accounts.load_accounts(q, names)
+  for _, name in ipairs(names) do
+    local a = q.accounts[name]
+    if a.listed ~= 1 then
+      if a.flight + a.taken + a.behind == 0 then a.served = nil end
+      a.listed = 0
+      leave(q, name)
+    end
+  end
+end

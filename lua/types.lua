@@ -1,0 +1,54 @@
+-- A key of another type, which another program wrote, fails a call. Redis does not roll a call back, so a call looks at
+-- the keys that it may change before its first effect. What it has read is of the right type, and so is what its first
+-- effect is on. A call that changes keys only at its end looks at those for which a change is pending: a plain write,
+-- read or ack has none. Others look at all. (Events, and notes for those who wait, are appended in a way that fails
+-- nothing: see journal.lua and notifications.lua.)
+
+-- Looks at the streams that a call declares.
+local function look_at_streams(q)
+  for at = q.fixed + 1, #q.keys do call('XLEN', q.keys[at]) end
+end
+
+-- Looks at the first keys of a queue. (A few of them no call fails for.)
+function Types.look_at_fixed(keys)
+  check_types({keys[BODIES], keys[ERRORS], keys[DEDUP], keys[MOVED]},
+    {keys[TURNS], keys[DUE], keys[LEASES], keys[DELAYED], keys[DEDUP_INDEX], keys[RETURNED]},
+    {keys[NOTIFICATIONS], keys[DEAD]})
+  call('SCARD', keys[CANCELLED])
+end
+
+-- Looks at whatever a call may change, and the streams that it declares, unless it has taken entries out of these: once
+-- for a call.
+function Types.look_at_all(q)
+  if q.has_looked then return end
+  q.has_looked = true
+  Types.look_at_fixed(q.keys)
+  if not q.has_taken then look_at_streams(q) end
+end
+
+-- Looks at whatever a write may change, and its streams.
+function Types.look_at_written(q)
+  local keys = q.keys
+  q.has_looked = true
+  check_types({keys[BODIES], keys[DEDUP]}, {keys[TURNS], keys[DUE], keys[DELAYED], keys[DEDUP_INDEX]},
+    {keys[NOTIFICATIONS]})
+  look_at_streams(q)
+end
+
+-- Looks at what will be changed of those that wait, at the end of a write that has changed nothing so far.
+function Types.look_at_waiting(q)
+  if q.has_looked then return end
+  local keys, lists = q.keys, q.lists or {}
+  local has_bodies = q.dirty and next(q.dirty) or lists.kept or lists.used_up
+  if has_bodies and not q.has_read_bodies then call('HLEN', keys[BODIES]) end
+  if (lists.turn or lists.turned) and not q.has_read_turns then call('ZCARD', keys[TURNS]) end
+  if lists.moments then call('ZCARD', keys[DUE]) end
+  if lists.later or lists.not_later then call('ZCARD', keys[DELAYED]) end
+end
+
+-- The same at the end of a call that may have given something back.
+function Types.look_at_pending(q)
+  local lists = q.lists
+  Types.look_at_waiting(q)
+  if lists and (lists.back or lists.not_back) and not q.has_looked then call('ZCARD', q.keys[RETURNED]) end
+end
