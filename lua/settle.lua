@@ -124,6 +124,16 @@ function Settle.look_at_tokens(ARGV, first, stride, parents)
   return parts, fields
 end
 
+-- Loads the accounts of these deliveries, where the caller had named others: it had not heard of parents, or of their
+-- end.
+function Settle.load_owners(q, parts)
+  local names = {}
+  for at = PARTS, #parts, PARTS do
+    if byte(parts[at - 1], -1) ~= 45 then names[#names + 1] = Rules.owner_of(q.rules, parts[at]) end
+  end
+  Accounts.load_accounts(q, names)
+end
+
 local function end_delivery(q, parts, n, kind, cost, delay, text)
   local place, id, marks, key = parts[n + 1], parts[n + 2], parts[n + 4], parts[n + 5]
   local a = q.accounts[q.rules.parents and Rules.parent_of(key) or key]

@@ -5,11 +5,11 @@
 -- KEYS[19..] streams: the streams of the bodies, the legacy stream among them
 -- ARGV[1] kind: 'a' ack | 'n' nack | 'r' reject | 'u' nack uncounted | 'g' given back unseen
 -- ARGV[2] repeated: '1' when an earlier try of this call may have happened
--- ARGV[3] parents: '1' when the caller knows that the queue has parents
+-- ARGV[3] parents: '1' if the caller believes that the queue has parents: so its accounts are looked at with the state
 -- ARGV[4] costs: ms that each delivery took, "12,-,3"; '' if none is charged
 -- ARGV[5] client: what the journal calls the caller
 -- ARGV[6..] leases: of ack and 'g' the tokens; else three each: token, delay in ms, error or reason
--- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled), d(ead)} | {'EPOCH'} when `parents` is wrong
+-- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled), d(ead)}
 function verbs.settle(KEYS, ARGV)
   if not call then begin() end
   local kind, parents = ARGV[1], ARGV[3]
@@ -19,12 +19,15 @@ function verbs.settle(KEYS, ARGV)
   if not q then
     return {read_time(), rep('l', (#ARGV - 5) / stride)}
   end
-  if q.rules.parents ~= (parents == '1') then return {'EPOCH'} end
   local v, first = q.values, State.COMMON + 1
   q.lease_at, q.jump = v[first] + 0, q.odd.jump and Clock.read_jump(q.odd.jump, q.now)
   if q.rules.journal > 0 then Journal.begin_events(q) end
   if kind ~= 'a' or q.cancels > 0 then Types.look_at_all(q) end
-  for at = 1, #fields do Accounts.meet(q, sub(fields[at], 3), v[first + at]) end
+  if q.rules.parents == (parents == '1') then
+    for at = 1, #fields do Accounts.meet(q, sub(fields[at], 3), v[first + at]) end
+  else
+    Settle.load_owners(q, parts)
+  end
   local letters = Settle.settle_all(q, ARGV, 6, stride, parts, kind, ARGV[4], ARGV[2] == '1')
   if kind == 'g' or q.rules.total_cap > 0 then
     for _ = 1, q.ended_leases do Notifications.notify_reader(q) end

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shardq import Client, ConfigError, Delivery, Empty, LeaseLost, Queue
+from shardq.ops.settle import Settled, ack
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -252,6 +253,35 @@ def test_nacking_many_gives_them_all_back_and_tells_which_were_lost(queue: Queue
     assert {(each.count, each.last_error) for each in again} == {(2, "shutting down")}
     assert len(again) == 4
     assert queue.nack_many([]) == []
+
+
+@each_verb
+def test_whoever_has_not_heard_that_shard_keys_have_parents_settles_as_well(
+    verb: Settle, open_queue: OpenQueue, world: World
+) -> None:
+    old = open_queue()
+    old.write("one", shard_key="acct/1")
+    late = old.read(visibility_timeout=1)
+    world.elapse(old, 1)
+    queue = open_queue(by=world.client())
+    queue.read().ack()
+    queue.configure(parents=1)
+    with pytest.raises(LeaseLost):
+        verb(late)
+
+
+def test_a_holder_elsewhere_that_has_not_heard_of_parents_ends_the_lease_on_the_right_account(
+    open_queue: OpenQueue, world: World
+) -> None:
+    old = open_queue()
+    old.declare()
+    queue = open_queue(by=world.client())
+    queue.configure(parents=1, max_in_flight=1)
+    queue.write_many([(number, f"acct/{number}") for number in range(2)])
+    first = queue.read()
+    assert old._client.run(ack(old.state, [first.received])) == [Settled.OK]
+    assert world.census(queue).problems() == []
+    queue.read().ack()
 
 
 def test_a_delivery_of_another_queue_is_not_taken_for_a_lost_one(client: Client, queue: Queue, queue_name: str) -> None:
