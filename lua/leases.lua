@@ -8,7 +8,9 @@ function Leases.grant(q, a, key, place, id, attempt, flags)
   if a then
     mark = ''
     if q.contested then -- somebody else waits while this one is worked on
-      if a.flight == 0 or not a.served then a.served = max(a.served or q.virtual, q.virtual) end
+      -- Who was idle has no credit for that time. Who waits keeps what is due to it, also while others are served first
+      -- since they have fewer in flight.
+      if not a.served or a.flight == 0 and a.behind == 0 then a.served = max(a.served or q.virtual, q.virtual) end
       mark = q.mark
     end
     a.flight = a.flight + 1

@@ -10,8 +10,11 @@ local function leave(q, name)
   if name == '' then add(q, 'turn', NEVER, '') else add(q, 'turned', name) end
 end
 
+-- Who comes back from a pause or for a token has no credit for the time in which its own limits withheld it.
 local function list_turn(q, a)
-  if not a.served then a.served = q.virtual end
+  if not a.served or a.listed ~= 1 and (a.ruled or a.flight == 0) then
+    a.served = max(a.served or q.virtual, q.virtual)
+  end
   local score = Accounts.score_of(a, q.virtual)
   if a.listed ~= 1 then q.turns = q.turns + 1 end
   if a.score ~= score then add(q, 'turn', spell(score), a.name) end

@@ -21,7 +21,7 @@ def row_of(tenant: Tenant) -> tuple[str, ...]:
         f"{tenant.backlog:,}",
         f"{tenant.held_back - tenant.withheld:,}",
         f"{tenant.withheld:,}",
-        "-" if tenant.in_flight is None else f"{tenant.in_flight:,}",
+        f"{tenant.in_flight:,}",
         f"{tenant.delayed:,}",
         duration(tenant.oldest_age),
         remark_of(tenant),

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from shardq import Delivery, Message, PartlyWritten, Queue, QueueFull
+from shardq import Delivery, Limits, Message, PartlyWritten, Queue, QueueFull
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.random_ops import RandomOps
 from tests.conformance.world import World
@@ -152,6 +152,43 @@ def test_what_expires_while_it_is_held_back_keeps_nobody_waiting(open_queue: Ope
         assert queue.ack_many(live) == []
     assert (queue.len(), queue.stats().expired) == (0, 2 * (60 + EIGHT))
     assert sound(queue, world)
+
+
+def acked(queue: Queue, times: int) -> Counter[object]:
+    """Whose messages so many single reads brought, each acked at once."""
+    found: Counter[object] = Counter()
+    for _ in range(times):
+        delivery = queue.read()
+        delivery.ack()
+        found[delivery.shard_key] += 1
+    return found
+
+
+def test_who_waited_while_others_were_served_catches_up(open_queue: OpenQueue) -> None:
+    """One of two floods has a long job: when it is done, that one has received less, and comes first for as long."""
+    queue = open_queue(streams=4, streams_per_shard=2)
+    queue.write_many([(number, key) for number in range(60) for key in ("long", "short")])
+    held = {each.shard_key: each for each in queue.read_many(2)}
+    held["short"].ack()
+    for _ in range(16):
+        delivery = queue.read()
+        assert delivery.shard_key == "short", "the other has one in flight"
+        delivery.ack()
+    held["long"].ack()
+    assert acked(queue, 12)["long"] >= 11
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(max_in_flight=1), Limits(rate=1000)], ids=str)
+def test_who_was_paused_has_no_credit_for_that_time(open_queue: OpenQueue, limits: Limits) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2)
+    queue.write_many([(number, key) for number in range(90) for key in ("paused", "busy", "other")])
+    queue.set_limits({"paused": limits})
+    acked(queue, 9)
+    queue.pause("paused")
+    assert acked(queue, 60)["paused"] == 0
+    queue.resume("paused")
+    found = acked(queue, 30)
+    assert all(8 <= found[key] <= 12 for key in ("paused", "busy", "other")), found
 
 
 def test_what_comes_due_takes_its_place_among_what_is_held_back(open_queue: OpenQueue, world: World) -> None:

@@ -11,7 +11,7 @@ import pytest
 from shardq import Client, Delivery, Limits, Queue
 from tests.conformance.world import World, raw_client
 from tests.promises.conftest import OpenQueue, lone
-from tests.promises.watching import watched
+from tests.promises.watching import Command, watched
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -171,16 +171,21 @@ def test_a_batch_of_100_is_whole_beside_quiet_messages_between_reads(
     assert sizes == [100] * 10
 
 
+def of_a_block(command: Command) -> bool:
+    """Whether it looks up a block of an overflow."""
+    return command.name == "HGET" and command.words[1].endswith(":bodies") and command.words[2].startswith("m")
+
+
 @lone
 @pytest.mark.parametrize("quiet", [1, 5])
 def test_a_batch_of_100_runs_one_command_more_for_each_quiet_message(
     open_queue: OpenQueue, server: Server, quiet: int
 ) -> None:
     queue = open_queue(streams=64, streams_per_shard=4, window=1)
-    queue.write_many([(number, f"flood-{tenant}") for tenant in range(20) for number in range(120)])
+    queue.write_many([(number, f"flood-{tenant}") for tenant in range(20) for number in range(170)])
 
     def commands(quiet: int) -> int:
-        """Those of ten batches."""
+        """Those of ten batches, without look-ups of the next blocks of floods: not all batches have these."""
         inside = 0
         for turn in range(10):
             for number in range(quiet):
@@ -189,9 +194,10 @@ def test_a_batch_of_100_runs_one_command_more_for_each_quiet_message(
                 found = queue.read_many(100)
             assert len(found) == 100
             assert queue.ack_many(found) == []
-            inside += sum(each.inside for each in seen)
+            inside += sum(each.inside and not of_a_block(each) for each in seen)
         return inside
 
+    commands(0)  # what is looked at once, when a queue is new, is in neither number
     assert commands(quiet) <= commands(0) + 10 * (quiet + 2)
 
 

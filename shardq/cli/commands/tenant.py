@@ -38,7 +38,6 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
 
 def _facts(found: Tenant) -> list[tuple[str, str]]:
-    in_flight = "-" if found.in_flight is None else f"{found.in_flight:,}"
     rows = [
         ("shard key", shown_key(found.shard_key)),
         ("backlog", f"{found.backlog:,}"),
@@ -47,7 +46,7 @@ def _facts(found: Tenant) -> list[tuple[str, str]]:
             "held back",
             f"{found.held_back - found.withheld:,} until its turn comes, {found.withheld:,} by a limit or pause",
         ),
-        ("in flight", in_flight),
+        ("in flight", f"{found.in_flight:,}"),
         ("delayed", f"{found.delayed:,}"),
         ("oldest", duration(found.oldest_age)),
         ("limits", remark_of(found) or "none of its own"),
