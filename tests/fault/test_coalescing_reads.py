@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, AsyncDelivery, BackendError, BackendTimeout, Client, Delivery, Empty, Queue
+from shardq import (
+    AsyncClient,
+    AsyncDelivery,
+    BackendError,
+    BackendTimeout,
+    Client,
+    Delivery,
+    Empty,
+    OutcomeUnknown,
+    Queue,
+)
 from shardq.drivers.sharing import MOST
 from tests.fault.conftest import Open
 from tests.fault.test_coalescing import THREADS, Breaker, ended, meet, warmed
@@ -106,7 +116,8 @@ def test_the_message_of_a_reader_whose_time_is_up_is_given_back(proxy: Proxy, qu
         timeouts = [30, 30, 0.5, 0.5]
         calls = [lambda left=left: queue.read(timeout=left) for left in timeouts]
         futures = meet(queue, pool, calls, "read")
-        assert [type(future.result(60)) for future in futures[2:]] == [BackendTimeout] * 2
+        # Whose last try ends just before its time is up is told that it may have been made: both may be told.
+        assert {type(future.result(60)) for future in futures[2:]} <= {BackendTimeout, OutcomeUnknown}
         proxy.heal()
         found = [future.result(60) for future in futures[:2]]
     assert len({each.payload for each in found}) == 2

@@ -164,7 +164,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "shardq/ops/waiting.py",
         "            if waiter.until <= now:\n",
         "            if waiter.read_at <= now:\n",
-        "tests/conformance/test_blocking.py::test_empty_comes_at_the_deadline_also_after_many_short_looks[sync-valkey]",
+        "tests/unit/test_pump.py::test_a_wait_is_in_slices_and_ends_when_the_last_gives_up",
     ),
     # 5. Fair, with a bound
     Mutant(
