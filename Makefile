@@ -97,7 +97,7 @@ test-all: setup $(PARTS) ## all tests: on every server, every fault, Spark whole
 	@SHARDQ_TESTS=test-all $(TESTS)
 
 # What is long by nature: `make test-all` runs a short form of each of these.
-soak: setup $(PARTS) ## the long forms of walks, kills and slot moves
+soak: setup $(PARTS) ## the long forms of walks, kills and slot moves, and all cases with each client
 	@SHARDQ_TESTS=soak $(TESTS)
 
 flicker: setup $(PARTS) ## the tests of PYTEST_ARGS, or all of make test, N times, half of them on a busy machine: which fail?

@@ -5,8 +5,9 @@ A test runs in `make test` and in `make test-all`, unless
 - it has the mark `runs_in`, which names the commands that run it: `runs_in("test-all")` of a test that takes more than
   about a second and shows no promise by itself, `runs_in("soak")` of one that takes minutes by nature,
   `runs_in("test-all", "soak")` of one that has a long form, too (`SOAK`);
-- it is repeated with another client or on another server (`WORLDS`): only the first is in `make test`. The mark
-  `everywhere` is for the cross-section: there, too, the first of a test's own cases is in `make test`.
+- it is repeated with another client or on another server (`WORLDS`): only the first is in `make test`, and elsewhere
+  `make test-all` runs the first of a test's own cases; `make soak` runs the others. The mark `everywhere` is for the
+  cross-section: there, too, the first of a test's own cases is in `make test`, and all are in `make test-all`.
 
 `SHARDQ_TESTS` names the command; without it, all but the soak runs.
 """
@@ -52,29 +53,37 @@ def repetition() -> int:
     return 0
 
 
-def commands_of(item: pytest.Item) -> Sequence[str]:
-    """The commands of make that run this test."""
+def commands_of(item: pytest.Item, *, is_further: bool = False) -> Sequence[str]:
+    """The commands of make that run this test; *is_further*: it is not the first of a test's cases in its world."""
     mark = item.get_closest_marker("runs_in")
     named: Sequence[str] = mark.args if mark else ("test", "test-all")
     if unknown := set(named) - {*COMMANDS}:
         raise pytest.UsageError(f"{item.nodeid}: runs_in names {', '.join(sorted(unknown))}, which no command is")
-    if "test" in named and _only_repeats(item):
-        return [command for command in named if command != "test"]
-    return named
-
-
-def _only_repeats(item: pytest.Item) -> bool:
-    """Whether this is a case in another world, and not one of the cross-section."""
     indices = getattr(getattr(item, "callspec", None), "indices", {})
-    elsewhere = any(indices.get(name, 0) for name in WORLDS)
-    further = any(at for name, at in indices.items() if name not in WORLDS)
-    return elsewhere and (further or not item.get_closest_marker("everywhere"))
+    if not any(indices.get(name, 0) for name in WORLDS):
+        return named
+    is_of_all = item.get_closest_marker("everywhere") is not None
+    if is_further and not is_of_all:
+        return ["soak"]
+    return [command for command in named if command != "test" or (is_of_all and not is_further)]
+
+
+def _place(item: pytest.Item) -> tuple[str, ...]:
+    """Which test this is a case of, and in which world."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    return (item.nodeid.partition("[")[0], *(str(params.get(name)) for name in WORLDS))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what another command runs."""
-    left = [item for item in items if COMMAND not in commands_of(item)]
+    places: set[tuple[str, ...]] = set()
+    left = []
+    for item in items:
+        place = _place(item)
+        if COMMAND not in commands_of(item, is_further=place in places):
+            left.append(item)
+        places.add(place)
     if left:
         _explained.update(item.nodeid for item in left)
         config.hook.pytest_deselected(items=left)

@@ -160,6 +160,9 @@ def test_plain(world): pass
 @pytest.mark.everywhere
 def test_each(world): pass
 
+@pytest.mark.parametrize("case", range(3))
+def test_cases(world, case): pass
+
 @pytest.mark.runs_in("test-all")
 def test_long(): pass
 
@@ -171,7 +174,7 @@ def test_with_a_long_form(): print(f"soak: {{SOAK}}")
 @pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(
     ("command", "passed"),
-    [("test", 3), ("test-all", 6), ("soak", 1)],
+    [("test", 3 + 3), ("test-all", 6 + 3 + 1), ("soak", 1 + 2)],
 )
 def test_a_command_runs_what_its_marks_say(tmp_path: Path, command: str, passed: int) -> None:
     file = tmp_path / "test_marked.py"

@@ -25,7 +25,7 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.runs_in("test-all")]
 MESSAGES = 20_000
-KILLS = 30 if SOAK else 4
+KILLS = 30 if SOAK else 2
 
 
 def fill(queue: Queue, count: int, first: int = 0) -> None:
