@@ -69,9 +69,9 @@ def commands_of(item: pytest.Item, *, is_further: bool = False) -> Sequence[str]
 
 
 def _place(item: pytest.Item) -> tuple[str, ...]:
-    """Which test this is a case of, and in which world."""
+    """Which test this is a case of, in which world, and the how manieth repetition: each of these has a first case."""
     params = getattr(getattr(item, "callspec", None), "params", {})
-    return (item.nodeid.partition("[")[0], *(str(params.get(name)) for name in WORLDS))
+    return (item.nodeid.partition("[")[0], *(str(params.get(name)) for name in (*WORLDS, "repetition")))
 
 
 @pytest.hookimpl(trylast=True)

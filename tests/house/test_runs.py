@@ -15,6 +15,7 @@ import pytest
 
 from tests.parts import GCC, LINUX
 from tests.processes import RUN, pytest_xdist_auto_num_workers
+from tests.selection import REPEAT
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -169,6 +170,15 @@ def test_long(): pass
 @pytest.mark.runs_in("test-all", "soak")
 def test_with_a_long_form(): print(f"soak: {{SOAK}}")
 """
+
+
+@pytest.mark.runs_in("test-all")
+def test_a_case_elsewhere_is_repeated_as_often_as_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "test_marked.py"
+    file.write_text(MARKED.format())
+    with run(file, "-k", "cases", more={"SHARDQ_TESTS": "test-all", REPEAT: "5"}) as process:
+        told, _ = process.communicate(timeout=150)
+    assert f"{5 * 4} passed" in told
 
 
 @pytest.mark.runs_in("test-all")
