@@ -7,7 +7,7 @@ A test runs in `make test` and in `make test-all`, unless
   `runs_in("test-all", "soak")` of one that has a long form, too (`SOAK`);
 - it is repeated with another client or on another server (`WORLDS`): only the first is in `make test`, and elsewhere
   `make test-all` runs the first of a test's own cases; `make soak` runs the others. The mark `everywhere` is for the
-  cross-section: there, too, the first of a test's own cases is in `make test`, and all are in `make test-all`.
+  cross-section: `make test-all` runs all cases there, and `make test` what has no cases of its own.
 
 `SHARDQ_TESTS` names the command; without it, all but the soak runs.
 """
@@ -15,7 +15,7 @@ A test runs in `make test` and in `make test-all`, unless
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pytest
@@ -30,6 +30,9 @@ REPEAT: Final = "SHARDQ_REPEAT"
 
 WORLDS: Final = ("world", "running_server")
 """Parameters that say with which client and on which server a test runs; their first value is the usual one."""
+
+_ELSEWHERE: Final = {*WORLDS, "client_kind", "repetition"}
+"""The parameters that make no case of a test's own."""
 
 
 def pytest_configure() -> None:
@@ -62,16 +65,21 @@ def commands_of(item: pytest.Item, *, is_further: bool = False) -> Sequence[str]
     indices = getattr(getattr(item, "callspec", None), "indices", {})
     if not any(indices.get(name, 0) for name in WORLDS):
         return named
-    is_of_all = item.get_closest_marker("everywhere") is not None
-    if is_further and not is_of_all:
-        return ["soak"]
-    return [command for command in named if command != "test" or (is_of_all and not is_further)]
+    if item.get_closest_marker("everywhere") is None:
+        return ["soak"] if is_further else [command for command in named if command != "test"]
+    has_cases = bool(_params(item).keys() - _ELSEWHERE)
+    return [command for command in named if command != "test" or not has_cases]
 
 
 def _place(item: pytest.Item) -> tuple[str, ...]:
     """Which test this is a case of, in which world, and the how manieth repetition: each of these has a first case."""
-    params = getattr(getattr(item, "callspec", None), "params", {})
+    params = _params(item)
     return (item.nodeid.partition("[")[0], *(str(params.get(name)) for name in (*WORLDS, "repetition")))
+
+
+def _params(item: pytest.Item) -> Mapping[str, object]:
+    """The parameters of this test, by name."""
+    return getattr(getattr(item, "callspec", None), "params", {})
 
 
 @pytest.hookimpl(trylast=True)

@@ -164,6 +164,10 @@ def test_each(world): pass
 @pytest.mark.parametrize("case", range(3))
 def test_cases(world, case): pass
 
+@pytest.mark.everywhere
+@pytest.mark.parametrize("case", range(2))
+def test_each_has_cases(world, case): pass
+
 @pytest.mark.runs_in("test-all")
 def test_long(): pass
 
@@ -176,7 +180,7 @@ def test_with_a_long_form(): print(f"soak: {{SOAK}}")
 def test_a_case_elsewhere_is_repeated_as_often_as_the_others(tmp_path: Path) -> None:
     file = tmp_path / "test_marked.py"
     file.write_text(MARKED.format())
-    with run(file, "-k", "cases", more={"SHARDQ_TESTS": "test-all", REPEAT: "5"}) as process:
+    with run(file, "-k", "test_cases", more={"SHARDQ_TESTS": "test-all", REPEAT: "5"}) as process:
         told, _ = process.communicate(timeout=150)
     assert f"{5 * 4} passed" in told
 
@@ -184,7 +188,7 @@ def test_a_case_elsewhere_is_repeated_as_often_as_the_others(tmp_path: Path) -> 
 @pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(
     ("command", "passed"),
-    [("test", 3 + 3), ("test-all", 6 + 3 + 1), ("soak", 1 + 2)],
+    [("test", 3 + 3 + 2), ("test-all", 6 + 3 + 1 + 4), ("soak", 1 + 2)],
 )
 def test_a_command_runs_what_its_marks_say(tmp_path: Path, command: str, passed: int) -> None:
     file = tmp_path / "test_marked.py"
