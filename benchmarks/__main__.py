@@ -25,9 +25,9 @@ MEANS = {
     "only": "modes: only those whose names have one of these texts, with commas between; default: all",
 }
 NAMES = (
-    "single", "concurrent", "before", "modes", "bounds", "throughput", "window", "controls", "results", "journal",
-    "reads", "pickup", "expiry", "driver", "timing", "flow", "edge", "worker", "orders", "fairness", "routing", "spark",
-    "pipelines",
+    "single", "concurrent", "before", "modes", "bounds", "service", "waiting", "throughput", "window",
+    "controls", "results", "journal", "reads", "pickup", "expiry", "driver", "timing", "flow", "edge", "worker",
+    "orders", "fairness", "routing", "spark", "pipelines",
 )  # fmt: skip
 
 

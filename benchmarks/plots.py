@@ -229,6 +229,23 @@ def _draw_waits(axes: Any, orders: Mapping[str, Sequence[float | None]]) -> None
     axes.grid()
 
 
+def _numbers(panels: list[Any], table: Table) -> None:
+    """Within what half of the short jobs began, and 99 of a hundred, by the number of tenants with slow jobs."""
+    axes = panels[0]
+    for name, colour in zip(table.data, (GREYS[1], LIGHT, OURS), strict=True):
+        points = table.data[name]
+        numbers = [int(number) for number in points]
+        for at, line in enumerate(("-", "--")):
+            values = [min(each[at], 20.0) for each in points.values()]
+            axes.plot(numbers, values, "o" + line, color=colour, label=name if at == 0 else f"{name}, 99 %")
+    axes.set(xscale="log", yscale="log", xlabel="tenants with slow jobs", ylabel="S; 20: for ever", ylim=(0.02, 25))
+    axes.set_xticks(numbers, [str(number) for number in numbers])
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
+    axes.grid()
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
 def _threads(panels: list[Any], table: Table) -> None:
     """The time of the whole work by the number of threads."""
     axes = panels[0]
@@ -278,6 +295,7 @@ _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
     "fairness-model-64-6": (1, 3.2, _waits),
     "fairness-server": (3, 3.0, _served),
     "fairness-moment": (3, 3.0, _served),
+    "service-numbers": (1, 3.2, _numbers),
     "worker": (2, 3.4, _workers),
     "controls-rate": (2, 2.8, _rate),
     "timing-replay": (2, 2.5, _requests),

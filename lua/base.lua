@@ -18,6 +18,7 @@ local floor
 local ceil
 local max
 local min
+local abs
 local concat
 
 local function begin()
@@ -36,6 +37,7 @@ local function begin()
   ceil = math.ceil
   max = math.max
   min = math.min
+  abs = math.abs
   concat = table.concat
 end
 
@@ -74,6 +76,7 @@ local FINISHED = 18
 --   turn is_looked_at body_head is_listed
 -- @record w: account key place id attempts flags since body attributes
 
+local PARTS = 5 -- of a token: place, id, attempt, marks and key
 local LATE = 50 -- ms by which a token may be taken late without being lost
 local NEVER = 9000000000000000 -- the score of a sentinel: later than anything
 local FAR = 9000000000000 -- "never", in ms: later than any time of a message

@@ -28,15 +28,33 @@ Leases.TOKEN = '^([^:]+):([^:]+):(%d+):[^:]*:([^:]*):(.*)$' -- place, id, attemp
 
 function Leases.read_token(token) return match(token, Leases.TOKEN) end
 
--- One less is in flight, and the time that it took counts, at most its age. A message costs 1 ms beside its time.
+local MOST_TOLD = 3600000 -- ms that a delivery may be charged
+
+-- Reads what a delivery costs in ms: a time that was measured, of which its age is believed, or '=' and what a consumer
+-- told in place of it.
+local function read_cost(text, age)
+  local told, number = match(text, '^(=?)([%d.]+)$') -- (of "nan" no number is made)
+  return max(0, min(tonumber(number or 0) or 0, told == '=' and MOST_TOLD or age))
+end
+
+-- Charges an account with a delivery, if its marks say so: `messages` is 1 where it ends, which costs 1 ms, and `cost`
+-- is what it costs, nil for nothing, or 'age' for all of its time until `till`.
+function Leases.charge(q, a, marks, messages, cost, till)
+  local since = byte(marks) == 102 and sub(marks, 2) or match(marks, 'f(%d+)$') -- 102 is 'f': mostly it is the first
+  if not since then return end
+  if not cost or q.rules.is_by_messages then
+    cost = 0
+  else
+    cost = cost == 'age' and max(0, till - since) or read_cost(cost, till - since)
+  end
+  a.served = (a.served or q.virtual) + floor((messages + cost) * 10 / (a.weight or 1) + 0.5)
+end
+
+-- One less is in flight, and the time that it took is charged.
 function Leases.end_flight(q, a, marks, cost, till)
   if byte(marks, -1) == 45 then return end -- '-': it is on no account
   if a.flight > 0 then a.flight = a.flight - 1 end
-  if marks == '' then return end
-  local since = byte(marks) == 102 and sub(marks, 2) or match(marks, 'f(%d+)$') -- 102 is 'f': mostly it is the first
-  if not since then return end
-  if cost > 0 then cost = max(0, min(cost, till - since)) end
-  a.served = (a.served or q.virtual) + floor((1 + cost) * 10 / (a.weight or 1) + 0.5)
+  if marks ~= '' then Leases.charge(q, a, marks, 1, cost, till) end
 end
 
 -- The flags that stay with a message when its lease is over.
@@ -70,7 +88,7 @@ end
 -- A lease is over that nobody settled. A message that was cancelled meanwhile is gone with it.
 local function end_lease(q, place, id, attempt, marks, key, till)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
-  Leases.end_flight(q, a, marks, 0, till)
+  Leases.end_flight(q, a, marks, 'age', till)
   if Leases.end_cancelled(q, place, id, key) then return end
   Leases.note_end(q, 'l', place, id, key, attempt)
   local flags = Leases.flags_in(marks)

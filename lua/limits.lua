@@ -114,10 +114,11 @@ function Limits.limit_queue(q, count)
   return count
 end
 
--- Counts what was delivered in the bucket of the whole queue.
+-- Counts what was delivered in the bucket of the whole queue. Returns when it has a token again.
 function Limits.charge_queue(q)
   if q.found == 0 then return end
   local interval = 1000 / q.rules.total_rate
   for _ = 1, q.found do q.full_at = Limits.full_after(q.full_at, interval, q.now) end
   State.put(q, 'full_at', format('%.3f', q.full_at))
+  return ceil(q.full_at - (q.rules.total_burst - 1) * interval)
 end

@@ -11,12 +11,17 @@ local function change_limits(q, a, parts)
 end
 
 local function close_limits(q, key, client)
-  for _, name in ipairs(q.names) do Turns.schedule(q, q.accounts[name]) end
+  local released = 1
+  for _, name in ipairs(q.names) do
+    local a = q.accounts[name]
+    Turns.schedule(q, a)
+    released = released + max(0, min(a.behind, Limits.allowance(a, q.now)))
+  end
   call('HLEN', key)
   Types.look_at_pending(q)
   send(q, 'unlimited', 'HDEL', key)
   send(q, 'limited', 'HSET', key)
-  Notifications.notify_reader(q)
+  Notifications.notify_readers(q, released)
   Settle.close_change(q, client)
 end
 
@@ -256,7 +261,6 @@ local function move_message(q, found, key, due, id, flags)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
   if due and due > q.now then
     Due.put_off(q, a, key, due, 'd', id, attempts .. flags)
-    if due - q.now < Notifications.SOON then Notifications.notify_reader(q) end
   else
     Waiting.give_back(q, a, key, 'd', id, attempts .. flags)
     Notifications.notify_reader(q)

@@ -31,7 +31,7 @@ local SETTINGS = {
   'drop_dead', 'dead_ttl', 'dedup_window', 'max_dedup', 'key_scope', 'max_bulk_offsets', 'window',
   'max_in_flight', 'max_backlog', 'rate', 'burst', 'total_in_flight', 'total_rate', 'total_burst', 'parents',
   'journal', 'result_ttl', 'max_result_size', 'max_result_bytes', 'ttl', 'legacy_stream', 'legacy_group',
-  'fair', 'adopted', 'expired', 'cancelled', 'purged',
+  'fair', 'accounts', 'adopted', 'expired', 'cancelled', 'purged',
   'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count', 'result_bytes', 'results_refused',
   'vanished', 'redriven', 'offset',
 }
@@ -111,7 +111,6 @@ function Queue.check_epoch(meta, epoch, following)
   return present ~= epoch and 'EPOCH' or nil
 end
 
-local READERS = 64 -- that are woken when limits of the whole queue change, which may have stopped many
 
 -- Says why settings cannot change now, nil if they can.
 local function refused_change(q, changes)
@@ -171,7 +170,7 @@ function verbs.configure(KEYS, ARGV)
   q.walk, q.piece = Due.walk_for_rules(q.odd.walk or ''), FIRST_WALK
   Due.walk_accounts(q)
   local is_total = changes.total_in_flight or changes.total_rate or changes.total_burst
-  for _ = 1, is_total and READERS or q.behind > 0 and 1 or 0 do Notifications.notify_reader(q) end
+  Notifications.notify_readers(q, is_total and q.shared + q.behind or min(q.behind, 1))
   Settle.close_change(q, ARGV[3])
   if q.rules.journal > 0 then
     Journal.begin_events(q)
@@ -312,8 +311,8 @@ end
 -- ARGV[1] legacy: '1' when the last declared stream is the legacy one
 -- ARGV[2] most: of how many streams at most to return the undelivered messages; where there are more, of none
 -- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
---         {field, value, ...} of meta, held back, held back for limits, runnable, acked} | {now} when there is no such
---         queue
+--         {field, value, ...} of meta, held back, held back for limits, runnable, acked, tenants waiting} | {now} when
+--         there is no such queue
 function verbs.stats(KEYS, ARGV)
   if not call then begin() end
   local q = State.open_call(KEYS, 18, 'ready', 'lease_at', 'streams')
@@ -340,5 +339,6 @@ function verbs.stats(KEYS, ARGV)
   return {
     q.now, max(0, left - live), live, delayed, call('XLEN', KEYS[DEAD]), q.oldest, lengths, legacy, facts_of(meta),
     q.behind, max(0, q.behind - q.servable), count_runnable(q, ended), count_acked(q, living),
+    q.turns,
   }
 end

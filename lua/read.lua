@@ -265,12 +265,17 @@ local function save_leases(q)
   for from = 1, #granted, 4000 do
     call('ZADD', key, unpack(granted, from, min(#granted, from + 3999))) -- at most 4,000: a part
   end
-  -- A lease that ends soon may end before another blocked reader looks again.
-  if q.visibility + 0 < Notifications.SOON then Notifications.notify_reader(q) end
 end
 
-local function close_read(q, client)
+-- Until when nothing more may be delivered, in a read that delivered something.
+local function next_moment(q, till)
+  local at = min(q.lease_at, q.due_at)
+  return till and q.shared + q.behind > 0 and min(at, till) or at
+end
+
+local function close_read(q, watch, client)
   local v = q.values
+  local till = q.full_at and Limits.charge_queue(q)
   Streams.save_streams(q)
   if q.children then Waiting.save_children(q) end
   Turns.save_accounts(q)
@@ -279,7 +284,8 @@ local function close_read(q, client)
   if q.marks or q.ready ~= v[READY] then State.put(q, 'ready', Streams.ready(q)) end
   if q.next_stream ~= v[OFFSET] + 0 then State.put(q, 'offset', q.next_stream) end
   if q.lease_at ~= v[LEASE_AT] + 0 then State.put(q, 'lease_at', spell(q.lease_at)) end
-  if q.full_at then Limits.charge_queue(q) end
+  if q.shared + q.turns == 0 and not q.more then q.wakes = nil end -- what time has brought was taken: wake nobody
+  if q.found > 0 then Notifications.pass_watch_on(q, next_moment(q, till), watch) end
   State.save_state(q)
   if q.over or q.lists or q.dirty then Settle.save_rest(q) end
   if q.wakes then Notifications.wake_readers(q) end
@@ -294,22 +300,22 @@ local function hints_of(q, width)
 end
 
 -- Says whether there is nothing for the reader now. Then it may be blocked, and notifications will count as seen. (A
--- key of another type in their place is found before the first effect.)
-local function finds_nothing(q, blocks, till)
+-- key of another type in their place is found before the first effect.) Returns in how many ms it is to look again,
+-- -1 if it shall sleep, -2 if others watch meanwhile; nil if there is something.
+local function finds_nothing(q, till, watch, stays)
   local goes_on = q.more and not (till and till > q.now)
-  if q.found > 0 or q.missed or goes_on then return false end
+  if q.found > 0 or q.missed or goes_on then return nil end
   q.noted = call('XLEN', q.keys[NOTIFICATIONS])
-  if blocks > 0 then q.waiting = max(q.waiting, q.now + 2 * blocks) end
-  return true
+  if stays > 0 then q.waiting = max(q.waiting, q.now + 2 * stays) end
+  return Notifications.watch(q, till or min(q.lease_at, q.due_at), watch, stays)
 end
 
 -- What the reader is told: how much it was handed, or that the call is to be sent again, or how long until something
 -- may be there.
-local function answer_read(q, width, till, has_nothing)
-  if has_nothing then
+local function answer_read(q, width, wait)
+  if wait then
     Notifications.clear_notifications(q)
-    local at = till or min(q.lease_at, q.due_at)
-    return {'OK', q.now, q.rules.epoch, at < FAR and max(0, ceil(at - q.now)) or -1, '', {}, {}, ''}
+    return {'OK', q.now, q.rules.epoch, wait, '', {}, {}, ''}
   end
   if q.missed and q.found == 0 then width = max(1, width) end
   local status = q.missed and 'MISS' or q.more and 'MORE' or 'OK'
@@ -323,26 +329,41 @@ local function is_void(q, holder)
   State.put_odd(q, 'void', '')
 end
 
+-- How many of so many messages the limits of the queue let through, and if none, until when. Who slept through a pause
+-- is woken.
+local function heed_queue(q, count)
+  local paused = q.odd.paused
+  local most, till = Limits.limit_queue(q, count)
+  if paused and not q.odd.paused then Notifications.notify_readers(q, q.shared + q.behind) end
+  return most, till
+end
+
+-- For how many ms the caller stays, if there is nothing. A blocking wait before the call may have ended early.
+local function stays_for(q, blocks, clock)
+  if blocks == 0 then return 0 end
+  return blocks + max(0, (match(clock, '^%d+') or q.now) - q.now)
+end
+
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the declared ones, the legacy stream last
--- ARGV[1] head: "count holder visibility blocks width prefer all": at most so many messages; a nonce that makes the
--- leases of this
---         call its own; ms that they last; ms for which the caller will block if there is nothing, 0: it will not; how
---         many hints
---         to return; a stream to try first, '-' for none; '1' if all streams are declared, in their order
+-- ARGV[1] head: "count holder visibility blocks width prefer all watch": at most so many messages; a nonce that makes
+-- the leases of this call its own; ms that they last; ms for which the caller will block if there is nothing, 0: it
+-- will not; how many hints to return; a stream to try first, '-' for none; '1' if all streams are declared, in their
+-- order; when the caller was last told to look, by the server's clock, 0: it was not, '-': others of its client watch
 -- ARGV[2] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
 -- ARGV[3] client: what the journal calls the caller
 -- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' |
 -- 'NOQUEUE', now, epoch,
---        ms until there may be something (-1: not known, or there is a message or more), hints "3,17",
+--        ms until there may be something (-1: not known, or there is a message or more; -2: others watch),
+--        hints "3,17",
 --        {stream, {{id, {field, value, ...}}, ...}, stream, ...} delivered for the first time out of streams,
 --        {{"place:id:count:marks", error, body, deliverable since in ms}, ...} the others, the mark of those from
 --        streams}
 function verbs.read(KEYS, ARGV)
   if not call then begin() end
-  local count, holder, visibility, blocks, width, prefer, all =
-    match(ARGV[1], '^(%d+) (%S+) (%d+) (%d+) (%d+) (%S+) (%d)$')
+  local count, holder, visibility, blocks, width, prefer, all, watch =
+    match(ARGV[1], '^(%d+) (%S+) (%d+) (%d+) (%d+) (%S+) (%d) (%S+)$')
   count = count + 0
   local q = look_of_read(KEYS, count)
   if not q then
@@ -360,7 +381,7 @@ function verbs.read(KEYS, ARGV)
   if has_jumped then Clock.update_jump(q, view, jump, visibility + 0) end
   if q.odd.late and q.odd.late + 0 > q.now + 1 then Due.note_set_back(q) end
   local till
-  if q.rules.has_total or q.odd.paused then count, till = Limits.limit_queue(q, count) end
+  if q.rules.has_total or q.odd.paused then count, till = heed_queue(q, count) end
   if count > 0 then
     bring(q, view)
     if q.places then count = max(0, min(count, q.places)) end
@@ -372,7 +393,8 @@ function verbs.read(KEYS, ARGV)
   elseif q.odd.idle then
     Turns.forget_idle(q)
   end
-  local has_nothing = finds_nothing(q, blocks + 0, till)
-  close_read(q, ARGV[3])
-  return answer_read(q, width + 0, till, has_nothing)
+  watch = tonumber(watch) -- nil for '-'
+  local wait = finds_nothing(q, till, watch, stays_for(q, blocks + 0, ARGV[2]))
+  close_read(q, watch, ARGV[3])
+  return answer_read(q, width + 0, wait)
 end

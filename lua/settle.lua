@@ -70,7 +70,7 @@ local function end_again(q, a, p, attempt, flags, delay, text, body)
   else
     Waiting.give_back(q, a, p.key, 'd', id, attempt .. flags)
   end
-  if not due or delay < Notifications.SOON then Notifications.notify_reader(q) end
+  if not due then Notifications.notify_reader(q) end
   if q.events then
     local origin, key, attributes = Messages.head_of_body(body)
     local deliveries = attempt + Messages.deliveries_before(attributes)
@@ -105,7 +105,6 @@ end
 
 -- A call has one argument for each lease, its token, and two more where it is not an ack: the delay in ms and the
 -- error.
-local PARTS = 5 -- of a token: place, id, attempt, marks and key
 
 -- Returns the parts of all tokens in one list, and the fields of their accounts, each once.
 function Settle.look_at_tokens(ARGV, first, stride, parents)
@@ -137,7 +136,7 @@ end
 local function end_delivery(q, parts, n, kind, cost, delay, text)
   local place, id, marks, key = parts[n + 1], parts[n + 2], parts[n + 4], parts[n + 5]
   local a = q.accounts[q.rules.parents and Rules.parent_of(key) or key]
-  if a then Leases.end_flight(q, a, marks, cost, q.now) end
+  if a then Leases.end_flight(q, a, kind == 'g' and '' or marks, cost, q.now) end -- what nobody saw costs nothing
   if q.cancels > 0 and Leases.end_cancelled(q, place, id, key) then return 'c' end
   if kind ~= 'a' then
     local p = {place = place, id = id, attempt = parts[n + 3] + 0, marks = marks, key = key}
@@ -183,7 +182,7 @@ function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, repeated)
   local next_cost = costs ~= '' and gmatch(costs, '[^,]+')
   for n, token in ipairs(tokens) do
     local at = first + (n - 1) * stride
-    local cost = next_cost and tonumber(next_cost()) or 0
+    local cost = next_cost and next_cost()
     local delay, text = 0, ''
     if stride > 1 then delay, text = ARGV[at + 1] + 0, ARGV[at + 2] end
     if live[n] then

@@ -6,7 +6,7 @@
 -- ARGV[1] kind: 'a' ack | 'n' nack | 'r' reject | 'u' nack uncounted | 'g' given back unseen
 -- ARGV[2] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[3] parents: '1' if the caller believes that the queue has parents: so its accounts are looked at with the state
--- ARGV[4] costs: ms that each delivery took, "12,-,3"; '' if none is charged
+-- ARGV[4] costs: what each delivery costs, "12.5,-,=3000": see `read_cost`; '' if none costs anything
 -- ARGV[5] client: what the journal calls the caller
 -- ARGV[6..] leases: of ack and 'g' the tokens; else three each: token, delay in ms, error or reason
 -- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled), d(ead)}
@@ -36,43 +36,70 @@ function verbs.settle(KEYS, ARGV)
   return {q.now, letters}
 end
 
--- @verb extend | allow-oom: move the deadline of live leases, or only tell which are live.
--- KEYS[1] meta: the clock's last jump, who waits
--- KEYS[2] notifications: wakes blocked readers
--- KEYS[3] leases: tokens by end
--- KEYS[4] cancelled: messages that were cancelled while they are in flight
--- ARGV[1] visibility: the leases end so many ms from now; '' = they stay as they are
--- ARGV[2..] tokens: of the leases
--- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled)}
-function verbs.extend(KEYS, ARGV)
-  if not call then begin() end
-  local now = read_time()
-  local odd, text, lease_at = unpack(call('HMGET', KEYS[1], 'odd', 'line', 'lease_at')) -- at most 3: the fields
-  local line = State.read_line(text or State.NO_LINE)
-  odd = State.read_odd(odd or '')
-  local q = new_q{now = now, jump = Clock.read_jump(odd.jump, now)}
-  local visibility, letters, moved = tonumber(ARGV[1]), {}, {}
-  for at, score in ipairs(call('ZMSCORE', KEYS[3], unpack(ARGV, 2))) do -- at most 500: a chunk
-    local token = ARGV[1 + at]
-    local place, id = Leases.read_token(token)
+-- Says which of these leases are live, and notes those that move to another end.
+local function judge_leases(q, ARGV, first, parts, moved)
+  local letters = {}
+  for at, score in ipairs(call('ZMSCORE', q.keys[LEASES], unpack(ARGV, first))) do -- at most 500: a chunk
+    local handle = parts[at * PARTS - 4] .. ':' .. parts[at * PARTS - 3]
     if not Clock.is_live(q, score) then
       letters[at] = 'l'
-    elseif line[7] > 0 and call('SISMEMBER', KEYS[4], place .. ':' .. id) == 1 then
+    elseif q.cancels > 0 and call('SISMEMBER', q.keys[CANCELLED], handle) == 1 then
       letters[at] = 'c'
     else
       letters[at] = 'o'
-      moved[#moved + 1], moved[#moved + 2] = spell(now + (visibility or 0)), token
+      moved[#moved + 1] = ARGV[first - 1 + at]
     end
   end
+  return letters
+end
+
+-- Charges the time that these deliveries took since they were last extended. (Who extends a lease may go on for hours.)
+local function charge_so_far(q, parts, letters, costs)
+  Settle.load_owners(q, parts)
+  local at = 0
+  for cost in gmatch(costs, '[^,]+') do
+    local n = at * PARTS
+    at = at + 1
+    local a = q.accounts[Rules.owner_of(q.rules, parts[n + 5])]
+    if a and letters[at] == 'o' then Leases.charge(q, a, parts[n + 4], 0, cost, q.now) end
+  end
+  Turns.save_accounts(q)
+  if q.dirty or q.lists then Types.look_at_pending(q) end
+end
+
+-- @verb extend | allow-oom: move the deadline of live leases, or only tell which are live.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- ARGV[1] visibility: the leases end so many ms from now; '' = they stay as they are
+-- ARGV[2] costs: what each delivery costs since it was last charged, as of `settle`
+-- ARGV[3..] tokens: of the leases
+-- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled)}
+function verbs.extend(KEYS, ARGV)
+  if not call then begin() end
+  local visibility = tonumber(ARGV[1])
+  local costs = ARGV[2]
+  local q = State.open_call(KEYS, 18, 'lease_at')
+  if not q then
+    return {read_time(), rep('l', #ARGV - 2)}
+  end
+  local lease_at = q.values[State.COMMON + 1] + 0
+  local moved = {}
+  q.jump = q.odd.jump and Clock.read_jump(q.odd.jump, q.now)
+  local parts = Settle.look_at_tokens(ARGV, 3, 1, q.rules.parents)
+  local letters = judge_leases(q, ARGV, 3, parts, moved)
+  if costs ~= '' then charge_so_far(q, parts, letters, costs) end
   if visibility and #moved > 0 then
-    call('ZADD', KEYS[3], 'XX', unpack(moved)) -- at most 1,000: a chunk
-    if now + visibility < lease_at + 0 then call('HSET', KEYS[1], 'lease_at', spell(now + visibility)) end
-    -- A lease that ends soon may end before a blocked reader looks again.
-    if visibility < Notifications.SOON and line[6] > now then
-      Notifications.wake_reader(KEYS[2], '')
-    end
+    local ends = q.now + visibility
+    local words = {}
+    local text = spell(ends)
+    for at, token in ipairs(moved) do words[2 * at - 1], words[2 * at] = text, token end
+    call('ZADD', KEYS[LEASES], 'XX', unpack(words)) -- at most 1,000: a chunk
+    if ends < lease_at then State.put(q, 'lease_at', text) end
+    Notifications.announce_moment(q, ends)
   end
-  return {now, concat(letters)}
+  State.save_state(q)
+  Settle.save_rest(q)
+  if q.wakes then Notifications.wake_readers(q) end
+  return {q.now, concat(letters)}
 end
 
 local REMEMBERED_FOR = 120000 -- ms for which a read is remembered that is given up on

@@ -49,8 +49,7 @@ local function note_moment(q, a, at)
   a.look_at = at
   if a.ruled and not q.last_due then State.put_odd(q, 'late', format('%.3f', q.now)) end
   if at < q.due_at then q.due_at = at end
-  -- What limits withhold has waked nobody, and may be let through before a blocked reader looks again.
-  if a.ruled and a.behind > 0 and at - q.now < Notifications.SOON then Notifications.notify_reader(q) end
+  if not q.found then Notifications.announce_moment(q, at) end -- a read has its own look at what is next
 end
 
 -- Puts an account where it belongs after what happened to it. The one place that writes `turns` and `due`; done twice,

@@ -193,7 +193,7 @@ local function take_of_parent(q, a, number, out)
       return
     end
     local child = Waiting.child_of(q, key)
-  local before = #out
+    local before = #out
     if child.turn == 0 then child.turn = child.weight end
     take_of_key(q, a, child, 1, out)
     if q.missed and #out == before then return end

@@ -171,7 +171,6 @@ local function store_apart(q, m, id)
   end
   if m.delay > 0 then
     Due.put_off(q, a, m.key, q.now + m.delay, 'd', id, '0' .. flags)
-    if m.delay < Notifications.SOON then Notifications.notify_reader(q) end
   else
     Waiting.wait_behind(q, a, m.key, id .. Messages.REFERENCE)
     notify_of_waiting(q, a)

@@ -11,7 +11,7 @@ from benchmarks.report import Table, Target, times
 from benchmarks.timers.process import in_process
 from benchmarks.timers.rounds import Rounds, Size, middle, place, ratio, rounds_of
 from shardq import Client, Delivery
-from shardq.client.leases import Leases
+from shardq.client.leases import Leases, delivered
 from shardq.model import Received
 from shardq.model.delivery import DeliveryView
 from shardq.testing import ManualClock
@@ -44,7 +44,7 @@ class Holder:
     def take(self, row: Received) -> DeliveryView:
         """Hold one more lease."""
         if self.how == WHEEL:
-            return Delivery(row, self.queue)
+            return delivered(Delivery, [row], self.queue)[0]
         delivery = DeliveryView(row, self.client.codecs, self.clock)
         self.scanned.add(delivery)
         return delivery

@@ -8,9 +8,9 @@ from typing import Any, Final
 from shardq.cli.text import bytes_fields, duration, shown_key
 from shardq.model import Tenant
 
-COLUMNS: Final = ("shard key", "backlog", "held back", "withheld", "in flight", "delayed", "oldest", "")
+COLUMNS: Final = ("shard key", "backlog", "held", "withheld", "flight", "ahead", "delayed", "oldest", "")
 RIGHT: Final = frozenset(COLUMNS[1:-1])
-FOLDED: Final = {"shard key": 10, "": 7}
+FOLDED: Final = {"shard key": 9, "": 6}
 """So narrow may these columns be, that the table fits into 80 columns."""
 
 
@@ -22,6 +22,7 @@ def row_of(tenant: Tenant) -> tuple[str, ...]:
         f"{tenant.held_back - tenant.withheld:,}",
         f"{tenant.withheld:,}",
         f"{tenant.in_flight:,}",
+        duration(tenant.ahead),
         f"{tenant.delayed:,}",
         duration(tenant.oldest_age),
         remark_of(tenant),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from shardq.client.leases import LeasedDelivery, note_results
+from shardq.client.work import measured
 from shardq.errors import ConfigError
 from shardq.model.delivery import received_of
 from shardq.ops.acks import Acks
@@ -30,14 +31,13 @@ def to_ack(queue: Queue | AsyncQueue, ack: Any) -> tuple[Sequence[LeasedDelivery
     if isinstance(ack, LeasedDelivery):
         deliveries = (ack,)
         if not ack.answered and ack.queue is queue:  # type: ignore[attr-defined] # the common case
-            return deliveries, Acks((ack.received,))
+            return deliveries, Acks(measured(deliveries))
     received_of(queue.name, deliveries)
     for each in deliveries:
         if each.queue.client is not queue.client:
             raise ConfigError(f"{each!r} was read by another client: ack it there")
     open_ones = [each for each in deliveries if not each.answered]
-    received = [each.received for each in open_ones]
-    return open_ones, Acks(received) if open_ones else None
+    return open_ones, Acks(measured(open_ones)) if open_ones else None
 
 
 def note_answers(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from shardq.client.acking import note_answers, to_ack
 from shardq.client.async_admin import AsyncQueueAdmin
 from shardq.client.async_delivery import AsyncDelivery
-from shardq.client.leases import note_results
+from shardq.client.leases import delivered, note_results
 from shardq.client.results import results_of
+from shardq.client.work import measured
 from shardq.errors import Empty
 from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received, Written
 from shardq.model.delivery import received_of
@@ -182,7 +183,7 @@ class AsyncQueue(AsyncQueueAdmin):
                     if acks is not None:
                         settled[0]._note(lost=False)
                         acks = None
-                    return [AsyncDelivery(row, self) for row in found]
+                    return delivered(AsyncDelivery, found, self)
             rows = await self._client.run(read(*asked, look if look and look.made else None))
         except asyncio.CancelledError:
             # Give back the messages of earlier calls of this read, and the leases of the call whose reply is now lost.
@@ -192,7 +193,7 @@ class AsyncQueue(AsyncQueueAdmin):
         finally:
             note_answers(settled, acks, self._telemetry, started)
         self._telemetry.read(rows, started, batch=batch)
-        return [AsyncDelivery(row, self) for row in rows]
+        return delivered(AsyncDelivery, rows, self)
 
     async def ack_many(
         self,
@@ -209,7 +210,7 @@ class AsyncQueue(AsyncQueueAdmin):
         if results is not None:
             await self._keep(deliveries, results, timeout)
         found: settle.Results = {}
-        op = settle.ack(self.state, received, timeout, found)
+        op = settle.ack(self.state, measured(deliveries), timeout, found)
         return await self._settle_many("ack", deliveries, received, op, found)
 
     async def nack_many(
@@ -229,7 +230,7 @@ class AsyncQueue(AsyncQueueAdmin):
         checked_each("delay", delay, len(deliveries))
         checked_each("error", error, len(deliveries))
         found: settle.Results = {}
-        op = settle.nack(self.state, received, delay, error, timeout, found)
+        op = settle.nack(self.state, measured(deliveries), delay, error, timeout, found)
         return await self._settle_many("nack", deliveries, received, op, found)
 
     async def reject_many(
@@ -242,7 +243,7 @@ class AsyncQueue(AsyncQueueAdmin):
         received = received_of(self.name, deliveries)
         checked_each("reason", reason, len(deliveries))
         found: settle.Results = {}
-        op = settle.reject(self.state, received, reason, timeout, found)
+        op = settle.reject(self.state, measured(deliveries), reason, timeout, found)
         return await self._settle_many("reject", deliveries, received, op, found)
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:

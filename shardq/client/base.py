@@ -66,7 +66,7 @@ class BaseClient:
         self.clock: Clock = settings.get("clock") or SystemClock()
         self.codecs = Codecs(settings.get("codec"), *settings.get("codecs", ()))
         self.timeout = seconds("timeout", settings.get("timeout", 10.0), 0.01, 3600)
-        self.wait_slice = seconds("wait_slice", settings.get("wait_slice", 1.0), 0.05, MAX_SLICE)
+        self.wait_slice = seconds("wait_slice", settings.get("wait_slice", 5.0), 0.05, MAX_SLICE)
         self.durability = Durability.parse(settings.get("durability", "none"))
         self.max_connections = whole("max_connections", settings.get("max_connections", 32), 1, 2**31)
         self.max_payload = whole("max_payload", settings.get("max_payload", 1024 * 1024), 1, MAX_PAYLOAD)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shardq.arguments import MAX_BLOCK, lease_time, seconds
 from shardq.client.leases import LeasedDelivery
 from shardq.client.results import NOTHING, checked_progress
+from shardq.client.work import measured_one, measured_so_far
 from shardq.errors import LeaseLost
 from shardq.ops.keeping import NO_RESULT, keep, progress
 from shardq.ops.settle import LOST, Settled
@@ -34,17 +35,21 @@ class Delivery(LeasedDelivery):
         """The queue that it was read from."""
         return self._queue
 
-    def ack(self, *, result: Any = NOTHING, timeout: float | None = None) -> None:
+    def ack(self, *, result: Any = NOTHING, cost: float | None = None, timeout: float | None = None) -> None:
         """Say that the work is done: the message is forgotten. Its *result* is kept for the queue's `result_ttl`.
 
         Without a *result* (None is one) nothing is kept. One that cannot be encoded, or is larger than
         `max_result_size`, is not kept either, which is logged. ConfigError if the queue keeps no results.
+
+        *cost* is that of `cost`, for work whose cost is not its time.
         """
+        if cost is not None:
+            self.cost = cost
         if result is not NOTHING:
             self._queue._keep([self], [result], timeout)
         elif self._told is not None:
             self._queue.client.run(keep(self._queue.state, [(self.received, NO_RESULT)], timeout))
-        self._settle("ack", Settle(self.received), timeout)
+        self._settle("ack", Settle(measured_one(self)), timeout)
 
     def progress(
         self, done: float, total: float | None = None, note: str = "", *, timeout: float | None = None
@@ -70,18 +75,18 @@ class Delivery(LeasedDelivery):
         instead.
         """
         seconds("delay", delay, 0, MAX_BLOCK)
-        return self._settle("nack", Settle(self.received, delay, error), timeout) is not Settled.DEAD
+        return self._settle("nack", Settle(measured_one(self), delay, error), timeout) is not Settled.DEAD
 
     def reject(self, reason: str, *, timeout: float | None = None) -> None:
         """Move the message to the dead letters, with *reason*."""
-        self._settle("reject", Settle(self.received, 0.0, reason), timeout)
+        self._settle("reject", Settle(measured_one(self), 0.0, reason), timeout)
 
     def extend(self, duration: float, *, timeout: float | None = None) -> None:
         """Let the lease end *duration* seconds from now."""
         lease_time("duration", duration)
         sent = self._clock.monotonic()
         try:
-            self._queue._settle("extend", Settle(self.received, duration), timeout)
+            self._queue._settle("extend", Settle(measured_so_far(self), duration), timeout)
         except LeaseLost:
             self._lease.lose()
             raise

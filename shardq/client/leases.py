@@ -25,7 +25,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, Self, TypeVar
 
+from shardq.arguments import seconds
 from shardq.client.results import PACE
+from shardq.client.work import Work
 from shardq.clock import Clock
 from shardq.errors import ClosedError
 from shardq.model import DeliveryView, Received
@@ -36,6 +38,9 @@ from shardq.timing.aside import run_logged
 Call = Callable[[Callable[[], object]], object]
 _new = object.__new__  # as in `Timer.call_later`: a lease is made for each delivery
 
+
+MAX_COST: Final = 3600.0
+"""The most that a delivery may be charged, in seconds."""
 
 HELD: Final = "held"
 ENDED: Final = "ended"
@@ -179,16 +184,20 @@ class Leases:
 class LeasedDelivery(DeliveryView):
     """What `Delivery` and `AsyncDelivery` share: the delivery's lease, and who is told when it is lost."""
 
-    __slots__ = ("_lease", "_queue", "_told")
+    __slots__ = ("_cost", "_lease", "_queue", "_told", "took", "work")
 
     _told: tuple[float, bool] | None  # when the last progress was sent, and whether all was done
+    _cost: float | None
+    took: float | None
+    """How long the work took, in seconds; None until it was measured."""
+    work: Work
 
-    def __init__(self, received: Received, queue: Any) -> None:
+    def __init__(self, received: Received, queue: Any, work: Work) -> None:
         self.received = received  # not by the base class: this is done for each delivery
         self._codecs = queue._codecs
         self._clock = queue.state.clock
         self._lost = self.answered = self.dead = False
-        self._queue, self._told = queue, None
+        self._queue, self._told, self._cost, self.took, self.work = queue, None, None, None, work
         self._lease: Lease = queue._client.leases.hold(received.deadline)
 
     @property
@@ -206,6 +215,19 @@ class LeasedDelivery(DeliveryView):
         self._lost = lost
         if lost:
             self._lease.tell()
+
+    @property
+    def cost(self) -> float | None:
+        """What the shard key is charged for the work on this delivery in place of the time it takes, in seconds.
+
+        None: what the clock measures. It may be set until the delivery is settled, from 0 to 3,600. It counts for whose
+        turn is next, if others waited when this was delivered.
+        """
+        return self._cost
+
+    @cost.setter
+    def cost(self, cost: float | None) -> None:
+        self._cost = None if cost is None else seconds("cost", cost, 0, MAX_COST)
 
     def on_lost(self, callback: Callable[[Self], object]) -> None:
         """Call *callback* with this delivery once, when it turns lost; at once if it is. Never after it was settled.
@@ -245,6 +267,12 @@ class LeasedDelivery(DeliveryView):
 
 
 D = TypeVar("D", bound=LeasedDelivery)
+
+
+def delivered(kind: type[D], rows: Sequence[Received], queue: Any) -> list[D]:
+    """Return the deliveries of what one read of *queue* got."""
+    work = Work(queue.state.clock)
+    return [kind(row, queue, work) for row in rows]
 
 
 def _call(callback: Callable[[D], object], delivery: D) -> None:

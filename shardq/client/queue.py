@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from shardq.client.acking import note_answers, to_ack
 from shardq.client.admin import QueueAdmin
 from shardq.client.delivery import Delivery
-from shardq.client.leases import note_results
+from shardq.client.leases import delivered, note_results
 from shardq.client.results import results_of
+from shardq.client.work import measured
 from shardq.errors import Empty
 from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received, Written
 from shardq.model.delivery import received_of
@@ -176,14 +177,14 @@ class Queue(QueueAdmin):
             if rows is not None:
                 if acks is not None:
                     settled[0]._note(lost=False)
-                return [Delivery(row, self) for row in rows]
+                return delivered(Delivery, rows, self)
         started = round(self.state.clock.wall() * 1e9)
         try:
             rows = self._client.run(read(*asked, look if look and look.made else None))
         finally:
             note_answers(settled, acks, self._telemetry, started)
         self._telemetry.read(rows, started, batch=batch)
-        return [Delivery(row, self) for row in rows]
+        return delivered(Delivery, rows, self)
 
     def ack_many(
         self, deliveries: Sequence[Delivery], *, results: Sequence[Any] | None = None, timeout: float | None = None
@@ -196,7 +197,7 @@ class Queue(QueueAdmin):
         if results is not None:
             self._keep(deliveries, results, timeout)
         found: settle.Results = {}
-        op = settle.ack(self.state, received, timeout, found)
+        op = settle.ack(self.state, measured(deliveries), timeout, found)
         return self._settle_many("ack", deliveries, received, op, found)
 
     def nack_many(
@@ -216,7 +217,7 @@ class Queue(QueueAdmin):
         checked_each("delay", delay, len(deliveries))
         checked_each("error", error, len(deliveries))
         found: settle.Results = {}
-        op = settle.nack(self.state, received, delay, error, timeout, found)
+        op = settle.nack(self.state, measured(deliveries), delay, error, timeout, found)
         return self._settle_many("nack", deliveries, received, op, found)
 
     def reject_many(
@@ -229,7 +230,7 @@ class Queue(QueueAdmin):
         received = received_of(self.name, deliveries)
         checked_each("reason", reason, len(deliveries))
         found: settle.Results = {}
-        op = settle.reject(self.state, received, reason, timeout, found)
+        op = settle.reject(self.state, measured(deliveries), reason, timeout, found)
         return self._settle_many("reject", deliveries, received, op, found)
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:

@@ -79,7 +79,7 @@ def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:
 
 
 def armed(step: Armed, form: Form) -> tuple[Command, ...]:
-    """Return the commands of an armed read: CLIENT ID, TIME, XREADGROUP or XREAD with BLOCK, and the call in this form.
+    """Return the commands of an armed read: CLIENT ID, TIME, XREADGROUP or XREAD with BLOCK, a call in this form.
 
     They are sent in one pipeline. The server runs the call when the block ends.
     """
@@ -87,7 +87,8 @@ def armed(step: Armed, form: Form) -> tuple[Command, ...]:
         wait = waiting_for(step.key, step.count, step.block_ms)
     else:
         wait = ("XREAD", "COUNT", step.count, "BLOCK", step.block_ms, "STREAMS", step.key, step.after)
-    return (("CLIENT", "ID"), ("TIME",), wait, *commands_of(step.call, form, timeout=0))
+    calls = commands_of(step.call, form, timeout=0) if step.call else ()
+    return (("CLIENT", "ID"), ("TIME",), wait, *calls)
 
 
 def number_of(answers: list[Any]) -> int | None:

@@ -20,7 +20,8 @@ class Received(msgspec.Struct, frozen=True):
 
     `deadline` is a time of the local monotonic clock; from then on do not rely on the lease. `pickup_delay` is for how
     many seconds the message could be delivered before it was, by the server's clock alone: since it was written, came
-    due, was given back, or its lease ended.
+    due, was given back, or its lease ended. `cost` is what its shard key is charged for the work on it
+    (`shardq.protocol.lease.spelled_cost`); "" charges nothing but the message itself.
     """
 
     message_id: str
@@ -35,6 +36,7 @@ class Received(msgspec.Struct, frozen=True):
     pickup_delay: float
     token: str
     fields: Mapping[str, bytes] | None = None
+    cost: str = ""
 
     def __repr__(self) -> str:
         """Show which message it is; never its payload or token."""

@@ -11,6 +11,7 @@ from shardq.errors import ConfigError
 from shardq.sharding import MAX_STREAMS
 
 KeyScope = Literal["shard_key", "queue"]
+Fair = Literal["time", "messages"]
 
 
 def _check_name(name: str, value: str) -> None:
@@ -73,6 +74,8 @@ class QueueConfig:
     may wait or be delayed. `rate` is how many may be delivered in a second, `burst` how many of these at once (0: those
     of one second). With `parents`, "acct-7/user-9" counts under "acct-7".
 
+    `fair` says what a turn costs: by default the "time" that the work on its messages takes, else its "messages" alone.
+
     `key_scope` says whose a dedup key or unique key is: with "shard_key" each shard key has its own, with "queue" all
     writers share them (docs/unique.md).
 
@@ -97,6 +100,7 @@ class QueueConfig:
     key_scope: Annotated[KeyScope, _word_setting(*get_args(KeyScope))] = "shard_key"
     max_bulk_offsets: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
     window: Annotated[int, _whole_setting(0, 1_000_000)] = 1
+    fair: Annotated[Fair, _word_setting(*get_args(Fair))] = "time"
     max_in_flight: Annotated[int, _whole_setting(0, 2**40)] = 0
     max_backlog: Annotated[int, _whole_setting(0, 2**40)] = 0
     rate: Annotated[float, _RATE_SETTING] = 0.0
@@ -127,8 +131,8 @@ class QueueConfig:
             value = getattr(self, name)
             if name != "streams" and value is not None:
                 flat += [name, setting.stored(value)]
-        is_fair = self.window or self.max_in_flight or self.max_backlog or self.rate
-        return [*flat, "fair", 1] if is_fair else flat
+        has_accounts = self.window or self.max_in_flight or self.max_backlog or self.rate
+        return [*flat, "accounts", 1] if has_accounts else flat
 
     @classmethod
     def from_settings(cls, meta: Mapping[str, str], streams: int) -> QueueConfig:
@@ -168,6 +172,7 @@ class QueueSettings(TypedDict, total=False):
     key_scope: KeyScope
     max_bulk_offsets: int
     window: int
+    fair: Fair
     max_in_flight: int
     max_backlog: int
     rate: float

@@ -17,6 +17,7 @@ class QueueStats:
     `held_back` counts the messages of the backlog that wait in the overflows of their shard keys; `withheld` those of
     them that wait for a limit or the end of a pause, and not for their turn. `runnable` is what free workers would be
     delivered now: the backlog without those, and no more than the limits of the whole queue allow. Scale by it.
+    `tenants_waiting` is how many shard keys (or parents) wait for a turn, beside those that have messages in streams.
 
     `result_count` results and notes of progress are kept, and take `result_bytes` of memory; `results_refused` counts
     results that were not kept, since they were too large or there was no room.
@@ -47,6 +48,7 @@ class QueueStats:
     held_back: int = 0
     withheld: int = 0
     runnable: int = 0
+    tenants_waiting: int = 0
     result_count: int = 0
     result_bytes: int = 0
     results_refused: int = 0

@@ -223,8 +223,8 @@ def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
     settings = target.settings()
     kept: dict[Any, Argument] = dict(zip(settings[::2], settings[1::2], strict=True))
     args: list[Argument] = []
-    # The field "fair" is set and never removed: messages that were counted must still be discounted when they leave.
-    for name in (*changes, "fair") if "fair" in kept else changes:
+    # "accounts" is set and never removed: messages that were counted must still be discounted when they leave.
+    for name in (*changes, "accounts") if "accounts" in kept else changes:
         args += (name, kept.get(name, ""))
     return args
 

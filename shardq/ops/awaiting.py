@@ -30,8 +30,11 @@ TOGETHER: Final = 100
 ARMED: Final = 50
 """The results of so many waiters are looked up at the moment when a wait ends."""
 
+LOOK_AFTER = 1.0
+"""After so many seconds, or a `wait_slice` if that is less, some of the waiters look for themselves."""
+
 LOOKING: Final = 20
-"""After each `wait_slice` so many of the waiters look for themselves, or a tenth of them if that is more, in turn."""
+"""That are so many, or a tenth of them if that is more, in turn."""
 
 _WHY: Final = {
     TOO_LARGE: "it was larger than max_result_size",
@@ -153,7 +156,7 @@ class _AwaitPump:
                 self.waiting.looked_at = self.clock.monotonic()
 
     def _looks_in(self) -> float:
-        return self.waiting.looked_at + self.state.wait_slice - self.clock.monotonic()
+        return self.waiting.looked_at + min(self.state.wait_slice, LOOK_AFTER) - self.clock.monotonic()
 
     def _block(self, waiters: Sequence[ResultWaiter]) -> float:
         until = max(waiter.until for waiter in waiters)

@@ -4,11 +4,15 @@ It sends a blocking wait for a notification and, in the same pipeline, the read 
 script the moment the wait ends, so the message arrives together with the wake-up. A read that finds nothing clears the
 notifications and tells writers that a reader waits. Only then may the pump block: after a read that found something,
 more messages may be there for which no notification comes, so the pump reads once more without blocking.
+
+While others watch for what time brings, it only waits: it may be woken to watch, not to read.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,7 +20,7 @@ from shardq.errors import BackendError
 from shardq.ops.opening import upkeep
 from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, give_back, read_call, read_reply, recover
 from shardq.ops.retry import TRANSIENT
-from shardq.ops.state import QueueState
+from shardq.ops.state import OTHERS_WATCH, QueueState
 from shardq.ops.steps import Armed, Op, Refused, Sleep, Unanswered
 from shardq.ops.waiting import Outstanding, Request
 from shardq.protocol.lease import earliest_grant
@@ -28,6 +32,7 @@ LATENESS: Final = 0.5
 """Seconds after the end of its wait at which an answer is overdue. Redis ends a wait up to 100 ms late."""
 
 PAUSE: Final = 0.01
+_MOMENT: Final = re.compile(rb"@(\d{1,15})")
 _ENDED: Final = frozenset({"NOGROUP", "NOSCRIPT"}) | TRANSIENT
 
 
@@ -74,7 +79,7 @@ class _Pump:
             request = self.waiting.request()
             if request is None:
                 return
-            found = yield from (self._armed(request) if self.quiet else self._plain(request))
+            found = yield from self._read(request)
             if found is None:
                 continue
             if found.rows:
@@ -83,6 +88,14 @@ class _Pump:
                 self.waiting.release()
                 return
 
+    def _read(self, request: Request) -> Op[ReadReply | None]:
+        if not self.quiet:
+            return (yield from self._plain(request))
+        if self.state.watch == OTHERS_WATCH:
+            yield from self._sleep(request)
+            return None
+        return (yield from self._armed(request))
+
     def _deliver(self, request: Request, found: ReadReply) -> Op[None]:
         self.waiting.found_at = self.clock.monotonic()
         outstanding = replace(self.outstanding)
@@ -90,16 +103,16 @@ class _Pump:
             yield from _ignore_failure(give_back(self.state, unclaimed, self.state.until()))
 
     def _plain(self, request: Request) -> Op[ReadReply]:
-        read = read_call(self.state, request, self.state.wait_slice, self.outstanding, declare=ALL_DECLARED)
+        read = read_call(self.state, request, self._left(), self.outstanding, declare=ALL_DECLARED, pumped=True)
         self.waiting.overdue_at = read.sent + LATENESS
         reply = yield read.call
         return self._judge(read, reply, None)
 
     def _armed(self, request: Request) -> Op[ReadReply | None]:
         state, now = self.state, self.clock.monotonic()
-        until = max((waiter.until for waiter in self.waiting.waiters()), default=now)
-        block = max(0.001, min(state.wait_slice, self.wake_at - now, until - now))
-        read = read_call(state, request, state.wait_slice, self.outstanding, declare=ARMED_DECLARED, delay=block)
+        block = max(0.001, min(self._left(), self.wake_at - now))
+        left = max(0.001, self._left(block))  # the wait may end early: then there is more
+        read = read_call(state, request, left, self.outstanding, declare=ARMED_DECLARED, delay=block, pumped=True)
         self.waiting.overdue_at = read.sent + block + LATENESS
         key, block_ms = state.keys.notifications, math.ceil(block * 1000)
         _, time_before, notified, reply = yield Armed(
@@ -117,6 +130,32 @@ class _Pump:
         arrived = self.clock.monotonic()
         return self._judge(read, reply, _granted(read.sent, time_before, reply, arrived))
 
+    def _sleep(self, request: Request) -> Op[None]:
+        """Wait for a notification while others watch for what time brings: then read, or watch from then on.
+
+        No read is sent behind the wait. For whoever is woken to watch it would be one for nothing.
+        """
+        block, now = max(0.001, self._left()), self.clock.monotonic()
+        self.waiting.overdue_at = now + block + LATENESS
+        _, time_before, notified = yield Armed(
+            self.state.keys.notifications, request.count, math.ceil(block * 1000), None, math.inf, self.waiting
+        )
+        if isinstance(notified, Refused):
+            if notified.code not in _ENDED:
+                raise notified
+            yield Sleep(PAUSE)
+        self.state.watch = _passed_watch(notified)
+        if self.state.watch and not isinstance(time_before, Refused):
+            self.wake_at = now + self.state.watch / 1000 - _seconds(time_before)
+        else:
+            self.quiet = False
+
+    def _left(self, block: float = 0.0) -> float:
+        """Return for how many seconds somebody will wait after a wait of *block* seconds: at most a slice."""
+        now = self.clock.monotonic()
+        until = max((waiter.until for waiter in self.waiting.waiters()), default=now)
+        return max(0.0, min(self.state.wait_slice, until - now - block))
+
     def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
         found = read_reply(self.state, read, reply, granted)
         self.outstanding.holder = ""
@@ -128,7 +167,20 @@ class _Pump:
 def _granted(sent: float, time_before: Any, reply: Any, arrived: float) -> float:
     if isinstance(time_before, Refused) or len(reply) < 2:
         return sent
-    return earliest_grant(sent, int(time_before[0]) + int(time_before[1]) / 1e6, int(reply[1]) / 1000, arrived)
+    return earliest_grant(sent, _seconds(time_before), int(reply[1]) / 1000, arrived)
+
+
+def _seconds(time: Any) -> float:
+    return int(time[0]) + int(time[1]) / 1e6
+
+
+def _passed_watch(notified: Any) -> int:
+    """Return until when to watch, in ms of the server's clock, if that is all that was told; else 0."""
+    if not notified or isinstance(notified, Refused):
+        return 0
+    streams: Iterable[Any] = notified.values() if isinstance(notified, dict) else [found for _, found in notified]
+    moments = [_MOMENT.fullmatch(fields[1]) for entries in streams for _, fields in entries]
+    return min((int(moment[1]) if moment else 0 for moment in moments), default=0)
 
 
 def _ignore_failure(op: Op[Any]) -> Op[None]:

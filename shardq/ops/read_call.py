@@ -11,7 +11,7 @@ import msgspec
 from shardq.model import Received
 from shardq.ops.retry import retry_until
 from shardq.ops.server_time import Jump
-from shardq.ops.state import QueueState
+from shardq.ops.state import OTHERS_WATCH, QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Outstanding, Request
 from shardq.protocol.lease import new_holder, safe_deadline, token_argument
@@ -27,12 +27,18 @@ MANY = 16
 RECOVER_PAGE = 1000
 """One call of recover.lua looks at so many leases."""
 
+_OTHERS_WATCH = -2
+"""The wait of a reader that found nothing while others watch for what time brings."""
+
 GIVEN_BACK = 250
 """One call of recover.lua gives back at most so many messages by their lease tokens."""
 
 
 class ReadCall(msgspec.Struct, frozen=True):
-    """A call of read.lua, made at local time `sent`. It reports `jump` (of the server's clock) to the server."""
+    """A call of read.lua, made at local time `sent`. It reports `jump` (of the server's clock) to the server.
+
+    Whoever made it `watches` if it then looks again when it is told to: the one pump of a client, or who will start it.
+    """
 
     call: Call
     count: int
@@ -41,10 +47,11 @@ class ReadCall(msgspec.Struct, frozen=True):
     visibility: float
     declared: int
     jump: Jump | None
+    watches: bool
 
 
 class ReadReply(msgspec.Struct, frozen=True):
-    """What a read found: rows, and in how many ms there is a reason to read again (-1: no known reason).
+    """What a read found: rows, and in how many ms there is a reason to read again (negative: no known reason).
 
     If there is `more`, another read may find more messages: the call had not declared the streams that it needed, or
     one call does no more work than it did. If the queue `moved`, its epoch is not the one that this client knows. If
@@ -71,22 +78,33 @@ def request_of(state: QueueState, count: int, visibility: float | None, prefer: 
 
 
 def read_call(
-    state: QueueState, request: Request, block: float, outstanding: Outstanding, *, declare: int, delay: float = 0.0
+    state: QueueState,
+    request: Request,
+    block: float,
+    outstanding: Outstanding,
+    *,
+    declare: int,
+    delay: float = 0.0,
+    pumped: bool = False,
 ) -> ReadCall:
     """Make the call that reads for *request*, and note it in *outstanding*.
 
-    *block* is for how many seconds the reader will wait afterwards. A queue of up to *declare* streams has all of them
-    declared. The server may run the call up to *delay* seconds later, because a blocking wait comes before it.
+    *block* is for how many seconds the reader will wait after the call. A queue of up to *declare* streams has all of
+    them declared. The server may run the call up to *delay* seconds later, because a blocking wait comes before it.
+    *pumped*: it is the pump's.
     """
     holder = new_holder()
     sent = state.clock.monotonic()
     numbers = _numbers(state, request, declare)
     clock = state.server_time
-    call = _call(state, request, block, numbers, holder, clock.argument(sent, sent + delay) if clock else "")
+    watches = pumped or state.waiting.pump is None
+    time = clock.argument(sent, sent + delay) if clock else ""
+    call = _call(state, request, block, numbers, holder, time, max(0, state.watch) if watches else "-")
     outstanding.visibility = round(request.visibility * 1000)
     outstanding.since = (clock.ms if clock else 0) + outstanding.visibility
     outstanding.holder = holder
-    return ReadCall(call, request.count, holder, sent, request.visibility, len(numbers), clock.jump if clock else None)
+    jump = clock.jump if clock else None
+    return ReadCall(call, request.count, holder, sent, request.visibility, len(numbers), jump, watches)
 
 
 def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | None = None) -> ReadReply:
@@ -107,9 +125,12 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
         state.declare_more(call.declared)
     else:
         state.declare_fewer()
+    wait_ms = int(reply[3])
+    if call.watches and (rows or reply[0] == b"OK"):
+        state.watch = now_ms + wait_ms if wait_ms >= 0 else OTHERS_WATCH if wait_ms == _OTHERS_WATCH else 0
     return ReadReply(
         rows,
-        int(reply[3]),
+        wait_ms,
         reply[0] != b"OK" or len(rows) == call.count,
         moved,
         not rows and state.server_time is not None and state.server_time.jump is not None,
@@ -208,7 +229,9 @@ def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
     return numbers
 
 
-def _call(state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str) -> Call:
+def _call(
+    state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str, watch: int | str
+) -> Call:
     count, streams = request.count, state.view.streams
     has_all = streams > 0 and numbers[: len(numbers) - (numbers[-1:] == ["l"])] == [*map(str, range(streams))]
     head = (
@@ -219,6 +242,7 @@ def _call(state: QueueState, request: Request, block: float, numbers: list[str],
         0 if streams <= ALL_DECLARED else max(state.width, min(count, streams)),
         "-" if request.prefer is None else request.prefer,
         int(has_all),
+        watch,
     )
     args: tuple[Argument, ...] = (" ".join(map(str, head)), clock, state.client)
     return Call.on(state.keys, "read", args, rest=state.declared(numbers))

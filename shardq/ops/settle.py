@@ -122,7 +122,15 @@ def ack_call(state: QueueState, part: Part, repeated: bool = False) -> Call:
     if state.unsure and not repeated:
         repeated = any(delivery.token in state.unsure for _, _, delivery in part)
     tokens = [token_argument(delivery.token) for _, _, delivery in part]
-    return settle_call(state, "a", tokens, _streams(state, map(_PLACE, part)), repeated)
+    costs = costs_of([delivery for _, _, delivery in part])
+    return settle_call(state, "a", tokens, _streams(state, map(_PLACE, part)), repeated, costs)
+
+
+def costs_of(part: Sequence[Received]) -> str:
+    """Return what the work on each of these costs, as the verbs read it: "12.5,-,3.0"; "" if none costs anything."""
+    if not any(each.cost for each in part):
+        return ""
+    return ",".join([each.cost or "-" for each in part])
 
 
 def nack(
@@ -187,7 +195,8 @@ def nack_call(
         words: list[Argument] = []
         for delivery in part:
             words += (token_argument(delivery.token), *terms[delivery.token])
-        return settle_call(state, kind, words, _streams(state, (place_of(each.token) for each in part)), repeated)
+        streams = _streams(state, (place_of(each.token) for each in part))
+        return settle_call(state, kind, words, streams, repeated, costs_of(part))
 
     return call
 
@@ -198,15 +207,19 @@ def extend(
     """Let these leases end *duration* seconds from now; with None they stay as they are. Return a result for each."""
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
-        return extend_call(state, part, duration)
+        return extend_call(state, part, duration, repeated)
 
     return (yield from _settle_all(state, deliveries, call, timeout))
 
 
-def extend_call(state: QueueState, part: Sequence[Received], duration: float | None) -> Call:
-    """Make the call that lets these leases end *duration* seconds from now, or leaves them as they are."""
+def extend_call(state: QueueState, part: Sequence[Received], duration: float | None, repeated: bool = False) -> Call:
+    """Make the call that lets these leases end *duration* seconds from now, or leaves them as they are.
+
+    One that is *repeated* charges nothing: the first try may have.
+    """
     tokens = (token_argument(delivery.token) for delivery in part)
-    return Call.on(state.keys, "extend", ("" if duration is None else round(duration * 1000), *tokens))
+    visibility: Argument = "" if duration is None else round(duration * 1000)
+    return Call.on(state.keys, "extend", (visibility, "" if repeated else costs_of(part), *tokens))
 
 
 def _settle_all(

@@ -186,7 +186,7 @@ def _given_back(
 
 def _extend(state: QueueState, items: Sequence[Settle], repeated: bool) -> tuple[Call, Sequence[str]]:
     part = [item.delivery for item in _once(items)]
-    return extend_call(state, part, items[0].seconds), [delivery.token for delivery in part]
+    return extend_call(state, part, items[0].seconds, repeated), [delivery.token for delivery in part]
 
 
 _MAKERS: dict[str, Make] = {"ack": _ack, "nack": _nack, "reject": _reject, "extend": _extend}

@@ -11,7 +11,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.clock import Clock
@@ -41,6 +41,10 @@ class ProducerSequence:
     number: int = 0
 
 
+OTHERS_WATCH: Final = -1
+"""The `watch` of a reader that sleeps while others watch for what time brings."""
+
+
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class QueueState:
     """One queue, as one client sees it.
@@ -49,10 +53,11 @@ class QueueState:
     streams that the last read reported as ready; up to `width` of them, or as many as a read asks for, are declared in
     the next one. `producer` is the nonce in the names of the producer sequences. `unsure` has the lease tokens of acks
     that got no answer, so that another ack of them counts as a repetition. At local time `touch_at` the expiry of the
-    keys is renewed next, and at `shrink_at` the queue may drop drained streams next. `coalescers` has for each verb the
-    callers that share its calls (`ops/coalescing.py`). Writes remember their dedup keys for `remember` seconds; None
-    means for the queue's `dedup_window`. Only a client that was given settings, or told so, `creates` the queue. Where
-    the queue has others, `on_mismatch` says so, or returns what is done about it.
+    keys is renewed next, and at `shrink_at` the queue may drop drained streams next. `watch` is when a read was last
+    told to look again, in ms of the server's clock; 0: it was not, or `OTHERS_WATCH`. `coalescers` has for each verb
+    the callers that share its calls (`ops/coalescing.py`). Writes remember their dedup keys for `remember` seconds;
+    None means for the queue's `dedup_window`. Only a client that was given settings, or told so, `creates` the queue.
+    Where the queue has others, `on_mismatch` says so, or returns what is done about it.
     """
 
     keys: QueueKeys
@@ -77,6 +82,7 @@ class QueueState:
     shrink_at: float = 0.0
     bury_at: float = 0.0
     sweep_at: float = 0.0
+    watch: int = 0
     opened: bool = False
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     unsure: set[str] = field(default_factory=set)

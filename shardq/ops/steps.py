@@ -119,13 +119,14 @@ class Armed:
 
     The entries are notifications, of which one reader gets each; or with `after` all that come after that id. There
     are four answers, and each can be a `Refused`: the connection's id, the server's time before the wait (seconds,
-    microseconds), the entries, the reply to `call`. At local time `wake_at` there is a reason to end the wait.
+    microseconds), the entries, the reply to `call` (if there is one: None only waits). At local time `wake_at` there is
+    a reason to end the wait.
     """
 
     key: str
     count: int
     block_ms: int
-    call: Call
+    call: Call | None
     wake_at: float
     waiting: Waiting
     after: str | None = None

@@ -27,8 +27,8 @@ from shardq.ops.view import QueueView
 from shardq.protocol.replies import text_or_bytes
 from shardq.sharding import key_bytes
 
-Order = Literal["backlog", "oldest", "in_flight", "held_back"]
-ORDERS: Final[tuple[Order, ...]] = ("backlog", "oldest", "in_flight", "held_back")
+Order = Literal["backlog", "oldest", "in_flight", "held_back", "time"]
+ORDERS: Final[tuple[Order, ...]] = ("backlog", "oldest", "in_flight", "held_back", "time")
 MOST: Final = 1000
 PAGE: Final = 500
 LOOKED_AT: Final = 16
@@ -39,13 +39,17 @@ NEIGHBOURS: Final = 10
 
 
 class Account(NamedTuple):
-    """What an account says: undelivered in the streams, held back, of these for limits, delayed."""
+    """What an account says: undelivered in the streams, held back, of these for limits, delayed, in flight.
+
+    `ahead` is in units of 0.1 ms.
+    """
 
     in_streams: int = 0
     held_back: int = 0
     withheld: int = 0
     delayed: int = 0
     in_flight: int = 0
+    ahead: int = 0
 
     @property
     def backlog(self) -> int:
@@ -55,8 +59,8 @@ class Account(NamedTuple):
 
 def account_of(text: bytes) -> Account:
     """Read an account as the verbs `accounts` and `tenant` tell it."""
-    in_streams, in_flight, held, withheld, delayed = map(int, text.split(b"|"))
-    return Account(in_streams, held, withheld, delayed, in_flight)
+    in_streams, in_flight, held, withheld, delayed, ahead = map(int, text.split(b"|"))
+    return Account(in_streams, held, withheld, delayed, in_flight, ahead)
 
 
 def tenants(state: QueueState, order: str, limit: int, start: int, timeout: float | None = None) -> Op[list[Tenant]]:
@@ -108,6 +112,8 @@ def _ranks(order: str, accounts: Mapping[bytes, Account], waits: Waits | None) -
         return {name: -ms for name, ms in (waits or {}).items()}
     if order == "in_flight":
         return {name: each.in_flight for name, each in accounts.items() if each.in_flight}
+    if order == "time":
+        return {name: each.ahead for name, each in accounts.items() if each.ahead}
     if order == "held_back":
         return {name: each.held_back for name, each in accounts.items() if each.held_back}
     return {name: each.backlog for name, each in accounts.items() if each.backlog or each.delayed}
@@ -169,6 +175,7 @@ def _tenant(view: QueueView, name: bytes, reply: Sequence[Any]) -> Tenant:
         withheld=account.withheld,
         delayed=account.delayed,
         in_flight=account.in_flight,
+        ahead=account.ahead / 10_000,
         oldest_age=max(0, now - int(oldest)) / 1000 if oldest else None,
         weight=int(weight),
         limits=own,

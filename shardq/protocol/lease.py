@@ -33,6 +33,28 @@ def token_argument(token: str) -> str | bytes:
     return token if token.isascii() else token.encode(errors="surrogateescape")
 
 
+def is_charged(token: str) -> bool:
+    """Return whether the time that the work on the message takes counts: others waited when it was delivered.
+
+    >>> is_charged("d:1700000000000-7:1:nonce:ef1700000000000:acct-7")
+    True
+    """
+    marks = token.split(":", 5)[4:5]
+    return bool(marks) and marks[0][-1:].isdigit()
+
+
+def spelled_cost(seconds: float, *, is_told: bool) -> str:
+    """Return what the work on a message costs as the verbs read it, in ms.
+
+    Of a time that was measured the server believes as much as the lease is old. A cost that the consumer told
+    (*is_told*) stands as it is.
+
+    >>> spelled_cost(0.0125, is_told=False), spelled_cost(60, is_told=True)
+    ('12.5', '=60000.0')
+    """
+    return f"{'=' if is_told else ''}{seconds * 1000:.1f}"
+
+
 def place_of(token: str) -> str:
     """Return the place where the body of the leased message lies: the number of a stream, `d` or `l`."""
     return token.partition(":")[0]

@@ -269,7 +269,8 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
     now_ms = int(reply[0])
     if len(reply) == 1:
         return QueueStats(queue, now_ms / 1000, 0, 0, 0, 0, None, ())
-    _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, held_back, withheld, runnable, acked = reply
+    _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, *more = reply
+    held_back, withheld, runnable, acked, tenants_waiting = map(int, more)
     known = pairs(meta)
     counters = (
         "wanted",
@@ -296,9 +297,10 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         written=int(known["n"]),
         legacy=int(legacy),
         id=known["id"],
-        held_back=int(held_back),
-        withheld=int(withheld),
-        runnable=int(runnable),
-        acked=int(acked),
+        held_back=held_back,
+        withheld=withheld,
+        runnable=runnable,
+        tenants_waiting=tenants_waiting,
+        acked=acked,
         **{name: int(known.get(name, 0)) for name in counters},
     )

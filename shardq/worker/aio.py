@@ -14,7 +14,7 @@ from shardq.model import DeliveryView
 from shardq.ops.read import MAX_COUNT
 from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
-from shardq.worker.jobs import acked, keeping
+from shardq.worker.jobs import acked, charge, keeping
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import PlanSettings, planned
@@ -190,6 +190,7 @@ class AsyncWorker:
             outcome = acked(self._jobs, value)
         except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
             outcome = judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
+        job.ended = self._clock.monotonic()
         if entry is not None:
             entry.cancel()
         job.handle = None
@@ -201,6 +202,7 @@ class AsyncWorker:
     async def _read(self, action: Read) -> None:
         found: Sequence[AsyncDelivery] = ()
         acks = action.acks
+        charge(acks, self._clock.monotonic())
         self._reading = asyncio.current_task()  # only now: a task that is cancelled before its first step runs nothing
         try:
             if self._state.life not in (RUNNING, AWAY):
@@ -272,6 +274,7 @@ class AsyncWorker:
 
     async def _send(self, action: Settle) -> Sequence[DeliveryView]:
         """Settle the deliveries in Redis; those whose leases had ended."""
+        charge(action.jobs, self._clock.monotonic())
         deliveries = [cast("AsyncDelivery", job.delivery) for job in action.jobs]
         outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
         if action.verb == "ack":

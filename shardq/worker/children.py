@@ -110,12 +110,15 @@ class Child:
             self.process.kill()
 
     def close(self) -> None:
-        """Kill the process if it runs, and free its pipe and its entry in the process table."""
+        """Kill the process if it runs, and free its pipe and its entry in the process table.
+
+        Not `process.close()`: when the program ends, multiprocessing joins all processes, and raises ValueError if a
+        thread of the worker has just closed one. What is left is freed with the object.
+        """
         self.kill()
         self.pipe.close()
         with contextlib.suppress(Exception):
             self.process.join(5)
-            self.process.close()
 
 
 class Children:

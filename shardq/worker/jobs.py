@@ -40,8 +40,18 @@ def keeping(jobs: Queue | AsyncQueue, acks: Sequence[Job]) -> Op[None] | None:
     return keep(jobs.state, results, CALL_TIMEOUT) if results else None
 
 
+def charge(jobs: Sequence[Job], now: float) -> None:
+    """Note on the deliveries what their handlers took by *now*, which is what their shard keys are charged.
+
+    So the wait for a handler costs nothing, nor does what no handler has started on.
+    """
+    for job in jobs:
+        cast("LeasedDelivery", job.delivery).took = job.took(now)
+
+
 def settle(jobs: Queue, action: Settle, teller: Teller) -> Sequence[Delivery]:
     """Settle the jobs of *action* in Redis, and tell of dead letters. Return the deliveries whose leases had ended."""
+    charge(action.jobs, jobs.state.clock.monotonic())
     deliveries = [cast("Delivery", job.delivery) for job in action.jobs]
     outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
     if action.verb == "ack":

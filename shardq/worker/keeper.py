@@ -19,6 +19,8 @@ from contextlib import suppress
 from math import ceil
 from typing import Protocol, cast
 
+from msgspec.structs import replace
+
 from shardq.client import Client
 from shardq.client.base import BaseClient
 from shardq.client.leases import ENDED, LeasedDelivery
@@ -26,6 +28,7 @@ from shardq.errors import BackendError, ClosedError
 from shardq.ops import settle
 from shardq.ops.retry import ask
 from shardq.ops.state import QueueState
+from shardq.protocol import lease
 from shardq.timing import Entry, ThreadTimer
 from shardq.worker.liveness import PULSE, show_alive
 from shardq.worker.plan import Plan
@@ -268,13 +271,20 @@ class Keeper:
         state = client.state_of(self._queue.keys.name, {})
         sent = self._clock.monotonic()
         held = [job.delivery.received for job in jobs]
+        costs = [job.took(sent) if is_charged(job) else None for job in jobs]
+        told = [
+            each if cost is None else replace(each, cost=lease.spelled_cost(cost, is_told=False))
+            for each, cost in zip(held, costs, strict=True)
+        ]
         try:
-            results = client.run(settle.extend(state, held, visibility, timeout))
+            results = client.run(settle.extend(state, told, visibility, timeout))
         except (BackendError, ClosedError) as error:  # it is tried again, as long as the lease lasts
             log.debug("leases of queue %r were not extended: %s", self._queue.keys.name, error)
             self._retry(jobs)
             return
-        for job, before, result in zip(jobs, held, results, strict=True):
+        for job, before, cost, result in zip(jobs, held, costs, results, strict=True):
+            if cost is not None and result is settle.Settled.OK:
+                job.charged += cost
             if result in settle.LOST:
                 self._lose(job)
             elif job.delivery.received is before:  # else the handler itself has extended it meanwhile
@@ -289,6 +299,11 @@ class Keeper:
 
     def _timeout(self, visibility: float) -> float:
         return min(EXTEND_TIMEOUT, max(0.1, visibility / 6))
+
+
+def is_charged(job: Job) -> bool:
+    """Return whether the time that the handler of *job* takes counts, and the handler did not say what it costs."""
+    return lease.is_charged(job.delivery.received.token) and _delivery(job).cost is None
 
 
 def _delivery(job: Job) -> LeasedDelivery:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from shardq.model import DeliveryView
@@ -62,6 +63,13 @@ SLOT: Final[Table] = {
 BATCH: Final = 500
 """How many messages are settled by one call, at most."""
 
+SHORT: Final = 0.01
+"""Seconds that handlers may take on average while messages are read ahead. Who waits here waits for a handler of this
+worker, whoever has come meanwhile: that is worth a round trip, and no more."""
+
+RECENT: Final = 16
+"""The mean time of handlers is that of about so many, the last ones."""
+
 ALONG: Final = CHUNK
 """How many acks a read takes along, at most: as many as go out in one round trip."""
 
@@ -74,15 +82,22 @@ def is_last(delivery: DeliveryView, most: int | None) -> bool:
     return most is not None and deliveries_in(delivery.received.token) >= most
 
 
+def is_of_newcomer(delivery: DeliveryView) -> bool:
+    """Return whether a stream brought this message: its shard key has nothing else in flight or waiting."""
+    received = delivery.received
+    return received.count == 1 and received.stream is not None
+
+
 class Job:
     """One delivery that the worker holds.
 
-    `handle` is for the runner: the handler's task or child process. `started` is when the handler started, in seconds
-    of the monotonic clock; 0 before. `batch` is for the keeper: the jobs whose leases are extended together with this
-    one's. A job leaves it when its message is not leased any more.
+    `handle` is for the runner: the handler's task or child process. `started` and `ended` are when the handler started
+    and ended, in seconds of the monotonic clock; 0 before. `charged` is for how many of these seconds its shard key was
+    charged when its lease was extended. `batch` is for the keeper: the jobs whose leases are extended together with
+    this one's. A job leaves it when its message is not leased any more.
     """
 
-    __slots__ = ("batch", "delivery", "handle", "message", "outcome", "slot", "started")
+    __slots__ = ("batch", "charged", "delivery", "ended", "handle", "message", "outcome", "slot", "started")
 
     def __init__(self, delivery: DeliveryView) -> None:
         self.delivery = delivery
@@ -90,8 +105,12 @@ class Job:
         self.slot = WAITING
         self.outcome: Outcome | None = None
         self.handle: Any = None
-        self.started = 0.0
+        self.started = self.ended = self.charged = 0.0
         self.batch: set[Job] = NO_BATCH
+
+    def took(self, now: float) -> float:
+        """Return for how many seconds the handler has run by *now*, without those that were charged."""
+        return max(0.0, (self.ended or now) - self.started - self.charged) if self.started else 0.0
 
 
 NO_BATCH: Final[set[Job]] = set()
@@ -123,7 +142,10 @@ Action: TypeAlias = Job | Read | Settle
 
 
 class WorkerState:
-    """The state of one worker. At most *concurrency* handlers run; *read_ahead* more messages may wait for one."""
+    """The state of one worker. At most *concurrency* handlers run.
+
+    While these are `SHORT`, up to *read_ahead* more messages may wait for one.
+    """
 
     def __init__(self, concurrency: int, read_ahead: int = 0) -> None:
         self.life = RUNNING
@@ -134,8 +156,9 @@ class WorkerState:
         self.max_deliveries: int | None = None
         """The queue's setting, None until it is known. A message on its last delivery is handled also after `stop`,
         because it would become a dead letter if it were given back."""
-        self._window = concurrency + read_ahead
-        self._waiting: deque[Job] = deque()
+        self._read_ahead = read_ahead
+        self._mean: float | None = None  # of the seconds that handlers took lately; None before the first one
+        self._waiting: tuple[deque[Job], deque[Job]] = deque(), deque()  # those that start first, the others
         self._startable = 0  # how many of the waiting jobs may still start
         self._outbox: dict[Verb, list[Job]] = {"ack": [], "nack": [], "reject": []}
         self._unsettled = 0
@@ -173,9 +196,10 @@ class WorkerState:
     @property
     def credit(self) -> int:
         """How many messages may be read now."""
-        if self.life not in (RUNNING, AWAY) or self._unsettled > 2 * max(self._window, BATCH):
+        if self.life not in (RUNNING, AWAY) or self._unsettled > 2 * max(self.concurrency + self._read_ahead, BATCH):
             return 0
-        return self._window - self.busy - self._startable
+        ahead = self._read_ahead if self._mean is not None and self._mean < SHORT else 0
+        return self.concurrency + ahead - self.busy - self._startable
 
     @property
     def stuck(self) -> bool:
@@ -185,7 +209,8 @@ class WorkerState:
         return all(job.message != LEASED for job in self.held if job.slot == BUSY)
 
     def _start(self) -> Job:
-        while (job := self._waiting.popleft()).slot != WAITING:
+        first, others = self._waiting
+        while (job := (first or others).popleft()).slot != WAITING:
             pass
         job.slot = SLOT[WAITING]["start"]
         self._startable -= 1
@@ -224,7 +249,9 @@ class WorkerState:
         self._reading = False
         jobs = [Job(delivery) for delivery in deliveries]
         self.held.update(jobs)
-        self._waiting.extend(jobs)
+        first, others = self._waiting
+        for job in jobs:
+            (first if is_of_newcomer(job.delivery) else others).append(job)
         self._startable += len(jobs)
         if self.life not in (RUNNING, AWAY):
             self._let_go(jobs)
@@ -238,6 +265,8 @@ class WorkerState:
         """Event: a handler ended. Its outcome counts only if nothing was decided before and the lease is not lost."""
         job.slot = SLOT[job.slot]["end"]
         self.busy -= 1
+        took = job.ended - job.started if job.started else 0.0  # a process that did not start took none
+        self._mean = took if self._mean is None else self._mean + (took - self._mean) / RECENT
         if job.message == LEASED:
             self._decide(job, outcome)
         elif job.message == GONE:
@@ -313,14 +342,14 @@ class WorkerState:
         """Read no more, finish the handlers that run, give back what waits. False if it was stopped before."""
         if not self._change("stop"):
             return False
-        self._let_go(list(self._waiting))
+        self._let_go(list(chain(*self._waiting)))
         return True
 
     def grace_over(self) -> list[Job]:
         """Give back what is not done; the jobs whose handlers must be interrupted."""
         if not self._change("grace over"):
             return []
-        for job in self._waiting:
+        for job in chain(*self._waiting):
             if job.slot == WAITING:
                 self._give_back(job)
         return [job for job in self.held if self.decide(job, GIVE_BACK)]

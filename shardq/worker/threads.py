@@ -23,7 +23,7 @@ from shardq.telemetry import enabled
 from shardq.timing import Entry
 from shardq.worker.checks import checked
 from shardq.worker.children import Children
-from shardq.worker.jobs import acked, keeping, settle
+from shardq.worker.jobs import acked, charge, keeping, settle
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import PlanSettings, planned
@@ -256,7 +256,7 @@ class Worker:
         delivery = job.delivery
         limit: Entry | None = None
         try:
-            if self._plan.time_limit is not None and self._children is None:
+            if self._children is None:
                 limit = self._start_limit(job)
             if self._traced:
                 with cast("Delivery", delivery).processing():
@@ -268,6 +268,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
             return judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
         finally:
+            job.ended = self._clock.monotonic()
             if limit is not None:
                 limit.cancel()
             if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
@@ -292,13 +293,12 @@ class Worker:
         self._nudge()
 
     def _call(self, job: Job, delivery: DeliveryView) -> object:
-        if self._children is None:
-            return self._handle(delivery)
-        return self._children.run(job, self._jobs.state.config)
+        return self._children.run(job, self._jobs.state.config) if self._children else self._handle(delivery)
 
     def _read(self, action: Read) -> Report:
         state = self._state
         self._reader = threading.get_ident()
+        charge(action.acks, self._clock.monotonic())
         try:
             if (op := keeping(self._jobs, action.acks)) is not None:
                 self._jobs.client.run(op)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import flow
+from benchmarks import flow, service, waiting
 from benchmarks.edge import tables
 from benchmarks.fairness import limited, served
 from benchmarks.prior_art import Bare, PriorArt
@@ -39,6 +39,11 @@ def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "NAMES", {each: tables.NAMES[each] for each in ("sync", "trained")})
     monkeypatch.setattr(tables, "SIZE", tables.SIZE // 4)
     monkeypatch.setattr(flow, "SPAN", 6.0)
+    monkeypatch.setattr(service, "GOALS", {20: service.GOALS[20]})
+    monkeypatch.setattr(service, "NUMBERS", (2,))
+    monkeypatch.setattr(waiting, "CLIENTS", 10)
+    for each in (service, waiting):
+        monkeypatch.setattr(each, "WARM", 0.5)
 
 
 @pytest.mark.parametrize(

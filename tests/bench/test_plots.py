@@ -24,6 +24,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "timing-purgatory": {mode: {name: [POINT] for name in plots.LINES} for mode in ("low", "high")},
     "timing-rates-low": {"found": {name: [POINT, POINT] for name in plots.LINES}},
     "fairness-model-64-6": {name: {"20": [0.0, 9.0, None]} for name in plots.ORDERS},
+    "service-numbers": {f"shardq, {order}": {"2": (0.1, 0.4), "64": (9.0, float("inf"))} for order in "abc"},
     **{
         f"fairness-{kind}": {shape: {name: [0.0, 9.0, None] for name in plots.ORDERS} for shape in FAIR}
         for kind in ("server", "moment")

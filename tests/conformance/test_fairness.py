@@ -166,7 +166,7 @@ def acked(queue: Queue, times: int) -> Counter[object]:
 
 def test_who_waited_while_others_were_served_catches_up(open_queue: OpenQueue) -> None:
     """One of two floods has a long job: when it is done, that one has received less, and comes first for as long."""
-    queue = open_queue(streams=4, streams_per_shard=2)
+    queue = open_queue(streams=4, streams_per_shard=2, fair="messages")
     queue.write_many([(number, key) for number in range(60) for key in ("long", "short")])
     held = {each.shard_key: each for each in queue.read_many(2)}
     held["short"].ack()

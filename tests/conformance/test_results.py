@@ -19,6 +19,7 @@ from shardq import (
     QueueMissing,
     ResultPending,
 )
+from shardq.ops import awaiting
 from shardq.ops.keeping import keep, kept_result
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
@@ -325,9 +326,10 @@ Soon = Callable[..., Future[Any]]
 @pytest.mark.everywhere
 @pytest.mark.usefixtures("real")
 def test_whoever_waits_gets_the_result_at_once(
-    open_queue: OpenQueue, world: World, patient: Client, soon: Soon
+    open_queue: OpenQueue, world: World, patient: Client, soon: Soon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody looks again by itself."""
+    monkeypatch.setattr(awaiting, "LOOK_AFTER", 600.0)
     queue = open_queue(by=patient, result_ttl=60)
     others = [world.client(wait_slice=600.0).queue(queue.name) for _ in range(2)]
     ids = [queue.write(number, shard_key=f"t{number}") for number in range(10)]
@@ -373,7 +375,10 @@ def test_a_wait_learns_of_every_other_end(open_queue: OpenQueue, soon: Soon) -> 
 
 
 @pytest.mark.usefixtures("real")
-def test_dead_letters_and_cancels_are_announced(open_queue: OpenQueue, world: World, soon: Soon) -> None:
+def test_dead_letters_and_cancels_are_announced(
+    open_queue: OpenQueue, world: World, soon: Soon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(awaiting, "LOOK_AFTER", 5.0)
     queue = open_queue(result_ttl=60, max_deliveries=2)
     waiter = world.client(wait_slice=5).queue(queue.name)
     rejected, worn, waiting, in_flight = ids = [queue.write(each, shard_key=each) for each in ("r", "w", "c", "f")]

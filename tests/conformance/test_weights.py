@@ -1,4 +1,7 @@
-"""Weights in the admission window: a shard key of weight w gets w times the share of one of weight 1."""
+"""Weights in the admission window: a shard key of weight w gets w times the share of one of weight 1.
+
+Turns cost alike here, however long a call takes; weights in time are in test_service_time.py.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def test_a_weight_is_a_share(
     open_queue: OpenQueue, world: World, batch: int, streams: int, tenants: int, real: None
 ) -> None:
     """Near w:1 in single reads and in batches, whether few or many are active, on few streams or many."""
-    queue = open_queue(streams=streams, streams_per_shard=min(streams, 4), window=1)
+    queue = open_queue(streams=streams, streams_per_shard=min(streams, 4), window=1, fair="messages")
     weights = {f"tenant-{n}": {0: 3, 1: 1, 2: 5}.get(n, 1) for n in range(tenants)}
     queue.read_many(1)  # it must exist
     assert queue.set_weights({key: weights[key] for key in weights}) == {
@@ -68,7 +71,7 @@ def test_a_weight_multiplies_the_cap(open_queue: OpenQueue, world: World) -> Non
 @pytest.mark.once
 def test_parents_and_their_children_have_weights(open_queue: OpenQueue, world: World) -> None:
     """The parent's is its share of the queue, a child's its share of the parent."""
-    queue = open_queue(streams=16, streams_per_shard=4, window=1, parents=1)
+    queue = open_queue(streams=16, streams_per_shard=4, window=1, fair="messages", parents=1)
     weights = {"acct-1/a": 2, "acct-1/b": 6, "acct-2/c": 2}
     queue.read_many(1)
     queue.set_weights({"acct-1": 4, "acct-1/b": 3})
@@ -83,7 +86,7 @@ def test_parents_and_their_children_have_weights(open_queue: OpenQueue, world: W
 
 @pytest.mark.once
 def test_a_heavy_shard_key_keeps_its_order(open_queue: OpenQueue, world: World, rng: random.Random) -> None:
-    queue = open_queue(streams=8, streams_per_shard=2, window=1)
+    queue = open_queue(streams=8, streams_per_shard=2, window=1, fair="messages")
     queue.read_many(1)
     queue.set_weights({"heavy": 4})
     for key in ("heavy", "light", "quiet"):
@@ -124,7 +127,7 @@ def test_bad_weights_are_refused_whole(open_queue: OpenQueue, bad: Any) -> None:
 
 
 def test_parents_change_only_while_nothing_counts(open_queue: OpenQueue, world: World) -> None:
-    queue = open_queue(streams=4, streams_per_shard=2, window=1)
+    queue = open_queue(streams=4, streams_per_shard=2, window=1, fair="messages")
     flood(queue, "acct-7/one", 12)
     with pytest.raises(ConfigError, match="drain"):
         queue.configure(parents=1)
@@ -144,7 +147,7 @@ def test_beside_weights_a_quiet_tenant_waits_for_three_rounds_at_most(
     open_queue: OpenQueue, real: None, streams: int, per_shard: int, batch: int, flipped: bool
 ) -> None:
     """A round is as many messages as the floods have weight; also while weights change hands under load."""
-    queue = open_queue(streams=streams, streams_per_shard=per_shard, window=1)
+    queue = open_queue(streams=streams, streams_per_shard=per_shard, window=1, fair="messages")
     floods = [f"f{number}" for number in range(10)]
     for key in floods:
         flood(queue, key, 100)
@@ -172,7 +175,7 @@ def test_beside_weights_a_quiet_tenant_waits_for_three_rounds_at_most(
 
 def test_a_weight_that_became_less_counts_at_once(open_queue: OpenQueue, world: World) -> None:
     """Also in the middle of a turn that began with more."""
-    queue = open_queue(streams=1, streams_per_shard=1, window=1)
+    queue = open_queue(streams=1, streams_per_shard=1, window=1, fair="messages")
     queue.read_many(1)
     queue.set_weights({"heavy": 50})
     for key in ("heavy", "light"):
@@ -187,7 +190,7 @@ def test_a_weight_that_became_less_counts_at_once(open_queue: OpenQueue, world: 
 @pytest.mark.parametrize("batch", [1, 30])
 def test_a_quiet_child_waits_for_one_message_of_each_sibling(open_queue: OpenQueue, world: World, batch: int) -> None:
     """And for what had left the overflow before; not for a second one of those that had their turn just now."""
-    queue = open_queue(streams=4, streams_per_shard=2, window=1, parents=1)
+    queue = open_queue(streams=4, streams_per_shard=2, window=1, fair="messages", parents=1)
     siblings = [f"acct/{number}" for number in range(60)]
     queue.write_many([(number, key) for number in range(5) for key in siblings])
     for _ in range(95 // batch):

@@ -128,7 +128,7 @@ def _functions(path: Path) -> set[str]:
 
 
 def test_each_promise_can_be_seen_to_break() -> None:
-    assert len({each.bug for each in MUTANTS}) == len(MUTANTS) == 40
+    assert len({each.bug for each in MUTANTS}) == len(MUTANTS) >= 40
     assert [each.promise for each in MUTANTS] == sorted(each.promise for each in MUTANTS)
     broken = Counter(each.promise for each in MUTANTS)
     assert [promise for promise in range(1, 13) if broken[promise] < 2] == []

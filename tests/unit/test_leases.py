@@ -15,8 +15,8 @@ from random import Random
 
 import pytest
 
-from shardq import Client, Delivery
-from shardq.client.leases import Lease, Leases, note_results
+from shardq import Client, Delivery, Queue
+from shardq.client.leases import Lease, Leases, delivered, note_results
 from shardq.model import Received
 from shardq.ops.settle import Settled
 from shardq.testing import ManualClock
@@ -72,6 +72,11 @@ def to(clock: ManualClock, timer: Timer, time: float) -> None:
 
 def received(deadline: float) -> Received:
     return Received("1-1-0", "t", 1, deadline, b"x", "b", {}, "", 0, 0.0, "0:1-1:1:holder")
+
+
+def delivery_of(row: Received, queue: Queue) -> Delivery:
+    (delivery,) = delivered(Delivery, [row], queue)
+    return delivery
 
 
 def test_a_lease_is_lost_at_its_deadline_and_tells_it_once(leases: Leases, clock: ManualClock, timer: Timer) -> None:
@@ -207,7 +212,7 @@ def test_a_callback_gets_the_delivery_in_a_thread_of_its_own() -> None:
     clock, go = ManualClock(), threading.Event()
     seen: list[Delivery | str] = []
     with Client.from_url(NOWHERE, clock=clock) as client:
-        deliveries = [Delivery(received(10.0), client.queue("q", create=True)) for _ in range(3)]
+        deliveries = [delivery_of(received(10.0), client.queue("q", create=True)) for _ in range(3)]
 
         def slow(delivery: Delivery) -> None:
             go.wait(30)
@@ -230,7 +235,7 @@ def test_a_callback_that_was_due_is_not_called_after_the_delivery_was_settled() 
     waiting: list[Callable[[], object]] = []
     with Client.from_url(NOWHERE, clock=clock) as client:
         client.leases.call = waiting.append  # a thread that does not get on
-        first, second = (Delivery(received(10.0), client.queue("q", create=True)) for _ in range(2))
+        first, second = (delivery_of(received(10.0), client.queue("q", create=True)) for _ in range(2))
         seen: list[Delivery] = []
         for delivery in (first, second):
             delivery.on_lost(seen.append)
@@ -244,7 +249,7 @@ def test_a_callback_that_was_due_is_not_called_after_the_delivery_was_settled() 
 
 def test_a_failing_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with Client.from_url(NOWHERE) as client, caplog.at_level(logging.ERROR, "shardq"):
-        delivery = Delivery(received(0.0), client.queue("q", create=True))
+        delivery = delivery_of(received(0.0), client.queue("q", create=True))
         delivery.on_lost(lambda _: 1 / 0)
         eventually(lambda: "ZeroDivisionError" in caplog.text)
 
@@ -256,7 +261,7 @@ def test_a_delivery_that_is_forgotten_is_freed_at_once() -> None:
         client = Client.from_url(NOWHERE)
         row = received(client.clock.monotonic() + 3600)
         before = sys.getrefcount(row)
-        delivery = Delivery(row, client.queue("q", create=True))
+        delivery = delivery_of(row, client.queue("q", create=True))
         assert len(client.timer) == 1
         del delivery
         assert sys.getrefcount(row) == before
@@ -272,10 +277,10 @@ def test_a_closed_client_tells_nothing_but_the_clock_still_decides() -> None:
     client = Client.from_url(NOWHERE, clock=clock)
     queue = client.queue("q", create=True)
     seen: list[Delivery] = []
-    delivery = Delivery(received(10.0), queue)
+    delivery = delivery_of(received(10.0), queue)
     delivery.on_lost(seen.append)
     client.close()
-    late = Delivery(received(10.0), queue)  # a read that was under way
+    late = delivery_of(received(10.0), queue)  # a read that was under way
     late.on_lost(seen.append)
     delivery._lease.move(20.0)
     clock.advance(15.0)
@@ -306,14 +311,14 @@ def test_a_forked_child_has_a_timer_of_its_own() -> None:
     with Client.from_url(NOWHERE, clock=clock) as client:
         queue = client.queue("q", create=True)
         seen: list[str] = []
-        delivery = Delivery(received(10.0), queue)
+        delivery = delivery_of(received(10.0), queue)
         delivery.on_lost(lambda _: seen.append("the parent's"))
         assert len(client.timer) == 1
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                own = Delivery(received(10.0), queue)
+                own = delivery_of(received(10.0), queue)
                 own.on_lost(lambda _: seen.append("the child's"))
                 assert len(client.timer) == 1
                 clock.advance(11.0)
@@ -338,7 +343,7 @@ def test_idle_clients_have_no_thread() -> None:
     clock = ManualClock()
     with Client.from_url(NOWHERE, clock=clock) as client:
         assert not client.timer._thread
-        delivery = Delivery(received(10.0), client.queue("q", create=True))
+        delivery = delivery_of(received(10.0), client.queue("q", create=True))
         assert client.timer._thread
         told = threading.Event()
         delivery.on_lost(lambda _: told.set())

@@ -55,7 +55,8 @@ class Room:
                 return told
             self.clock.advance(step.block_ms / 1000 if takes is None else takes)
             woken, looked = told if isinstance(told, tuple) else (None, told)
-            return [7, [b"%d" % (NOW // 1000), b"0"], woken, looked]
+            before = [7, [b"%d" % (NOW // 1000), b"0"], woken]
+            return [*before, looked] if step.call else before
 
         return drive(pump(self.state), answer, self.clock)
 
@@ -69,6 +70,12 @@ def room() -> Room:
 def armed(done: Driven[None]) -> list[Armed]:
     """The armed reads among the steps."""
     return [step for step in done.steps if isinstance(step, Armed)]
+
+
+def read_of(step: Armed) -> Call:
+    """The read behind the wait."""
+    assert step.call
+    return step.call
 
 
 def kinds(done: Driven[None]) -> list[str]:
@@ -96,6 +103,42 @@ def test_a_wait_ends_when_the_next_lease_does(room: Room) -> None:
     assert [step.wake_at for step in armed(done)] == [0.25, pytest.approx(0.37)]
 
 
+SLEEPING = reply(wait=-2)
+
+
+def notified(*hints: bytes) -> tuple[Any, None]:
+    """What a wait brings, as XREADGROUP tells it."""
+    return [[b"key", [[b"1-%d" % at, [b"s", hint]] for at, hint in enumerate(hints)]]], None
+
+
+def test_who_sleeps_while_others_watch_sends_no_read_behind_the_wait(room: Room) -> None:
+    room.enter(block=9)
+    first, second, *_ = armed(room.pump(SLEEPING, notified(b"@%d" % (NOW + 700)), reply(row(1)), takes=0.5))
+    assert (first.call is None, second.call) == (False, None)
+    assert (second.block_ms, second.wake_at) == (1000, NEVER)
+
+
+def test_who_is_woken_to_watch_looks_when_told(room: Room) -> None:
+    room.enter(block=9)
+    done = room.pump(SLEEPING, notified(b"@%d" % (NOW + 700)), reply(row(1)), takes=0.5)
+    assert kinds(done) == ["armed", "armed", "armed"]
+    *_, watching = armed(done)
+    assert watching.wake_at == pytest.approx(0.5 + 0.7)
+    assert int(read_head(read_of(watching)).watch) == NOW + 700
+
+
+@pytest.mark.parametrize("hints", [(b"",), (b"3",), (b"@%d" % (NOW + 700), b"3"), (b"@soon",), ()])
+def test_what_else_ends_the_sleep_is_followed_by_an_ordinary_look(room: Room, hints: tuple[bytes, ...]) -> None:
+    waiter = room.enter(block=9)
+    assert kinds(room.pump(SLEEPING, notified(*hints), reply(row(1)), takes=0.5)) == ["armed", "armed", "read"]
+    assert waiter.rows
+
+
+def test_who_sleeps_until_its_time_is_up_looks_once_more(room: Room) -> None:
+    room.enter(block=0.7)
+    assert kinds(room.pump(SLEEPING, (None, None), SLEEPING, takes=0.35)) == ["armed", "armed", "read"]
+
+
 def test_the_message_comes_with_the_wake_up(room: Room) -> None:
     waiter = room.enter()
     done = room.pump(reply(row(1)), takes=0.3)
@@ -106,7 +149,7 @@ def test_the_message_comes_with_the_wake_up(room: Room) -> None:
 def test_several_waiters_are_served_by_one_look_in_order_of_arrival(room: Room) -> None:
     first, second, third = room.enter(), room.enter(count=2), room.enter()
     done = room.pump(reply(row(1), row(2), row(3), row(4)))
-    assert read_head(armed(done)[0].call).most == armed(done)[0].count == 4
+    assert read_head(read_of(armed(done)[0])).most == armed(done)[0].count == 4
     assert [[each.message_id[14] for each in waiter.rows or []] for waiter in (first, second, third)] == [
         ["1"], ["2", "3"], ["4"],
     ]  # fmt: skip
@@ -115,7 +158,7 @@ def test_several_waiters_are_served_by_one_look_in_order_of_arrival(room: Room) 
 def test_one_look_serves_only_those_who_want_the_same_lease(room: Room) -> None:
     short, long = room.enter(visibility=5), room.enter(visibility=60)
     done = room.pump(reply(row(1)), reply(row(2)), takes=0.1)
-    assert [read_head(step.call).visibility for step in armed(done)] == [5000]
+    assert [read_head(read_of(step)).visibility for step in armed(done)] == [5000]
     assert kinds(done) == ["armed", "read"]
     assert (short.rows or [])[0].deadline < (long.rows or [])[0].deadline - 50
 
@@ -170,7 +213,7 @@ def test_what_nobody_is_left_to_take_is_given_back_by_its_tokens(room: Room) -> 
 
     done = drive(pump(room.state), leave, room.clock)
     given = [step for step in done.steps if isinstance(step, Call)]
-    holder = read_head(armed(done)[0].call).holder
+    holder = read_head(read_of(armed(done)[0])).holder
     assert [step.args[5:] for step in given] == [tuple(f"2:1700000000000-{n}:1:{holder}:-:t" for n in (1, 2))]
     assert kinds(done) == ["armed", "give_back"]
 
@@ -185,12 +228,12 @@ def test_all_streams_are_declared_up_to_256() -> None:
         room = Room(streams=streams)
         room.state.hints = ("17",)
         room.enter()
-        assert len(armed(room.pump(reply(row(1))))[0].call.keys) == FIXED + declared
+        assert len(read_of(armed(room.pump(reply(row(1))))[0]).keys) == FIXED + declared
 
 
 def test_the_server_is_told_what_its_clock_should_show_at_the_end_of_the_wait(room: Room) -> None:
     room.enter()
-    assert armed(room.pump(reply(row(1))))[0].call.args[1] == f"{NOW + 1000 + 1010} {NOW} {1000 + 1010}"
+    assert read_of(armed(room.pump(reply(row(1))))[0]).args[1] == f"{NOW + 1000 + 1010} {NOW} {1000 + 1010}"
 
 
 def test_a_lease_is_believed_in_from_when_the_server_granted_it(room: Room) -> None:
@@ -235,7 +278,7 @@ def test_a_lost_reply_is_given_back_by_the_first_of_them(room: Room) -> None:
     first, second = room.enter(), room.enter()
     done = room.pump(Unanswered("reset", sent=True))
     assert first.outstanding
-    assert first.outstanding.holder == read_head(armed(done)[0].call).holder
+    assert first.outstanding.holder == read_head(read_of(armed(done)[0])).holder
     assert (second.done, second.outstanding, kinds(done)) == (True, None, ["armed", "sleep"])
 
 

@@ -171,11 +171,11 @@ def test_no_queue_has_no_numbers() -> None:
 
 def test_the_numbers_of_a_queue_are_read() -> None:
     meta = [b"created", b"1", b"id", b"1-x", b"n", b"9", b"wanted", b"4", b"something else", b"\xff"]
-    got = stats("q", [NOW, 3, 2, 1, 0, 1_700_000_003_000, [1, 2], 5, meta, 4, 1, 2, 2])
+    got = stats("q", [NOW, 3, 2, 1, 0, 1_700_000_003_000, [1, 2], 5, meta, 4, 1, 2, 2, 3])
     assert (got.backlog, got.in_flight, got.delayed, got.legacy, got.streams) == (3, 2, 1, 5, (1, 2))
     assert (got.written, got.acked, got.wanted, got.purged, got.oldest_age, got.held_back) == (9, 2, 4, 0, 2.0, 4)
-    assert (got.withheld, got.runnable) == (1, 2)
-    assert stats("q", [NOW, 0, 0, 0, 0, NOW + 5, [], 0, meta, 0, 0, 0, 0]).oldest_age == 0
+    assert (got.withheld, got.runnable, got.tenants_waiting) == (1, 2, 3)
+    assert stats("q", [NOW, 0, 0, 0, 0, NOW + 5, [], 0, meta, 0, 0, 0, 0, 0]).oldest_age == 0
 
 
 def test_pairs_are_text() -> None:

@@ -48,12 +48,13 @@ class FakeDelivery:
     count: int = 1
     remaining: float = 10.0
     answered: bool = False
+    stream: int | None = None
     number: int = field(default_factory=lambda: next(_numbers))
 
     @property
     def received(self) -> SimpleNamespace:
         """What Redis said."""
-        return SimpleNamespace(token=f"0:1-1:{self.count}:holder")
+        return SimpleNamespace(token=f"0:1-1:{self.count}:holder", count=self.count, stream=self.stream)
 
 
 def deliveries(how_many: int, **fields: float) -> list[Any]:
@@ -253,15 +254,66 @@ def test_random_events_never_break_the_rules_and_all_drains(seed: int, part: int
 
 
 def test_a_read_asks_for_what_can_start_and_only_one_is_under_way() -> None:
-    state = WorkerState(3, read_ahead=2)
-    assert state.next() == Read(5)
+    state = WorkerState(3)
+    assert state.next() == Read(3)
     assert state.next() is None
-    state.arrived(deliveries(4))
-    jobs = [state.next() for _ in range(3)]
+    state.arrived(deliveries(2))
+    jobs = [state.next() for _ in range(2)]
     assert all(isinstance(job, Job) for job in jobs)
     assert state.next() == Read(1)
     assert state.next() is None
     assert not state.more
+
+
+def test_messages_are_read_ahead_while_handlers_take_less_than_ten_ms_on_average() -> None:
+    """What waits here waits for this worker's handlers, whoever comes meanwhile."""
+    assert WorkerState(1, read_ahead=5).credit == 1, "before the first handler has ended nothing is known"
+    state = _after(0.001)
+    assert state.credit == 6
+    state = _after(0.5)
+    assert state.credit == 1
+    for _ in range(100):
+        _run(state, 0.001)
+    assert state.credit == 6, "it is the mean of the last ones"
+
+
+def _after(seconds: float) -> WorkerState:
+    """A worker of which one handler has run for so long."""
+    state = WorkerState(1, read_ahead=5)
+    _run(state, seconds)
+    return state
+
+
+def _run(state: WorkerState, seconds: float) -> None:
+    """One message comes, is handled for so many seconds, and settled."""
+    while not isinstance(action := state.next(), Read):
+        assert isinstance(action, Settle)
+        state.settled(action.jobs)
+    state.arrived(deliveries(1))
+    state.acked(action.acks)
+    job = state.next()
+    assert isinstance(job, Job)
+    job.started, job.ended = 1.0, 1.0 + seconds
+    state.ended(job, ACK)
+
+
+def test_what_a_stream_brought_starts_first() -> None:
+    """Its tenant has nothing else in flight; what comes from who waits anyway stands behind."""
+    state = WorkerState(1, read_ahead=9)
+    state.next()
+    of_floods = deliveries(3)
+    state.arrived(of_floods)
+    running = state.next()
+    assert isinstance(running, Job)
+    state.arrived([*deliveries(1), *(newcomers := deliveries(2, stream=7)), *deliveries(1, stream=7, count=2)])
+    state.ended(running, ACK)
+    started = []
+    while isinstance(job := state.next(), (Job, Read, Settle)):
+        if isinstance(job, Job):
+            started.append(job.delivery)
+            state.ended(job, ACK)
+    assert started[:2] == newcomers
+    assert started[2:4] == of_floods[1:]
 
 
 def test_settling_gathers_while_a_call_is_under_way() -> None:

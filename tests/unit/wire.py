@@ -30,12 +30,13 @@ class ReadHead(NamedTuple):
     width: int
     prefer: str
     has_all: bool
+    watch: str
 
 
 def read_head(call: Call) -> ReadHead:
     """What a call of `read` wants."""
-    most, holder, visibility, blocks, width, prefer, has_all = str(call.args[0]).split(" ")
-    return ReadHead(int(most), holder, int(visibility), int(blocks), int(width), prefer, has_all == "1")
+    most, holder, visibility, blocks, width, prefer, has_all, watch = str(call.args[0]).split(" ")
+    return ReadHead(int(most), holder, int(visibility), int(blocks), int(width), prefer, has_all == "1", watch)
 
 
 class WriteHead(NamedTuple):

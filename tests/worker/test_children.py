@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from shardq import Client, ConfigError, Queue, Worker
 from shardq.backoff import Constant
+from shardq.codec import Codecs
 from shardq.model import Received
 from shardq.worker.children import Answer, Child, Children
 from tests.waiting import eventually
@@ -29,6 +31,10 @@ def lines(log: Path, what: str) -> list[tuple[str, int, int]]:
     """(payload, delivery count, pid) of each line."""
     rows = [line.split() for line in log.read_text().splitlines()]
     return [(row[1], int(row[2]), int(row[3])) for row in rows if row[0] == what]
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def begun(url: str, **settings: object) -> RunningWorker:
@@ -105,6 +111,19 @@ def test_a_shard_key_that_is_no_text_crosses_the_pipe_with_a_window(
     assert running.failure is None
     assert len({pid for _, _, pid in lines(log, "began")}) <= 2
     assert {row[1] for row in lines(log, "done")} == {1}
+
+
+@pytest.mark.runs_in("test-all")
+def test_a_child_that_was_ended_can_be_joined_and_leaves_no_file_open() -> None:
+    """The program's end joins all children while the worker's threads still end them."""
+    open_before = open_files()
+    child = Child(handlers.varied, Codecs())
+    child.close()
+    child.process.join(0)
+    assert child.process.exitcode is not None
+    del child
+    gc.collect()
+    assert open_files() <= open_before + 1  # multiprocessing's own tracker
 
 
 @pytest.mark.runs_in("test-all")

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from shardq import Client, Delivery, Queue
+from shardq.client.leases import delivered
 from shardq.errors import BackendTimeout
 from shardq.model import Received
 from shardq.ops.settle import Settled
@@ -78,7 +79,7 @@ class Bench:
         """So many messages are read, and their handlers start."""
         deadline = self.clock.monotonic() + LEASE
         row = Received("1-1-0", "t", 1, deadline, b"x", "b", {}, "", 0, 0.0, "0:1-1:1:holder")
-        jobs = self.state.arrived([Delivery(row, self.queue) for _ in range(count)])
+        jobs = self.state.arrived(delivered(Delivery, [row] * count, self.queue))
         while self.state._startable:
             self.state._start()
         self.keeper.keep(jobs)

@@ -292,6 +292,7 @@ def test_a_lost_lease_stops_the_handler_which_then_settles_nothing(
     eventually(lambda: jobs.stats().acked == 2)
     stolen, *others = gate.inside
     assert gate.told == [stolen]
+    assert sorted(each.payload for each in gate.done) == ["stolen", "wakes the worker"]
     assert {id(each) for each in gate.done} == {id(each) for each in others}
 
 
@@ -310,13 +311,18 @@ def test_no_more_is_taken_than_can_start_unless_asked_for(
     begin: Begin, jobs: Queue, settings: dict[str, int], held: int, outlast: Callable[[], None]
 ) -> None:
     gate = Gate()
-    jobs.write_many([(n, f"t{n}") for n in range(20)])
+    gate.open.set()
+    jobs.write("short", shard_key="t")
     begin(gate, concurrency=2, **settings)
+    eventually(lambda: jobs.stats().acked == 1)
+    gate.open.clear()
+    gate.inside.clear()
+    jobs.write_many([(n, f"t{n}") for n in range(20)])
     eventually(lambda: len(gate.inside) == 2 and jobs.stats().in_flight == held)
     outlast()  # what waits here keeps its lease, too
     assert (jobs.stats().in_flight, len(gate.inside)) == (held, 2)
     gate.open.set()
-    eventually(lambda: jobs.stats().acked == 20)
+    eventually(lambda: jobs.stats().acked == 21)
     assert {each.count for each in gate.inside} == {1}
 
 

@@ -26,15 +26,20 @@ from tests.worker.running import Gate, RunningWorker
 
 def test_stop_finishes_what_runs_and_starts_nothing_new(begin: Begin, jobs: Queue) -> None:
     gate = Gate()
-    jobs.write_many([(n, f"t{n}") for n in range(9)])
+    gate.open.set()
+    jobs.write("short", shard_key="t")
     begun = begin(gate, concurrency=3, read_ahead=2)
+    eventually(lambda: jobs.stats().acked == 1)
+    gate.open.clear()
+    gate.inside.clear()
+    jobs.write_many([(n, f"t{n}") for n in range(9)])
     eventually(lambda: len(gate.inside) == 3 and jobs.stats().in_flight == 5)
     begun.stop(wait=False)
     eventually(lambda: jobs.stats().in_flight == 3)  # those that only waited go back at once
     gate.open.set()
     begun.join()
     now = jobs.stats()
-    assert (now.acked, now.in_flight, now.backlog, len(gate.inside)) == (3, 0, 6, 3)
+    assert (now.acked, now.in_flight, now.backlog, len(gate.inside)) == (4, 0, 6, 3)
     assert begun.failure is None
 
 

@@ -82,6 +82,7 @@ def _numbers(now: QueueStats) -> list[tuple[str, str]]:
         ("id", now.id),
         ("backlog", f"{now.backlog:,}"),
         ("runnable", f"{now.runnable:,}"),
+        ("tenants waiting", f"{now.tenants_waiting:,}"),
         ("in flight", f"{now.in_flight:,}"),
         ("delayed", f"{now.delayed:,}"),
         ("dead", f"{now.dead:,}"),

@@ -47,6 +47,7 @@ def _facts(found: Tenant) -> list[tuple[str, str]]:
             f"{found.held_back - found.withheld:,} until its turn comes, {found.withheld:,} by a limit or pause",
         ),
         ("in flight", f"{found.in_flight:,}"),
+        ("ahead", f"{duration(found.ahead)} of work more than those whose turn is next"),
         ("delayed", f"{found.delayed:,}"),
         ("oldest", duration(found.oldest_age)),
         ("limits", remark_of(found) or "none of its own"),

@@ -16,7 +16,8 @@ from shardq.model import Tenant
 from shardq.ops.tenants import MOST, ORDERS
 
 ABOUT = """Of each shard key (or parent): its backlog; of this, what is held back until its turn comes, and what a limit
-or a pause withholds; what is in flight and delayed; and for how long the first of its messages has waited."""
+or a pause withholds; what is in flight; by how much work it is ahead of those whose turn is next; what is delayed; and
+for how long the first of its messages has waited."""
 
 EXAMPLES = """  shardq tenants jobs
   shardq tenants jobs --order oldest --limit 5

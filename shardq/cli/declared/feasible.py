@@ -16,7 +16,7 @@ def check_feasible(
     *assigned* has the shards that are stored with it, None if the queue does not exist.
     """
     what = f"queue {declared.name!r}"
-    if declared.limits and assigned is None and "fair" not in target.settings():
+    if declared.limits and assigned is None and "accounts" not in target.settings():
         raise ShardqError(f"{what}: limits: it has no window, so it does not know its shard keys: let window be 1")
     if target.parents and (child := next(filter(_is_child, declared.limits or ()), None)):
         raise ShardqError(f"{what}: limits of {child!r}: it has parents: limits are a parent's, which is before '/'")

@@ -18,7 +18,7 @@ from tests.conformance.walk.writing import Writing
 SETTINGS = {
     "streams_per_shard", "visibility_timeout", "max_deliveries", "max_len", "max_dead", "drop_dead", "dead_ttl",
     "dedup_window", "max_dedup", "key_scope", "max_bulk_offsets", "window", "max_in_flight", "max_backlog", "parents",
-    "journal", "fair", "rate", "burst", "total_in_flight", "total_rate", "total_burst", "max_result_size",
+    "journal", "accounts", "fair", "rate", "burst", "total_in_flight", "total_rate", "total_burst", "max_result_size",
     "max_result_bytes", "result_ttl", "ttl", "rules", "paused",
 }  # fmt: skip
 COUNTERS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from shardq import Client
 from shardq.client import Queue
 from shardq.ops import settle
 from shardq.spark.consume.failures import Batch, Failures
+from shardq.spark.consume.lease import Lease, lease_of
 from shardq.spark.consume.stream import ENDED_TWICE, ConsumingReader
 from shardq.spark.options import Consuming, parsed
 from shardq.spark.schema import arrow_schema, table_schema
@@ -140,3 +142,18 @@ def test_queues_take_turns_where_a_micro_batch_has_no_room_for_all(url: str, cli
         seen += rows
         query.reader.stop()
     assert sorted(seen) == sorted(each.name for each in (queue, *others))
+
+
+def test_what_is_settled_by_its_lease_is_charged_as_messages_and_not_for_its_time(queue: Queue) -> None:
+    """From the read to the commit a query does much else."""
+    queue.purge()
+    queue.write_many([(b"x", key) for key in ("a", "b") for _ in range(20)])
+    held = {str(each.shard_key): each for each in queue.read_many(2)}
+    due = time.monotonic() + 0.3
+    eventually(lambda: time.monotonic() > due)
+    by_query, by_client = held.values()
+    lease = lease_of(Lease.of(queue.name, by_query.received).text).received
+    assert queue._client.run(settle.ack(queue.state, [lease])) == [settle.Settled.OK]
+    by_client.ack()
+    assert queue.tenant(str(by_query.shard_key)).ahead < 0.1
+    assert queue.tenant(str(by_client.shard_key)).ahead > 0.25
