@@ -50,11 +50,11 @@ function Leases.charge(q, a, marks, messages, cost, till)
   a.served = (a.served or q.virtual) + floor((messages + cost) * 10 / (a.weight or 1) + 0.5)
 end
 
--- One less is in flight, and the time that it took is charged.
+-- One less is in flight, and the time that it took is charged, unless the cost is 'nothing'.
 function Leases.end_flight(q, a, marks, cost, till)
   if byte(marks, -1) == 45 then return end -- '-': it is on no account
   if a.flight > 0 then a.flight = a.flight - 1 end
-  if marks ~= '' then Leases.charge(q, a, marks, 1, cost, till) end
+  if marks ~= '' and cost ~= 'nothing' then Leases.charge(q, a, marks, 1, cost, till) end
 end
 
 -- The flags that stay with a message when its lease is over.

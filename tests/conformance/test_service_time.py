@@ -16,6 +16,8 @@ import pytest
 from shardq import ConfigError, Delivery, Limits, Queue
 from shardq.ops.read_call import unread
 from tests.conformance.conftest import OpenQueue
+from tests.conformance.test_fairness import sound
+from tests.conformance.world import World
 from tests.waiting import eventually
 
 Ended = Callable[[Delivery], object]
@@ -252,3 +254,19 @@ def _most(leads: Iterable[float]) -> float:
         least = min(least, lead)
         most = max(most, lead - least)
     return most
+
+
+def test_what_is_given_back_unseen_leaves_the_account_of_what_is_not_on_it(open_queue: OpenQueue, world: World) -> None:
+    """Without a window only what was delayed is on an account. Two of a shard key were given back in one call."""
+    queue = open_queue(streams=1, window=0)
+    queue.write("delayed", shard_key="t", delay=0.001)
+    let_pass(0.02)
+    kept = queue.read()
+    assert kept.payload == "delayed"
+    queue.write("delayed, too", shard_key="t", delay=0.001)
+    queue.write("plain", shard_key="t")
+    let_pass(0.02)
+    found = queue.read_many(2)
+    assert len(found) == 2
+    queue._client.run(unread(queue.state, [each.received for each in found]))
+    assert sound(queue, world)
