@@ -76,12 +76,13 @@ function Notifications.announce_moment(q, at)
   if lacks_watcher(q, at) then Notifications.notify_reader(q) end
 end
 
--- Who was handed messages watches no more. The one who is woken is told until when to watch: it need not look.
+-- Who was handed messages watches no more. The one who is woken is told until when to watch, so it need not look; but
+-- for what comes later, it looks, and says whether it stays for so long.
 function Notifications.pass_watch_on(q, at, watch)
   stop_watching(q, watch)
   if not lacks_watcher(q, at) then return end
   local moment = ceil(at)
-  if moment <= q.now then return Notifications.notify_reader(q) end
+  if moment <= q.now or moment > q.now + DEPUTY then return Notifications.notify_reader(q) end
   State.put_odd(q, 'watched', spell(-moment))
   Notifications.notify_reader(q, '@' .. spell(moment))
 end

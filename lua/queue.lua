@@ -111,7 +111,6 @@ function Queue.check_epoch(meta, epoch, following)
   return present ~= epoch and 'EPOCH' or nil
 end
 
-
 -- Says why settings cannot change now, nil if they can.
 local function refused_change(q, changes)
   local meta = q.keys[META]

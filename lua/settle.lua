@@ -103,10 +103,8 @@ local function end_returned(q, a, p, kind, delay, text)
   return end_again(q, a, p, attempt, flags, delay, text, body)
 end
 
--- A call has one argument for each lease, its token, and two more where it is not an ack: the delay in ms and the
--- error.
-
--- Returns the parts of all tokens in one list, and the fields of their accounts, each once.
+-- Returns the parts of all tokens in one list, and the fields of their accounts, each once. A call has one argument for
+-- each lease, its token, and two more where it is not an ack: the delay in ms and the error.
 function Settle.look_at_tokens(ARGV, first, stride, parents)
   local parts = {nil, nil, nil, nil, nil}
   local fields = {nil}

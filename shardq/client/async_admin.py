@@ -182,10 +182,10 @@ class AsyncQueueAdmin:
         """Return who has most in the queue: shard keys, or parents with their children (`Tenant` says what).
 
         *order* is "backlog", "oldest" (who waits longest), "in_flight", "held_back" or "time" (who has received most
-        work beyond the others'). Those from rank *start* on, at
-        most *limit* (1 to 1,000). It reads the accounts of all tenants in pages, each of which takes the server less
-        than 2 ms, so a million tenants take seconds, and the numbers are not of one instant. ConfigError for a queue
-        without a window, which does not know its shard keys; QueueMissing if there is no such queue.
+        work beyond the others'). Those from rank *start* on, at most *limit* (1 to 1,000). It reads the accounts of all
+        tenants in pages, each of which takes the server less than 2 ms, so a million tenants take seconds, and the
+        numbers are not of one instant. ConfigError for a queue without a window, which does not know its shard keys;
+        QueueMissing if there is no such queue.
         """
         return await self._client.run(tenants.tenants(self.state, order, limit, start, timeout))
 

@@ -21,16 +21,16 @@ class Tenant:
     """What one shard key has in a queue; where the queue has `parents`, a parent with all its children.
 
     `backlog` is `in_streams` (undelivered in the shared streams) + `held_back` (in its overflow); `withheld` counts
-    those held back for a limit or a pause, the others wait for their turn. `delayed` messages are not due yet.
-    `ahead` is for how many seconds of work, divided by its weight, it has received more than those whose turn is next:
-    0 for who is not served more than others, and soon for who is idle. `oldest_age` is for
-    how many seconds the one that waits longest has been deliverable; None if nothing waits. Where more than 10,000
-    messages wait in the streams, it is told only as far as the first messages of each of its streams and of its
-    overflow tell, and None if they do not, but for a table in the order "oldest". A message whose lease ended counts as
-    in flight, and one that came due as delayed, until a read takes it back. `paused_until` is a time of the server in
-    seconds since 1970, None if it is not paused. `streams` are those that it may use; () of a parent. `neighbours`, of
-    one tenant only, are shard keys with large backlogs of those that share most streams with it: of a small queue all
-    are looked at, else those at the heads of its streams and some by chance, most likely among them who has very much.
+    those held back for a limit or a pause, the others wait for their turn. `delayed` messages are not due yet. `ahead`
+    is for how many seconds of work, divided by its weight, it has received more than those whose turn is next: 0 for
+    who is not served more than others, and soon for who is idle. `oldest_age` is for how many seconds the one that
+    waits longest has been deliverable; None if nothing waits. Where more than 10,000 messages wait in the streams, it
+    is told only as far as the first messages of each of its streams and of its overflow tell, and None if they do not,
+    but for a table in the order "oldest". A message whose lease ended counts as in flight, and one that came due as
+    delayed, until a read takes it back. `paused_until` is a time of the server in seconds since 1970, None if it is not
+    paused. `streams` are those that it may use; () of a parent. `neighbours`, of one tenant only, are shard keys with
+    large backlogs of those that share most streams with it: of a small queue all are looked at, else those at the heads
+    of its streams and some by chance, most likely among them who has very much.
     """
 
     shard_key: str | bytes

@@ -9,7 +9,7 @@ that a message was purged or expired, or that it became a dead letter because it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from shardq.arguments import MAX_BLOCK, seconds
@@ -22,6 +22,7 @@ from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.status import status
 from shardq.ops.steps import Armed, Call, Op, Refused, Sleep, Unanswered, Wait
+from shardq.protocol.replies import entries_of
 from shardq.protocol.results import FULL, NOT_ENCODED, TOO_LARGE, VALUE, Ended, KeptResult, read_ended
 
 TOGETHER: Final = 100
@@ -176,7 +177,7 @@ class _AwaitPump:
             if reply.code != "NOSCRIPT":
                 raise call.explain(reply)
             reply = yield call
-        found = _entries(entries)
+        found = entries_of(entries)
         if found:
             self.position = found[-1][0].decode()
         elif len(reply) > 1 and order(reply[1].decode()) < order(self.position):
@@ -200,11 +201,3 @@ def _end(waiters: Sequence[ResultWaiter], reply: Any) -> None:
         if ended is not None and not waiter.done:
             waiter.ended = ended
             waiter.finish([])
-
-
-def _entries(answer: Any) -> list[Any]:
-    """Return the entries that XREAD answered with, of its only stream; [] if none came."""
-    if not answer:
-        return []
-    streams: Iterable[Any] = answer.values() if isinstance(answer, dict) else [entries for _, entries in answer]
-    return [entry for entries in streams for entry in entries]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from shardq.ops.state import OTHERS_WATCH, QueueState
 from shardq.ops.steps import Armed, Op, Refused, Sleep, Unanswered
 from shardq.ops.waiting import Outstanding, Request
 from shardq.protocol.lease import earliest_grant
+from shardq.protocol.replies import entries_of
 
 ARMED_DECLARED: Final = 256
 """An armed read cannot know which stream will be next, so it declares all streams, if there are at most so many."""
@@ -118,17 +118,17 @@ class _Pump:
         _, time_before, notified, reply = yield Armed(
             key, request.count, block_ms, read.call, self.wake_at, self.waiting
         )
-        if isinstance(notified, Refused):
-            if notified.code not in _ENDED:
-                raise notified
-            yield Sleep(PAUSE)
+        yield from _check(notified)
         if isinstance(reply, Refused):
             if reply.code != "NOSCRIPT":
                 raise read.call.explain(reply)
             self.quiet = False
             return None
         arrived = self.clock.monotonic()
-        return self._judge(read, reply, _granted(read.sent, time_before, reply, arrived))
+        found = self._judge(read, reply, _granted(read.sent, time_before, reply, arrived))
+        if self.quiet:
+            self._heed(notified, read.sent, time_before)
+        return found
 
     def _sleep(self, request: Request) -> Op[None]:
         """Wait for a notification while others watch for what time brings: then read, or watch from then on.
@@ -140,15 +140,22 @@ class _Pump:
         _, time_before, notified = yield Armed(
             self.state.keys.notifications, request.count, math.ceil(block * 1000), None, math.inf, self.waiting
         )
-        if isinstance(notified, Refused):
-            if notified.code not in _ENDED:
-                raise notified
-            yield Sleep(PAUSE)
-        self.state.watch = _passed_watch(notified)
-        if self.state.watch and not isinstance(time_before, Refused):
-            self.wake_at = now + self.state.watch / 1000 - _seconds(time_before)
-        else:
-            self.quiet = False
+        yield from _check(notified)
+        self.state.watch = 0
+        self.quiet = self._heed(notified, now, time_before)
+
+    def _heed(self, notified: Any, sent: float, time_before: Any) -> bool:
+        """Watch from now on, if a notification says until when. Return whether that is all that was told.
+
+        The wait was *sent* at this local time, and at the server's *time_before*.
+        """
+        told = [] if isinstance(notified, Refused) else entries_of(notified)
+        moments = [int(moment[1]) for _, fields in told if (moment := _MOMENT.fullmatch(fields[1]))]
+        if not moments or isinstance(time_before, Refused):
+            return False
+        self.state.watch = min(moments)
+        self.wake_at = min(self.wake_at, sent + self.state.watch / 1000 - _seconds(time_before))
+        return len(moments) == len(told)
 
     def _left(self, block: float = 0.0) -> float:
         """Return for how many seconds somebody will wait after a wait of *block* seconds: at most a slice."""
@@ -174,13 +181,13 @@ def _seconds(time: Any) -> float:
     return int(time[0]) + int(time[1]) / 1e6
 
 
-def _passed_watch(notified: Any) -> int:
-    """Return until when to watch, in ms of the server's clock, if that is all that was told; else 0."""
-    if not notified or isinstance(notified, Refused):
-        return 0
-    streams: Iterable[Any] = notified.values() if isinstance(notified, dict) else [found for _, found in notified]
-    moments = [_MOMENT.fullmatch(fields[1]) for entries in streams for _, fields in entries]
-    return min((int(moment[1]) if moment else 0 for moment in moments), default=0)
+def _check(notified: Any) -> Op[None]:
+    """Raise what a wait was refused for, unless another one may succeed soon."""
+    if not isinstance(notified, Refused):
+        return
+    if notified.code not in _ENDED:
+        raise notified
+    yield Sleep(PAUSE)
 
 
 def _ignore_failure(op: Op[Any]) -> Op[None]:

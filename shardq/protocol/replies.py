@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -304,3 +304,11 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         acked=acked,
         **{name: int(known.get(name, 0)) for name in counters},
     )
+
+
+def entries_of(answer: Any) -> list[Any]:
+    """Return the entries that XREAD or XREADGROUP answered with, of its only stream; [] if none came."""
+    if not answer:
+        return []
+    streams: Iterable[Any] = answer.values() if isinstance(answer, dict) else [entries for _, entries in answer]
+    return [entry for entries in streams for entry in entries]

@@ -208,7 +208,7 @@ def test_deliveries_may_be_settled_out_of_order(queue: Queue, world: World) -> N
 
 def test_failing_messages_get_no_extra_turns(open_queue: OpenQueue) -> None:
     """What is given back waits for its turn as anything else does: a tenant that always fails crowds out nobody."""
-    queue = open_queue(streams=4, streams_per_shard=4, max_deliveries=100)
+    queue = open_queue(streams=4, streams_per_shard=4, max_deliveries=100, fair="messages")
     names = ["failing", "t", "u", "v"]
     for number in range(20):
         queue.write_many([(number, name) for name in names])

@@ -12,6 +12,7 @@ from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_blocking import SLICE, Reader, StartReader, blocked, patient, start_reader
 from tests.conformance.test_limits_blocked import woken
 from tests.conformance.world import World
+from tests.state import set_odd
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("real", "patient")
@@ -78,17 +79,15 @@ def test_a_watch_that_was_passed_on_is_the_sleepers_who_takes_the_notification(
     readers: list[Queue], world: World, start_reader: StartReader
 ) -> None:
     first, deputy, sleeper, last = readers
-    first.write_many([(number, "t") for number in range(4)])
-    first.set_limits({"t": Limits(rate=RATE, burst=1)})
-    assert look(first).rows
-    assert 0 not in (told(first), told(deputy))
+    first.write("later", shard_key="t", delay=4)
+    moment = told(first)
+    assert told(deputy)
     reader = start_reader(sleeper)
     blocked(world, sleeper, 1)
-    eventually(lambda: look(first).rows)
-    seconds, micros = world.raw.time()
-    moment = seconds * 1000 + micros / 1000 + 1000 / RATE
+    pass_on(world, first, moment)
+    eventually(lambda: sleeper.state.watch == moment)
     assert abs(told(last) - moment) > DEPUTY / 2, "it is at most the deputy"
-    assert reader.got().payload == 2
+    assert reader.got().payload == "later"
 
 
 def test_a_watch_that_nobody_took_is_taken_by_who_asks_next(readers: list[Queue]) -> None:
@@ -99,6 +98,30 @@ def test_a_watch_that_nobody_took_is_taken_by_who_asks_next(readers: list[Queue]
     before = told(first)
     eventually(lambda: look(first).rows)
     assert told(third) - before == pytest.approx(1000 / RATE, abs=2)
+
+
+def test_what_comes_within_the_deputys_time_is_told_with_the_wake_up(readers: list[Queue], world: World) -> None:
+    first = readers[0]
+    first.write_many([(number, "t") for number in range(9)])
+    first.set_limits({"t": Limits(rate=5, burst=1)})
+    assert look(first).rows
+    eventually(lambda: look(first).rows)
+    [(entry, fields)] = world.raw.xrevrange(first.state.keys.notifications, count=1)
+    assert fields[b"s"].startswith(b"@")
+    assert 0 < int(fields[b"s"][1:]) - int(entry.split(b"-")[0]) <= DEPUTY
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_passed_watch_is_somebodys_once_its_notification_was_taken(
+    readers: list[Queue], world: World, is_taken: bool
+) -> None:
+    first, second, *_ = readers
+    first.write("later", shard_key="t", delay=4)
+    moment = told(first)
+    pass_on(world, first, moment)
+    if is_taken:
+        assert world.raw.xreadgroup("shardq", "reader", {first.state.keys.notifications: ">"}, noack=True)
+    assert told(second) == moment + (DEPUTY if is_taken else 0)
 
 
 def test_what_comes_sooner_wakes_one_and_what_comes_later_none(readers: list[Queue], world: World) -> None:
@@ -130,6 +153,12 @@ def test_what_time_brings_wakes_as_many_readers(readers: list[Queue], start_read
     served(others, 3)
     readers[0].write("the last one", shard_key="t")
     served(others, 4)
+
+
+def pass_on(world: World, queue: Queue, moment: int) -> None:
+    """As whoever watched does when it is handed a message."""
+    set_odd(world.raw, queue.state.keys, watched=f"-{moment}")
+    world.raw.xadd(queue.state.keys.notifications, {"s": f"@{moment}"})
 
 
 def write_later(queue: Queue, number: int, delay: float) -> None:

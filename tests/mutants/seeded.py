@@ -162,8 +162,8 @@ MUTANTS: tuple[Mutant, ...] = (
         4,
         "who watched for what time brings is handed a message, and nobody watches any more",
         "lua/notifications.lua",
-        "  Notifications.notify_reader(q, '@' .. spell(moment))\n",
-        "",
+        "  if not lacks_watcher(q, at) then return end\n",
+        "  do return end\n",
         "tests/conformance/test_watch.py::test_who_is_handed_a_message_wakes_another_to_watch[sync-valkey]",
     ),
     Mutant(

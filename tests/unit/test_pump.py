@@ -127,6 +127,23 @@ def test_who_is_woken_to_watch_looks_when_told(room: Room) -> None:
     assert int(read_head(read_of(watching)).watch) == NOW + 700
 
 
+def test_who_was_blocked_before_anybody_watched_heeds_what_it_is_told_too(room: Room) -> None:
+    """Its read was behind the wait, and found nothing: else nobody would watch for what comes at that moment."""
+    room.enter(block=9)
+    passed, _ = notified(b"@%d" % (NOW + 700))
+    *_, watching = armed(room.pump((passed, SLEEPING), reply(row(1)), takes=0.5))
+    assert watching.wake_at == pytest.approx(0.7)
+    assert int(read_head(read_of(watching)).watch) == NOW + 700
+
+
+def test_who_is_told_to_read_and_to_watch_reads_and_says_that_it_was_to_watch(room: Room) -> None:
+    room.enter(block=9)
+    both = notified(b"@%d" % (NOW + 700), b"3")
+    done = room.pump(SLEEPING, both, reply(row(1)), takes=0.5)
+    [read] = [step for step in done.steps if isinstance(step, Call)]
+    assert int(read_head(read).watch) == NOW + 700
+
+
 @pytest.mark.parametrize("hints", [(b"",), (b"3",), (b"@%d" % (NOW + 700), b"3"), (b"@soon",), ()])
 def test_what_else_ends_the_sleep_is_followed_by_an_ordinary_look(room: Room, hints: tuple[bytes, ...]) -> None:
     waiter = room.enter(block=9)
