@@ -32,7 +32,7 @@ def wanted(now: QueueStats) -> int:
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 with Client.from_url(url, timeout=2) as client:
-    jobs = client.queue(name)
+    jobs, now = client.queue(name), None
     while True:
         try:
             now = jobs.stats()
@@ -44,8 +44,8 @@ with Client.from_url(url, timeout=2) as client:
                 "workers": wanted(now),
             }
             print(json.dumps(decision), flush=True)
-        except QueueMissing as error:  # a mistyped name is no empty queue, for which all workers would be taken away
-            sys.exit(f"autoscaler: {error}")
-        except BackendError as error:  # no numbers, no decision: leave the workers as they are
-            print(error, file=sys.stderr)
+        except (QueueMissing, BackendError) as error:
+            if isinstance(error, QueueMissing) and now is None:  # a mistyped name is no empty queue
+                sys.exit(f"autoscaler: {error}")
+            print(error, file=sys.stderr)  # no numbers, no decision: leave the workers as they are
         time.sleep(pause)

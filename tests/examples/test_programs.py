@@ -174,6 +174,7 @@ def test_the_three_sit_out_a_crash_of_the_server(server: Server, address: str, a
     with Program("worker.py", server.url) as worker, Program("autoscaler.py", server.url, "0.05") as scaler:
         post(address, b'{"prompt": "one"}', X_Tenant="t")
         worker.wait_for("t: ONE")
+        scaler.wait_for("length")
         server.kill9()
         assert post(address, b'{"prompt": "lost"}', X_Tenant="t")[0] == 503
         eventually(lambda: scaler.errors, what="an error of the autoscaler")

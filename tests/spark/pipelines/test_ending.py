@@ -51,7 +51,7 @@ class Following(NamedTuple):
         for number in numbers:
             os.killpg(self.process.pid, number)
         out, _ = self.process.communicate(timeout=120)
-        eventually(lambda: not processes.left(self.run), 10)
+        eventually(lambda: not processes.left(self.run), 60)  # a JVM that is just starting looks up when it has started
         told = self.stderr.read_text().splitlines()
         return self.process.returncode, out, [line for line in told if not line.startswith(STEPS)]
 
