@@ -6,6 +6,7 @@ With a header Idempotency-Key a client may post again if no answer came: the job
 """
 
 import json
+import math
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ url = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("SHARDQ_URL", "redis:
 client = Client.from_url(url, timeout=2)
 jobs = client.queue("jobs", visibility_timeout=10, max_deliveries=5, max_len=100_000)
 # The first that fits. A BackendError says: not written, or perhaps (see Idempotency-Key); a ValueError: a bad request.
-REFUSED = {QueueMissing: 404, QueueFull: 429, BackendError: 503, ValueError: 400, RecursionError: 400}
+REFUSED = ((QueueMissing, 404), (QueueFull, 429), (BackendError, 503), (ValueError, 400), (RecursionError, 400))
 
 
 class Api(BaseHTTPRequestHandler):
@@ -29,11 +30,15 @@ class Api(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Handle the request, and send the answer."""
+        after = 1.0
         try:
             status, body = self.perform()
-        except tuple(REFUSED) as error:
-            status, body = next(REFUSED[each] for each in REFUSED if isinstance(error, each)), {"error": str(error)}
+        except tuple(each for each, _ in REFUSED) as error:
+            status, body = next(code for each, code in REFUSED if isinstance(error, each)), {"error": str(error)}
+            after = getattr(error, "retry_after", None) or after  # a second, where it is up to the workers
         self.send_response(status)
+        if status in (429, 503):
+            self.send_header("Retry-After", str(math.ceil(after)))
         self.end_headers()
         self.wfile.write(json.dumps(body).encode())
 

@@ -1,9 +1,15 @@
 -- Dead letters: messages that are not delivered again unless they are redriven. An entry of the stream `dead` has four
 -- pairs of fields ahead of those of the message: its id under 'i', the reason under 'r', its deliveries under 'c', the
--- last error under 'e'. The hash `moved` has under a message's id 'x:' and the entry's id.
+-- last error under 'e'. The hash `moved` has under a message's id 'x:', the entry's id and '|' with the letter's number
+-- among those of its tenant, and under 'n', that number, ':' and the tenant the message's id. So a tenant's oldest
+-- letter is found, whoever else has how many. A 'p' behind the number says that the tenant is the parent: it is known
+-- whose a letter is, also when the queue has parents, or has none, only since then. Its share is "count first last": no
+-- number is lower than `first`.
+-- (Letters of a version before this one have no number, and are in nobody's share.)
 local OWN_FIELDS = 14 -- names and values that a letter has beside those of what another program wrote
 local MOST_FIELDS = 7000 -- names and values of a letter
 local MOST_DROPPED = 8 -- letters deleted for one that comes, where `max_dead` was lowered
+local MOST_PASSED = 512 -- numbers of letters that are gone, in one call
 DeadLetters.RETRY_AFTER = 5000 -- ms after which a message is tried again for which there was no room
 
 -- `errors` has under the entry's id "due|class|text" of a message that was given back with an error or a delay.
@@ -19,14 +25,41 @@ function DeadLetters.spell_known(q, id, attempts, flags, since)
   return attempts .. '@' .. spell(since) .. '|' .. parked .. '|' .. DeadLetters.error_of(q, id, flags)
 end
 
+local function share_of(q, owner)
+  local count, first, last = match(Shares.text_of(q, 'X:', owner) or '0 1 0', '^(%d+) (%d+) (%d+)$')
+  return count + 0, first + 0, last + 0
+end
+
+local function put_share(q, owner, count, first, last)
+  Shares.put(q, 'X:', owner, count > 0 and concat({count, spell(first), spell(last)}, ' '))
+end
+
+local function number_field(number, owner) return 'n' .. spell(number) .. ':' .. owner end
+
+-- Returns the entry where the letter of a message lies, its number, and 'p' if it is a parent's; nil if there is none.
+function DeadLetters.entry_of(key, message_id)
+  return match(call('HGET', key, message_id) or '', '^x:([^|]*)|?(%d*)(p?)$')
+end
+
+-- A message has a letter no more.
+function DeadLetters.forget_letter(q, message_id, shard_key, number, kind)
+  local moved = q.keys[MOVED]
+  if number == '' then return call('HDEL', moved, message_id) end
+  local owner = kind == 'p' and Rules.parent_of(shard_key) or shard_key
+  call('HDEL', moved, message_id, number_field(number, owner))
+  local count, first, last = share_of(q, owner)
+  put_share(q, owner, count - 1, first == number + 0 and first + 1 or first, last)
+end
+
 -- Deletes a dead letter for good. Returns whether there was one.
 function DeadLetters.delete_letter(q, entry_id)
   local entry = call('XRANGE', q.keys[DEAD], entry_id, entry_id)[1]
   if not entry then return false end
   local letter = entry[2]
   call('XDEL', q.keys[DEAD], entry_id)
-  if letter[1] == 'i' and call('HGET', q.keys[MOVED], letter[2]) == 'x:' .. entry_id then
-    call('HDEL', q.keys[MOVED], letter[2])
+  if letter[1] == 'i' then
+    local known, number, kind = DeadLetters.entry_of(q.keys[MOVED], letter[2])
+    if known == entry_id then DeadLetters.forget_letter(q, letter[2], letter[10] or '', number, kind) end
   end
   Journal.note_event(q, 'e', letter[2] or '', letter[10] or '', letter[6] or 0)
   return true
@@ -39,16 +72,40 @@ function DeadLetters.can_be_letter(body)
   return #Messages.foreign_fields(Messages.parse_body(body).payload) + OWN_FIELDS <= MOST_FIELDS
 end
 
--- Makes room for one more by deleting the oldest ones, where the queue says so. Returns whether there is room.
-function DeadLetters.has_room_for_dead(q)
-  local too_many = call('XLEN', q.keys[DEAD]) - q.rules.max_dead + 1
-  if too_many <= 0 then return true end
-  if not q.rules.drops_dead then return false end
-  for _, entry in ipairs(call('XRANGE', q.keys[DEAD], '-', '+', 'COUNT', min(too_many, MOST_DROPPED))) do
-    DeadLetters.delete_letter(q, entry[1])
-    State.count_up(q, 'dead_dropped', 1)
+-- Deletes the oldest letter of a tenant. Returns whether it did; not if more numbers before it are gone than one call
+-- passes.
+local function drop_oldest(q, owner)
+  local count, first, last = share_of(q, owner)
+  local moved = q.keys[MOVED]
+  local upto = min(last, first + MOST_PASSED - 1)
+  while count > 0 and first <= upto do
+    local message_id = call('HGET', moved, number_field(first, owner))
+    local entry_id = message_id and DeadLetters.entry_of(moved, message_id)
+    if entry_id and DeadLetters.delete_letter(q, entry_id) then return true end
+    if message_id then -- its letter is gone: something else deleted it
+      call('HDEL', moved, message_id, number_field(first, owner))
+      count = count - 1
+    end
+    first = first + 1
+    put_share(q, owner, count, first, last)
   end
-  return call('XLEN', q.keys[DEAD]) < q.rules.max_dead
+  return false
+end
+
+-- Makes room for one more letter of a tenant, where the queue says so, by deleting the oldest ones of this tenant.
+-- Returns whether there is room.
+function DeadLetters.has_room_for_dead(q, owner)
+  local free = q.rules.max_dead - call('XLEN', q.keys[DEAD])
+  local used = share_of(q, owner)
+  if Shares.may_use(used, free, 1) then return true end
+  if not q.rules.drops_dead then return false end
+  local dropped = 0
+  repeat
+    if not drop_oldest(q, owner) then break end
+    dropped = dropped + 1
+  until free + dropped > 0 or dropped == MOST_DROPPED
+  if dropped > 0 then State.count_up(q, 'dead_dropped', dropped) end
+  return dropped > 0
 end
 
 -- Returns the fields of a letter. What another program wrote comes under the tag 'l'.
@@ -73,7 +130,12 @@ function DeadLetters.bury(q, id, reason, attempts, last_error, body, kind)
   local deliveries = attempts + Messages.deliveries_before(b.attributes)
   local letter = spell_letter(id, reason, deliveries, last_error, b)
   local entry_id = call('XADD', q.keys[DEAD], '*', unpack(letter)) -- at most 7,000: the fields of an entry
-  call('HSET', q.keys[MOVED], letter[2], 'x:' .. entry_id)
+  local owner = Rules.owner_of(q.rules, b.key)
+  local count, first, last = share_of(q, owner)
+  local number = last + 1
+  put_share(q, owner, count + 1, first, number)
+  local place = 'x:' .. entry_id .. '|' .. spell(number) .. (q.rules.parents and 'p' or '')
+  call('HSET', q.keys[MOVED], letter[2], place, number_field(number, owner), letter[2])
   State.count_up(q, 'dead_lettered', 1)
   Journal.note_event(q, kind, letter[2], b.key, deliveries)
   return letter[2]

@@ -17,7 +17,7 @@ local function delete_named(q, ARGV, first, ids)
   local deleted = 0
   for at = first, #ARGV do
     local entry_id = ARGV[at]
-    if at < first + ids then entry_id = match(call('HGET', q.keys[MOVED], entry_id) or '', '^x:(.*)$') end
+    if at < first + ids then entry_id = DeadLetters.entry_of(q.keys[MOVED], entry_id) end
     if entry_id and DeadLetters.delete_letter(q, entry_id) then deleted = deleted + 1 end
   end
   return deleted
@@ -61,6 +61,7 @@ function verbs.delete_dead(KEYS, ARGV)
   if age ~= '' then old, has_more = delete_old(q, age + 0, ARGV[3] + 0) end
   deleted = deleted + old
   if deleted > 0 then call('HINCRBY', KEYS[1], 'dead_deleted', deleted) end
+  Shares.save(KEYS[1], q)
   Journal.save_events(q, ARGV[1])
   return {deleted, has_more and 1 or 0}
 end
@@ -89,7 +90,8 @@ local function restore(q, entry_id)
   if not id then return false end
   id = Messages.inner_id(id, origin)
   call('XDEL', q.keys[DEAD], entry_id)
-  call('HDEL', q.keys[MOVED], letter[2])
+  local known, number, kind = DeadLetters.entry_of(q.keys[MOVED], letter[2])
+  if known == entry_id then DeadLetters.forget_letter(q, letter[2], letter[10], number, kind) end
   call('HSET', q.keys[BODIES], id, restored_body(letter, origin))
   local flags = ''
   if letter[8] ~= '' then

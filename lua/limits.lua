@@ -1,6 +1,7 @@
 -- The limits of an account: its own, or the queue's. Own ones are "cap,rate,burst,pause_until,pause_length,weight",
--- where '' is as the queue says. No moment that is stored withholds for longer than its rule: this bounds what a wrong
--- clock can do.
+-- where '' is as the queue says, and '=' and a name in place of the cap are the limits and the weight of that plan (but
+-- a weight of its own that is not 1 stands). No moment that is stored withholds for longer than its rule: this bounds
+-- what a wrong clock can do.
 Limits.NO_LIMITS = ',,,0,0,1'
 
 -- Reads the limits of an account that has any.
@@ -9,6 +10,11 @@ function Limits.heed_limits(a, rules, now)
   if a.limits ~= '-' then
     local own_cap, own_rate, own_burst, till, length, own_weight =
       match(a.limits, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
+    if byte(own_cap) == 61 then -- 61 is '='
+      local plan = rules.plans[sub(own_cap, 2)] or {'', '', '', '1'}
+      own_cap, own_rate, own_burst = plan[1], plan[2], plan[3]
+      if own_weight == '1' then own_weight = plan[4] end
+    end
     weight, pause = own_weight + 0, min(till + 0, now + length)
     -- It is written down, or it would end as much later at each look.
     if pause < till + 0 then a.limits = gsub(a.limits, ',%d+,(%d+),(%d+)$', ',' .. spell(pause) .. ',%1,%2') end
@@ -52,14 +58,17 @@ function Limits.moment_of_limits(a, now)
   if a.full_at > now - LATE then return ceil((a.full_at + LATE) / 1000) * 1000 end
 end
 
--- Returns an account's own limits as {cap, rate, burst, pause until, pause length, weight}, as they are written.
+-- Returns an account's own limits as they are written: {cap or plan, rate, burst, pause until, pause length, weight}.
 function Limits.parts_of(a)
   local cap, rate, burst, pause, length, weight = match(a.limits, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
   if not cap then return {'', '', '', '0', '0', '1'} end
   return {cap, rate, burst, pause, length, weight}
 end
 
--- Spells such limits for a reply: "cap rate burst until", '-' is as the queue says.
+-- Returns the plan that such limits name, nil if they name none.
+function Limits.plan_of(parts) return match(parts[1], '^=(.*)$') end
+
+-- Spells such limits for a reply: "cap rate burst until", '-' is as the queue says, '=gold' is the plan gold.
 function Limits.spell_own(parts)
   local spelled = {}
   for at = 1, 3 do spelled[at] = parts[at] == '' and '-' or parts[at] end

@@ -3,6 +3,12 @@
 -- Gives an account other limits of its own, writes them down for those who list them, and puts it where it belongs now.
 local function change_limits(q, a, parts)
   local text = concat(parts, ',')
+  local before = Limits.plan_of(Limits.parts_of(a))
+  local after = Limits.plan_of(parts)
+  if before ~= after then
+    if before then State.count_up(q, 'G:' .. before, -1) end
+    if after then State.count_up(q, 'G:' .. after, 1) end
+  end
   a.limits = text == Limits.NO_LIMITS and '-' or text
   if a.limits == '-' then add(q, 'unlimited', a.name) else add(q, 'limited', a.name, text) end
   a.look_at = 0
@@ -25,7 +31,8 @@ local function close_limits(q, key, client)
   Settle.close_change(q, client)
 end
 
--- "-" is what the queue says, "" leaves a limit as it is; of a pause "+ms" is from now, "0" none.
+-- "-" is what the queue says, "" leaves a limit as it is, a cap "=gold" is the plan gold; of a pause "+ms" is from now,
+-- "0" none.
 local function changed_limits(q, a, cap, rate, burst, pause)
   local parts = Limits.parts_of(a)
   if cap ~= '' then parts[1] = cap == '-' and '' or cap end
@@ -66,9 +73,9 @@ end
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] client: what the journal calls the caller
 -- ARGV[4..] changes: shard key (each once), cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a
---           limit as it is, '-' is what the queue says
+--           limit as it is, '-' is what the queue says, a cap '=gold' is the plan gold
 -- Reply: {'OK', how many of the shard keys this call did} | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts
---        | 'CHILD' where the queue has parents, and a key is a child
+--        | 'CHILD' where the queue has parents, and a key is a child | {'NOPLAN', name} if there is no such plan
 function verbs.limit(KEYS, ARGV)
   if not call then begin() end
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
@@ -79,6 +86,8 @@ function verbs.limit(KEYS, ARGV)
   for at = 4, #ARGV, 5 do
     local lifts = ARGV[at + 1] == '-' and ARGV[at + 2] == '-' and ARGV[at + 3] == '-' or ARGV[at + 4] == '0'
     if not lifts and Rules.owner_of(q.rules, ARGV[at]) ~= ARGV[at] then return 'CHILD' end
+    local plan = match(ARGV[at + 1], '^=(.*)$')
+    if plan and not q.rules.plans[plan] then return {'NOPLAN', plan} end
     names[#names + 1] = ARGV[at]
   end
   forget_pauses(q, KEYS[19], #names)
@@ -296,7 +305,8 @@ function verbs.replace(KEYS, ARGV)
   if q.rules.epoch ~= ARGV[1] then return 'EPOCH' end
   Types.look_at_all(q)
   local key = Producers.scope_key(q, shard_key, ARGV[5])
-  local id, state, known = match(call('HGET', KEYS[DEDUP], 'u:' .. key) or '', '^(%S+) (%a) (.*)$')
+  local text = call('HGET', KEYS[DEDUP], 'u:' .. key)
+  local id, state, known = match(text or '', '^(%S+) (%a) ([^|]*)')
   local body = id and known == full_id and call('HGET', KEYS[BODIES], id)
   if not body then return 'GONE' end
   if state ~= 'w' then return 'FLIGHT' end
@@ -311,6 +321,7 @@ function verbs.replace(KEYS, ARGV)
   local tail = Messages.spell_tail(attributes, key, ARGV[7], ARGV[9], ARGV[8])
   call('HSET', KEYS[BODIES], id, Messages.spell_body(old.origin, shard_key, tail))
   if delay ~= '' or shard_key ~= old.key then move_message(q, found, shard_key, due, id, 'u') end
+  Unique.save_unique(q, key, id, state, full_id, Rules.owner_of(q.rules, shard_key), text)
   Unique.forget_keys(q, 4)
   call('HSET', KEYS[DEDUP], nonce, spell(q.now + ARGV[3]) .. '|')
   call('ZADD', KEYS[DEDUP_INDEX], spell(q.now + ARGV[3]), nonce)

@@ -178,7 +178,7 @@ end
 -- 'returned', 'delayed', 'in_flight' or 'dead'; nil if there is none. `origin` is the last part of its id, and `key`
 -- its shard key if it was there.
 function Places.find(q, full_id, origin, id, key)
-  local entry_id = match(call('HGET', q.keys[MOVED], full_id) or '', '^x:(.*)$')
+  local entry_id = DeadLetters.entry_of(q.keys[MOVED], full_id)
   if entry_id then return {state = 'dead', id = entry_id} end
   id = Messages.inner_id(id, origin)
   local body = call('HGET', q.keys[BODIES], id)

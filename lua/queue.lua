@@ -122,6 +122,7 @@ local function refused_change(q, changes)
   end
   if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
     Unique.forget_keys(q, 1000)
+    Shares.save(meta, q)
     if call('ZCARD', q.keys[DEDUP_INDEX]) > 1 then return 'KEYS' end -- the sentinel is one
   end
 end
@@ -138,6 +139,12 @@ local function change_journal(q, changes)
 end
 
 local FIRST_WALK = 250 -- accounts, about, that are looked at when settings change
+
+-- All accounts are looked at again: of most queues all now, of others a piece in each read.
+function Queue.walk_for_rules(q)
+  q.walk, q.piece = Due.walk_for_rules(q.odd.walk or ''), FIRST_WALK
+  Due.walk_accounts(q)
+end
 
 -- @verb configure | allow-oom: change settings of a queue; the epoch moves so that every client looks them up again.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
@@ -165,9 +172,7 @@ function verbs.configure(KEYS, ARGV)
   call('HSET', KEYS[META], 'epoch', following)
   Rules.compile_rules(KEYS[META])
   q.rules = Rules.rules_of(call('HGET', KEYS[META], 'rules'))
-  -- All accounts are looked at again: of most queues all now, of others a piece in each read.
-  q.walk, q.piece = Due.walk_for_rules(q.odd.walk or ''), FIRST_WALK
-  Due.walk_accounts(q)
+  Queue.walk_for_rules(q)
   local is_total = changes.total_in_flight or changes.total_rate or changes.total_burst
   Notifications.notify_readers(q, is_total and q.shared + q.behind or min(q.behind, 1))
   Settle.close_change(q, ARGV[3])

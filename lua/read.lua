@@ -286,6 +286,7 @@ local function close_read(q, watch, client)
   if q.lease_at ~= v[LEASE_AT] + 0 then State.put(q, 'lease_at', spell(q.lease_at)) end
   if q.shared + q.turns == 0 and not q.more then q.wakes = nil end -- what time has brought was taken: wake nobody
   if q.found > 0 then Notifications.pass_watch_on(q, next_moment(q, till), watch) end
+  if q.changed_shares then Shares.note(q) end
   State.save_state(q)
   if q.over or q.lists or q.dirty then Settle.save_rest(q) end
   if q.wakes then Notifications.wake_readers(q) end

@@ -1,8 +1,9 @@
 -- Results: what is kept of messages that are done, and of the progress of those in flight, each until its end. The hash
--- `results` has under a message's id "ends|done at|kind|tag|payload", and under 'p:' and the id
--- "ends|at|done|total|note"; times are in ms. A kind is 'v' for a value, or the reason why there is none. `result_ends`
--- has the same fields by end. The state counts the fields ('result_count') and what they take ('result_bytes'): that is
--- bounded, so a call loads both and saves them once.
+-- `results` has under a message's id "ends|tenant|done at|kind|tag|payload", and under 'p:' and the id
+-- "ends|tenant|at|done|total|note"; times are in ms, and before a tenant stand its size and ':'. A kind is 'v' for a
+-- value, or the reason why there is none. `result_ends` has the same fields by end. The state counts the fields
+-- ('result_count') and what they take ('result_bytes', and of each tenant its share): that is bounded, so a call loads
+-- these and saves them once.
 local FIELD_BYTES = 200 -- what Redis takes for an entry of both keys
 local DEFAULT_BYTES = 67108864
 local MOST_FORGOTTEN = 200
@@ -11,21 +12,37 @@ local function size_of(field, text) return #text + 2 * #field + FIELD_BYTES end
 
 -- Begins a call that changes results: those that lie in these two keys. Nil if there is no such queue.
 local function open_results(meta, hash, ends, now)
-  local epoch, odd, ttl, max_bytes, bytes, count = unpack( -- at most 6: the fields
-    call('HMGET', meta, 'epoch', 'odd', 'result_ttl', 'max_result_bytes', 'result_bytes', 'result_count'))
-  if not epoch then return nil end
+  local rules, odd, ttl, max_bytes, bytes, count = unpack( -- at most 6: the fields
+    call('HMGET', meta, 'rules', 'odd', 'result_ttl', 'max_result_bytes', 'result_bytes', 'result_count'))
+  if not rules then return nil end
   odd = State.read_odd(odd)
   return {
-    meta = meta, hash = hash, ends = ends, now = now, ttl = ttl,
-    clock = new_q{now = now, jump = Clock.read_jump(odd.jump, now)},
+    meta = meta, hash = hash, ends = ends, now = now, ttl = ttl, rules = Rules.rules_of(rules),
+    call = new_q{keys = {[META] = meta}, now = now, jump = Clock.read_jump(odd.jump, now)},
     max_bytes = tonumber(max_bytes or DEFAULT_BYTES), bytes = tonumber(bytes or 0), count = tonumber(count or 0),
   }
+end
+
+-- Returns whose a result is, and where the rest of its text begins. (A version before this one did not write it down.)
+local function owner_of_result(text)
+  local size, from = match(text, '^%d+|(%d+):()')
+  if not size then return nil, match(text, '^%d+|()') end
+  return sub(text, from, from + size - 1), from + size + 1
+end
+
+local function spell_result(ends, owner, rest) return ends .. '|' .. #owner .. ':' .. owner .. '|' .. rest end
+
+local function count_bytes(r, text, bytes)
+  local owner = owner_of_result(text)
+  r.bytes = max(0, r.bytes + bytes)
+  if owner then Shares.count(r.call, 'R:', owner, bytes) end
 end
 
 local function forget_result(r, field, text)
   call('HDEL', r.hash, field)
   call('ZREM', r.ends, field)
-  r.bytes, r.count = max(0, r.bytes - size_of(field, text)), max(0, r.count - 1)
+  count_bytes(r, text, -size_of(field, text))
+  r.count = max(0, r.count - 1)
 end
 
 -- Forgets some of what has ended. Returns whether there may be more.
@@ -36,24 +53,39 @@ local function forget_ended(r)
   return #ended == MOST_FORGOTTEN
 end
 
--- Keeps a text in a field, which says `known` so far, or false. Returns whether there was room.
-local function keep_text(r, field, ends, text, known)
-  local bytes = r.bytes + size_of(field, text) - (known and size_of(field, known) or 0)
-  if bytes > r.max_bytes then return false end
+-- Keeps a text of a tenant in a field, which says `known` so far, or false. Returns whether there was room: that a
+-- message is done is also said for who has its share of payloads (`is_mark`), up to twice as much.
+local function keep_text(r, owner, field, ends, rest, known, is_mark)
+  local text = spell_result(ends, owner, rest)
+  local before = known and size_of(field, known) or 0
+  local used = Shares.used(r.call, 'R:', owner) - before
+  local size = size_of(field, text)
+  if is_mark then used = used / 2 end
+  if not Shares.may_use(used, r.max_bytes - r.bytes + before, size) then return false end
   call('HSET', r.hash, field, text)
   call('ZADD', r.ends, ends, field)
-  r.bytes, r.count = bytes, r.count + (known and 0 or 1)
+  if known then count_bytes(r, known, -before) else r.count = r.count + 1 end
+  count_bytes(r, text, size)
   return true
 end
 
 local function save_results(r)
   call('HSET', r.meta, 'result_bytes', spell(r.bytes), 'result_count', r.count)
+  Shares.save(r.meta, r.call)
 end
 
--- Returns the text of a field until its end has come, else nil.
+local function owner_of_token(r, token)
+  local _, _, _, _, key = Leases.read_token(token)
+  return Rules.owner_of(r.rules, key)
+end
+
+-- Returns the text of a field, without the tenant, until its end has come, else nil.
 function Results.read_result(key, field, now)
   local text = call('HGET', key, field)
-  if text and match(text, '^%d+') + 0 > now then return text end
+  local ends = match(text or '', '^%d+')
+  if not ends or ends + 0 <= now then return nil end
+  local _, from = owner_of_result(text)
+  return ends .. '|' .. sub(text, from)
 end
 
 -- Returns what a status says of a result: the same without the payload, and the payload's size instead.
@@ -64,7 +96,7 @@ end
 
 -- Says how a lease is: 'o' live, 'l' over, 'c' live and its message cancelled.
 local function letter_of_lease(r, cancelled, token, score)
-  if not Clock.is_live(r.clock, score) then return 'l' end
+  if not Clock.is_live(r.call, score) then return 'l' end
   local place, id = Leases.read_token(token)
   if call('SISMEMBER', cancelled, place .. ':' .. id) == 1 then return 'c' end
   return 'o'
@@ -72,14 +104,14 @@ end
 
 -- Keeps one result. Where there is no room for the payload, it is still said that the message is done. Returns the
 -- letter of the reply, and whether the payload was refused.
-local function keep_result(r, message_id, kind, payload)
+local function keep_result(r, owner, message_id, kind, payload)
   local known, progress = unpack(call('HMGET', r.hash, message_id, 'p:' .. message_id)) -- at most 2: the fields
   if progress then forget_result(r, 'p:' .. message_id, progress) end
   if kind == '' then return 'o', false end
   local ends = spell(r.now + (r.ttl or 0))
-  local head = ends .. '|' .. spell(r.now) .. '|'
-  local is_kept = r.ttl and keep_text(r, message_id, ends, head .. kind .. '|' .. payload, known)
-  if r.ttl and not is_kept then keep_text(r, message_id, ends, head .. 'full||', known) end
+  local head = spell(r.now) .. '|'
+  local is_kept = r.ttl and keep_text(r, owner, message_id, ends, head .. kind .. '|' .. payload, known)
+  if r.ttl and not is_kept then keep_text(r, owner, message_id, ends, head .. 'full||', known, true) end
   return is_kept and 'o' or 'f', not is_kept or kind ~= 'v'
 end
 
@@ -110,7 +142,7 @@ function verbs.keep(KEYS, ARGV)
     letters[i] = letter_of_lease(r, KEYS[3], token, scores[i])
     if letters[i] == 'o' then
       local is_refused
-      letters[i], is_refused = keep_result(r, message_id, kind, ARGV[4 * i])
+      letters[i], is_refused = keep_result(r, owner_of_token(r, token), message_id, kind, ARGV[4 * i])
       if is_refused then refused = refused + 1 end
       if kind ~= '' then ids[#ids + 1] = message_id end
     end
@@ -143,8 +175,8 @@ function verbs.progress(KEYS, ARGV)
   check_types({KEYS[4]}, {KEYS[5]}, {})
   forget_ended(r)
   local ends = spell(now + ARGV[3])
-  local text = ends .. '|' .. spell(now) .. '|' .. ARGV[4]
-  local is_kept = keep_text(r, field, ends, text, call('HGET', KEYS[4], field))
+  local rest = spell(now) .. '|' .. ARGV[4]
+  local is_kept = keep_text(r, owner_of_token(r, ARGV[1]), field, ends, rest, call('HGET', KEYS[4], field))
   save_results(r)
   return {now, is_kept and 'o' or 'f'}
 end
@@ -152,7 +184,7 @@ end
 -- Returns what an `await` says of a message: '' if nothing is known. One that is dead may have a result: its holder
 -- kept that, and did not come to the ack.
 local function spell_end(KEYS, message_id, now)
-  local letter_id = match(call('HGET', KEYS[4], message_id) or '', '^x:(.*)$')
+  local letter_id = DeadLetters.entry_of(KEYS[4], message_id)
   local letter = letter_id and call('XRANGE', KEYS[5], letter_id, letter_id)[1]
   if letter then return 'x|' .. match(letter_id, '^%d+') .. '|' .. (letter[2][4] or '') end
   return Results.read_result(KEYS[2], message_id, now) or ''

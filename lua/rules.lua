@@ -3,7 +3,7 @@
 --   w window (default 1; 0: no accounts)   c max_in_flight   r rate,burst   B max_backlog   p 1: parents
 --   t total_in_flight   T total_rate,total_burst   L max_len   j journal   D max_deliveries (16)   M max_dead (100000)
 --   x 1: the oldest dead letter makes room   K max_dedup (1000000)   k 1: all shard keys share dedup keys   g legacy
---   group   f 1: turns are fair in messages alone
+--   group   f 1: turns are fair in messages alone   P plans, "name,max_in_flight,rate,burst,weight;..."
 Rules.WITHOUT_WINDOW = 1000000000 -- no shard key has so many: accounts are kept for the limits alone
 
 Rules.known = {} -- by text
@@ -14,6 +14,15 @@ local function parse_bucket(text)
   rate, burst = tonumber(rate or 0), tonumber(burst or 0)
   if rate > 0 and burst == 0 then burst = max(1, ceil(rate)) end
   return rate, burst
+end
+
+-- Reads plans: limits by name that many tenants share. '' is as the queue says.
+local function parse_plans(text)
+  local plans = {}
+  for name, cap, rate, burst, weight in gmatch(text or '', '([^,;]+),([^,]*),([^,]*),([^,]*),(%d+)') do
+    plans[name] = {cap, rate, burst, weight}
+  end
+  return plans
 end
 
 local function parse_rules(text)
@@ -31,7 +40,7 @@ local function parse_rules(text)
     total_cap = total_cap, total_rate = total_rate, total_burst = total_burst, max_len = number('L', 0),
     journal = number('j', 0), deliveries = number('D', 16), max_dead = number('M', 100000), drops_dead = found.x == '1',
     max_dedup = number('K', 1000000), shares_keys = found.k == '1', is_by_messages = found.f == '1',
-    legacy_group = found.g,
+    legacy_group = found.g, plans = parse_plans(found.P),
     for_all = cap > 0 or rate > 0, has_total = total_cap > 0 or total_rate > 0,
   }
 end
@@ -53,7 +62,7 @@ end
 function Rules.compile_rules(meta)
   local s = call('HMGET', meta, 'window', 'max_in_flight', 'rate', 'burst', 'max_backlog', 'parents', 'total_in_flight',
     'total_rate', 'total_burst', 'max_len', 'journal', 'max_deliveries', 'max_dead', 'drop_dead', 'max_dedup',
-    'key_scope', 'legacy_group', 'accounts', 'epoch', 'fair')
+    'key_scope', 'legacy_group', 'accounts', 'epoch', 'fair', 'plans')
   for at = 1, 15 do s[at] = s[at] or '0' end
   local parts, window = {}, s[1]
   local note = function(letter, value, usual)
@@ -76,6 +85,7 @@ function Rules.compile_rules(meta)
   if s[16] ~= 'shard_key' then note('k', '1') end
   note('g', s[17], false)
   if s[20] == 'messages' then note('f', '1') end
+  note('P', s[21], '')
   call('HSET', meta, 'rules', s[19] .. ' ' .. concat(parts, ' '))
 end
 

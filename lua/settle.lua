@@ -41,7 +41,7 @@ end
 function Settle.end_dead(q, a, m, text, body, is_rejected)
   local id, flags = m.id, m.flags
   local last_error = text ~= '' and text or DeadLetters.error_of(q, id, flags)
-  if DeadLetters.can_be_letter(body) and DeadLetters.has_room_for_dead(q) then
+  if DeadLetters.can_be_letter(body) and DeadLetters.has_room_for_dead(q, a.name) then
     local reason = is_rejected and last_error or 'max deliveries'
     q.ended = q.ended or {}
     q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, m.attempts, last_error, body, m.kind)
@@ -220,6 +220,7 @@ function Settle.close_change(q, client)
   if q.dirty or q.lists then Types.look_at_pending(q) end
   local settled = q.settled
   if settled and #settled > 0 then call('ZREM', q.keys[LEASES], unpack(settled)) end -- at most 250: a chunk
+  if q.changed_shares then Shares.note(q) end
   State.save_state(q)
   Settle.save_rest(q)
   if q.wakes then Notifications.wake_readers(q) end

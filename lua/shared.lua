@@ -129,17 +129,22 @@ function verbs.recount(KEYS, ARGV)
 end
 
 -- @verb release: forget dedup keys of a gateway's clients, who will never write with them again.
--- KEYS[1] dedup: what each dedup key stands for
--- KEYS[2] dedup_index: dedup keys by the end of their memory
+-- KEYS[1] meta: how many keys each tenant uses
+-- KEYS[2] dedup: what each dedup key stands for
+-- KEYS[3] dedup_index: dedup keys by the end of their memory
 -- ARGV[1..] rest: the dedup keys, at most 1,000
 -- Reply: how many of them were remembered
 function verbs.release(KEYS, ARGV)
   if not call then begin() end
-  local fields = {}
-  for at = 1, #ARGV do fields[at] = 'g:' .. ARGV[at] end
-  check_types({}, {KEYS[2]}, {})
-  local known = call('HDEL', KEYS[1], unpack(fields)) -- at most 1,000: the dedup keys
-  call('ZREM', KEYS[2], unpack(fields)) -- at most 1,000: the dedup keys
+  local fields, seen = {}, {}
+  for at = 1, #ARGV do
+    local field = 'g:' .. ARGV[at]
+    if not seen[field] then fields[#fields + 1], seen[field] = field, true end
+  end
+  check_types({KEYS[1]}, {KEYS[3]}, {})
+  local q = new_q{keys = {[META] = KEYS[1], [DEDUP] = KEYS[2], [DEDUP_INDEX] = KEYS[3]}}
+  local known = Unique.forget_dedup_keys(q, fields)
+  Shares.save(KEYS[1], q)
   return known
 end
 

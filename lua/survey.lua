@@ -1,4 +1,4 @@
--- Verbs that tell who has what: accounts, tenant, runs, waiting. They only read, a piece in each call.
+-- Verbs that tell who has what: accounts, uses, tenant, runs, waiting. They only read, a piece in each call.
 
 -- Begins a look at accounts.
 local function open_survey(KEYS)
@@ -31,6 +31,30 @@ function verbs.accounts(KEYS, ARGV)
     found[#found + 1], found[#found + 2], found[#found + 3] = name, spell_account(q, a), a.listed == 1 and '1' or ''
   end
   return {page[1], found}
+end
+
+-- @verb uses | no-writes: a page of the shard keys (or parents) that use some of a bound, and how much.
+-- KEYS[1] meta: the state of the queue
+-- ARGV[1] kind: 'D:' keys that are remembered | 'X:' dead letters | 'R:' bytes of results
+-- ARGV[2] cursor: where to go on, '0' to start
+-- ARGV[3] count: about how many fields to look at
+-- Reply: {} when there is no such queue | {cursor to go on from, '0' at the end, {name, how much, ...}}
+function verbs.uses(KEYS, ARGV)
+  if not call then begin() end
+  if not call('HGET', KEYS[1], 'epoch') then return {} end
+  local page = call('HSCAN', KEYS[1], ARGV[2], 'MATCH', ARGV[1] .. '*', 'COUNT', ARGV[3])
+  local found = {}
+  for at = 1, #page[2], 2 do
+    found[#found + 1], found[#found + 2] = sub(page[2][at], 3), match(page[2][at + 1], '^%d+')
+  end
+  return {page[1], found}
+end
+
+-- Returns what one tenant uses of bounds: "keys|dead letters|bytes of results".
+local function spell_uses(q, name)
+  local kinds = call('HMGET', q.keys[META], 'D:' .. name, 'X:' .. name, 'R:' .. name)
+  for at = 1, 3 do kinds[at] = match(kinds[at] or '0', '^%d+') end
+  return concat(kinds, '|')
 end
 
 local FIELDS_SEEN = 64 -- of the state, by chance: of a small queue all
@@ -66,7 +90,8 @@ end
 -- ARGV[1] name: the shard key or parent
 -- Reply: {} when there is no such queue
 --        | {now, "in streams|in flight|held back|of these withheld by limits|delayed|ahead", weight,
---        "cap rate burst until" of its own limits or '', since when its first message has been deliverable (ms, '' if
+--        "cap rate burst until" of its own limits or those of its plan or '', the plan or '', "keys|dead letters|bytes
+--        of results", since when its first message has been deliverable (ms, '' if
 --        nothing is found), {shard key, backlog, ...}: others that wait at the heads of these streams, or have much,
 --        if there are any}
 function verbs.tenant(KEYS, ARGV)
@@ -82,9 +107,14 @@ function verbs.tenant(KEYS, ARGV)
   end
   if #KEYS > 18 then note_some(q, owners) end
   local parts = Limits.parts_of(a)
+  local plan = Limits.plan_of(parts)
+  local planned = q.rules.plans[plan or '']
+  if planned then parts[1], parts[2], parts[3] = planned[1], planned[2], planned[3] end
   local limits = a.limits ~= '-' and Limits.spell_own(parts) or ''
+  local weight = a.limits ~= '-' and a.weight or parts[6]
+  local since = oldest and spell(oldest) or ''
   local found = backlogs_of(q, owners, name)
-  return {q.now, spell_account(q, a), parts[6], limits, oldest and spell(oldest) or '', found}
+  return {q.now, spell_account(q, a), weight, limits, plan or '', spell_uses(q, name), since, found}
 end
 
 -- @verb runs | no-writes: since when the first message outside of the streams has been deliverable, of some shard keys.

@@ -1,7 +1,8 @@
 -- Unique keys. A message with one always waits (it never goes into a stream), and its body lies by itself: so it is
--- replaced in its place. `dedup` has 'u:' and the key as "id state message-id": the state is 'w' while it waits, 'f' in
--- flight, 'p' parked on its way to the dead letters. The key stands in `dedup_index`, too, by the time when somebody
--- looks whether it can be forgotten.
+-- replaced in its place. `dedup` has 'u:' and the key as "id state message-id|tenant": the state is 'w' while it waits,
+-- 'f' in flight, 'p' parked on its way to the dead letters. The key stands in `dedup_index`, too, by the time when
+-- somebody looks whether it can be forgotten. A dedup key is there as "end|message-id|tenant". Both count in the share
+-- of `max_dedup` that the tenant uses.
 Unique.FIRST_LOOK = 60000 -- ms
 
 -- Says whether a message can still be delivered, so that it may stand for another: it exists, and its deadline is not
@@ -14,16 +15,32 @@ local function lives(q, id)
   return not (ends and ends <= q.now)
 end
 
--- Returns the message id, the entry's id and the state of the message that has a unique key; nil if the key is free.
+-- Returns the id of the message that has a unique key, nil if the key is free; and what is known of the key.
 function Unique.find_unique(q, key)
-  local id, state, full_id = match(call('HGET', q.keys[DEDUP], 'u:' .. key) or '', '^(%S+) (%a) (.*)$')
-  if id and state ~= 'p' and lives(q, id) then return full_id, id, state end
+  local known = call('HGET', q.keys[DEDUP], 'u:' .. key)
+  local id, state, full_id = match(known or '', '^(%S+) (%a) ([^|]*)')
+  if id and state ~= 'p' and lives(q, id) then return full_id, known end
+  return nil, known
 end
 
-local function spell_unique(id, state, full_id) return id .. ' ' .. state .. ' ' .. full_id end
+local function spell_unique(id, state, rest) return id .. ' ' .. state .. ' ' .. rest end
 
-function Unique.save_unique(q, key, id, state, full_id)
-  call('HSET', q.keys[DEDUP], 'u:' .. key, spell_unique(id, state, full_id))
+-- Whose a key is, as its text says. (A version before this one did not write it down, and counted nothing.)
+local function owner_in(text) return match(text or '', '^[^|]*|(.*)$') end
+
+local function owner_of_dedup_key(text) return owner_in(match(text or '', '^%d+|(.*)$')) end
+
+-- Counts a key in the share of who has it from now on; `before` had it so far, if anybody had.
+local function count_key(q, before, owner)
+  if before == owner then return end
+  if before then Shares.count(q, 'D:', before, -1) end
+  Shares.count(q, 'D:', owner, 1)
+end
+
+-- Gives a unique key to a message. `known` is what was known of the key.
+function Unique.save_unique(q, key, id, state, full_id, owner, known)
+  count_key(q, owner_in(known), owner)
+  call('HSET', q.keys[DEDUP], 'u:' .. key, spell_unique(id, state, full_id .. '|' .. owner))
 end
 
 -- Notes in which state a message with a unique key is, unless the key is another's by now.
@@ -31,8 +48,8 @@ function Unique.note_unique(q, body, id, state)
   if body == '' then return end
   local _, _, _, key = Messages.head_of_body(body)
   if key == '' then return end
-  local known, _, full_id = match(call('HGET', q.keys[DEDUP], 'u:' .. key) or '', '^(%S+) (%a) (.*)$')
-  if known == id then add(q, 'noted', 'u:' .. key, spell_unique(id, state, full_id)) end
+  local known, _, rest = match(call('HGET', q.keys[DEDUP], 'u:' .. key) or '', '^(%S+) (%a) (.*)$')
+  if known == id then add(q, 'noted', 'u:' .. key, spell_unique(id, state, rest)) end
 end
 
 -- Writes down what was noted. What is freed goes last: a read notes that a message waits again when its lease has
@@ -44,18 +61,23 @@ function Unique.save_noted(q)
 end
 
 -- Returns which of these fields of `dedup` may be forgotten: not the unique keys of messages that exist. At those
--- somebody looks again when they are twice as old.
+-- somebody looks again when they are twice as old. What is forgotten leaves its tenant's share.
 local function keep_unique(q, fields)
-  local ended = {}
-  for _, field in ipairs(fields) do
-    local id = sub(field, 1, 2) == 'u:' and match(call('HGET', q.keys[DEDUP], field) or '', '^%S+')
+  local texts = call('HMGET', q.keys[DEDUP], unpack(fields)) -- at most 1,004: a write
+  local ended, owners = {}, {}
+  for at, field in ipairs(fields) do
+    local text = texts[at] or ''
+    local id = sub(field, 1, 2) == 'u:' and match(text, '^%S+')
     if id and call('HEXISTS', q.keys[BODIES], id) == 1 then
       local age = q.now - match(id, '^%d+')
       call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + max(Unique.FIRST_LOOK, age)), field)
     else
       ended[#ended + 1] = field
+      if id then owners[#owners + 1] = owner_in(text) else owners[#owners + 1] = owner_of_dedup_key(text) end
     end
   end
+  Shares.load(q, 'D:', owners)
+  for _, owner in ipairs(owners) do Shares.count(q, 'D:', owner, -1) end
   return ended
 end
 
@@ -66,18 +88,38 @@ end
 -- Frees the unique key of a message that has ended, unless the key is another's by now.
 function Unique.release_key(q, body, id)
   local _, _, _, key = Messages.head_of_body(body)
-  if key == '' or match(call('HGET', q.keys[DEDUP], 'u:' .. key) or '', '^%S+') ~= id then return end
+  local known = key ~= '' and call('HGET', q.keys[DEDUP], 'u:' .. key)
+  if not known or match(known, '^%S+') ~= id then return end
+  local owner = owner_in(known)
+  if owner then Shares.count(q, 'D:', owner, -1) end
   add(q, 'freed', 'u:' .. key)
   add(q, 'not_looked_at', 'u:' .. key)
 end
 
+-- Returns the id of the message that a dedup key stands for, nil if for none; and what is known of the key.
 function Unique.find_duplicate(q, key)
-  local ends, id = match(call('HGET', q.keys[DEDUP], key) or '', '^(%d+)|(.*)$')
-  if ends and ends + 0 > q.now then return id end
+  local known = call('HGET', q.keys[DEDUP], key)
+  local ends, id = match(known or '', '^(%d+)|([^|]*)')
+  if ends and ends + 0 > q.now then return id, known end
+  return nil, known
 end
 
-function Unique.save_dedup_key(q, key, id, window)
+-- Lets a dedup key stand for a message. `known` is what was known of the key.
+function Unique.save_dedup_key(q, key, id, window, owner, known)
   local ends = spell(q.now + window)
-  call('HSET', q.keys[DEDUP], key, ends .. '|' .. id)
+  count_key(q, owner_of_dedup_key(known), owner)
+  call('HSET', q.keys[DEDUP], key, ends .. '|' .. id .. '|' .. owner)
   call('ZADD', q.keys[DEDUP_INDEX], ends, key)
+end
+
+-- Forgets dedup keys before their time. Returns how many were remembered.
+function Unique.forget_dedup_keys(q, keys)
+  local texts = call('HMGET', q.keys[DEDUP], unpack(keys)) -- at most 1,000: the dedup keys
+  for _, text in ipairs(texts) do
+    local owner = owner_of_dedup_key(text)
+    if owner then Shares.count(q, 'D:', owner, -1) end
+  end
+  local known = call('HDEL', q.keys[DEDUP], unpack(keys)) -- at most 1,000: the dedup keys
+  call('ZREM', q.keys[DEDUP_INDEX], unpack(keys)) -- at most 1,000: the dedup keys
+  return known
 end

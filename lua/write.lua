@@ -23,6 +23,16 @@ local function read_options(q, text, shard_key)
   return option
 end
 
+-- Returns the options of a call's messages, of those that have any.
+local function all_options(q, ARGV, count)
+  local options = {}
+  for i = 1, count do
+    local text = ARGV[1 + i * 6]
+    if text ~= '' then options[i] = read_options(q, text, ARGV[3 + (i - 1) * 6]) end
+  end
+  return options
+end
+
 -- Notes which messages cannot be written since another one has their unique key, or an earlier one of the call has it.
 -- With 'e' they are repetitions of that one. Returns those that are not, as "number:message id".
 local function find_conflicts(q, options, repeated, count)
@@ -30,7 +40,8 @@ local function find_conflicts(q, options, repeated, count)
   for i = 1, count do
     local option = options[i]
     local key = option and option.unique_key ~= '' and not repeated[i] and option.unique_key
-    local holder = key and Unique.find_unique(q, key)
+    local holder
+    if key then holder, option.unique_known = Unique.find_unique(q, key) end
     if holder and holder == option.takes_from then holder = nil end
     if key and (holder or first[key]) then
       if option.mode == 'e' then
@@ -50,7 +61,10 @@ end
 local function find_earlier(q, options, count)
   local repeated, known = {}, 0
   for i, option in pairs(options) do
-    if option.dedup_key ~= '' and Unique.find_duplicate(q, option.dedup_key) then repeated[i] = true end
+    if option.dedup_key ~= '' then
+      option.standing, option.known = Unique.find_duplicate(q, option.dedup_key)
+      if option.standing then repeated[i] = true end
+    end
   end
   local conflicts = find_conflicts(q, options, repeated, count)
   for _ in pairs(repeated) do known = known + 1 end
@@ -58,11 +72,14 @@ local function find_earlier(q, options, count)
 end
 
 -- Returns the id of the earlier message that stands for one of a call, nil if there is none.
-local function find_standing(q, option, window)
-  local id = option.dedup_key ~= '' and Unique.find_duplicate(q, option.dedup_key)
+local function find_standing(q, option, window, owner)
+  local id = option.standing or q.dedup_ids[option.dedup_key]
   if id then return id end
   id = option.holder or q.unique_ids[option.same_as]
-  if id and option.dedup_key ~= '' then Unique.save_dedup_key(q, option.dedup_key, id, window) end
+  if id and option.dedup_key ~= '' then
+    Unique.save_dedup_key(q, option.dedup_key, id, window, owner, option.known)
+    q.dedup_ids[option.dedup_key] = id
+  end
   return id
 end
 
@@ -107,35 +124,117 @@ local function look_of_write(KEYS, ARGV, lane, count, stride)
   return q
 end
 
--- Returns the numbers of the messages that have no room in the backlog of their shard key: "1,5".
-local function beyond_backlog(q, ARGV, count, stride, repeated)
-  local more, beyond = {}, {}
+-- Goes through the messages of a call in their order. Returns those that get no place in a bound, "1:800,5:20": each
+-- with what its tenant uses by then (nothing where that is not known); and what all use. `has_room` says whether a
+-- tenant that uses so much may use more while so much is free, and `needs` how many places a message takes.
+local function beyond_bound(q, ARGV, count, stride, free, used, needs, has_room)
+  local beyond = {}
   for i = 1, count do
-    local name = Rules.owner_of(q.rules, ARGV[3 + (i - 1) * stride])
-    local a = q.accounts[name]
-    local number = more[name] or a.taken + a.behind + a.delayed
-    if not repeated[i] then number = number + 1 end
-    if not repeated[i] and number > q.rules.backlog then beyond[#beyond + 1] = i end
-    more[name] = number
+    local more = needs(i)
+    if more > 0 then
+      local owner = Rules.owner_of(q.rules, ARGV[3 + (i - 1) * stride])
+      local own = used(owner)
+      if has_room(own, free, more) then
+        used(owner, more)
+        free = free - more
+      else
+        beyond[#beyond + 1] = i .. ':' .. own
+      end
+    end
   end
-  return concat(beyond, ',')
+  return concat(beyond, ','), free
+end
+
+-- Counts what tenants use, so that what a call adds is counted, too.
+local function counter(count_of)
+  local counts = {}
+  return function(owner, more)
+    local number = counts[owner] or count_of(owner)
+    counts[owner] = number + (more or 0)
+    return number
+  end
+end
+
+local function is_free(_, free, more) return more <= free end
+
+-- Says who may not write since the queue holds as many messages as it may.
+local function beyond_length(q, ARGV, count, stride, repeated)
+  local bound = q.rules.max_len
+  local living = State.count_living(q.keys, q.shared, q.behind)
+  local has_room, used = Shares.may_use, nil
+  if q.rules.window > 0 then
+    used = counter(function(owner)
+      local a = q.accounts[owner]
+      return a.taken + a.behind + a.delayed + a.flight
+    end)
+  else
+    has_room, used = is_free, function() return '' end
+  end
+  local needs = function(i) return repeated[i] and 0 or 1 end
+  local beyond, free = beyond_bound(q, ARGV, count, stride, bound - living, used, needs, has_room)
+  if beyond ~= '' then return {'FULL', 'max_len', beyond, bound, bound - free, ''} end
+end
+
+-- Returns how many keys each message adds to those that are remembered.
+local function count_keys(options, repeated)
+  local seen = {}
+  return function(i)
+    local option = options[i]
+    if not option or option.standing then return 0 end
+    local number = option.unique_key ~= '' and not repeated[i] and 1 or 0
+    if option.dedup_key ~= '' and not seen[option.dedup_key] then
+      seen[option.dedup_key], number = true, number + 1
+    end
+    return number
+  end
+end
+
+-- Says who may not write since the queue remembers as many keys as it may.
+local function beyond_keys(q, ARGV, count, stride, options, repeated)
+  local bound = q.rules.max_dedup
+  local remembered = call('ZCARD', q.keys[DEDUP_INDEX]) - 1 -- the sentinel is no key
+  local owners = {}
+  for i in pairs(options) do owners[#owners + 1] = Rules.owner_of(q.rules, ARGV[3 + (i - 1) * stride]) end
+  Shares.load(q, 'D:', owners)
+  local used = counter(function(owner) return Shares.used(q, 'D:', owner) end)
+  local needs = count_keys(options, repeated)
+  local beyond, free = beyond_bound(q, ARGV, count, stride, bound - remembered, used, needs, Shares.may_use)
+  if beyond == '' then return nil end
+  local first = call('ZRANGEBYSCORE', q.keys[DEDUP_INDEX], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  return {'FULL', 'max_dedup', beyond, bound, bound - free, spell(max(0, min(FAR, first) - q.now))}
+end
+
+-- Says who may not write since so much of theirs waits.
+local function beyond_backlog(q, ARGV, count, stride, repeated)
+  local bound = q.rules.backlog
+  local used = counter(function(owner)
+    local a = q.accounts[owner]
+    return a.taken + a.behind + a.delayed
+  end)
+  local needs = function(i) return repeated[i] and 0 or 1 end
+  local has_room = function(own) return own < bound end
+  local beyond = beyond_bound(q, ARGV, count, stride, 0, used, needs, has_room)
+  if beyond ~= '' then return {'FULL', 'max_backlog', beyond, bound, '', ''} end
 end
 
 -- Says which bound of the queue the call would break, nil if none.
-local function broken_bound(q, ARGV, count, stride, repeated, known, keyed)
+local function broken_bound(q, ARGV, count, stride, repeated, options, keyed, known)
   local rules = q.rules
-  if rules.max_len > 0 then
-    local living = State.count_living(q.keys, q.shared, q.behind)
-    if living + count - known > rules.max_len then return {'FULL', 'max_len'} end
-  end
-  if keyed > known then
+  return rules.max_len > 0 and beyond_length(q, ARGV, count, stride, repeated)
+    or keyed > known and beyond_keys(q, ARGV, count, stride, options, repeated)
+    or rules.backlog > 0 and rules.window > 0 and beyond_backlog(q, ARGV, count, stride, repeated)
+    or nil
+end
+
+-- Says why the messages cannot be written, nil if they can.
+local function check_messages(q, ARGV, count, stride, options, keyed)
+  local repeated, known, conflicts = {}, 0, nil
+  if keyed > 0 then
     Unique.forget_keys(q, 2 * keyed + 4)
-    if call('ZCARD', q.keys[DEDUP_INDEX]) - 1 + keyed - known > rules.max_dedup then return {'FULL', 'max_dedup'} end
+    repeated, known, conflicts = find_earlier(q, options, count)
+    if #conflicts > 0 then return {'TAKEN', concat(conflicts, ',')} end
   end
-  if rules.backlog > 0 and rules.window > 0 then
-    local beyond = beyond_backlog(q, ARGV, count, stride, repeated)
-    if beyond ~= '' then return {'FULL', 'max_backlog', beyond} end
-  end
+  return broken_bound(q, ARGV, count, stride, repeated, options, keyed, known)
 end
 
 -- Looks at what may be changed before the end of the call, by keys and where something is forgotten.
@@ -165,7 +264,7 @@ local function store_apart(q, m, id)
   add(q, 'kept', id, Messages.body_of_message('d', m))
   if m.unique_key ~= '' then
     local full_id = id .. '-d'
-    Unique.save_unique(q, m.unique_key, id, 'w', full_id)
+    Unique.save_unique(q, m.unique_key, id, 'w', full_id, a.name, m.unique_known)
     call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + Unique.FIRST_LOOK), 'u:' .. m.unique_key)
     q.unique_ids[m.index] = full_id
   end
@@ -203,22 +302,27 @@ end
 local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
   local places = {}
   local m = { -- one for all: a message is stored as soon as it is read
-    shard = '', key = '', tag = '', payload = '', headers = '', attributes = '', unique_key = '', delay = 0, index = 0,
+    shard = '', key = '', tag = '', payload = '', headers = '', attributes = '', unique_key = '', unique_known = nil,
+    delay = 0, index = 0,
   }
-  q.unique_ids = {}
+  q.unique_ids, q.dedup_ids = {}, {} -- those of this call, by the message's number and by key
   for i = 1, count do
     local at = 2 + (i - 1) * stride
     local option = options[i]
-    local place = option and keyed > 0 and find_standing(q, option, window)
+    local owner = option and keyed > 0 and Rules.owner_of(q.rules, ARGV[at + 1])
+    local place = owner and find_standing(q, option, window, owner)
     if not place then
       n = n + 1
       m.index, m.shard, m.key, m.tag, m.payload = i, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
       if stride == 6 then m.headers = ARGV[at + 4] end
       m.delay, m.attributes = option and option.delay or 0, option and option.attributes or ''
       m.unique_key = option and option.unique_key or ''
+      m.unique_known = option and option.unique_known
       place = store(q, m, ms .. '-' .. n)
       if option and option.dedup_key ~= '' then
-        Unique.save_dedup_key(q, option.dedup_key, Messages.message_id(ms .. '-' .. n, place, m.key), window)
+        local message_id = Messages.message_id(ms .. '-' .. n, place, m.key)
+        Unique.save_dedup_key(q, option.dedup_key, message_id, window, owner, option.known)
+        q.dedup_ids[option.dedup_key] = message_id
       end
     end
     places[i] = place
@@ -267,6 +371,7 @@ local function close_write(q, lane, offset)
   Streams.look_at_grown(q)
   Streams.save_entries(q)
   if q.lane_moves then Producers.save_lane(q, lane) end
+  if q.changed_shares then Shares.note(q) end
   State.save_state(q)
   if q.dirty or q.lists then
     Overflow.save_blocks(q)
@@ -303,7 +408,9 @@ end
 --        lane or of its bulk write's partition ('-': none), which may have any letters
 -- ARGV[2..] messages: of each: shard (positions of its streams), shard key, tag, payload, and with 6 headers and
 -- options
--- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch,
+-- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, "number:used,..."
+--        of the messages that have no place in it, its size, how much of it is used, ms until there may be more room
+--        ('': nobody knows)} | {'COUNTED', batch,
 -- stored, mark}
 --        | {'FORGOTTEN'} | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one
 --        of this call)
@@ -317,17 +424,12 @@ function verbs.write(KEYS, ARGV)
   if not q or q.rules.epoch ~= epoch then return {'EPOCH'} end
   local answer, offset = check_sequence(q, lane, sequence)
   if answer then return answer end
-  local options, repeated, known, conflicts = {}, {}, 0, nil
-  for i = 1, stride == 6 and count or 0 do
-    local text = ARGV[1 + i * 6]
-    if text ~= '' then options[i] = read_options(q, text, ARGV[3 + (i - 1) * 6]) end
+  local options = stride == 6 and all_options(q, ARGV, count) or {}
+  answer = check_messages(q, ARGV, count, stride, options, keyed)
+  if answer then
+    Shares.save(KEYS[META], q) -- of what was forgotten
+    return answer
   end
-  if keyed > 0 then
-    repeated, known, conflicts = find_earlier(q, options, count)
-    if #conflicts > 0 then return {'TAKEN', concat(conflicts, ',')} end
-  end
-  answer = broken_bound(q, ARGV, count, stride, repeated, known, keyed)
-  if answer then return answer end
   local ms, number = match(q.values[LAST], '^(%d+)-(%d+)$')
   local before = number + 0
   local forgets = before % 32 < count
@@ -339,7 +441,10 @@ function verbs.write(KEYS, ARGV)
   State.put(q, 'last', ms .. '-' .. n)
   if q.lane_ends then State.put(q, lane, q.lane_ends .. '|' .. q.lane_number .. '|' .. stored) end
   close_write(q, lane, offset)
-  if forgets then forget_some(q) end
+  if forgets then
+    forget_some(q)
+    Shares.save(KEYS[META], q)
+  end
   if q.rules.journal > 0 then
     note_written(q, ARGV, ms .. '|' .. number .. '|', places, stride, options)
   end

@@ -9,7 +9,7 @@
     ├── CodecError (ValueError)         a payload cannot be encoded or decoded
     ├── Empty                           nothing to read before the deadline: read again
     ├── QueueNotEmpty                   a queue that is to be deleted holds messages: drain it, or say how many
-    ├── QueueFull                       a bound of the queue is reached: slow down, retry later
+    ├── QueueFull                       a bound of the queue is reached: slow down, retry later; see .bound
     ├── UniqueConflict                  another message has the unique key; see .message_id
     ├── Unrouted                        no pattern matches the topic
     ├── MessageNotFound                 no waiting message has this id
@@ -73,7 +73,25 @@ class Empty(ShardqError):
 
 
 class QueueFull(ShardqError):
-    """The queue has reached one of its bounds, such as `max_len`, `max_backlog` or `max_dedup`; nothing was written."""
+    """One of the queue's bounds has no place for a message; it was not written.
+
+    `bound` names the setting ("max_len", "max_dedup", "max_backlog" …) and `limit` is its value. `used` is how much of
+    it the shard key has (with parents, the parent), `others` how much all others have; None where that is not known.
+    `retry_after` is in how many seconds there may be more room by itself; None where that is up to the workers.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        bound: str = "",
+        limit: int | None = None,
+        used: int | None = None,
+        others: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.bound, self.limit, self.used, self.others, self.retry_after = bound, limit, used, others, retry_after
 
 
 class UniqueConflict(ShardqError):

@@ -9,7 +9,8 @@ from shardq.cli.text import bytes_fields, duration, shown_key
 from shardq.model import Tenant
 
 COLUMNS: Final = ("shard key", "backlog", "held", "withheld", "flight", "ahead", "delayed", "oldest", "")
-RIGHT: Final = frozenset(COLUMNS[1:-1])
+USES: Final = ("shard key", "dedup keys", "dead", "result bytes", "backlog", "delayed", "flight", "")
+RIGHT: Final = frozenset({*COLUMNS[1:-1], *USES[1:-1]})
 FOLDED: Final = {"shard key": 9, "": 6}
 """So narrow may these columns be, that the table fits into 80 columns."""
 
@@ -29,9 +30,23 @@ def row_of(tenant: Tenant) -> tuple[str, ...]:
     )
 
 
+def uses_of(tenant: Tenant) -> tuple[str, ...]:
+    """What one tenant uses of bounds."""
+    numbers = (
+        tenant.dedup_keys,
+        tenant.dead,
+        tenant.result_bytes,
+        tenant.backlog,
+        tenant.delayed,
+        tenant.in_flight,
+    )
+    return shown_key(tenant.shard_key), *(f"{number:,}" for number in numbers), remark_of(tenant)
+
+
 def remark_of(tenant: Tenant) -> str:
-    """What is special about it: a pause, limits, a weight."""
+    """What is special about it: a pause, a plan, limits, a weight."""
     found = ["paused"] if tenant.paused_until is not None else []
+    found += [f"plan {tenant.plan}"] if tenant.plan else []
     limits = tenant.limits
     found += [f"cap {limits.max_in_flight:,}"] if limits.max_in_flight else []
     found += [f"{limits.rate:g}/s"] if limits.rate else []

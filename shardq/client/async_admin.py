@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from shardq.codec import Codecs
-from shardq.model import DeadLetter, JournalPage, Limits, QueueConfig, QueueStats, Tenant
+from shardq.model import DeadLetter, JournalPage, Limits, Plan, QueueConfig, QueueStats, Tenant
 from shardq.model.dead_letter import letters_of
-from shardq.ops import admin, assigning, declaring, limiting, tenants, weighing
+from shardq.ops import admin, assigning, declaring, limiting, plans, tenants, weighing
 from shardq.ops.letters import Filter, deletion
 from shardq.ops.read import checked_count
 from shardq.ops.state import QueueState
@@ -134,22 +134,51 @@ class AsyncQueueAdmin:
         """
         return await self._client.run(weighing.set_weights(self.state, changes, timeout))
 
-    async def limits(self, *, timeout: float | None = None) -> dict[str | bytes, Limits]:
-        """Return the shard keys (or parents) that have limits of their own, and these.
+    async def limits(self, *, timeout: float | None = None) -> dict[str | bytes, Limits | str]:
+        """Return the shard keys (or parents) that have limits of their own, and these, or the name of their plan.
 
         QueueMissing if there is no such queue.
         """
         return dict((await self._client.run(limiting.controls(self.state, timeout))).limits)
 
-    async def set_limits(self, changes: Mapping[str | bytes, Limits], *, timeout: float | None = None) -> None:
-        """Give shard keys (or parents) limits of their own: `{"acct-7": Limits(max_in_flight=3, rate=10)}`.
+    async def set_limits(self, changes: Mapping[str | bytes, Limits | str], *, timeout: float | None = None) -> None:
+        """Give shard keys (or parents) limits of their own, or put them on a plan.
 
+        `{"acct-7": Limits(max_in_flight=3, rate=10), "acct-8": "gold"}`: a text names a plan (see `set_plan`), and
         `Limits()` is what the queue's settings say again. At most 10,000 shard keys can be given others at once. They
         count from the next call on, for all clients; what waited for a lower limit comes at once. Messages beyond wait
-        in the overflow of their shard key, where they delay nobody. ConfigError if the queue is not fair (`window`), or
-        for a child where it has parents; QueueMissing if there is no such queue.
+        in the overflow of their shard key, where they delay nobody. ConfigError if the queue is not fair (`window`),
+        for a child where it has parents, and for a plan that there is not; QueueMissing if there is no such queue.
         """
         await self._client.run(limiting.set_limits(self.state, changes, timeout))
+
+    async def plans(self, *, timeout: float | None = None) -> dict[str, Plan]:
+        """Return the plans by name, each with how many `tenants` are on it. QueueMissing if there is no such queue."""
+        return await self._client.run(plans.plans(self.state, timeout))
+
+    async def set_plan(
+        self,
+        name: str,
+        *,
+        max_in_flight: int | None = None,
+        rate: float | None = None,
+        burst: int | None = None,
+        weight: int = 1,
+        timeout: float | None = None,
+    ) -> None:
+        """Make or change a plan: limits and a weight for all shard keys (or parents) that `set_limits` puts on it.
+
+        The numbers are as in `Limits` and `set_weights`; a weight of its own that is not 1 stands before the plan's.
+        A change counts from the next call on for all of its tenants, however many they are. There may be 64 plans.
+        ConfigError for a bad name (1 to 64 letters, digits and ``. _ -``) or number, and if the queue is not fair
+        (`window`); QueueMissing if there is no such queue.
+        """
+        plan = Plan(max_in_flight=max_in_flight, rate=rate, burst=burst, weight=weight)
+        await self._client.run(plans.set_plan(self.state, name, plan, timeout))
+
+    async def delete_plan(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete a plan. ConfigError if there is none, or tenants are on it; QueueMissing if there is no such queue."""
+        await self._client.run(plans.delete_plan(self.state, name, timeout))
 
     async def paused(self, *, timeout: float | None = None) -> dict[str | bytes | None, float]:
         """Return which shard keys are paused, and None if the whole queue is, each with the end.
@@ -181,10 +210,11 @@ class AsyncQueueAdmin:
     ) -> list[Tenant]:
         """Return who has most in the queue: shard keys, or parents with their children (`Tenant` says what).
 
-        *order* is "backlog", "oldest" (who waits longest), "in_flight", "held_back" or "time" (who has received most
-        work beyond the others'). Those from rank *start* on, at most *limit* (1 to 1,000). It reads the accounts of all
-        tenants in pages, each of which takes the server less than 2 ms, so a million tenants take seconds, and the
-        numbers are not of one instant. ConfigError for a queue without a window, which does not know its shard keys;
+        *order* is "backlog", "oldest" (who waits longest), "in_flight", "held_back", "time" (who has received most
+        work beyond the others'), or who uses most of a bound: "dedup" (dedup and unique keys), "dead", "results" (in
+        bytes). Those from rank *start* on, at most *limit* (1 to 1,000). It reads the accounts of all tenants in pages,
+        each of which takes the server less than 2 ms, so a million tenants take seconds, and the numbers are not of one
+        instant. ConfigError for a queue without a window, which knows its shard keys only by what they use of bounds;
         QueueMissing if there is no such queue.
         """
         return await self._client.run(tenants.tenants(self.state, order, limit, start, timeout))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shardq.model.dead_letter import DeadLetter
 from shardq.model.delivery import DeliveryView, Received
 from shardq.model.event import Event, JournalPage
-from shardq.model.limits import Limits
+from shardq.model.limits import Limits, Plan
 from shardq.model.message import Message, MessageId
 from shardq.model.peeked import PeekedMessage, PeekedPage, PeekState
 from shardq.model.settings import QueueConfig, QueueSettings
@@ -28,6 +28,7 @@ __all__ = [
     "PeekState",
     "PeekedMessage",
     "PeekedPage",
+    "Plan",
     "Progress",
     "QueueConfig",
     "QueueSettings",

@@ -1,10 +1,13 @@
-"""The limits of a shard key."""
+"""The limits of a shard key, and plans of limits that many share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from shardq.arguments import rate, whole
+
+MAX_WEIGHT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +31,19 @@ class Limits:
             rate("rate", self.rate)
         if self.burst is not None:
             whole("burst", self.burst, 0, 1_000_000, why="0: as many as in one second")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Limits):
+    """Limits and a `weight` (1 to 100) that many shard keys share by a name. `tenants` is how many are on the plan.
+
+    ConfigError for a bad number.
+    """
+
+    weight: int = 1
+    tenants: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        Limits.__post_init__(self)
+        whole("weight", self.weight, 1, MAX_WEIGHT)

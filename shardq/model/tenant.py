@@ -31,6 +31,10 @@ class Tenant:
     paused. `streams` are those that it may use; () of a parent. `neighbours`, of one tenant only, are shard keys with
     large backlogs of those that share most streams with it: of a small queue all are looked at, else those at the heads
     of its streams and some by chance, most likely among them who has very much.
+
+    `limits` and `weight` are in force: its own, or those of its `plan` (None if it is on none). `dedup_keys`, `dead`
+    and `result_bytes` are what it uses of the bounds `max_dedup` (unique keys too, for up to a minute after their
+    message is done), `max_dead` and `max_result_bytes`; of `max_len` it uses what waits, is delayed or in flight.
     """
 
     shard_key: str | bytes
@@ -44,6 +48,10 @@ class Tenant:
     oldest_age: float | None
     weight: int
     limits: Limits
+    plan: str | None
+    dedup_keys: int
+    dead: int
+    result_bytes: int
     paused_until: float | None
     streams: tuple[int, ...]
     neighbours: tuple[Neighbour, ...] = ()

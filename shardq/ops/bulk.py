@@ -175,7 +175,9 @@ def _too_many(state: QueueState, offset: BulkOffset) -> QueueFull:
         f"queue {state.keys.name!r} remembers max_bulk_offsets = {state.config.max_bulk_offsets:,} partitions of bulk "
         f"writes, so partition {offset.partition} of write id {offset.write_id!r} was not started: give all batches of "
         "a stream one write id and each its number (batchId), write fewer partitions, let Redis remember them for less "
-        "time, or raise the bound; the same write id then stores what is missing"
+        "time, or raise the bound; the same write id then stores what is missing",
+        bound="max_bulk_offsets",
+        limit=state.config.max_bulk_offsets,
     )
 
 

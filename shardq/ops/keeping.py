@@ -35,6 +35,7 @@ NO_RESULT: Final = KeptResult(NOTHING_KEPT)
 """What is said of a delivery that told its progress and is about to be acked without a result."""
 
 _FULL: Final = "f"
+MOST_KINDS: Final = 1000
 _WARNED: Final[set[str]] = set()
 
 
@@ -57,9 +58,13 @@ def kept_result(codecs: Codecs, max_size: int, value: Any) -> KeptResult:
 
 
 def _warn(kind: str, text: str, *values: object) -> None:
-    """Log the first result of a kind that is not kept; the others only when debugging, since there may be very many."""
+    """Log the first result of a kind that is not kept; the others only when debugging, since there may be very many.
+
+    It remembers 1,000 kinds, of which a full queue is one.
+    """
     log.log(logging.DEBUG if kind in _WARNED else logging.WARNING, text, *values)
-    _WARNED.add(kind)
+    if len(_WARNED) < MOST_KINDS:
+        _WARNED.add(kind)
 
 
 def keep(state: QueueState, results: Results, timeout: float | None = None) -> Op[None]:
@@ -82,7 +87,8 @@ def keep(state: QueueState, results: Results, timeout: float | None = None) -> O
         else:
             full += reply[1].decode().count(_FULL)
     if full:
-        log.warning("queue %r has no room for results (max_result_bytes): %d not kept", state.keys.name, full)
+        text = "queue %r has no room for results (max_result_bytes): %d not kept, and more will not be"
+        _warn(f"full {state.keys.name}", text, state.keys.name, full)
 
 
 def progress(

@@ -7,13 +7,14 @@ lua/limits.lua has the mechanism, docs/limits.md what it promises.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from shardq.arguments import seconds, shown
 from shardq.errors import ConfigError
-from shardq.model import Limits
+from shardq.model import Limits, Plan
 from shardq.ops.opening import change_queue, check_replicas, missing
 from shardq.ops.outcome import fail_after, part_of
 from shardq.ops.retry import retry_until
@@ -32,6 +33,7 @@ PAGE: Final = 1000
 READERS: Final = 64
 """So many blocked readers are woken when a queue is paused no more. Others look again by themselves, within 5 s."""
 _SAME, _DEFAULT = "", "-"
+_PLAN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 Key = str | bytes
 Change = tuple[bytes, Argument, Argument, Argument, Argument]
@@ -42,14 +44,14 @@ Change = tuple[bytes, Argument, Argument, Argument, Argument]
 class Controls:
     """What is stored of all limits and pauses. A pause ends at a time of the server, in seconds since 1970."""
 
-    limits: Mapping[Key, Limits]
+    limits: Mapping[Key, Limits | str]
     paused: Mapping[Key | None, float]
 
 
 def controls(state: QueueState, timeout: float | None = None) -> Op[Controls]:
     """Return the shard keys that have limits of their own or are paused; None stands for the whole queue."""
     until, cursor = state.until(timeout), b"0"
-    limits: dict[Key, Limits] = {}
+    limits: dict[Key, Limits | str] = {}
     ends: dict[Key | None, float] = {}
     while True:
         call = Call.on(state.keys, "limits", (cursor, PAGE))
@@ -61,26 +63,31 @@ def controls(state: QueueState, timeout: float | None = None) -> Op[Controls]:
         for raw, text in zip(rows[::2], rows[1::2], strict=True):
             if raw:  # but the sentinel
                 key = text_or_bytes(raw)
-                limits[key], ends[key] = parsed_limits(text.decode())
+                limits[key], ends[key] = own_limits(text.decode())
         if cursor == b"0":
             own = {key: each for key, each in limits.items() if each != Limits()}
             return Controls(own, {key: end_of_pause(end) for key, end in ends.items() if end > now})
 
 
-def set_limits(state: QueueState, changes: Mapping[Key, Limits], timeout: float | None = None) -> Op[None]:
-    """Give shard keys limits. ConfigError for a bad one; then nothing is changed."""
+def set_limits(state: QueueState, changes: Mapping[Key, Limits | str], timeout: float | None = None) -> Op[None]:
+    """Give shard keys limits, or put them on a plan. ConfigError for a bad one; then nothing is changed."""
     if not isinstance(changes, Mapping):
-        raise ConfigError(f"limits must be a dict of shard key: Limits, not {shown(changes)}")
+        raise ConfigError(f"limits must be a dict of shard key: Limits or the name of a plan, not {shown(changes)}")
     rows: dict[bytes, Change] = {}
     for key, each in changes.items():
-        if not isinstance(each, Limits):
-            raise ConfigError(f"the limits of {shown(key)} must be Limits(...), not {shown(each)}")
-        numbers = (_argument(each.max_in_flight), _argument(each.rate), _argument(each.burst))
         name = key_bytes(key)
-        rows[name] = (name, *numbers, _SAME)
+        rows[name] = (name, *_spelled(key, each), _SAME)
     if sum(each != Limits() for each in changes.values()) > MOST:
         raise ConfigError(f"at most {MOST:,} shard keys can be given limits at once")
     yield from _limit(state, [*rows.values()], timeout)
+
+
+def _spelled(key: Key, each: Limits | str) -> tuple[Argument, Argument, Argument]:
+    if isinstance(each, str):
+        return f"={check_plan(each)}", _DEFAULT, _DEFAULT
+    if not isinstance(each, Limits) or isinstance(each, Plan):
+        raise ConfigError(f"the limits of {shown(key)} must be Limits(...) or the name of a plan, not {shown(each)}")
+    return argument(each.max_in_flight), argument(each.rate), argument(each.burst)
 
 
 def pause(state: QueueState, key: Key | None, lasting: float | None, timeout: float | None = None) -> Op[None]:
@@ -125,10 +132,9 @@ def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> 
 def _refused(state: QueueState, reply: Any) -> ConfigError | None:
     """Return the error that a reply means, None if the limits were set."""
     if reply == b"PLAIN":
-        return ConfigError(
-            f"queue {state.keys.name!r} has no window, so it does not know its shard keys: "
-            "configure(window=1) switches the window on"
-        )
+        return knows_nobody(state)
+    if reply[0] == b"NOPLAN":
+        return no_plan(state, reply[1].decode())
     if reply == b"CHILD":
         return ConfigError(
             f"queue {state.keys.name!r} has parents: limits and pauses are a parent's, which is what stands before '/'"
@@ -136,10 +142,39 @@ def _refused(state: QueueState, reply: Any) -> ConfigError | None:
     return None
 
 
-def _argument(number: float | None) -> Argument:
+def knows_nobody(state: QueueState) -> ConfigError:
+    """Return the error for a queue without accounts."""
+    return ConfigError(
+        f"queue {state.keys.name!r} has no window, so it does not know its shard keys: "
+        "configure(window=1) switches the window on"
+    )
+
+
+def no_plan(state: QueueState, name: str) -> ConfigError:
+    """Return the error for a plan that the queue does not have."""
+    return ConfigError(f"queue {state.keys.name!r} has no plan {name!r}: set_plan makes it")
+
+
+def check_plan(name: str) -> str:
+    """Return the name of a plan if it has 1 to 64 letters, digits and ``. _ -``; else ConfigError."""
+    if not isinstance(name, str) or not _PLAN.fullmatch(name):
+        raise ConfigError(f"the name of a plan is 1 to 64 letters, digits and . _ -, not {shown(name)}")
+    return name
+
+
+def argument(number: float | None, unset: str = _DEFAULT) -> Argument:
+    """Return a limit as the verbs read it; *unset* where it is what the queue says."""
     if number is None:
-        return _DEFAULT
+        return unset
     return int(number) if number == int(number) else repr(float(number))
+
+
+def own_limits(text: str) -> tuple[Limits | str, float]:
+    """Return what `parsed_limits` does, but the name of a plan in place of its limits."""
+    first, rest = text.split(" ", 1)
+    if not first.startswith("="):
+        return parsed_limits(text)
+    return first[1:], parsed_limits(f"{_DEFAULT} {rest}")[1]
 
 
 def parsed_limits(text: str) -> tuple[Limits, float]:

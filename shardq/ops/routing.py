@@ -159,7 +159,10 @@ class _Change:
             reply, self.underreplicated = yield from retry_replicated(self._call, until, state.clock)
             if reply[0] == b"FULL":
                 raise QueueFull(
-                    f"router {state.keys.name!r} has {reply[1]:,} bindings; it may have at most {MAX_BINDINGS:,}"
+                    f"router {state.keys.name!r} has {reply[1]:,} bindings; it may have at most {MAX_BINDINGS:,}",
+                    bound="bindings",
+                    limit=MAX_BINDINGS,
+                    used=reply[1],
                 )
             check_version(state.keys, reply)
             self.known_version = int(reply[1])

@@ -111,6 +111,8 @@ def give_up_error(state: QueueState, trouble: str, pace: Pace, then: str) -> Que
     if trouble in BOUNDS:
         return QueueFull(
             f"queue {name!r} took no more rows for {pace.patience:g} s, since it is full ({trouble}): let workers "
-            f"drain it, or raise the bound; {then}"
+            f"drain it, or raise the bound; {then}",
+            bound=trouble,
+            limit=getattr(state.config, trouble, pace.max_backlog),
         )
     return BackendTimeout(f"Redis stored no rows of queue {name!r} for {state.timeout:g} s ({trouble}); {then}")

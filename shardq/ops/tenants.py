@@ -27,8 +27,10 @@ from shardq.ops.view import QueueView
 from shardq.protocol.replies import text_or_bytes
 from shardq.sharding import key_bytes
 
-Order = Literal["backlog", "oldest", "in_flight", "held_back", "time"]
-ORDERS: Final[tuple[Order, ...]] = ("backlog", "oldest", "in_flight", "held_back", "time")
+Order = Literal["backlog", "oldest", "in_flight", "held_back", "time", "dedup", "dead", "results"]
+ORDERS: Final[tuple[Order, ...]] = ("backlog", "oldest", "in_flight", "held_back", "time", "dedup", "dead", "results")
+BOUNDS: Final = {"dedup": "D:", "dead": "X:", "results": "R:"}
+"""The orders by what is used of a bound, as the verb `uses` names these."""
 MOST: Final = 1000
 PAGE: Final = 500
 LOOKED_AT: Final = 16
@@ -70,12 +72,27 @@ def tenants(state: QueueState, order: str, limit: int, start: int, timeout: floa
     whole("limit", limit, 1, MOST)
     whole("start", start, 0, 2**40)
     until = state.until(timeout)
-    seen = yield from _knowing(state, until)
+    seen = yield from sight(state, until) if order in BOUNDS else _knowing(state, until)
+    if order in BOUNDS:
+        uses = yield from _uses(state, BOUNDS[order], until)
+        return (yield from _first(state, seen, uses, None, limit, start, until))
     accounts = yield from _accounts(state, until)
     is_small = sum(each.in_streams + bool(each.held_back) for each in accounts.values()) <= SMALL
     held = [name for name, each in accounts.items() if each.held_back]
     waits = (yield from all_waits(state, seen.view, held, until)) if is_small or order == "oldest" else None
-    ranks = _ranks(order, accounts, waits)
+    return (yield from _first(state, seen, _ranks(order, accounts, waits), waits, limit, start, until))
+
+
+def _first(
+    state: QueueState,
+    seen: Sight,
+    ranks: Mapping[bytes, float],
+    waits: Waits | None,
+    limit: int,
+    start: int,
+    until: float,
+) -> Op[list[Tenant]]:
+    """Return those of the highest ranks."""
     first = heapq.nsmallest(start + limit, ranks.items(), key=lambda each: (-each[1], each[0]))[start:]
     found: list[Tenant] = []
     for name, _ in first:
@@ -94,7 +111,7 @@ def tenant(state: QueueState, key: str | bytes, timeout: float | None = None) ->
         found = replace(
             found, oldest_age=max((each for each in (age, found.oldest_age) if each is not None), default=None)
         )
-    return replace(found, neighbours=_near(seen.view, found.streams, reply[5]))
+    return replace(found, neighbours=_near(seen.view, found.streams, reply[7]))
 
 
 def _near(view: QueueView, streams: Sequence[int], others: Sequence[Any]) -> tuple[Neighbour, ...]:
@@ -117,6 +134,18 @@ def _ranks(order: str, accounts: Mapping[bytes, Account], waits: Waits | None) -
     if order == "held_back":
         return {name: each.held_back for name, each in accounts.items() if each.held_back}
     return {name: each.backlog for name, each in accounts.items() if each.backlog or each.delayed}
+
+
+def _uses(state: QueueState, kind: str, until: float) -> Op[dict[bytes, float]]:
+    found: dict[bytes, float] = {}
+    cursor: Argument = "0"
+    while cursor != b"0":
+        reply = yield from _ask(state, until, Call.on(state.keys, "uses", (kind, cursor, PAGE)))
+        if not reply:
+            raise missing(state)
+        cursor, rows = reply
+        found |= {name: int(number) for name, number in zip(rows[::2], rows[1::2], strict=True)}
+    return found
 
 
 def _accounts(state: QueueState, until: float) -> Op[dict[bytes, Account]]:
@@ -163,7 +192,8 @@ def _age(seen: Sight, since: int | None) -> float | None:
 
 
 def _tenant(view: QueueView, name: bytes, reply: Sequence[Any]) -> Tenant:
-    now, text, weight, limits, oldest, _ = reply
+    now, text, weight, limits, plan, uses, oldest, _ = reply
+    dedup_keys, dead, result_bytes = map(int, uses.split(b"|"))
     account, own, end = account_of(text), Limits(), 0.0
     if limits:
         own, end = parsed_limits(limits.decode())
@@ -179,6 +209,10 @@ def _tenant(view: QueueView, name: bytes, reply: Sequence[Any]) -> Tenant:
         oldest_age=max(0, now - int(oldest)) / 1000 if oldest else None,
         weight=int(weight),
         limits=own,
+        plan=plan.decode() or None,
+        dedup_keys=dedup_keys,
+        dead=dead,
+        result_bytes=result_bytes,
         paused_until=end_of_pause(end) if end > now else None,
         streams=_streams(view, name),
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from shardq.arguments import shown, whole
 from shardq.errors import ConfigError
+from shardq.model.limits import MAX_WEIGHT
 from shardq.ops.opening import change_queue, check_replicas
 from shardq.ops.outcome import told_after
 from shardq.ops.retry import retry_until
@@ -16,7 +17,6 @@ from shardq.protocol.replies import weights_in
 from shardq.sharding import key_bytes
 
 Weights = dict[str | bytes, int]
-MAX_WEIGHT = 100
 MAX_WEIGHTED = 1000
 """At most so many shard keys can be given a weight at once."""
 PAGE = 1000

@@ -11,7 +11,6 @@ from shardq.errors import (
     DurabilityUnknown,
     OutcomeUnknown,
     PartlyWritten,
-    QueueFull,
     QueueMissing,
     ShardqError,
 )
@@ -20,6 +19,7 @@ from shardq.ops.coalescing import Coalescer
 from shardq.ops.opening import open_queue, reopen, upkeep
 from shardq.ops.outcome import outcome_of
 from shardq.ops.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
+from shardq.ops.refusal import read_refused
 from shardq.ops.retry import Same, is_of_one, retry_replicated
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Call, Op, Underreplicated
@@ -165,8 +165,8 @@ def _store(
         case [b"FULL", b"max_producers"]:
             text = "a try got no answer, and Redis cannot recognize it, since it remembers too many writers"
             return [OutcomeUnknown(text)] * len(chunk)
-        case [b"FULL", bound, *numbers]:
-            return (yield from _full(state, chunk, until, bound.decode(), numbers, shared))
+        case [b"FULL", *_]:
+            return (yield from _store_others(state, chunk, answer.reply, until, shared))
         case _:
             return [OutcomeUnknown("a later call of the same producer overtook this write")] * len(chunk)
 
@@ -199,17 +199,6 @@ def _answer(
                 return Answer(reply, underreplicated)
 
 
-def _full(
-    state: QueueState, chunk: Sequence[Outgoing], until: float, bound: str, numbers: list[bytes], shared: bool
-) -> Op[list[Result]]:
-    """Go on after a call that would have gone beyond *bound*: the messages *numbers* would, or all together."""
-    if numbers:
-        return (yield from _store_others(state, chunk, numbers[0], until, shared))
-    if shared:
-        return (yield from _store_singly(state, chunk, until))
-    return [QueueFull(_full_text(state, bound))] * len(chunk)
-
-
 def _store_singly(state: QueueState, chunk: Sequence[Outgoing], until: float) -> Op[list[Result]]:
     """Store messages one by one, after a call with all of them was refused."""
     results: list[Result] = []
@@ -229,21 +218,10 @@ def _results(
 
 
 def _store_others(
-    state: QueueState, chunk: Sequence[Outgoing], raw: bytes, until: float, shared: bool
+    state: QueueState, chunk: Sequence[Outgoing], reply: Sequence[Any], until: float, shared: bool
 ) -> Op[list[Result]]:
-    """Refuse the messages of shard keys that have reached `max_backlog`, and store the others."""
-    full = {int(number) - 1 for number in raw.decode().split(",")}
-    bound, name = state.config.max_backlog, state.keys.name
-    rest = [message for at, message in enumerate(chunk) if at not in full]
+    """Refuse the messages for which a bound has no place, as *reply* says, and store the others."""
+    refused = read_refused(state, chunk, reply)
+    rest = [message for at, message in enumerate(chunk) if at not in refused]
     stored = iter((yield from _store(state, rest, until, shared=shared)) if rest else [])
-    text = "shard key {key!r} has max_backlog = {bound:,} messages waiting in queue {name!r}: write later, or raise it"
-    return [
-        QueueFull(text.format(key=message.shard_key, bound=bound, name=name)) if at in full else next(stored)
-        for at, message in enumerate(chunk)
-    ]
-
-
-def _full_text(state: QueueState, bound: str) -> str:
-    if bound == "max_len":
-        return f"queue {state.keys.name!r} holds max_len = {state.config.max_len:,} messages: write later, or raise it"
-    return f"queue {state.keys.name!r} remembers max_dedup = {state.config.max_dedup:,} keys: raise it"
+    return [refused[at] if at in refused else next(stored) for at in range(len(chunk))]

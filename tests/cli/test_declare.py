@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardq import Client, Limits
+from shardq import Client, Limits, Plan
 from shardq.cli.declared.changes import BATCH
 from shardq.ops.limiting import PER_CALL
 from tests.cli.conftest import Command
@@ -157,6 +157,9 @@ def test_one_change_needs_a_yes_or_an_answer(cli: Command, client: Client, file:
         ("[queues.jobs.weights]\n'' = 2", "queue 'jobs': weights: a shard key must not be empty"),
         ("[queues.jobs.limits.'']\nrate = 2", "queue 'jobs': limits: a shard key must not be empty"),
         ("[queues.jobs.limits.a]\nrate = -2", "queue 'jobs': rate must be a number per second"),
+        ("[queues.jobs.plans.gold]\ncolour = 2", "plan 'gold' has 'colour', which is none of"),
+        ("[queues.jobs.plans.'a b']\nrate = 2", "the name of a plan is"),
+        ("[queues.jobs.plans.gold]\nweight = 0", "queue 'jobs': weight must be"),
         ("[queues.jobs.assignment]\nkeys = ['']", "queue 'jobs': assignment: a shard key must not be empty"),
         ("[queues.jobs.assignment]\nkeys = ['a']\nmax_overlap = '1'", "assignment: max_overlap must be a whole number"),
         ("[queues.jobs.weights]\n" + "".join(f"k{n} = 2\n" for n in range(1001)), "weights: at most 1,000 shard keys"),
@@ -193,6 +196,8 @@ def test_a_byte_order_mark_is_no_mistake(cli: Command) -> None:
         ("streams = 4\nassignment = {keys = ['a'], max_overlap = 4}", "assignment: max_overlap must be"),
         ("parents = 1\n[queues.jobs.limits.'acct-7/user']\nrate = 1", "limits of 'acct-7/user': it has parents"),
         ("window = 0\n[queues.jobs.limits.a]\nrate = 1", "limits: it has no window"),
+        ("window = 0\n[queues.jobs.plans.gold]\nrate = 1", "limits: it has no window"),
+        ("[queues.jobs.limits]\na = 'gold'", "limits of 'a': there is no plan 'gold'"),
     ],
 )
 def test_what_a_queue_cannot_become_is_told_before_anything_is_changed(
@@ -213,6 +218,49 @@ def test_a_setting_that_redis_rounds_is_applied_once(cli: Command, client: Clien
     assert cli("apply", "-", "--yes", stdin=file).code == 0
     assert cli("apply", "-", "--yes", stdin=file).err == "shardq: there was nothing to change\n"
     assert cli("apply", "-", "--dry-run", stdin=file.replace(b"1.23456", b"1.24")).code == 4
+
+
+PLANS = """
+[queues.jobs]
+streams = 2
+
+[queues.jobs.plans.gold]
+max_in_flight = 20
+rate = 50
+weight = 3
+
+[queues.jobs.plans.trial]
+burst = 2
+
+[queues.jobs.limits]
+a = "gold"
+b = "gold"
+
+[queues.jobs.limits.c]
+rate = 7
+"""
+
+
+@pytest.mark.runs_in("test-all")
+def test_plans_are_declared_and_exported(cli: Command, client: Client) -> None:
+    told = cli("apply", "-", "--yes", stdin=PLANS.encode())
+    assert "plan 'gold': none -> max_in_flight=20 rate=50 weight=3" in told.out
+    assert "limits of 'a': none -> plan gold" in told.out
+    jobs = client.queue("jobs")
+    gold = Plan(max_in_flight=20, rate=50, weight=3, tenants=2)
+    assert jobs.plans() == {"gold": gold, "trial": Plan(burst=2)}
+    assert jobs.limits() == {"a": "gold", "b": "gold", "c": Limits(rate=7)}
+    exported = cli("export", "jobs").out
+    assert cli("apply", "-", "--yes", stdin=exported.encode()).err == "shardq: there was nothing to change\n"
+    less = PLANS.replace("weight = 3\n", "").replace("[queues.jobs.plans.trial]\nburst = 2\n", "")
+    told = cli("apply", "-", "--yes", stdin=less.replace('b = "gold"', "").encode())
+    lines = [line.partition(": ")[2] for line in told.out.splitlines()]
+    assert lines == [
+        "plan 'gold': max_in_flight=20 rate=50 weight=3 -> max_in_flight=20 rate=50",
+        "limits of 'b': plan gold -> none",
+        "delete plan 'trial'",
+    ]
+    assert jobs.plans() == {"gold": Plan(max_in_flight=20, rate=50, tenants=1)}
 
 
 @pytest.mark.runs_in("test-all")

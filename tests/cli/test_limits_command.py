@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from shardq import Limits, Queue
+from shardq import Limits, Plan, Queue
 from tests.cli.conftest import Command
 
 
@@ -19,8 +19,8 @@ def test_limits_are_shown_and_changed(cli: Command, queue: Queue) -> None:
     cli("limits", "jobs", "acct-7", "burst=20", "max_in_flight=0", "--yes")
     assert queue.limits() == {"acct-7": Limits(max_in_flight=0, burst=20)}, "what is not named is the queue's again"
     [shown] = cli("limits", "jobs", "--json").objects
-    row = {"shard_key": "acct-7", "max_in_flight": 0, "rate": None, "burst": 20, "paused_until": None}
-    assert shown == {"queue": "jobs", "paused_until": None, "limits": [row]}
+    row = {"shard_key": "acct-7", "plan": None, "max_in_flight": 0, "rate": None, "burst": 20, "paused_until": None}
+    assert shown == {"queue": "jobs", "paused_until": None, "limits": [row], "plans": {}}
     assert cli.terminal("limits", "jobs", "acct-7", "--none", typed="n\n").code == 1
     assert cli("limits", "jobs", "acct-7", "--none", "--yes").code == 0
     assert queue.limits() == {}
@@ -41,6 +41,38 @@ def test_bad_limits_are_told_in_one_line(cli: Command, queue: Queue) -> None:
         assert said in told.err
         assert told.err.count("\n") == 1
     assert queue.limits() == {}
+
+
+@pytest.mark.runs_in("test-all")
+def test_plans_are_shown_and_changed(cli: Command, queue: Queue) -> None:
+    told = cli("limits", "jobs", "--set-plan", "gold", "max_in_flight=20", "rate=50", "weight=3", "--yes")
+    assert told.code == 0
+    assert queue.plans() == {"gold": Plan(max_in_flight=20, rate=50, weight=3)}
+    assert told.out.splitlines()[-1].split() == ["gold", "20", "50", "3", "0"]
+    told = cli("limits", "jobs", "acct-7", "--plan", "gold", "--yes")
+    assert told.out.splitlines()[1].split() == ["acct-7", "gold", "20", "50"]
+    [shown] = cli("limits", "jobs", "--json").objects
+    assert shown["limits"][0]["plan"] == "gold"
+    assert shown["plans"]["gold"]["tenants"] == 1
+    assert "plan gold" in cli("tenants", "jobs", "--order", "dedup").out + cli("tenant", "jobs", "acct-7").out
+    told = cli("limits", "jobs", "--delete-plan", "gold", "--yes")
+    assert (told.code, "1 tenant" in told.err) == (2, True)
+    cli("limits", "jobs", "acct-7", "--none", "--yes")
+    assert cli("limits", "jobs", "--delete-plan", "gold", "--yes").code == 0
+    assert queue.plans() == {}
+    for words, said in (
+        (["--plan", "gold"], "name the shard key"),
+        (["acct-7", "rate=1", "--plan", "gold"], "name the limits"),
+        (["acct-7", "--plan", "silver"], "no plan 'silver'"),
+        (["--set-plan", "gold", "--none"], "stand alone"),
+        (["acct-7", "--delete-plan", "gold"], "are of no shard key"),
+        (["--set-plan", "a b"], "the name of a plan"),
+        (["--set-plan", "gold", "weight=0"], "weight must be"),
+    ):
+        told = cli("limits", "jobs", *words, "--yes")
+        assert told.code == 2
+        assert said in told.err
+        assert told.err.count("\n") == 1
 
 
 @pytest.mark.runs_in("test-all")

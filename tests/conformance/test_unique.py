@@ -412,12 +412,12 @@ def test_bad_arguments_are_told_before_anything_is_written(open_queue: OpenQueue
 
 def test_unique_keys_are_bounded_with_dedup_keys(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, max_dedup=5)
-    for number in range(5):
+    for number in range(4):
         queue.write(number, shard_key="t", unique_key=str(number))
     with pytest.raises(QueueFull, match="max_dedup"):
-        queue.write(5, shard_key="t", unique_key="5")
-    assert queue.write("new", shard_key="t", unique_key="4", on_conflict="existing")
-    assert len(payloads(queue)) == 5
+        queue.write(4, shard_key="t", unique_key="4")
+    assert queue.write("new", shard_key="t", unique_key="3", on_conflict="existing")
+    assert len(payloads(queue)) == 4
     for field in world.raw.zrange(queue.state.keys.dedup_index, 0, -1):  # a minute later
         world.raw.zadd(queue.state.keys.dedup_index, {field: 1}, xx=True) if field else None
     queue.write(6, shard_key="t", unique_key="6")

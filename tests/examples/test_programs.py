@@ -170,6 +170,19 @@ def test_a_job_that_fails_is_given_back_and_the_worker_goes_on(server: Server, a
     assert jobs.stats().backlog + jobs.stats().delayed == 1
 
 
+def test_who_has_its_share_of_the_queue_is_told_when_to_post_again(address: str, jobs: Queue) -> None:
+    jobs.declare()
+    jobs.configure(max_dedup=5, dedup_window=100)
+    for number in range(5):
+        connection = http.client.HTTPConnection(address, timeout=30)
+        with contextlib.closing(connection):
+            connection.request("POST", "/jobs", b"{}", {"X-Tenant": "t", "Idempotency-Key": str(number)})
+            answer = connection.getresponse()
+            assert answer.status == (202 if number < 4 else 429)
+    assert 90 < int(answer.headers["Retry-After"]) <= 100
+    assert post(address, b"{}", X_Tenant="u", Idempotency_Key="0")[0] == 202
+
+
 def test_the_three_sit_out_a_crash_of_the_server(server: Server, address: str, api: Program) -> None:
     with Program("worker.py", server.url) as worker, Program("autoscaler.py", server.url, "0.05") as scaler:
         post(address, b'{"prompt": "one"}', X_Tenant="t")

@@ -178,7 +178,7 @@ def test_a_bad_message_harms_no_other(proxy: Proxy, server: Server, queue: Queue
 
 
 def test_a_full_queue_takes_what_it_has_room_for(proxy: Proxy, open_client: Open, queue_name: str) -> None:
-    queue = open_client(proxy.url).queue(f"{queue_name}.full", streams=2, max_len=7)
+    queue = open_client(proxy.url).queue(f"{queue_name}.full", streams=2, max_len=8)
     queue.write("-", shard_key="-")
     with ThreadPoolExecutor(THREADS) as pool:
         proxy.blackhole()

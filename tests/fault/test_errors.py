@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shardq import BackendError, BackendTimeout, Client, Empty, LeaseLost, Queue
+from shardq import BackendError, BackendTimeout, Client, Empty, LeaseLost, Queue, QueueFull
 from shardq.client import base
 from shardq.protocol.keys import QueueKeys
 from tests.fault.conftest import Open
@@ -164,6 +164,23 @@ def test_a_restart_with_persistence_loses_nothing_and_leases_go_on(
         assert queue.ack_many(held) == []
         rest = queue.read_many(100)
         assert sorted(each.message_id for each in (*held, *rest)) == sorted(ids)
+
+
+def test_what_tenants_use_of_bounds_survives_a_restart(
+    kind: ServerKind | None, open_client: Open, tmp_path: Path
+) -> None:
+    with Server(kind, directory=tmp_path / "data") as own:
+        queue = open_client(own.url).queue("jobs", streams=4, max_dedup=10, max_dead=10)
+        for number in range(8):
+            queue.write(number, shard_key="t", dedup_key=str(number))
+            queue.read().reject("no")
+        own.restart(grace=5)
+        assert (queue.tenant("t").dedup_keys, queue.tenant("t").dead) == (8, 8)
+        with pytest.raises(QueueFull):
+            queue.write(8, shard_key="t", dedup_key="8")
+        queue.write(8, shard_key="u", dedup_key="8")
+        queue.delete_dead(queue.dead(10))
+        assert queue.tenants("dead") == []
 
 
 @pytest.mark.runs_in("test-all")

@@ -85,7 +85,7 @@ def test_more_replicas_than_there_are_never_confirm(pair: Replicated, open_clien
 def alone(monkeypatch: pytest.MonkeyPatch, server: Server, open_client: Open, queue_name: str) -> Queue:
     """A queue of one shard key's on a server without replicas, and its epoch moved since."""
     monkeypatch.setattr(wire, "REPLICA_TIMEOUT_MS", 20)
-    queue = open_client(server.url, durability="replica(1)").queue(queue_name, streams=4, max_len=5)
+    queue = open_client(server.url, durability="replica(1)").queue(queue_name, streams=4, max_len=6)
     with pytest.raises(DurabilityUnknown):
         queue.write("first", shard_key="t")
     with Client.from_url(server.url) as other:

@@ -88,7 +88,7 @@ MUTANTS: tuple[Mutant, ...] = (
         2,
         "a holder whose lease has ended leaves a result",
         "lua/results.lua",
-        "if not Clock.is_live(r.clock, score) then return 'l' end",
+        "if not Clock.is_live(r.call, score) then return 'l' end",
         "if not score then return 'l' end",
         "tests/conformance/test_results.py::test_only_the_holder_of_the_lease_keeps_a_result[sync-valkey]",
     ),
@@ -175,6 +175,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/unit/test_pump.py::test_a_wait_is_in_slices_and_ends_when_the_last_gives_up",
     ),
     # 5. Fair, with a bound
+    Mutant(
+        5,
+        "one tenant alone uses a bound up, so that a newcomer is refused",
+        "lua/shares.lua",
+        "local FREE_TIMES = 4",
+        "local FREE_TIMES = 1000000",
+        "tests/conformance/test_shares.py::test_one_alone_gets_four_fifths[sync-valkey-5-4]",
+    ),
     Mutant(
         5,
         "who writes its messages one by one has more of them in the shared streams than the window allows",

@@ -17,7 +17,7 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         assert script.source.startswith("#!lua")
     assert " ".join(script.name for script in loaded if script.readonly) == (
         "accounts alone assignment bindings dead due facts fetch follow held holders journal leased len limits peek "
-        "queues recount runs sample skip states stats status tenant waiting weights"
+        "plans queues recount runs sample skip states stats status tenant uses waiting weights"
     )
 
 

@@ -82,9 +82,7 @@ def test_a_message_that_may_go_to_very_many_streams_is_not_plain(clock: ManualCl
     assert lone_write(state, [Outgoing("t", "b", b"")], UNTIL) is None
 
 
-def test_messages_of_a_call_that_was_refused_as_a_whole_are_tried_one_by_one(
-    state: QueueState, clock: ManualClock
-) -> None:
+def test_messages_that_a_bound_refuses_leave_the_others_of_a_call(state: QueueState, clock: ManualClock) -> None:
     messages = [Outgoing("t", "b", bytes([n])) for n in range(3)]
     verb = writes_of(state).verb
     tried = verb.attempt(messages, UNTIL)
@@ -93,13 +91,11 @@ def test_messages_of_a_call_that_was_refused_as_a_whole_are_tried_one_by_one(
     def answer(step: Step) -> Any:
         assert isinstance(step, Call)
         sizes.append(write_head(step).messages)
-        if step is tried.call:
-            return [b"FULL", b"max_len"]
-        return [b"FULL", b"max_len"] if len(sizes) == 3 else [b"OK", b"1700000000000|%d|0" % len(sizes)]
+        return [b"FULL", b"max_len", b"2:5", 6, 5, b""] if step is tried.call else [b"OK", b"1700000000000|5|0,0"]
 
     results = drive(verb.op(messages, UNTIL, tried), answer, clock).result
     assert results is not None
-    assert sizes == [3, 1, 1, 1]
+    assert sizes == [3, 2]
     assert [type(result) for result in results] == [Written, QueueFull, Written]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -216,7 +217,11 @@ def test_an_old_idea_of_the_queue_is_renewed_and_the_call_repeated(state: QueueS
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
-    [([b"FULL", b"max_len"], QueueFull), ([b"FULL", b"max_dedup"], QueueFull), ([b"STALE"], OutcomeUnknown)],
+    [
+        ([b"FULL", b"max_len", b"1:", 5, 5, b""], QueueFull),
+        ([b"FULL", b"max_dedup", b"1:4", 5, 4, b"100"], QueueFull),
+        ([b"STALE"], OutcomeUnknown),
+    ],
 )
 def test_a_refused_write_raises_what_it_means(
     state: QueueState, clock: ManualClock, answer: list[bytes], kind: type[Exception]
@@ -232,11 +237,18 @@ def test_too_few_replicas_are_said_with_the_id(state: QueueState, clock: ManualC
 
 
 def test_a_batch_tells_how_each_message_went(state: QueueState, clock: ManualClock) -> None:
-    server = Server([b"FULL", b"max_len"])
+    server = Server([b"FULL", b"max_len", b",".join(b"%d:1" % number for number in range(1, 251)), 5, 3, b""])
     with pytest.raises(PartlyWritten) as caught:
         drive(write_many(state, SMALL), server, clock)
     kinds = [type(result) for result in caught.value.results]
     assert kinds == [QueueFull] * 250 + [Written] * 350
+
+
+def test_a_refusal_tells_whose_share_is_used_up(state: QueueState, clock: ManualClock) -> None:
+    with pytest.raises(QueueFull, match="'t' has 800 of them, others have 70: write later") as caught:
+        drive(write(state, ONE), Server([b"FULL", b"max_dedup", b"1:800", 1000, 870, b"2500"]), clock)
+    full = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - a child process tells its parent like this
+    assert (full.bound, full.limit, full.used, full.others, full.retry_after) == ("max_dedup", 1000, 800, 70, 2.5)
 
 
 def test_a_batch_stops_where_the_server_cannot_be_reached(state: QueueState, clock: ManualClock) -> None:

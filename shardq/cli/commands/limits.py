@@ -4,89 +4,166 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from shardq.cli.declared.changes import named
 from shardq.cli.exits import FAILED, OK, UsageError
 from shardq.cli.output import say
-from shardq.cli.parsing import Commands, add_queue, add_yes, command, header
+from shardq.cli.parsing import Commands, add_queue, add_yes, command
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, ends_at, json_line, shown_key
-from shardq.model import Limits
+from shardq.client import Queue
+from shardq.model import Limits, Plan
 from shardq.sharding import key_bytes
 
 Key = str | bytes
+Change = tuple[str, Callable[[], object]]
+"""What will be changed, in words, and how."""
 NAMES: Final = ("max_in_flight", "rate", "burst")
 
 ABOUT = """A shard key (or a parent) may have a cap of messages in flight, and a rate of deliveries per second with a
 burst. What is beyond waits, and delays nobody else. A limit that is not named is as the settings of the queue say; 0 is
-no limit. The limits of every other shard key, and those of the whole queue, are settings: `shardq configure`. The list
-also shows what is paused."""
+no limit. The limits of every other shard key, and those of the whole queue, are settings: `shardq configure`. A plan is
+limits and a weight by name, which many shard keys share: who is on it has them, whenever they change. The list also
+shows what is paused."""
 
 EXAMPLES = """  shardq limits jobs
   shardq limits jobs acct-7 max_in_flight=3 rate=10 burst=20 --yes
-  shardq limits jobs acct-7 --none --yes"""
+  shardq limits jobs acct-7 --none --yes
+  shardq limits jobs --set-plan gold max_in_flight=20 rate=50 weight=3 --yes
+  shardq limits jobs acct-7 --plan gold --yes
+  shardq limits jobs --delete-plan gold --yes"""
 
 
 def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "limits", run, "show or change limits of shard keys", about=ABOUT, examples=EXAMPLES)
     add_queue(parser)
-    parser.add_argument("shard_key", metavar="KEY", nargs="?", help="the shard key whose limits to change")
-    parser.add_argument("limits", metavar="NAME=NUMBER", type=header, nargs="*", help="all limits that it is to have")
+    parser.add_argument(
+        "words", metavar="KEY NAME=NUMBER", nargs="*", help="the shard key, and all limits it is to have"
+    )
     parser.add_argument("--none", action="store_true", help="it has none of its own any more")
+    parser.add_argument("--plan", metavar="PLAN", help="it is on this plan")
+    parser.add_argument("--set-plan", metavar=("PLAN", "NAME=NUMBER"), nargs="+", help="make or change this plan")
+    parser.add_argument("--delete-plan", metavar="PLAN", help="delete this plan")
     add_yes(parser)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Change the limits that were given, then show all."""
-    if args.shard_key and bool(args.limits) == args.none:
-        raise UsageError("name the limits, such as max_in_flight=3 rate=10, or --none")
+    """Change what was named, then show all."""
+    change = _change_of(args)
     queue, _ = shell.existing(args.queue)
-    if args.shard_key:
-        wanted = limits_of(dict(args.limits))
-        before = queue.limits().get(args.shard_key, Limits())
-        change = f"of {args.shard_key} from {named(before)} to {named(wanted)}"
-        if not shell.confirm(f"Change the limits {change} in queue {args.queue!r}?", yes=args.yes):
+    if change is not None:
+        text, make = change(queue)
+        if not shell.confirm(f"{text} in queue {args.queue!r}?", yes=args.yes):
             return FAILED
-        queue.set_limits({args.shard_key: wanted})
-    show(args.queue, queue.limits(), queue.paused(), shell)
+        make()
+    show(args.queue, queue.limits(), queue.paused(), queue.plans(), shell)
     return OK
 
 
-def show(name: str, limits: Mapping[Key, Limits], paused: Mapping[Key | None, float], shell: Shell) -> None:
-    """Print all limits and pauses."""
+def _change_of(args: argparse.Namespace) -> Callable[[Queue], Change] | None:
+    """Return how to change what was named, None if nothing was. UsageError if it was not named right."""
+    if args.set_plan or args.delete_plan:
+        if args.none or args.plan or (args.set_plan and args.delete_plan):
+            raise UsageError(
+                "--set-plan and --delete-plan stand alone: change the limits of a shard key by another command"
+            )
+        if args.words:
+            raise UsageError("--set-plan and --delete-plan are of no shard key: --set-plan gold rate=50")
+        if args.delete_plan:
+            return partial(_plan_deleted, args.delete_plan)
+        name, *words = args.set_plan
+        return partial(_plan_set, name, _values(words, (*NAMES, "weight")))
+    if not args.words:
+        if args.none or args.plan:
+            raise UsageError("name the shard key")
+        return None
+    key, *words = args.words
+    if sum((bool(words), args.none, bool(args.plan))) != 1:
+        raise UsageError("name the limits, such as max_in_flight=3 rate=10, or --plan, or --none")
+    wanted = args.plan or Limits(**_values(words, NAMES))
+    return partial(_limits_set, key, wanted)
+
+
+def _plan_deleted(name: str, queue: Queue) -> Change:
+    return f"Delete plan {name}", partial(queue.delete_plan, name)
+
+
+def _plan_set(name: str, values: dict[str, Any], queue: Queue) -> Change:
+    before = queue.plans().get(name)
+    text = f"Make plan {name} with" if before is None else f"Change plan {name} from {named(before)} to"
+    return f"{text} {named(Plan(**values))}", partial(queue.set_plan, name, **values)
+
+
+def _limits_set(key: str, wanted: Limits | str, queue: Queue) -> Change:
+    before = queue.limits().get(key, Limits())
+    text = f"Change the limits of {key} from {named(before)} to {named(wanted)}"
+    return text, partial(queue.set_limits, {key: wanted})
+
+
+def show(
+    name: str,
+    limits: Mapping[Key, Limits | str],
+    paused: Mapping[Key | None, float],
+    plans: Mapping[str, Plan],
+    shell: Shell,
+) -> None:
+    """Print all limits, pauses and plans."""
     keys = sorted({*limits, *(key for key in paused if key is not None)}, key=key_bytes)
     found = [(key, limits.get(key, Limits()), paused.get(key)) for key in keys]
     if shell.json:
         fields = [
-            {**bytes_fields("shard_key", key), **asdict(each), "paused_until": _until(end)} for key, each, end in found
+            {**bytes_fields("shard_key", key), **_fields(each), "paused_until": _until(end)} for key, each, end in found
         ]
-        say(json_line({"queue": name, "paused_until": _until(paused.get(None)), "limits": fields}))
+        table = {plan: asdict(each) for plan, each in plans.items()}
+        say(json_line({"queue": name, "paused_until": _until(paused.get(None)), "limits": fields, "plans": table}))
         return
-    rows = [(shown_key(key), *map(_number, _numbers(each)), ends_at(end)) for key, each, end in found]
+    rows = [(shown_key(key), *_cells(each, plans), ends_at(end)) for key, each, end in found]
     if None in paused:
-        rows.insert(0, ("(the whole queue)", "", "", "", ends_at(paused[None])))
+        rows.insert(0, ("(the whole queue)", "", "", "", "", ends_at(paused[None])))
     if rows:
-        draw(("shard key", *NAMES, "paused until"), rows, right=frozenset(NAMES))
+        draw(("shard key", "plan", *NAMES, "paused until"), rows, right=frozenset(NAMES))
     else:
         say("no shard key has limits of its own, and nothing is paused")
+    if plans:
+        say("")
+        table_rows = [
+            (plan, *map(_number, _numbers(each)), f"{each.weight}", f"{each.tenants:,}") for plan, each in plans.items()
+        ]
+        columns = (*NAMES, "weight", "tenants")
+        draw(("plan", *columns), table_rows, right=frozenset(columns))
 
 
-def limits_of(named: dict[str, str]) -> Limits:
-    """The limits that were typed; UsageError if one is no number, or has another name."""
+def _fields(limits: Limits | str) -> dict[str, Any]:
+    return {"plan": limits, **asdict(Limits())} if isinstance(limits, str) else {"plan": None, **asdict(limits)}
+
+
+def _cells(limits: Limits | str, plans: Mapping[str, Plan]) -> tuple[str, ...]:
+    """Return the plan, and the limits that are in force."""
+    if isinstance(limits, str):
+        return limits, *map(_number, _numbers(plans.get(limits, Limits())))
+    return "", *map(_number, _numbers(limits))
+
+
+def _values(words: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """The limits that were typed, NAME=NUMBER; UsageError if one is no number, or has another name."""
     values: dict[str, Any] = {}
-    for name, text in named.items():
-        if name not in NAMES:
-            raise UsageError(f"there is no limit {name!r}; the limits are {', '.join(NAMES)}")
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise UsageError(f"limits are NAME=NUMBER, not {word!r}")
+        if name not in names:
+            raise UsageError(f"there is no limit {name!r}; the limits are {', '.join(names)}")
         try:
             values[name] = float(text) if name == "rate" else int(text)
         except ValueError:
             raise UsageError(f"{name} must be a number, not {text!r}") from None
-    return Limits(**values)
+    return values
 
 
 def _numbers(limits: Limits) -> tuple[float | None, ...]:

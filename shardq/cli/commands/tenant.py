@@ -51,6 +51,9 @@ def _facts(found: Tenant) -> list[tuple[str, str]]:
         ("delayed", f"{found.delayed:,}"),
         ("oldest", duration(found.oldest_age)),
         ("limits", remark_of(found) or "none of its own"),
+        ("dedup keys", f"{found.dedup_keys:,}"),
+        ("dead letters", f"{found.dead:,}"),
+        ("results", f"{found.result_bytes:,} bytes"),
     ]
     if found.paused_until is not None:
         rows.append(("paused until", ends_at(found.paused_until)))

@@ -11,7 +11,7 @@ from shardq.cli.declared.declaration import Declaration, DeclaredQueue
 from shardq.cli.declared.feasible import check_feasible
 from shardq.client import Client, Queue
 from shardq.errors import QueueMissing
-from shardq.model import Limits, QueueConfig
+from shardq.model import Limits, Plan, QueueConfig
 from shardq.model.settings import differs
 from shardq.planner import Assignment
 from shardq.routing import Binding
@@ -60,13 +60,18 @@ def _of_queue(client: Client, declared: DeclaredQueue) -> Iterator[Change]:
         given = ", ".join(f"{name}={_shown(value)}" for name, value in declared.settings.items()) or "the defaults"
         made = client.queue(declared.name, create=True, **declared.settings)
         yield Change(what, (f"create it with {given}",), made.declare)
-        actual, weights, limits = made.state.requested, dict[str | bytes, int](), dict[str | bytes, Limits]()
+        actual, weights = made.state.requested, dict[str | bytes, int]()
+        limits, plans = dict[str | bytes, Limits | str](), dict[str, Plan]()
     else:
         actual, weights, limits, assigned = found, queue.weights(), queue.limits(), queue.assignment()
-    check_feasible(declared, actual, replace(actual, **declared.settings), assigned)
+        plans = queue.plans()
+    check_feasible(declared, actual, replace(actual, **declared.settings), assigned, plans)
     yield from _settings(queue, what, declared.settings, actual)
     yield from _weights(queue, what, declared.weights, weights)
+    yield from _plans_set(queue, what, declared.plans or {}, plans)
     yield from _limits(queue, what, declared.limits, limits)
+    if declared.plans is not None:
+        yield from _plans_deleted(queue, what, plans.keys() - declared.plans.keys())
     yield from _assigned(queue, what, declared, assigned)
 
 
@@ -100,13 +105,29 @@ def _weights(
         yield Change(what, lines, partial(queue.set_weights, some))
 
 
+def _plans_set(queue: Queue, what: str, wanted: Mapping[str, Plan], actual: Mapping[str, Plan]) -> Iterator[Change]:
+    """Return the plans that change. They come before the limits that name them."""
+    for name, plan in wanted.items():
+        before = replace(actual[name], tenants=0) if name in actual else None
+        if before != plan:
+            line = f"plan {name!r}: {'none' if before is None else named(before)} -> {named(plan)}"
+            values = {key: value for key, value in asdict(plan).items() if key != "tenants"}
+            yield Change(what, (line,), partial(queue.set_plan, name, **values))
+
+
+def _plans_deleted(queue: Queue, what: str, gone: Iterable[str]) -> Iterator[Change]:
+    """Return the plans that go, when nobody is on them any more."""
+    for name in sorted(gone):
+        yield Change(what, (f"delete plan {name!r}",), partial(queue.delete_plan, name))
+
+
 def _limits(
-    queue: Queue, what: str, wanted: Mapping[str, Limits] | None, actual: Mapping[str | bytes, Limits]
+    queue: Queue, what: str, wanted: Mapping[str, Limits | str] | None, actual: Mapping[str | bytes, Limits | str]
 ) -> Iterator[Change]:
     if wanted is None:
         return
     none = Limits()
-    goal = dict.fromkeys(actual, none)
+    goal: dict[str | bytes, Limits | str] = dict.fromkeys(actual, none)
     goal.update(wanted.items())
     for some in _batches((key, limits) for key, limits in goal.items() if actual.get(key, none) != limits):
         lines = (f"limits of {key!r}: {named(actual.get(key, none))} -> {named(to)}" for key, to in some.items())
@@ -129,9 +150,16 @@ def _batches(changed: Iterable[tuple[str | bytes, T]]) -> Iterator[dict[str | by
         yield dict(pairs[start : start + BATCH])
 
 
-def named(limits: Limits) -> str:
+def named(limits: Limits | str) -> str:
     """Return limits in words."""
-    named = [f"{name}={number:g}" for name, number in asdict(limits).items() if number is not None]
+    if isinstance(limits, str):
+        return f"plan {limits}"
+    usual = {"weight": 1, "tenants": getattr(limits, "tenants", 0)}
+    named = [
+        f"{name}={number:g}"
+        for name, number in asdict(limits).items()
+        if number is not None and number != usual.get(name)
+    ]
     return " ".join(named) or "none"
 
 

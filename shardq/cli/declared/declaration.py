@@ -9,11 +9,13 @@ from typing import Any, Final
 
 from shardq.arguments import check_name, shown, whole
 from shardq.errors import ConfigError
-from shardq.model import Limits, QueueConfig
+from shardq.model import Limits, Plan, QueueConfig
+from shardq.model.limits import MAX_WEIGHT
 from shardq.model.settings import queue_config
 from shardq.ops.assigning import MAX_ASSIGNED
 from shardq.ops.limiting import MOST as MAX_LIMITED
-from shardq.ops.weighing import MAX_WEIGHT, MAX_WEIGHTED
+from shardq.ops.limiting import check_plan
+from shardq.ops.weighing import MAX_WEIGHTED
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Binding
 from shardq.routing.topic import check_bindable
@@ -30,7 +32,8 @@ class DeclaredQueue:
     name: str
     settings: Mapping[str, Any]
     weights: Mapping[str, int] | None = None
-    limits: Mapping[str, Limits] | None = None
+    limits: Mapping[str, Limits | str] | None = None
+    plans: Mapping[str, Plan] | None = None
     assigned: tuple[str, ...] = ()
     max_overlap: int | None = None
 
@@ -60,7 +63,7 @@ def _queue(name: str, found: Any) -> DeclaredQueue:
     where = f"queue {name!r}"
     check_name(name)
     table = dict(_table(found, where))
-    weights, limits = table.pop("weights", None), table.pop("limits", None)
+    weights, limits, plans = table.pop("weights", None), table.pop("limits", None), table.pop("plans", None)
     assignment = _table(table.pop("assignment", {}), f"{where}: assignment")
     settings = {key: None if value == UNSET else value for key, value in table.items()}
     try:
@@ -70,6 +73,7 @@ def _queue(name: str, found: Any) -> DeclaredQueue:
             settings,
             None if weights is None else _weights(_table(weights, "weights")),
             None if limits is None else _all_limits(_table(limits, "limits")),
+            None if plans is None else _plans(_table(plans, "plans")),
             *_assignment(assignment),
         )
     except ConfigError as error:
@@ -81,9 +85,19 @@ def _weights(table: Mapping[str, Any]) -> Mapping[str, int]:
     return {key: whole(f"the weight of {key!r}", weight, 1, MAX_WEIGHT) for key, weight in table.items()}
 
 
-def _all_limits(table: Mapping[str, Any]) -> Mapping[str, Limits]:
+def _all_limits(table: Mapping[str, Any]) -> Mapping[str, Limits | str]:
     _keys("limits", table, MAX_LIMITED)
-    return {key: _limits(key, each) for key, each in table.items()}
+    return {key: check_plan(each) if isinstance(each, str) else _limits(key, each) for key, each in table.items()}
+
+
+def _plans(table: Mapping[str, Any]) -> Mapping[str, Plan]:
+    known = {each.name for each in fields(Plan)} - {"tenants"}
+    found: dict[str, Plan] = {}
+    for name, each in table.items():
+        where = f"plan {name!r}"
+        _only(_table(each, where), known, where)
+        found[check_plan(name)] = Plan(**each)
+    return found
 
 
 def _assignment(table: Mapping[str, Any]) -> tuple[tuple[str, ...], int | None]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from shardq.cli.declared.declaration import stored_settings
 from shardq.cli.text import is_control
 from shardq.client import Client
+from shardq.model import Limits
 from shardq.protocol.replies import text_or_bytes
 
 
@@ -40,13 +41,14 @@ def _queue(client: Client, name: str, left_out: list[str]) -> Iterator[str]:
         for key in sorted(key for key in weights if isinstance(key, str)):  # so that two files can be compared
             yield f"{_value(key)} = {weights[key]}"
         yield ""
+    for plan, each in queue.plans().items():
+        yield f"[queues.{_value(name)}.plans.{_value(plan)}]"
+        numbers = {key: value for key, value in asdict(each).items() if key != "tenants" and value is not None}
+        yield from (f"{key} = {_value(value)}" for key, value in numbers.items())
+        yield ""
     limits = queue.limits()
     left_out += [f"the limits of {key!r} in queue {name!r}" for key in limits if isinstance(key, bytes)]
-    for key in sorted(key for key in limits if isinstance(key, str)):
-        yield f"[queues.{_value(name)}.limits.{_value(key)}]"
-        numbers = asdict(limits[key]).items()
-        yield from (f"{limit} = {_value(number)}" for limit, number in numbers if number is not None)
-        yield ""
+    yield from _limits(name, {key: each for key, each in limits.items() if isinstance(key, str)})
     if len(stored):
         keys = [text_or_bytes(key) for key, _ in stored.items()]
         left_out += [f"the shard of {key!r} in queue {name!r}" for key in keys if isinstance(key, bytes)]
@@ -54,6 +56,21 @@ def _queue(client: Client, name: str, left_out: list[str]) -> Iterator[str]:
         yield f"keys = {_value([key for key in keys if isinstance(key, str)])}"
         yield f"max_overlap = {stored.max_overlap}"
         yield ""
+
+
+def _limits(name: str, limits: Mapping[str, Limits | str]) -> Iterator[str]:
+    """Return the plans of shard keys in one table, and the limits of others each in one of its own."""
+    on_plans = {key: each for key, each in sorted(limits.items()) if isinstance(each, str)}
+    if on_plans:
+        yield f"[queues.{_value(name)}.limits]"
+        yield from (f"{_value(key)} = {_value(plan)}" for key, plan in on_plans.items())
+        yield ""
+    for key, each in sorted(limits.items()):
+        if isinstance(each, Limits):
+            yield f"[queues.{_value(name)}.limits.{_value(key)}]"
+            numbers = asdict(each).items()
+            yield from (f"{limit} = {_value(number)}" for limit, number in numbers if number is not None)
+            yield ""
 
 
 def _value(value: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from shardq.cli.declared.declaration import DeclaredQueue
 from shardq.errors import ConfigError, ShardqError
 from shardq.model import QueueConfig
@@ -9,14 +11,19 @@ from shardq.planner import Assignment
 
 
 def check_feasible(
-    declared: DeclaredQueue, actual: QueueConfig, target: QueueConfig, assigned: Assignment | None
+    declared: DeclaredQueue,
+    actual: QueueConfig,
+    target: QueueConfig,
+    assigned: Assignment | None,
+    plans: Collection[str],
 ) -> None:
     """ShardqError if a queue with the settings *actual* cannot have what is *declared*, which makes them *target*.
 
-    *assigned* has the shards that are stored with it, None if the queue does not exist.
+    *assigned* has the shards that are stored with it, None if the queue does not exist; *plans* are those that it has.
     """
     what = f"queue {declared.name!r}"
-    if declared.limits and assigned is None and "accounts" not in target.settings():
+    _check_plans(what, declared, plans)
+    if (declared.limits or declared.plans) and assigned is None and "accounts" not in target.settings():
         raise ShardqError(f"{what}: limits: it has no window, so it does not know its shard keys: let window be 1")
     if target.parents and (child := next(filter(_is_child, declared.limits or ()), None)):
         raise ShardqError(f"{what}: limits of {child!r}: it has parents: limits are a parent's, which is before '/'")
@@ -25,6 +32,13 @@ def check_feasible(
         _plan(declared, target, assigned)
     except ConfigError as error:
         raise ShardqError(f"{what}: assignment: {error}") from None
+
+
+def _check_plans(what: str, declared: DeclaredQueue, plans: Collection[str]) -> None:
+    known = plans if declared.plans is None else declared.plans
+    for key, limits in (declared.limits or {}).items():
+        if isinstance(limits, str) and limits not in known:
+            raise ShardqError(f"{what}: limits of {key!r}: there is no plan {limits!r}: declare it in plans")
 
 
 def _is_child(key: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
@@ -32,6 +33,7 @@ def problems(found: Ledger, model: Model, keys: QueueKeys) -> Iterator[str]:
         _leased(found, model),
         _dead(found, model),
         _deduplicated(found, model),
+        _shares(found, model),
         _announced(found, model),
         problems_of_terms(found, model),
     )
@@ -154,7 +156,7 @@ def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
         index = {member: int(score) for member, score in found.sorted[name].items() if member[:2] not in (b"", b"u:")}
         if index != wanted:
             yield f"dedup: {name} is {index}, and there are {wanted}"
-    told = {_text(field[2:]): text.split(b"|", 1)[1].decode()
+    told = {_text(field[2:]): text.split(b"|", 2)[1].decode()
             for field, text in hashed.items() if field.startswith(b"k:")}  # fmt: skip
     for key, (message_id, until) in model.keyed.items():
         if told.get(key, message_id) != message_id or (until > model.now and key not in told):
@@ -168,7 +170,8 @@ def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
 
 def _unique(found: Ledger, model: Model, hashed: dict[bytes, bytes]) -> Iterator[str]:
     """Each unique key names its message, and where that lies; those of messages that ended may stay for a while."""
-    told = {_text(field[2:]): text.decode().split(" ", 2) for field, text in hashed.items() if field.startswith(b"u:")}
+    told = {_text(field[2:]): text.partition(b"|")[0].decode().split(" ", 2)
+            for field, text in hashed.items() if field.startswith(b"u:")}  # fmt: skip
     indexed = {_text(member[2:]) for member in found.sorted["dedup_index"] if member.startswith(b"u:")}
     if told.keys() != indexed:
         yield f"unique: {sorted(indexed)} are in the index, {sorted(told)} in the hash"
@@ -183,6 +186,29 @@ def _unique(found: Ledger, model: Model, hashed: dict[bytes, bytes]) -> Iterator
 
 def _text(raw: bytes) -> str:
     return raw.decode(errors="surrogateescape")
+
+
+def _shares(found: Ledger, model: Model) -> Iterator[str]:
+    """What the state says each tenant uses of a bound is a full count; nobody who uses nothing is in it."""
+    owners = [_owner_of(field, text) for field, text in found.hashes["dedup"].items()]
+    keys = Counter(owner for owner in owners if owner is not None)
+    letters = Counter(each.buried_as for each in model.having(DEAD))
+    for kind, wanted in ((b"D:", keys), (b"X:", letters), (b"R:", Counter())):
+        told = {name[2:]: int(text.split(b" ")[0]) for name, text in found.hashes["meta"].items() if name[:2] == kind}
+        if told != wanted:
+            yield f"shares: {kind!r} is {told}, and there are {dict(wanted)}"
+    numbers = {name for name in found.hashes["moved"] if name.startswith(b"n")}
+    if len(numbers) != len(found.streams["dead"]):
+        yield f"shares: {len(numbers)} letters have a number, there are {len(found.streams['dead'])}"
+    if len(found.sorted["dedup_index"]) - 1 > model.terms.max_dedup and not model.regime:
+        yield f"shares: {len(found.sorted['dedup_index']) - 1} keys, {model.terms.max_dedup} may be"
+
+
+def _owner_of(field: bytes, text: bytes) -> bytes | None:
+    """Who has a dedup key or a unique key."""
+    if field[:2] == b"k:":
+        return text.split(b"|", 2)[2]
+    return text.split(b"|", 1)[1] if field[:2] == b"u:" else None
 
 
 def _announced(found: Ledger, model: Model) -> Iterator[str]:

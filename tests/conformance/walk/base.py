@@ -104,17 +104,24 @@ class Base:
         self._drop_letters(found)
 
     def _drop_letters(self, found: Ledger) -> None:
-        """Where the oldest dead letter makes room for a new one."""
-        gone = [each for each in self.model.having(DEAD) if each.message_id not in found.letters]
-        if not self.model.terms.drop_dead or not gone:
+        """Where a tenant's oldest dead letter makes room for a new one of its own, since it has its share."""
+        model = self.model
+        gone = [each for each in model.having(DEAD) if each.message_id not in found.letters]
+        if not model.terms.drop_dead or not gone:
             return
-        ensure(len(found.letters) >= self.model.terms.max_dead, f"dropped: {len(gone)}, {len(found.letters)} are left")
-        stayed = {entry for message_id, entry in self.letters.items() if message_id in found.letters}
         for each in gone:
-            ensure(all(order(self.letters.get(each.message_id, "0-0")) < order(entry) for entry in stayed),
-                   f"dropped: {model_text(each, self.model)}, and older ones stay")  # fmt: skip
             each.state = GONE
-        self.model.count("dead_dropped", len(gone))
+        for each in gone:
+            name = each.buried_as
+            left = [letter.message_id for letter in model.letters_of(name)]
+            ensure(not model.has_room_among(name), f"dropped: {model_text(each, model)}, and there is room")
+            ensure(
+                any(letter not in self.letters for letter in left), f"dropped: {model_text(each, model)} for another"
+            )
+            ensure(all(order(self.letters.get(each.message_id, "0-0")) < order(self.letters[letter])
+                       for letter in left if letter in self.letters),
+                   f"dropped: {model_text(each, model)}, and older ones stay")  # fmt: skip
+        model.count("dead_dropped", len(gone))
 
     def _drop_or_park(self, found: Ledger) -> None:
         """Who comes upon a stale message drops it; a doomed one is dead_lettered, or parked where there is no room."""
@@ -131,17 +138,23 @@ class Base:
                 and (each.message_id in dead or self.model.terms.drop_dead)
             ):
                 self.bury(each)
-            elif handle in found.delayed and self.model.is_doomed(each):
+        for each in [*self.model.having(WAITING)]:
+            if (handle := there.get(each.message_id)) in found.delayed and self.model.is_doomed(each):
                 self.park(each, handle, found)
 
     def bury(self, each: Known) -> None:
         """To the dead letters."""
         each.state, each.reason = DEAD, each.error if each.rejected else "max deliveries"
+        each.buried_as = self.model.terms.name_of(each.key)
         self.model.count("dead_lettered")
 
     def park(self, each: Known, handle: str, found: Ledger) -> None:
-        """There is no room among the dead letters: it is tried again in 5 s, which are a unit here."""
-        ensure(len(found.streams["dead"]) >= self.model.terms.max_dead, f"parked: {model_text(each, self.model)}")
+        """It has no room among the dead letters: it is tried again in 5 s, which are a unit here."""
+        name = self.model.terms.name_of(each.key)
+        ensure(not self.model.has_room_among(name), f"parked: {model_text(each, self.model)}, and there is room")
+        ensure(
+            not (self.model.terms.drop_dead and self.model.letters_of(name)), f"parked: {each.message_id}, not dropped"
+        )
         left = found.delayed[handle].due - found.now
         ensure(0 < left <= 5000, f"parked: for {left} ms")
         put_off(self.world.node(self.keys.meta), self.keys, found, handle, UNIT - 5000)

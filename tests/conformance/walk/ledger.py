@@ -20,6 +20,8 @@ FAR = 9 * 10**12
 
 SORTED = ("turns", "due", "leases", "delayed", "returned", "producers", "dedup_index", "bulk_offsets", "result_ends")
 HASHES = ("meta", "bodies", "errors", "moved", "dedup", "assigned", "limits", "results")
+OF_SHARD_KEYS = (b"t:", b"c:", b"p:", b"D:", b"X:", b"R:")
+"""How fields of the state begin that are of one shard key, parent or producer."""
 STREAMS = ("notifications", "dead", "journal", "finished")
 
 
@@ -113,11 +115,11 @@ def look(raw: Any, keys: QueueKeys) -> Ledger:
 
 
 def _take_apart(found: Ledger) -> None:
-    told = {name: value for name, value in found.hashes["meta"].items() if name[:2] not in (b"t:", b"c:", b"p:")}
+    told = {name: value for name, value in found.hashes["meta"].items() if name[:2] not in OF_SHARD_KEYS}
     found.meta = spelled_out({name.decode(): value.decode() for name, value in told.items()})
     found.new = {handle: int(handle.partition(":")[0]) for handle in found.census.new}
-    moved = {name.decode(): where.decode() for name, where in found.hashes["moved"].items() if name}
-    found.letters = {name: where.removeprefix("x:") for name, where in moved.items()}
+    moved = {name.decode(errors="surrogateescape"): where.decode() for name, where in found.hashes["moved"].items()}
+    found.letters = {name: where[2:].partition("|")[0] for name, where in moved.items() if where.startswith("x:")}
     for token, ends in found.sorted["leases"].items():
         if token:
             place, entry, number, holder, _, key = token.split(b":", 5)

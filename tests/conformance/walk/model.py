@@ -48,6 +48,8 @@ class Terms:
     parents: int = 0
     max_deliveries: int = 4
     max_dead: int = 1000
+    max_len: int = 0
+    max_dedup: int = 1_000_000
     dedup_window: int = 3
     journal: int = 0
     key_scope: Literal["shard_key", "queue"] = "shard_key"
@@ -148,6 +150,7 @@ class Known:
     quiet_since: int | None = None  # how many messages had been handed out when it was written, alone of its shard key
     unique: str = ""  # its unique key, until it ends or another message has it
     has_unique_key: bool = False  # it was written with one
+    buried_as: bytes = b""  # of a dead letter: in whose share it is, also when the queue has parents no more
     bound: int = 0  # within how many more it must be handed out
 
     @property
@@ -206,6 +209,20 @@ class Model:
     def is_doomed(self, each: Known) -> bool:
         """Whether whoever comes upon it buries it."""
         return each.rejected or each.life >= self.terms.max_deliveries
+
+    def may_use(self, used: int, total: int, bound: int, more: int = 1) -> bool:
+        """Whether a tenant must get more of a bound: it uses less than four times what is free."""
+        free = bound - total
+        return more <= free and used < 4 * free
+
+    def letters_of(self, name: bytes) -> list[Known]:
+        """The dead letters in the share of a shard key, or with parents of a parent."""
+        return [each for each in self.having(DEAD) if each.buried_as == name]
+
+    def has_room_among(self, name: bytes) -> bool:
+        """Whether there must be room for another dead letter of that name."""
+        total = sum(1 for _ in self.having(DEAD))
+        return self.may_use(len(self.letters_of(name)), total, self.terms.max_dead)
 
     def deliverable(self) -> list[Known]:
         """What a read may hand out, lease by lease and account by account."""

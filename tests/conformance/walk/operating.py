@@ -201,7 +201,14 @@ class Operating(Base):
 
     def switch_backlog(self, rng: random.Random) -> None:
         """The bound on what a shard key may have waiting."""
-        self._configure(rng, max_backlog=rng.choice((0, 5, 50)))
+        if not self.model.terms.max_len:
+            self._configure(rng, max_backlog=rng.choice((0, 5, 50)))
+
+    def switch_bounds(self, rng: random.Random) -> None:
+        """How many messages there may be, and how many keys are remembered."""
+        self._configure(rng, max_dedup=rng.choice((5, 1_000_000)))
+        if not self.model.terms.max_backlog:
+            self._configure(rng, max_len=rng.choice((0, 10, 40)))
 
     def switch_parents(self, rng: random.Random) -> None:
         """Refused while anything waits that counts."""

@@ -22,14 +22,14 @@ WEIGHTS = {
     "delete_dead": 0.5, "nack_uncounted": 1,
     "limit": 0.7, "pause": 0.5, "resume": 0.5, "switch_total": 0.3, "switch_rate": 0.3,
     "switch_window": 0.4, "switch_cap": 0.4, "switch_backlog": 0.3, "switch_parents": 0.4, "switch_deaths": 0.3,
-    "switch_journal": 0.2, "switch_memory": 0.1, "forget_scripts": 0.1, "pass_time": 3,
+    "switch_bounds": 0.3, "switch_journal": 0.2, "switch_memory": 0.1, "forget_scripts": 0.1, "pass_time": 3,
 }  # fmt: skip
 MOODS: dict[str, dict[str, float]] = {
     "anything": {},
     "floods": {"flood": 5, "whisper": 8, "write": 6, "read_singly": 14, "read": 7} | dict.fromkeys(
         ("purge", "resize", "assign", "unassign", "weigh", "limit", "pause", "resume", "switch_total", "switch_rate",
          "switch_window", "switch_cap", "switch_backlog",
-         "switch_parents", "switch_deaths"), 0.0),
+         "switch_bounds", "switch_parents", "switch_deaths"), 0.0),
     "deaths": {"nack": 8, "nack_many": 6, "reject": 5, "reject_many": 3, "redrive": 5, "delete_dead": 2,
                "cancel": 4, "ack_many": 1},
 }  # fmt: skip
@@ -72,7 +72,9 @@ class Plan:
             streams=rng.choice(STREAMS), per_shard=rng.choice((1, 2, 2, 4)), window=window,
             cap=rng.choice((0, 0, 0, 2, 5)), max_backlog=backlog, parents=rng.choice((0, 0, 1)),
             max_deliveries=2 if self.mood == "deaths" else rng.choice((2, 3, 4, 4)), dedup_window=rng.randint(1, 4),
-            max_dead=few, journal=rng.choice((0, 0, 100_000)), key_scope="queue" if rng.random() < 0.3 else "shard_key",
+            max_len=rng.choice((0, 0, 30)) if not backlog and self.mood != "floods" else 0,
+            max_dedup=rng.choice((5, 1_000_000)), max_dead=few, journal=rng.choice((0, 0, 100_000)),
+            key_scope="queue" if rng.random() < 0.3 else "shard_key",
         ), rng.random() < 0.3  # fmt: skip
 
 
@@ -103,7 +105,8 @@ def _begin(plan: Plan, world: World, clients: Sequence[Client]) -> Walker:
     queues = [
         client.queue(
             name, streams=terms.streams, streams_per_shard=terms.per_shard, window=terms.window,
-            max_in_flight=terms.cap, max_backlog=terms.max_backlog, parents=terms.parents, journal=terms.journal,
+            max_in_flight=terms.cap, max_backlog=terms.max_backlog, max_len=terms.max_len, max_dedup=terms.max_dedup,
+            parents=terms.parents, journal=terms.journal,
             max_deliveries=terms.max_deliveries, max_dead=terms.max_dead, dedup_window=terms.dedup_window * 1000.0,
             key_scope=terms.key_scope,
         )

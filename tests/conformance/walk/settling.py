@@ -154,12 +154,8 @@ class Settling(Base):
             known.counts = True
 
     def _die(self, known: Known) -> None:
-        """Straight to the dead letters, or parked where they are full: then it is in `delayed`.
-
-        Where the bound was lowered, a call deletes only some of those that are too many: either may be so.
-        """
-        dead, terms = sum(1 for _ in self.model.having(DEAD)), self.model.terms
-        if dead < terms.max_dead or (terms.drop_dead and dead == terms.max_dead):
+        """Straight to the dead letters if there must be room, else there or parked: `check` sees which."""
+        if self.model.has_room_among(self.model.terms.name_of(known.key)):
             self.bury(known)
         else:
             known.state = WAITING

@@ -69,7 +69,7 @@ def _settings(model: Model) -> dict[str, int]:
     return {
         "window": terms.window, "max_in_flight": terms.cap, "max_backlog": terms.max_backlog, "parents": terms.parents,
         "total_in_flight": terms.total_in_flight, "total_burst": terms.total_burst, "burst": terms.rate_burst,
-        "drop_dead": terms.drop_dead,
+        "drop_dead": terms.drop_dead, "max_len": terms.max_len, "max_dedup": terms.max_dedup,
         "max_deliveries": terms.max_deliveries, "max_dead": terms.max_dead, "journal": terms.journal,
         "wanted": terms.streams,
     }  # fmt: skip

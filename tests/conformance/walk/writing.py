@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 from shardq import Message, PartlyWritten, Queue, QueueFull, ShardqError, UniqueConflict
@@ -53,7 +54,11 @@ class Writing(Base):
         if before is None and self._full(key, 0):
             return
         self.say(f"write_once {key!r}, dedup key {dedup}")
-        message_id = queue.write(self.numbers, shard_key=key, dedup_key=dedup)
+        try:
+            message_id = queue.write(self.numbers, shard_key=key, dedup_key=dedup)
+        except QueueFull as error:
+            self._no_room_for_keys(key, error)
+            return
         ensure(message_id.is_new == (before is None), f"twice: {dedup} is said to be new, or not, against {before}")
         if before is not None:
             ensure(message_id == before, f"twice: {dedup} is {before}, and now {message_id}")
@@ -84,8 +89,11 @@ class Writing(Base):
             ensure(mode == "raise" and holder is not None, f"unique: {unique} is said to be taken")
             ensure(holder is None or conflict.message_id == holder.message_id, f"unique: {conflict.message_id} has it")
             return
-        except QueueFull:
-            ensure(refused, f"full: {key!r} is refused, {unique}")
+        except QueueFull as error:
+            if error.bound == "max_dedup":
+                self._no_room_for_keys(key, error)
+            else:
+                ensure(refused, f"full: {key!r} is refused, {unique}")
             return
         ensure(not refused, f"full: {key!r} is not refused, {unique}")
         ensure(message_id.is_new == is_new, f"unique: {unique} is said to be new, or not, and {holder} has it")
@@ -108,10 +116,18 @@ class Writing(Base):
         holder.number, holder.key, holder.headers, holder.plain, holder.quiet_since = self.numbers, key, {}, False, None
         self.numbers += 1
 
+    def _no_room_for_keys(self, key: bytes, error: QueueFull) -> None:
+        """Who was refused a key uses four times what is free, when what has ended is forgotten."""
+        name, found, bound = self.model.terms.name_of(key), self.look(), self.model.terms.max_dedup
+        used = int(found.hashes["meta"].get(b"D:" + name, b"0"))
+        total = len(found.sorted["dedup_index"]) - 1
+        ensure(not self.model.may_use(used, total, bound), f"full: {key!r} has {used} of {total} keys, {bound} may be")
+        said = (error.bound, error.limit, error.used, error.others)
+        ensure(said == ("max_dedup", bound, used, total - used), f"full: {said}, {used} of {total}")
+
     def _full(self, key: bytes, delay: int) -> bool:
         """Whether another message of this shard key must be refused."""
-        bound, name = self.model.terms.max_backlog, self.model.terms.name_of(key)
-        return bool(bound) and self.accounts()[name] >= bound
+        return bool(self._refused([(key, delay)]))
 
     def _store(self, rng: random.Random, size: int, delay: int | None, key: bytes | None = None) -> None:
         keys = rng.sample(KEYS, rng.randint(1, len(KEYS)))
@@ -153,7 +169,8 @@ class Writing(Base):
             return error.results
 
     def _refused(self, batch: list[tuple[bytes, int]]) -> set[int]:
-        bound, refused, waiting = self.model.terms.max_backlog, set(), self.accounts()
+        terms, refused, waiting = self.model.terms, self._beyond_length(batch), self.accounts()
+        bound = terms.max_backlog
         for at, (key, _) in enumerate(batch):
             name = self.model.terms.name_of(key)
             if not bound:
@@ -162,6 +179,20 @@ class Writing(Base):
                 refused.add(at)
             else:
                 waiting[name] += 1
+        return refused
+
+    def _beyond_length(self, batch: list[tuple[bytes, int]]) -> set[int]:
+        """Those of a batch that have no place in `max_len`; the accounts count what shard keys have in all."""
+        terms, refused, total = self.model.terms, set[int](), len(self.model.living())
+        said = self.ledger.census.said
+        used = Counter({name: each.taken + each.behind + each.delayed + each.flight for name, each in said.items()})
+        for at, (key, _) in enumerate(batch):
+            name = terms.name_of(key)
+            own = used[name] if terms.fair else 0
+            if not terms.max_len or self.model.may_use(own, total, terms.max_len):
+                used[name], total = used[name] + 1, total + 1
+            else:
+                refused.add(at)
         return refused
 
     def _add(self, message_id: str, key: bytes, delay: int, headers: dict[str, str]) -> Known:

@@ -1,0 +1,71 @@
+-- Shares of a bound that all tenants have in common: how much of it each uses. The state has a field for each tenant
+-- while it uses some: 'D:' and a shard key (with parents: a parent) how many dedup and unique keys, 'X:' how many dead
+-- letters and which ("count first last": see dead_letters.lua), 'R:' how many bytes of results. What a tenant uses of
+-- `max_len` its account says.
+--   A dynamic threshold (A. K. Choudhury, E. L. Hahne, Dynamic Queue Length Thresholds for Shared-Memory Packet
+-- Switches, 1998): who uses four times what is free gets no more, so one alone gets four fifths, and k greedy ones
+-- leave 1 / (1 + 4k) to newcomers. Nobody is ranked, and nobody's data makes room for another's.
+local FREE_TIMES = 4
+
+-- Says whether a tenant that uses so much may use `more`.
+function Shares.may_use(used, free, more) return used < FREE_TIMES * free and more <= free end
+
+-- Looks up the fields that this call does not know yet, by one look.
+function Shares.load(q, kind, owners)
+  local fields, seen = {}, {}
+  if not q.shares then q.shares = {} end
+  for _, owner in ipairs(owners) do
+    local field = kind .. owner
+    if q.shares[field] == nil and not seen[field] then
+      fields[#fields + 1], seen[field] = field, true
+    end
+  end
+  if #fields == 0 then return end
+  local texts = call('HMGET', q.keys[META], unpack(fields)) -- at most 1,004: the messages of a write, or what has ended
+  for at, field in ipairs(fields) do q.shares[field] = texts[at] end
+end
+
+-- Returns what is written of a tenant; false if nothing is.
+function Shares.text_of(q, kind, owner)
+  Shares.load(q, kind, {owner})
+  return q.shares[kind .. owner]
+end
+
+function Shares.used(q, kind, owner) return tonumber(Shares.text_of(q, kind, owner) or 0) or 0 end
+
+-- Notes what is written of a tenant from now on, false for nothing.
+function Shares.put(q, kind, owner, text)
+  local changed = q.changed_shares
+  if not changed then
+    changed = {}
+    q.changed_shares = changed
+  end
+  q.shares[kind .. owner], changed[kind .. owner] = text, true
+end
+
+function Shares.count(q, kind, owner, number)
+  local used = Shares.used(q, kind, owner) + number
+  Shares.put(q, kind, owner, used > 0 and used)
+end
+
+-- Notes in the state what has changed. Before `save_state`.
+function Shares.note(q)
+  for field in pairs(q.changed_shares) do
+    local text = q.shares[field]
+    if text then State.put(q, field, text) else State.unset(q, field) end
+  end
+  q.changed_shares = nil
+end
+
+-- Writes down what has changed, of a call that changes nothing else of the state.
+function Shares.save(meta, q)
+  if not q.changed_shares then return end
+  local used, unused = {}, {}
+  for field in pairs(q.changed_shares) do
+    local text = q.shares[field]
+    if text then used[#used + 1], used[#used + 2] = field, text else unused[#unused + 1] = field end
+  end
+  if #used > 0 then call('HSET', meta, unpack(used)) end -- at most 2,008: a tenant for each key that has ended
+  if #unused > 0 then call('HDEL', meta, unpack(unused)) end -- at most 1,004: the same
+  q.changed_shares = nil
+end
