@@ -27,6 +27,8 @@ end
 
 -- Returns what is written of a tenant; false if nothing is.
 function Shares.text_of(q, kind, owner)
+  local text = q.shares and q.shares[kind .. owner]
+  if text ~= nil then return text end
   Shares.load(q, kind, {owner})
   return q.shares[kind .. owner]
 end
@@ -40,7 +42,8 @@ function Shares.put(q, kind, owner, text)
     changed = {}
     q.changed_shares = changed
   end
-  q.shares[kind .. owner], changed[kind .. owner] = text, true
+  local field = kind .. owner
+  q.shares[field], changed[field] = text, true
 end
 
 function Shares.count(q, kind, owner, number)

@@ -193,9 +193,12 @@ end
 local function beyond_keys(q, ARGV, count, stride, options, repeated)
   local bound = q.rules.max_dedup
   local remembered = call('ZCARD', q.keys[DEDUP_INDEX]) - 1 -- the sentinel is no key
-  local owners = {}
+  local owners, most = {}, 0
   for i in pairs(options) do owners[#owners + 1] = Rules.owner_of(q.rules, ARGV[3 + (i - 1) * stride]) end
   Shares.load(q, 'D:', owners)
+  for _, owner in ipairs(owners) do most = max(most, Shares.used(q, 'D:', owner)) end
+  local unused = bound - remembered - 2 * count -- at least so many are free after the call
+  if Shares.may_use(most + 2 * count, unused, 0) then return nil end -- far from any share, so nobody is counted singly
   local used = counter(function(owner) return Shares.used(q, 'D:', owner) end)
   local needs = count_keys(options, repeated)
   local beyond, free = beyond_bound(q, ARGV, count, stride, bound - remembered, used, needs, Shares.may_use)
