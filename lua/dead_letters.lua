@@ -95,8 +95,13 @@ end
 -- Makes room for one more letter of a tenant, where the queue says so, by deleting the oldest ones of this tenant.
 -- Returns whether there is room.
 function DeadLetters.has_room_for_dead(q, owner)
-  local free = q.rules.max_dead - call('XLEN', q.keys[DEAD])
-  local used = share_of(q, owner)
+  local letters = call('XLEN', q.keys[DEAD])
+  local free = q.rules.max_dead - letters
+  local used, first, last = share_of(q, owner)
+  if used > letters then -- the stream was deleted that this counts
+    used = letters
+    put_share(q, owner, used, first, last)
+  end
   if Shares.may_use(used, free, 1) then return true end
   if not q.rules.drops_dead then return false end
   local dropped = 0

@@ -10,8 +10,9 @@ local FREE_TIMES = 4
 -- Says whether a tenant that uses so much may use `more`.
 function Shares.may_use(used, free, more) return used < FREE_TIMES * free and more <= free end
 
--- Looks up the fields that this call does not know yet, by one look.
-function Shares.load(q, kind, owners)
+-- Looks up the fields that this call does not know yet, by one look. Nobody uses more than all do (`all`, if known): if
+-- the keys of Redis were deleted that a share counts, it is wrong, and this mends it.
+function Shares.load(q, kind, owners, all)
   local fields, seen = {}, {}
   if not q.shares then q.shares = {} end
   for _, owner in ipairs(owners) do
@@ -22,7 +23,11 @@ function Shares.load(q, kind, owners)
   end
   if #fields == 0 then return end
   local texts = call('HMGET', q.keys[META], unpack(fields)) -- at most 1,004: the messages of a write, or what has ended
-  for at, field in ipairs(fields) do q.shares[field] = texts[at] end
+  for at, field in ipairs(fields) do
+    local text = texts[at]
+    q.shares[field] = text
+    if all and text and text + 0 > all then Shares.put(q, kind, sub(field, #kind + 1), all > 0 and all) end
+  end
 end
 
 -- Returns what is written of a tenant; false if nothing is.

@@ -125,99 +125,93 @@ local function look_of_write(KEYS, ARGV, lane, count, stride)
 end
 
 -- Goes through the messages of a call in their order. Returns those that get no place in a bound, "1:800,5:20": each
--- with what its tenant uses by then (nothing where that is not known); and what all use. `has_room` says whether a
--- tenant that uses so much may use more while so much is free, and `needs` how many places a message takes.
-local function beyond_bound(q, ARGV, count, stride, free, used, needs, has_room)
-  local beyond = {}
+-- with what its tenant uses by then (nothing where that is not known); and what is free then. `needs` says how many
+-- places each takes, `used_by` what a tenant uses (nil: not known), and `has_room` whether it may use more.
+local function beyond_bound(q, ARGV, count, stride, free, needs, used_by, has_room)
+  local beyond, uses = {}, {}
   for i = 1, count do
-    local more = needs(i)
+    local more = needs[i]
     if more > 0 then
       local owner = Rules.owner_of(q.rules, ARGV[3 + (i - 1) * stride])
-      local own = used(owner)
-      if has_room(own, free, more) then
-        used(owner, more)
-        free = free - more
+      local own = uses[owner] or used_by and used_by(q, owner)
+      if has_room(q, own or 0, free, more) then
+        uses[owner], free = own and own + more, free - more
       else
-        beyond[#beyond + 1] = i .. ':' .. own
+        beyond[#beyond + 1] = i .. ':' .. (own or '')
       end
     end
   end
   return concat(beyond, ','), free
 end
 
--- Counts what tenants use, so that what a call adds is counted, too.
-local function counter(count_of)
-  local counts = {}
-  return function(owner, more)
-    local number = counts[owner] or count_of(owner)
-    counts[owner] = number + (more or 0)
-    return number
-  end
+local function has_share(_, own, free, more) return Shares.may_use(own, free, more) end
+
+-- Returns one place for each message that is new.
+local function count_new(count, repeated)
+  local needs = {}
+  for i = 1, count do needs[i] = repeated[i] and 0 or 1 end
+  return needs
 end
 
-local function is_free(_, free, more) return more <= free end
+local function count_messages(q, owner)
+  local a = q.accounts[owner]
+  return a.taken + a.behind + a.delayed + a.flight
+end
 
 -- Says who may not write since the queue holds as many messages as it may.
 local function beyond_length(q, ARGV, count, stride, repeated)
   local bound = q.rules.max_len
-  local living = State.count_living(q.keys, q.shared, q.behind)
-  local has_room, used = Shares.may_use, nil
-  if q.rules.window > 0 then
-    used = counter(function(owner)
-      local a = q.accounts[owner]
-      return a.taken + a.behind + a.delayed + a.flight
-    end)
-  else
-    has_room, used = is_free, function() return '' end
-  end
-  local needs = function(i) return repeated[i] and 0 or 1 end
-  local beyond, free = beyond_bound(q, ARGV, count, stride, bound - living, used, needs, has_room)
+  local unused = bound - State.count_living(q.keys, q.shared, q.behind)
+  local used_by = q.rules.window > 0 and count_messages or nil
+  local needs = count_new(count, repeated)
+  local beyond, free = beyond_bound(q, ARGV, count, stride, unused, needs, used_by, has_share)
   if beyond ~= '' then return {'FULL', 'max_len', beyond, bound, bound - free, ''} end
 end
 
 -- Returns how many keys each message adds to those that are remembered.
-local function count_keys(options, repeated)
-  local seen = {}
-  return function(i)
-    local option = options[i]
-    if not option or option.standing then return 0 end
-    local number = option.unique_key ~= '' and not repeated[i] and 1 or 0
-    if option.dedup_key ~= '' and not seen[option.dedup_key] then
-      seen[option.dedup_key], number = true, number + 1
+local function count_keys(count, options, repeated)
+  local needs, seen = {}, {}
+  for i = 1, count do
+    local option, number = options[i], 0
+    if option and not option.standing then
+      if option.unique_key ~= '' and not repeated[i] then number = 1 end
+      if option.dedup_key ~= '' and not seen[option.dedup_key] then
+        seen[option.dedup_key], number = true, number + 1
+      end
     end
-    return number
+    needs[i] = number
   end
+  return needs
 end
+
+local function count_remembered(q, owner) return Shares.used(q, 'D:', owner) end
 
 -- Says who may not write since the queue remembers as many keys as it may.
 local function beyond_keys(q, ARGV, count, stride, options, repeated)
   local bound = q.rules.max_dedup
   local remembered = call('ZCARD', q.keys[DEDUP_INDEX]) - 1 -- the sentinel is no key
-  local owners, most = {}, 0
+  local owners = {}
   for i in pairs(options) do owners[#owners + 1] = Rules.owner_of(q.rules, ARGV[3 + (i - 1) * stride]) end
-  Shares.load(q, 'D:', owners)
-  for _, owner in ipairs(owners) do most = max(most, Shares.used(q, 'D:', owner)) end
-  local unused = bound - remembered - 2 * count -- at least so many are free after the call
-  if Shares.may_use(most + 2 * count, unused, 0) then return nil end -- far from any share, so nobody is counted singly
-  local used = counter(function(owner) return Shares.used(q, 'D:', owner) end)
-  local needs = count_keys(options, repeated)
-  local beyond, free = beyond_bound(q, ARGV, count, stride, bound - remembered, used, needs, Shares.may_use)
+  Shares.load(q, 'D:', owners, remembered)
+  local needs = count_keys(count, options, repeated)
+  local beyond, free = beyond_bound(q, ARGV, count, stride, bound - remembered, needs, count_remembered, has_share)
   if beyond == '' then return nil end
   local first = call('ZRANGEBYSCORE', q.keys[DEDUP_INDEX], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return {'FULL', 'max_dedup', beyond, bound, bound - free, spell(max(0, min(FAR, first) - q.now))}
 end
 
+local function count_waiting(q, owner)
+  local a = q.accounts[owner]
+  return a.taken + a.behind + a.delayed
+end
+
+local function is_below(q, own) return own < q.rules.backlog end
+
 -- Says who may not write since so much of theirs waits.
 local function beyond_backlog(q, ARGV, count, stride, repeated)
-  local bound = q.rules.backlog
-  local used = counter(function(owner)
-    local a = q.accounts[owner]
-    return a.taken + a.behind + a.delayed
-  end)
-  local needs = function(i) return repeated[i] and 0 or 1 end
-  local has_room = function(own) return own < bound end
-  local beyond = beyond_bound(q, ARGV, count, stride, 0, used, needs, has_room)
-  if beyond ~= '' then return {'FULL', 'max_backlog', beyond, bound, '', ''} end
+  local needs = count_new(count, repeated)
+  local beyond = beyond_bound(q, ARGV, count, stride, 0, needs, count_waiting, is_below)
+  if beyond ~= '' then return {'FULL', 'max_backlog', beyond, q.rules.backlog, '', ''} end
 end
 
 -- Says which bound of the queue the call would break, nil if none.
@@ -427,16 +421,16 @@ function verbs.write(KEYS, ARGV)
   if not q or q.rules.epoch ~= epoch then return {'EPOCH'} end
   local answer, offset = check_sequence(q, lane, sequence)
   if answer then return answer end
+  local ms, number = match(q.values[LAST], '^(%d+)-(%d+)$')
+  local before = number + 0
+  local forgets = before % 32 < count
+  if forgets or keyed > 0 or offset then look_at_keys(q, keyed, offset, forgets) end -- before anything is forgotten
   local options = stride == 6 and all_options(q, ARGV, count) or {}
   answer = check_messages(q, ARGV, count, stride, options, keyed)
   if answer then
     Shares.save(KEYS[META], q) -- of what was forgotten
     return answer
   end
-  local ms, number = match(q.values[LAST], '^(%d+)-(%d+)$')
-  local before = number + 0
-  local forgets = before % 32 < count
-  if forgets or keyed > 0 or offset then look_at_keys(q, keyed, offset, forgets) end
   if count > 1 and q.behind > 0 and not q.rules.parents then load_tails(q) end
   if q.now > ms + 0 then ms = spell(q.now) end
   local places, n = store_all(q, ARGV, count, stride, ms, before, options, keyed, window + 0)

@@ -238,7 +238,7 @@ class Connection:
             if outcome.problem is None:
                 failures, self._most = 0, min(BATCH, 2 * self._most)
                 continue
-            if isinstance(outcome.problem, QueueFull):  # less may fit, since a call is refused whole
+            if isinstance(outcome.problem, QueueFull):  # fewer are tried again: what had room was stored
                 self._most = max(1, len(outcome.later) // 2)
             failures += 1
             self.gateway.troubled(outcome.problem)

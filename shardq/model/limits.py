@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from shardq.arguments import rate, whole
 
@@ -47,3 +47,9 @@ class Plan(Limits):
         """Check the numbers."""
         Limits.__post_init__(self)
         whole("weight", self.weight, 1, MAX_WEIGHT)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what `set_plan` takes to make it again: the numbers that are not as usual."""
+        named = {"max_in_flight": self.max_in_flight, "rate": self.rate, "burst": self.burst}
+        found = {name: number for name, number in named.items() if number is not None}
+        return found if self.weight == 1 else found | {"weight": self.weight}

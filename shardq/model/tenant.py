@@ -33,8 +33,9 @@ class Tenant:
     of its streams and some by chance, most likely among them who has very much.
 
     `limits` and `weight` are in force: its own, or those of its `plan` (None if it is on none). `dedup_keys`, `dead`
-    and `result_bytes` are what it uses of the bounds `max_dedup` (unique keys too, for up to a minute after their
-    message is done), `max_dead` and `max_result_bytes`; of `max_len` it uses what waits, is delayed or in flight.
+    and `result_bytes` are what it uses of the bounds `max_dedup` (unique keys too), `max_dead` and `max_result_bytes`;
+    of `max_len` it uses what waits, is delayed or in flight. What has ended leaves these numbers when a later write or
+    ack comes across it, a unique key a minute or more after its message is done.
     """
 
     shard_key: str | bytes

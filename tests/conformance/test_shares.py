@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shardq import Message, PartlyWritten, Queue, QueueFull
+from shardq import BackendError, Message, PartlyWritten, Queue, QueueFull
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.release import release
 from shardq.ops.write import write_many
@@ -338,3 +338,49 @@ def test_a_repeated_message_needs_no_place(open_queue: OpenQueue) -> None:
     ids = [queue.write(number, shard_key="t", dedup_key=str(number)) for number in range(4)]
     again = queue.write_many([Message(number, "t", dedup_key=str(number)) for number in range(4)])
     assert again == ids
+
+
+# --- what else may happen
+
+
+def forgotten_next(queue: Queue, world: World) -> None:
+    """The time of all keys is over."""
+    index = queue.state.keys.dedup_index
+    world.raw.zadd(index, {field: 1 for field in world.raw.zrange(index, 0, -1) if field}, xx=True)
+
+
+def remembered(queue: Queue, world: World) -> int:
+    """How many keys there are."""
+    return int(world.raw.zcard(queue.state.keys.dedup_index)) - 1
+
+
+def test_a_write_that_fails_counts_what_it_forgot(open_queue: OpenQueue, world: World) -> None:
+    """A stream is of another type: the call has no effect, or tells all of it."""
+    queue = open_queue(streams=1)
+    for number in range(5):
+        assert use_dedup(queue, "t", number)
+    drained(queue)
+    forgotten_next(queue, world)
+    stream = queue.state.keys.stream(0)
+    world.raw.delete(stream)
+    world.raw.set(stream, "of another type")
+    with pytest.raises(BackendError):
+        queue.write(1, shard_key="t", dedup_key="new")
+    assert int(world.raw.hget(queue.state.keys.meta, "D:t") or 0) == remembered(queue, world)
+
+
+def test_where_the_keys_were_lost_nobody_is_refused_for_them(open_queue: OpenQueue, world: World) -> None:
+    """The keys of Redis that remember were deleted, or evicted."""
+    queue = open_queue(streams=4, max_dedup=10, max_dead=10)
+    assert fill(queue, use_dedup, ["t"]) == {"t": 8}
+    drained(queue)
+    rejected(queue, "t", 8)
+    keys = queue.state.keys
+    for key in (keys.dedup, keys.dedup_index, keys.dead, keys.moved):
+        world.raw.delete(key)
+    world.client().queue(queue.name, create=True).declare()  # makes them again
+    assert fill(queue, use_dedup, ["t"]) == {"t": 8}
+    drained(queue)
+    assert letters(queue) == []
+    assert rejected(queue, "t", 8) == letters(queue)
+    assert (queue.tenant("t").dedup_keys, queue.tenant("t").dead) == (8, 8)

@@ -108,11 +108,10 @@ def _weights(
 def _plans_set(queue: Queue, what: str, wanted: Mapping[str, Plan], actual: Mapping[str, Plan]) -> Iterator[Change]:
     """Return the plans that change. They come before the limits that name them."""
     for name, plan in wanted.items():
-        before = replace(actual[name], tenants=0) if name in actual else None
-        if before != plan:
+        before = actual.get(name)
+        if before is None or before.settings() != plan.settings():
             line = f"plan {name!r}: {'none' if before is None else named(before)} -> {named(plan)}"
-            values = {key: value for key, value in asdict(plan).items() if key != "tenants"}
-            yield Change(what, (line,), partial(queue.set_plan, name, **values))
+            yield Change(what, (line,), partial(queue.set_plan, name, **plan.settings()))
 
 
 def _plans_deleted(queue: Queue, what: str, gone: Iterable[str]) -> Iterator[Change]:
@@ -154,12 +153,8 @@ def named(limits: Limits | str) -> str:
     """Return limits in words."""
     if isinstance(limits, str):
         return f"plan {limits}"
-    usual = {"weight": 1, "tenants": getattr(limits, "tenants", 0)}
-    named = [
-        f"{name}={number:g}"
-        for name, number in asdict(limits).items()
-        if number is not None and number != usual.get(name)
-    ]
+    numbers = limits.settings() if isinstance(limits, Plan) else asdict(limits)
+    named = [f"{name}={number:g}" for name, number in numbers.items() if number is not None]
     return " ".join(named) or "none"
 
 

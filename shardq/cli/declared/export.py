@@ -43,8 +43,7 @@ def _queue(client: Client, name: str, left_out: list[str]) -> Iterator[str]:
         yield ""
     for plan, each in queue.plans().items():
         yield f"[queues.{_value(name)}.plans.{_value(plan)}]"
-        numbers = {key: value for key, value in asdict(each).items() if key != "tenants" and value is not None}
-        yield from (f"{key} = {_value(value)}" for key, value in numbers.items())
+        yield from (f"{key} = {_value(value)}" for key, value in each.settings().items())
         yield ""
     limits = queue.limits()
     left_out += [f"the limits of {key!r} in queue {name!r}" for key in limits if isinstance(key, bytes)]
