@@ -20,7 +20,8 @@ function Gaps.find_gap(q, base, block)
   end
 end
 
--- A block has no message any more, of which the first had this number.
+-- A block has no message any more, of which the first had this number. (Written at once: a purge leaves many gaps in
+-- one call, and each looks at those beside it.)
 function Gaps.leave_gap(q, base, block, number)
   local level, size = 0, 1
   while true do
@@ -28,11 +29,11 @@ function Gaps.leave_gap(q, base, block, number)
     local field = gap_field(base, level, is_first and block + size or block - size)
     local other = call('HGET', q.keys[BODIES], field)
     if not other then break end
-    add(q, 'used_up', field)
+    call('HDEL', q.keys[BODIES], field)
     if not is_first then block, number = block - size, other end
     level, size = level + 1, size * 2
   end
-  add(q, 'kept', gap_field(base, level, block), number)
+  call('HSET', q.keys[BODIES], gap_field(base, level, block), number)
 end
 
 -- Returns the first block behind the gap that a block is in, and the gap's field; where there is none, the next block.

@@ -404,7 +404,7 @@ local function purge_returned(q, key, member, rest)
   holder.returned, holder.behind, q.behind = holder.returned - 1, holder.behind - 1, q.behind - 1
   if holder ~= a then
     a.behind = a.behind - 1
-    Waiting.clear_ring(q, a)
+    Waiting.leave_ring(q, a, holder)
   end
   purge_body(q, place, id, key)
   return true
@@ -429,7 +429,7 @@ local function purge_overflow_of(q, a, holder)
     holder.behind, q.behind = holder.behind - got, q.behind - got
     if holder ~= a then a.behind = a.behind - got end
   end
-  if holder ~= a then Waiting.clear_ring(q, a) end
+  if holder ~= a then Waiting.leave_ring(q, a, holder) end
 end
 
 local SCANS = 16 -- of 100 fields each, in one call

@@ -50,7 +50,7 @@ function Overflow.load_blocks(q, fields)
   for at, field in ipairs(fields) do q.blocks[field] = texts[at] or '' end
 end
 
-function Overflow.write_block(q, field, text)
+local function write_block(q, field, text)
   q.blocks[field], q.dirty[field] = text, true
 end
 
@@ -63,17 +63,22 @@ function Overflow.push_record(q, holder, base, record)
   local text = o.size == 0 and '' or Overflow.read_block(q, field)
   if not q.blocks then q.blocks, q.dirty = {}, {} end
   text = text .. spell_number(size) .. ':' .. record
-  Overflow.write_block(q, field, text)
+  write_block(q, field, text)
   o.size = #text
 end
 
 local function end_overflow(o) o.head, o.offset, o.tail, o.size = 0, 0, 0, 0 end
 
--- Leaves a block that was used up.
-function Overflow.drop_head(q, o, base)
-  local field = Overflow.block_field(base, o.head)
+-- A block has nothing any more. It is still there until the end of the call, but is not read again.
+local function drop_block(q, base, number)
+  local field = Overflow.block_field(base, number)
   add(q, 'used_up', field)
-  if q.blocks then q.dirty[field], q.blocks[field] = nil, nil end
+  q.dirty[field], q.blocks[field] = nil, ''
+end
+
+-- Leaves a block that was used up.
+local function drop_head(q, o, base)
+  drop_block(q, base, o.head)
   if o.head == o.tail then
     end_overflow(o)
   else
@@ -82,10 +87,8 @@ function Overflow.drop_head(q, o, base)
 end
 
 -- Leaves the last block, which has no message any more, with the gaps before it.
-function Overflow.drop_tail(q, o, base)
-  local field = Overflow.block_field(base, o.tail)
-  add(q, 'used_up', field)
-  q.dirty[field], q.blocks[field] = nil, nil
+local function drop_tail(q, o, base)
+  drop_block(q, base, o.tail)
   o.tail = o.tail - 1
   for _ = 1, MOST_PASSED do
     if o.tail < o.head then return end_overflow(o) end
@@ -105,7 +108,7 @@ local function head_block(q, o, base)
     local text = Overflow.read_block(q, Overflow.block_field(base, o.head))
     if #text > o.offset then return text end
     if text ~= '' then
-      Overflow.drop_head(q, o, base)
+      drop_head(q, o, base)
     else
       local behind, gap = Gaps.behind_gap(q, base, o.head)
       if gap then add(q, 'used_up', gap) end
@@ -146,7 +149,26 @@ end
 function Overflow.pass_record(q, holder, base, offset)
   local o = holder.overflow
   o.offset = offset
-  if offset >= #Overflow.read_block(q, Overflow.block_field(base, o.head)) then Overflow.drop_head(q, o, base) end
+  if offset >= #Overflow.read_block(q, Overflow.block_field(base, o.head)) then drop_head(q, o, base) end
+end
+
+-- Takes a record out of the middle: of block `found.block`, from where to where. `first` is the number of the first
+-- message of its block, for the gap that it may leave.
+function Overflow.remove_record(q, holder, base, found, first)
+  local o = holder.overflow
+  local field = Overflow.block_field(base, found.block)
+  local text = Overflow.read_block(q, field)
+  text = sub(text, 1, found.from - 1) .. sub(text, found.upto + 1)
+  local offset = found.block == o.head and o.offset or 0
+  if #text > offset then
+    write_block(q, field, text)
+    if found.block == o.tail then o.size = #text end
+    return
+  end
+  if found.block == o.head then return drop_head(q, o, base) end
+  if found.block == o.tail then return drop_tail(q, o, base) end
+  drop_block(q, base, found.block)
+  Gaps.leave_gap(q, base, found.block, first)
 end
 
 -- Takes up to `number` records of messages out of the first block. `each` is given the id, the mark behind it, and what

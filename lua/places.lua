@@ -103,25 +103,6 @@ function Places.count_before(q, holder, base, found)
   return first + floor(others * (found.block - o.head - 1) / max(1, o.tail - o.head - 1)) + before
 end
 
--- Takes a record out of the middle of an overflow.
-local function remove_record(q, holder, base, found)
-  local o = holder.overflow
-  local field = Overflow.block_field(base, found.block)
-  local text = Overflow.read_block(q, field)
-  text = sub(text, 1, found.from - 1) .. sub(text, found.upto + 1)
-  local offset = found.block == o.head and o.offset or 0
-  if #text > offset then
-    Overflow.write_block(q, field, text)
-    if found.block == o.tail then o.size = #text end
-    return
-  end
-  if found.block == o.head then return Overflow.drop_head(q, o, base) end
-  if found.block == o.tail then return Overflow.drop_tail(q, o, base) end
-  add(q, 'used_up', field)
-  q.dirty[field], q.blocks[field] = nil, nil
-  Gaps.leave_gap(q, base, found.block, match(found.record, '^%d+%-(%d+)'))
-end
-
 -- Finds the lease of a message among those that end first: its token and when it ends. Nothing but a look at each finds
 -- a token by its message.
 function Places.find_lease(q, place, id)
@@ -226,11 +207,12 @@ function Places.take_out(q, found)
     call('ZREM', q.keys[RETURNED], found.member)
     holder.returned = holder.returned - 1
   else
-    remove_record(q, holder, Waiting.overflow_base(found.key), found.record)
+    local number = match(found.record.record, '^%d+%-(%d+)')
+    Overflow.remove_record(q, holder, Waiting.overflow_base(found.key), found.record, number)
   end
   holder.behind, q.behind = holder.behind - 1, q.behind - 1
   if holder ~= a then
     a.behind = a.behind - 1
-    Waiting.clear_ring(q, a)
+    Waiting.leave_ring(q, a, holder)
   end
 end

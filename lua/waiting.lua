@@ -5,9 +5,9 @@
 -- The place is where the body lies: 'd' in `bodies`, else the number of a stream. The attempts are the deliveries so
 -- far, and flags: 'e' an error is stored, 'l' the last lease ended, 'u' it has a unique key, 'r' it was rejected and
 -- waits for room among the dead letters.
--- With parents the parent's own queue is a ring of its children, each once; the rest is the child's. A child stays in
--- it until its turn comes, also if all that it had was cancelled.
-local MOST_PASSED = 64 -- children without a message that one call passes over
+-- With parents the parent's own queue is a ring of its children, each once; the rest is the child's. A child is there
+-- only while something of it waits, so there are never more children than messages that wait.
+local MOST_PASSED = 64 -- children whose messages were deleted by hand, which one call passes over
 
 function Waiting.prefix_of(key) return #key .. ':' .. key .. ':' end
 
@@ -24,17 +24,18 @@ local function spell_member(key, order, place, id, attempts, since)
 end
 
 -- A child is "what waits of it, how much of that was given back, its overflow, its weight, how many more it gives in
--- this turn". Its own account has only its weight.
+-- this turn, the block of the ring that has its name". Its own account has only its weight.
 function Waiting.child_of(q, key)
   if not q.children then q.children = {} end
   local child = q.children[key]
   if not child then
     local text, account = unpack(call('HMGET', q.keys[META], 'c:' .. key, 't:' .. key)) -- at most 2: the fields
-    local behind, returned, queue, weight, turn = match(text or '0 0 - 1 0', '^(%d+) (%d+) (%S+) (%d+) (%d+)$')
+    local behind, returned, queue, weight, turn, block =
+      match(text or '0 0 - 1 0 0', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$')
     weight = not text and match(account or '', ',(%d+) %S+$') or weight
     child = new_child{
       name = key, behind = behind + 0, returned = returned + 0, queue = queue, weight = weight + 0, turn = turn + 0,
-      is_listed = text and true, -- in the ring
+      is_listed = text and true, block = block + 0, -- in the ring
     }
     q.children[key] = child
   end
@@ -46,7 +47,7 @@ function Waiting.save_children(q)
   for key, child in pairs(q.children) do
     if child.is_listed then
       local queue = child.overflow and Overflow.spell_overflow(child.overflow) or child.queue
-      local text = {child.behind, child.returned, queue, child.weight, child.turn}
+      local text = {child.behind, child.returned, queue, child.weight, child.turn, child.block}
       State.put(q, 'c:' .. key, concat(text, ' '))
     else
       State.unset(q, 'c:' .. key)
@@ -57,6 +58,28 @@ end
 function Waiting.ring_base(a) return 'p' .. a.name .. '\n' end
 function Waiting.overflow_base(key) return 'm' .. key .. '\n' end
 
+-- Puts a child at the end of its parent's ring.
+local function list_child(q, a, child)
+  Overflow.push_record(q, a, Waiting.ring_base(a), child.name)
+  child.is_listed, child.block = true, a.overflow.tail
+end
+
+-- Takes a child out of its parent's ring if nothing of it waits any more, wherever its name stands.
+function Waiting.leave_ring(q, a, child)
+  if child.behind > 0 or not child.is_listed then return end
+  local base = Waiting.ring_base(a)
+  local size = #child.name
+  local found
+  Overflow.look_at_records(q, a, base, child.block, 0, function(name, block, offset)
+    if block == child.block and name == child.name then
+      found = {block = block, from = offset - size - #spell_number(size), upto = offset} -- "size:name"
+    end
+    return not found and block == child.block
+  end)
+  if found then Overflow.remove_record(q, a, base, found, 0) end
+  child.turn, child.is_listed = 0, false
+end
+
 -- Counts one more that waits of an account, and returns who holds it: the account, or with parents the child. Who was
 -- idle has no credit for that time: it has received as much as the virtual time.
 local function count_waiting(q, a, key)
@@ -66,10 +89,7 @@ local function count_waiting(q, a, key)
   a.behind, q.behind = a.behind + 1, q.behind + 1
   if not q.rules.parents then return a end
   local child = Waiting.child_of(q, key)
-  if not child.is_listed then
-    Overflow.push_record(q, a, Waiting.ring_base(a), key)
-    child.is_listed = true
-  end
+  if not child.is_listed then list_child(q, a, child) end
   child.behind = child.behind + 1
   return child
 end
@@ -181,7 +201,7 @@ local function take_of_key(q, a, holder, number, out)
 end
 
 -- The child at the head of the ring gives as many messages as its weight says, and goes to the end of the ring if it
--- has more. Children of which all was cancelled are still there.
+-- has more.
 local function take_of_parent(q, a, number, out)
   local base = Waiting.ring_base(a)
   local wanted = #out + number
@@ -200,26 +220,12 @@ local function take_of_parent(q, a, number, out)
     child.turn = min(child.turn, child.weight) - 1
     if child.turn == 0 or child.behind == 0 then
       Overflow.pass_record(q, a, base, offset)
-      child.turn, child.is_listed = 0, child.behind > 0
-      if child.is_listed then Overflow.push_record(q, a, base, key) end
+      child.turn, child.is_listed = 0, false
+      if child.behind > 0 then list_child(q, a, child) end
     end
     a.behind = a.behind - (#out - before)
   end
   q.more = q.more or #out < wanted
-end
-
--- All that waited of a parent was cancelled or purged: its ring is cleared, a piece in each call.
-function Waiting.clear_ring(q, a)
-  if not q.rules.parents or a.behind > 0 then return end
-  local base = Waiting.ring_base(a)
-  for _ = 1, MOST_PASSED do
-    local key, offset = Overflow.peek_record(q, a, base)
-    if not key then return end
-    local child = Waiting.child_of(q, key)
-    child.is_listed = false
-    Overflow.pass_record(q, a, base, offset)
-  end
-  a.next_at = q.now
 end
 
 -- Takes what was chosen: the first blocks by one look, then each account's messages.
