@@ -25,14 +25,35 @@ function DeadLetters.spell_known(q, id, attempts, flags, since)
   return attempts .. '@' .. spell(since) .. '|' .. parked .. '|' .. DeadLetters.error_of(q, id, flags)
 end
 
+-- Looks up the shares of these tenants by one look: of a call that may make many letters.
+function DeadLetters.load_shares(q, owners) Shares.load(q, 'X:', owners) end
+
+-- Returns a tenant's share: how many letters, and the numbers of its first and last. Who changes it saves it.
 local function share_of(q, owner)
-  local count, first, last = match(Shares.text_of(q, 'X:', owner) or '0 1 0', '^(%d+) (%d+) (%d+)$')
-  return count + 0, first + 0, last + 0
+  local shares = q.dead_shares
+  if not shares then
+    shares = {}
+    q.dead_shares = shares
+  end
+  local share = shares[owner]
+  if not share then
+    local count, first, last = match(Shares.text_of(q, 'X:', owner) or '0 1 0', '^(%d+) (%d+) (%d+)$')
+    share = {count = count + 0, first = first + 0, last = last + 0}
+    shares[owner] = share
+  end
+  return share
 end
 
-local function put_share(q, owner, count, first, last)
-  Shares.put(q, 'X:', owner, count > 0 and concat({count, spell(first), spell(last)}, ' '))
+local function save_share(q, owner, share)
+  if share.count == 0 then
+    q.dead_shares[owner] = nil
+    return Shares.put(q, 'X:', owner, false)
+  end
+  Shares.put(q, 'X:', owner, concat({share.count, spell(share.first), spell(share.last)}, ' '))
 end
+
+-- Writes down where the letters of a call are.
+function DeadLetters.save_places(q) send(q, 'moved', 'HSET', q.keys[MOVED]) end
 
 local function number_field(number, owner) return 'n' .. spell(number) .. ':' .. owner end
 
@@ -47,8 +68,10 @@ function DeadLetters.forget_letter(q, message_id, shard_key, number, kind)
   if number == '' then return call('HDEL', moved, message_id) end
   local owner = kind == 'p' and Rules.parent_of(shard_key) or shard_key
   call('HDEL', moved, message_id, number_field(number, owner))
-  local count, first, last = share_of(q, owner)
-  put_share(q, owner, count - 1, first == number + 0 and first + 1 or first, last)
+  local share = share_of(q, owner)
+  share.count = share.count - 1
+  if share.first == number + 0 then share.first = share.first + 1 end
+  save_share(q, owner, share)
 end
 
 -- Deletes a dead letter for good. Returns whether there was one.
@@ -57,6 +80,7 @@ function DeadLetters.delete_letter(q, entry_id)
   if not entry then return false end
   local letter = entry[2]
   call('XDEL', q.keys[DEAD], entry_id)
+  if q.letters then q.letters = q.letters - 1 end
   if letter[1] == 'i' then
     local known, number, kind = DeadLetters.entry_of(q.keys[MOVED], letter[2])
     if known == entry_id then DeadLetters.forget_letter(q, letter[2], letter[10] or '', number, kind) end
@@ -75,19 +99,20 @@ end
 -- Deletes the oldest letter of a tenant. Returns whether it did; not if more numbers before it are gone than one call
 -- passes.
 local function drop_oldest(q, owner)
-  local count, first, last = share_of(q, owner)
+  DeadLetters.save_places(q) -- it may be one of this call
+  local share = share_of(q, owner)
   local moved = q.keys[MOVED]
-  local upto = min(last, first + MOST_PASSED - 1)
-  while count > 0 and first <= upto do
-    local message_id = call('HGET', moved, number_field(first, owner))
+  local upto = min(share.last, share.first + MOST_PASSED - 1)
+  while share.count > 0 and share.first <= upto do
+    local message_id = call('HGET', moved, number_field(share.first, owner))
     local entry_id = message_id and DeadLetters.entry_of(moved, message_id)
     if entry_id and DeadLetters.delete_letter(q, entry_id) then return true end
     if message_id then -- its letter is gone: something else deleted it
-      call('HDEL', moved, message_id, number_field(first, owner))
-      count = count - 1
+      call('HDEL', moved, message_id, number_field(share.first, owner))
+      share.count = share.count - 1
     end
-    first = first + 1
-    put_share(q, owner, count, first, last)
+    share.first = share.first + 1
+    save_share(q, owner, share)
   end
   return false
 end
@@ -95,14 +120,14 @@ end
 -- Makes room for one more letter of a tenant, where the queue says so, by deleting the oldest ones of this tenant.
 -- Returns whether there is room.
 function DeadLetters.has_room_for_dead(q, owner)
-  local letters = call('XLEN', q.keys[DEAD])
-  local free = q.rules.max_dead - letters
-  local used, first, last = share_of(q, owner)
-  if used > letters then -- the stream was deleted that this counts
-    used = letters
-    put_share(q, owner, used, first, last)
+  q.letters = q.letters or call('XLEN', q.keys[DEAD])
+  local free = q.rules.max_dead - q.letters
+  local share = share_of(q, owner)
+  if share.count > q.letters then -- the stream was deleted that this counts
+    share.count = q.letters
+    save_share(q, owner, share)
   end
-  if Shares.may_use(used, free, 1) then return true end
+  if Shares.may_use(share.count, free, 1) then return true end
   if not q.rules.drops_dead then return false end
   local dropped = 0
   repeat
@@ -135,12 +160,15 @@ function DeadLetters.bury(q, id, reason, attempts, last_error, body, kind)
   local deliveries = attempts + Messages.deliveries_before(b.attributes)
   local letter = spell_letter(id, reason, deliveries, last_error, b)
   local entry_id = call('XADD', q.keys[DEAD], '*', unpack(letter)) -- at most 7,000: the fields of an entry
+  if q.letters then q.letters = q.letters + 1 end
   local owner = Rules.owner_of(q.rules, b.key)
-  local count, first, last = share_of(q, owner)
-  local number = last + 1
-  put_share(q, owner, count + 1, first, number)
+  local share = share_of(q, owner)
+  local number = share.last + 1
+  share.count, share.last = share.count + 1, number
+  save_share(q, owner, share)
   local place = 'x:' .. entry_id .. '|' .. spell(number) .. (q.rules.parents and 'p' or '')
-  call('HSET', q.keys[MOVED], letter[2], place, number_field(number, owner), letter[2])
+  add(q, 'moved', letter[2], place)
+  add(q, 'moved', number_field(number, owner), letter[2])
   State.count_up(q, 'dead_lettered', 1)
   Journal.note_event(q, kind, letter[2], b.key, deliveries)
   return letter[2]

@@ -74,11 +74,6 @@ local function save_results(r)
   Shares.save(r.meta, r.call)
 end
 
-local function owner_of_token(r, token)
-  local _, _, _, _, key = Leases.read_token(token)
-  return Rules.owner_of(r.rules, key)
-end
-
 -- Returns the text of a field, without the tenant, until its end has come, else nil.
 function Results.read_result(key, field, now)
   local text = call('HGET', key, field)
@@ -94,12 +89,22 @@ function Results.spell_done(text)
   return head .. #payload
 end
 
--- Says how a lease is: 'o' live, 'l' over, 'c' live and its message cancelled.
-local function letter_of_lease(r, cancelled, token, score)
-  if not Clock.is_live(r.call, score) then return 'l' end
-  local place, id = Leases.read_token(token)
-  if call('SISMEMBER', cancelled, place .. ':' .. id) == 1 then return 'c' end
-  return 'o'
+-- Returns how each lease is: 'o' live, 'l' over, 'c' live and its message cancelled; and whose it is, its
+-- tenant. All are looked up together.
+local function look_at_leases(r, leases, cancelled, tokens)
+  local letters, owners, handles = {}, {}, {}
+  if #tokens == 0 then return letters, owners end
+  local scores = call('ZMSCORE', leases, unpack(tokens)) -- at most 250: a chunk
+  for i, token in ipairs(tokens) do
+    local place, id, _, _, key = Leases.read_token(token)
+    handles[i], owners[i] = place .. ':' .. id, Rules.owner_of(r.rules, key)
+  end
+  local are_cancelled = call('SMISMEMBER', cancelled, unpack(handles)) -- at most 250: a chunk
+  for i, score in ipairs(scores) do
+    letters[i] = not Clock.is_live(r.call, score) and 'l' or are_cancelled[i] == 1 and 'c' or 'o'
+  end
+  Shares.load(r.call, 'R:', owners)
+  return letters, owners
 end
 
 -- Keeps one result. Where there is no room for the payload, it is still said that the message is done. Returns the
@@ -129,20 +134,19 @@ end
 function verbs.keep(KEYS, ARGV)
   if not call then begin() end
   local now = read_time()
-  local tokens, letters, ids, refused = {}, {}, {}, 0
+  local tokens, ids, refused = {}, {}, 0
   check_types({KEYS[4]}, {KEYS[2], KEYS[5]}, {})
   call('SCARD', KEYS[3])
   local r = open_results(KEYS[1], KEYS[4], KEYS[5], now)
   if not r then return {now, rep('l', #ARGV / 4), ''} end
   local more = forget_ended(r)
   for at = 1, #ARGV, 4 do tokens[#tokens + 1] = ARGV[at] end
-  local scores = #tokens > 0 and call('ZMSCORE', KEYS[2], unpack(tokens)) or {} -- at most 250: a chunk
-  for i, token in ipairs(tokens) do
+  local letters, owners = look_at_leases(r, KEYS[2], KEYS[3], tokens)
+  for i, letter in ipairs(letters) do
     local message_id, kind = ARGV[4 * i - 2], ARGV[4 * i - 1]
-    letters[i] = letter_of_lease(r, KEYS[3], token, scores[i])
-    if letters[i] == 'o' then
+    if letter == 'o' then
       local is_refused
-      letters[i], is_refused = keep_result(r, owner_of_token(r, token), message_id, kind, ARGV[4 * i])
+      letters[i], is_refused = keep_result(r, owners[i], message_id, kind, ARGV[4 * i])
       if is_refused then refused = refused + 1 end
       if kind ~= '' then ids[#ids + 1] = message_id end
     end
@@ -170,13 +174,13 @@ function verbs.progress(KEYS, ARGV)
   local field = 'p:' .. ARGV[2]
   local r = open_results(KEYS[1], KEYS[4], KEYS[5], now)
   if not r then return {now, 'l'} end
-  local letter = letter_of_lease(r, KEYS[3], ARGV[1], call('ZSCORE', KEYS[2], ARGV[1]))
-  if letter ~= 'o' then return {now, letter} end
+  local letters, owners = look_at_leases(r, KEYS[2], KEYS[3], {ARGV[1]})
+  if letters[1] ~= 'o' then return {now, letters[1]} end
   check_types({KEYS[4]}, {KEYS[5]}, {})
   forget_ended(r)
   local ends = spell(now + ARGV[3])
   local rest = spell(now) .. '|' .. ARGV[4]
-  local is_kept = keep_text(r, owner_of_token(r, ARGV[1]), field, ends, rest, call('HGET', KEYS[4], field))
+  local is_kept = keep_text(r, owners[1], field, ends, rest, call('HGET', KEYS[4], field))
   save_results(r)
   return {now, is_kept and 'o' or 'f'}
 end

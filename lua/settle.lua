@@ -46,7 +46,7 @@ function Settle.end_dead(q, a, m, text, body, is_rejected)
     q.ended = q.ended or {}
     q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, m.attempts, last_error, body, m.kind)
     if find(flags, 'u', 1, true) then Unique.release_key(q, body, id) end -- it has none when it is redriven
-    call('HDEL', q.keys[BODIES], id)
+    Messages.drop_body(q, 'd', id)
     add(q, 'without_error', id)
     return 'd'
   end
@@ -131,6 +131,13 @@ function Settle.load_owners(q, parts)
   Accounts.load_accounts(q, names)
 end
 
+-- Looks at the shares of dead letters of those who get one.
+function Settle.look_at_shares(q, parts)
+  local owners = {}
+  for at = PARTS, #parts, PARTS do owners[#owners + 1] = Rules.owner_of(q.rules, parts[at]) end
+  DeadLetters.load_shares(q, owners)
+end
+
 local function end_delivery(q, parts, n, kind, cost, delay, text)
   local place, id, marks, key = parts[n + 1], parts[n + 2], parts[n + 4], parts[n + 5]
   local a = q.accounts[q.rules.parents and Rules.parent_of(key) or key]
@@ -198,6 +205,7 @@ end
 -- Writes down what a call did beside the state, if it did.
 function Settle.save_rest(q)
   if q.dirty or q.lists then
+    DeadLetters.save_places(q)
     Waiting.save_waiting(q)
     Turns.flush_turns(q)
     Due.save_due(q)

@@ -28,6 +28,7 @@ function verbs.settle(KEYS, ARGV)
   else
     Settle.load_owners(q, parts)
   end
+  if kind == 'r' then Settle.look_at_shares(q, parts) end
   local letters = Settle.settle_all(q, ARGV, 6, stride, parts, kind, ARGV[4], ARGV[2] == '1')
   if kind == 'g' or q.rules.total_cap > 0 then
     for _ = 1, q.ended_leases do Notifications.notify_reader(q) end

@@ -48,7 +48,7 @@ class Caller:
         self._payload = self._dice.randbytes(mode.payload or order.payload)
         self.size = mode.group if order.batch == 1 else order.batch
         self._held: list[Delivery] = []
-        self.acks_with_reads = mode.cycle is whole and not mode.bare
+        self.acks_with_reads = mode.cycle is whole and mode.ending == "ack" and not mode.bare
         mode.setup(self)
         for _ in range(0, mode.waiting, FILLED):
             self.queue.write_many(self.messages(FILLED))
@@ -72,7 +72,7 @@ class Caller:
         raise NotImplementedError
 
     def ack(self, found: Sequence[Delivery]) -> None:
-        """Ack what was read."""
+        """End what was read as the mode says."""
         raise NotImplementedError
 
     def nack(self, found: Sequence[Delivery]) -> None:
@@ -109,7 +109,12 @@ class Singles(Caller):
 
     def ack(self, found: Sequence[Delivery]) -> None:
         for each in found:
-            each.ack()
+            if self.mode.ending == "reject":
+                each.reject("bad")
+            elif self.mode.ending == "result":
+                each.ack(result=1)
+            else:
+                each.ack()
 
     def read_with_ack(self, count: int) -> None:
         for _ in range(count):
@@ -142,7 +147,10 @@ class Batches(Caller):
         return some
 
     def ack(self, found: Sequence[Delivery]) -> None:
-        lost = self.queue.ack_many(found)
+        if self.mode.ending == "reject":
+            lost = self.queue.reject_many(found, "bad")
+        else:
+            lost = self.queue.ack_many(found, results=[1] * len(found) if self.mode.ending == "result" else None)
         assert not lost
 
     def read_with_ack(self, count: int) -> None:
