@@ -54,13 +54,13 @@ local function forget_ended(r)
 end
 
 -- Keeps a text of a tenant in a field, which says `known` so far, or false. Returns whether there was room: that a
--- message is done is also said for who has its share of payloads (`is_mark`), up to twice as much.
+-- message is done is also said for who has its share of payloads (`is_mark`), up to a quarter more.
 local function keep_text(r, owner, field, ends, rest, known, is_mark)
   local text = spell_result(ends, owner, rest)
   local before = known and size_of(field, known) or 0
   local used = Shares.used(r.call, 'R:', owner) - before
   local size = size_of(field, text)
-  if is_mark then used = used / 2 end
+  if is_mark then used = used * 4 / 5 end
   if not Shares.may_use(used, r.max_bytes - r.bytes + before, size) then return false end
   call('HSET', r.hash, field, text)
   call('ZADD', r.ends, ends, field)

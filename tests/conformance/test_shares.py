@@ -102,6 +102,16 @@ def test_however_greedy_others_are_a_newcomer_gets_its_part(
 
 
 @pytest.mark.once
+def test_what_is_said_of_results_that_are_not_kept_leaves_a_newcomer_its_part(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=4, result_ttl=600, max_result_bytes=780 * 100)
+    greedy = [f"greedy-{number}" for number in range(15)]
+    fill(queue, use_results, greedy)
+    for number in range(20):
+        assert not any([use_results(queue, key, number) for key in greedy])
+    assert use_results(queue, "newcomer", 0)
+
+
+@pytest.mark.once
 @pytest.mark.parametrize(("bound", "kept"), [(1, 1), (2, 2), (4, 4), (5, 4), (10, 8), (100, 80)])
 def test_one_alone_gets_four_fifths(open_queue: OpenQueue, bound: int, kept: int) -> None:
     queue = open_queue(streams=4, max_dedup=bound)
