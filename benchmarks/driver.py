@@ -12,7 +12,7 @@ from benchmarks.report import Table, Target, times, us
 from benchmarks.rounds import Contender, middle, ratio, take_runs
 from benchmarks.settings import Place
 from shardq import AsyncClient, Client
-from shardq.ops.steps import Call, Op
+from shardq.ops.queue.steps import Call, Op
 
 
 def run(place: Place) -> list[Table]:

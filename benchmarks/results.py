@@ -15,6 +15,7 @@ from benchmarks.prior_art import connect
 from benchmarks.report import Table, percentile, us
 from benchmarks.settings import Place
 from shardq import AsyncClient, Client, Queue
+from shardq.ops.results.waiters import result_waiting_of
 
 WAITERS: Final = 200
 PAUSE: Final = 0.004
@@ -74,7 +75,7 @@ async def _awaited(place: Place, queue: Queue, connections: dict[str, int]) -> l
         waiting = client.queue(queue.name)
         ids = queue.write_many([(PAYLOAD, f"t{number}") for number in range(WAITERS)])
         tasks = [asyncio.create_task(wait(waiting, each)) for each in ids]
-        while len(waiting.state.awaiting.waiters()) < WAITERS:  # noqa: ASYNC110 (nothing tells of it)
+        while len(result_waiting_of(waiting.state).waiters()) < WAITERS:  # noqa: ASYNC110 (nothing tells of it)
             await asyncio.sleep(0.01)
         connections["shardq"] = _blocked(place)
         worker = threading.Thread(target=_finish, args=(queue, finished))

@@ -21,7 +21,7 @@ from benchmarks.processes import below, cpu_of
 from benchmarks.report import Table, Target
 from benchmarks.settings import Place
 from shardq import Client
-from shardq.ops.opening import open_queue
+from shardq.ops.queue.opening import open_queue
 
 PER_MESSAGE = 200  # rows, for each of `--messages`: a million by default
 NAIVE = 20  # one row in so many is enough to know the naive writer

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from shardq.clock import SystemClock
 from shardq.drivers import Driver, Target
 from shardq.embedded import EmbeddedServer
-from shardq.ops.retry import retry_until
-from shardq.ops.steps import Ask
+from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.steps import Ask
 
 
 class Node(NamedTuple):

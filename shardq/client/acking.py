@@ -10,7 +10,7 @@ from shardq.client.leases import LeasedDelivery, note_results
 from shardq.client.work import measured
 from shardq.errors import ConfigError
 from shardq.model.delivery import received_of
-from shardq.ops.acks import Acks
+from shardq.ops.read.acks import Acks
 from shardq.telemetry import Telemetry
 
 if TYPE_CHECKING:

@@ -8,12 +8,30 @@ from typing import Any, Protocol, TypeVar
 from shardq.codec import Codecs
 from shardq.model import DeadLetter, JournalPage, Limits, Plan, QueueConfig, QueueStats, Tenant
 from shardq.model.dead_letter import letters_of
-from shardq.ops import admin, assigning, declaring, limiting, plans, tenants, weighing
-from shardq.ops.letters import Filter, deletion
-from shardq.ops.read import checked_count
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Op
-from shardq.ops.tenants import Order
+from shardq.ops.inspect import dead_letters, journal, stats, tenants
+from shardq.ops.inspect.tenants import Order
+from shardq.ops.operate import (
+    assign as assigning,
+)
+from shardq.ops.operate import (
+    declare as declaring,
+)
+from shardq.ops.operate import (
+    limits as limiting,
+)
+from shardq.ops.operate import (
+    plans,
+)
+from shardq.ops.operate import (
+    queues as admin,
+)
+from shardq.ops.operate import (
+    weights as weighing,
+)
+from shardq.ops.operate.dead_letters import Filter, deletion
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
+from shardq.ops.read.read import checked_count
 from shardq.planner import Assignment
 
 T = TypeVar("T")
@@ -39,14 +57,14 @@ class AsyncQueueAdmin:
         QueueMissing if there is no such queue, so that a mistyped name is no empty queue. A client that has settings
         for the queue gets 0 then, since its first write creates it.
         """
-        return await self._client.run(admin.length(self.state, timeout))
+        return await self._client.run(stats.length(self.state, timeout))
 
     async def stats(self, *, timeout: float | None = None) -> QueueStats:
         """Return the queue's numbers at one instant.
 
         QueueMissing if there is no such queue; all are zero to a client that has settings for it, as of `len`.
         """
-        return await self._client.run(admin.statistics(self.state, timeout))
+        return await self._client.run(stats.statistics(self.state, timeout))
 
     async def purge(self, *, timeout: float | None = None) -> int:
         """Remove every message that waits or is delayed, and return how many. Messages in flight and dead letters stay.
@@ -231,7 +249,7 @@ class AsyncQueueAdmin:
 
         QueueMissing if there is no such queue; [] to a client that has settings for it, as of `len`.
         """
-        letters = await self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
+        letters = await self._client.run(dead_letters.dead_letters(self.state, checked_count(count), after, timeout))
         return [letter.read_with(self._codecs) for letter in letters]
 
     async def delete_dead(
@@ -262,7 +280,7 @@ class AsyncQueueAdmin:
         Go on after the page's `position`. The page says how many events were lost: the setting `journal` bounds how
         many are kept. QueueMissing if there is no such queue.
         """
-        return await self._client.run(admin.journal(self.state, count, after, timeout))
+        return await self._client.run(journal.journal(self.state, count, after, timeout))
 
     async def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
         """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""

@@ -16,21 +16,22 @@ from shardq.errors import Empty
 from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received, Written
 from shardq.model.delivery import received_of
 from shardq.model.message import OnConflict, messages_of
-from shardq.ops import settle
-from shardq.ops.awaiting import result
-from shardq.ops.first_look import first_look
-from shardq.ops.keeping import keep
-from shardq.ops.outgoing import compose, compose_all, compose_plain, is_plain
-from shardq.ops.peek import peek
-from shardq.ops.read import checked_block, checked_count, checked_stream, read
-from shardq.ops.read_call import give_back_all
-from shardq.ops.settle import Cancelled, checked_each
-from shardq.ops.settling import Settle, noted, settles_of
-from shardq.ops.state import QueueState
-from shardq.ops.status import status
-from shardq.ops.steps import Op
-from shardq.ops.waiting import Outstanding
-from shardq.ops.write import write_many
+from shardq.ops.inspect.peek import peek
+from shardq.ops.inspect.status import status
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
+from shardq.ops.read.first_look import first_look
+from shardq.ops.read.give_back import give_back_all
+from shardq.ops.read.read import checked_block, checked_count, checked_stream, read
+from shardq.ops.read.waiting import Outstanding
+from shardq.ops.results.keep import keep
+from shardq.ops.results.wait import result
+from shardq.ops.settle import cancel, settle
+from shardq.ops.settle.cancel import Cancelled
+from shardq.ops.settle.settle import checked_each
+from shardq.ops.settle.sharing import Settle, noted, settles_of
+from shardq.ops.write.outgoing import compose, compose_all, compose_plain, is_plain
+from shardq.ops.write.write import write_many
 from shardq.telemetry import Telemetry, enabled
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ class AsyncQueue(AsyncQueueAdmin):
         learns of the cancel: its next extend or ack raises MessageCancelled. MessageNotFound if the message neither
         waits, nor is delayed, in flight or dead.
         """
-        return await self._client.run(settle.cancel(self.state, message_id, timeout))
+        return await self._client.run(cancel.cancel(self.state, message_id, timeout))
 
     async def result(self, message_id: str, *, timeout: float | None = None) -> Any:
         """Return the result of a message, as soon as it is done, but wait at most *timeout* seconds (docs/results.md).

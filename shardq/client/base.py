@@ -21,10 +21,10 @@ from shardq.durability import Durability
 from shardq.embedded import EmbeddedServer
 from shardq.errors import ConfigError
 from shardq.model.settings import queue_config
-from shardq.ops.declaring import OnMismatch, on_mismatch
-from shardq.ops.opening import check_legacy
-from shardq.ops.routing import RouterState
-from shardq.ops.state import QueueState
+from shardq.ops.operate.declare import OnMismatch, on_mismatch
+from shardq.ops.queue.opening import check_legacy
+from shardq.ops.queue.state import QueueState
+from shardq.ops.topics.bindings import RouterState
 from shardq.protocol.keys import QueueKeys, RouterKeys
 from shardq.timing import Timer
 

@@ -18,16 +18,20 @@ from shardq.drivers.posting import Posting
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received, Written
 from shardq.model.message import OnConflict
-from shardq.ops import gone, publishing, registry, routing
-from shardq.ops.coalescing import Coalescer, Part
-from shardq.ops.declaring import OnMismatch
-from shardq.ops.look import Look
-from shardq.ops.opening import inspect_server, upkeep
-from shardq.ops.outgoing import Outgoing, compose
-from shardq.ops.routing import RouterState
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Op
-from shardq.ops.write import writes_of
+from shardq.ops.operate.declare import OnMismatch
+from shardq.ops.queue import registry
+from shardq.ops.queue.fitness import inspect_server
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
+from shardq.ops.queue.upkeep import upkeep
+from shardq.ops.read.look import Look
+from shardq.ops.sharing.coalescing import Coalescer, Part
+from shardq.ops.topics import bindings as routing
+from shardq.ops.topics import gone
+from shardq.ops.topics import publish as publishing
+from shardq.ops.topics.bindings import RouterState
+from shardq.ops.write.outgoing import Outgoing, compose
+from shardq.ops.write.write import writes_of
 from shardq.routing import Binding, BoundQueue, Router
 from shardq.routing.router import bindings_of
 from shardq.telemetry import Telemetry

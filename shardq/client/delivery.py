@@ -11,9 +11,9 @@ from shardq.client.leases import LeasedDelivery
 from shardq.client.results import NOTHING, checked_progress
 from shardq.client.work import measured_one, measured_so_far
 from shardq.errors import LeaseLost
-from shardq.ops.keeping import NO_RESULT, keep, progress
-from shardq.ops.settle import LOST, Settled
-from shardq.ops.settling import Settle
+from shardq.ops.results.keep import NO_RESULT, keep, progress
+from shardq.ops.settle.settle import LOST, Settled
+from shardq.ops.settle.sharing import Settle
 
 if TYPE_CHECKING:
     from shardq.client.queue import Queue

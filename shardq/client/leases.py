@@ -31,7 +31,7 @@ from shardq.client.work import Work
 from shardq.clock import Clock
 from shardq.errors import ClosedError
 from shardq.model import DeliveryView, Received
-from shardq.ops.settle import LOST, Settled, extended
+from shardq.ops.settle.settle import LOST, Settled, extended
 from shardq.timing import Entry, Timer
 from shardq.timing.aside import run_logged
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.ops.keeping import Results, kept_result
+from shardq.ops.results.keep import Results, kept_result
 
 if TYPE_CHECKING:
     from shardq.client.async_queue import AsyncQueue

@@ -16,10 +16,10 @@ from shardq.errors import BackendTimeout
 from shardq.flow import Limit
 from shardq.model import Written
 from shardq.model.message import OnConflict
-from shardq.ops.caller import copied
-from shardq.ops.opening import upkeep
-from shardq.ops.outgoing import weight
-from shardq.ops.window import Place
+from shardq.ops.queue.upkeep import upkeep
+from shardq.ops.sharing.caller import copied
+from shardq.ops.write.outgoing import weight
+from shardq.ops.write.window import Place
 
 if TYPE_CHECKING:
     from shardq.client.client import Client

@@ -15,9 +15,9 @@ from shardq.errors import BackendError, ClosedError, ConfigError, DurabilityUnkn
 from shardq.flow import Limit, Vegas
 from shardq.model import Message
 from shardq.model.message import OnConflict
-from shardq.ops.outgoing import CHUNK_MESSAGES, Outgoing, compose, compose_plain, is_plain
-from shardq.ops.state import QueueState
-from shardq.ops.window import Window
+from shardq.ops.queue.state import QueueState
+from shardq.ops.write.outgoing import CHUNK_MESSAGES, Outgoing, compose, compose_plain, is_plain
+from shardq.ops.write.window import Window
 from shardq.telemetry import OpenSpan, Telemetry, enabled
 
 log = logging.getLogger("shardq")

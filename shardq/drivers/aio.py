@@ -25,8 +25,7 @@ from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, explained, packed
 from shardq.errors import ClosedError
-from shardq.ops.coalescing import Coalescer, Part
-from shardq.ops.steps import (
+from shardq.ops.queue.steps import (
     Armed,
     Ask,
     Batch,
@@ -42,6 +41,7 @@ from shardq.ops.steps import (
     Wait,
     Withdrawn,
 )
+from shardq.ops.sharing.coalescing import Coalescer, Part
 from shardq.timing import LoopTimer
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)

@@ -17,11 +17,11 @@ from shardq.clock import Clock
 from shardq.drivers.permits import MIN_TRY
 from shardq.drivers.sharing import FAILURES, MOST, PATIENCE
 from shardq.errors import ClosedError, ShardqError
-from shardq.ops.caller import Caller, must_tell, own, posted
-from shardq.ops.coalescing import Coalescer, Part, alone
-from shardq.ops.shared_call import SharedCall
-from shardq.ops.steps import Call, Op, Sendable, Sleep, Step
-from shardq.ops.together import run_together
+from shardq.ops.queue.steps import Call, Op, Sendable, Sleep, Step
+from shardq.ops.queue.together import run_together
+from shardq.ops.sharing.caller import Caller, must_tell, own, posted
+from shardq.ops.sharing.coalescing import Coalescer, Part, alone
+from shardq.ops.sharing.shared_call import SharedCall
 from shardq.timing import Callback, LoopTimer
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)

@@ -21,7 +21,7 @@ from shardq.drivers.sending import Sending
 from shardq.drivers.target import Address
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.wire import CONNECT_TIMEOUT, Command, commands_of, outcome_of
-from shardq.ops.steps import RESENT_ALONE, Ask, Batch, Call, Refused, Unanswered, Underreplicated, Withdrawn
+from shardq.ops.queue.steps import RESENT_ALONE, Ask, Batch, Call, Refused, Unanswered, Underreplicated, Withdrawn
 from shardq.protocol.keys import slot
 from shardq.protocol.script import Form
 

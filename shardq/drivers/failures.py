@@ -8,7 +8,7 @@ from typing import Any
 import redis.exceptions as redis_errors
 from redis.connection import DefaultParser
 
-from shardq.ops.steps import Refused, Unanswered
+from shardq.ops.queue.steps import Refused, Unanswered
 
 LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.InvalidResponse, OSError)
 """What redis-py raises if a connection does not work. Some of these stand for a refusal; see `refusal`."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from shardq.clock import Clock
 from shardq.drivers.target import Address
-from shardq.ops.steps import Refused
+from shardq.ops.queue.steps import Refused
 from shardq.protocol.script import FUNCTION, HASH, Form
 
 PASSING: Final = frozenset({"OOM", "MISCONF", "NOREPLICAS"})

@@ -17,8 +17,8 @@ from shardq.drivers.failures import LOST, demoted, refusal, unanswered
 from shardq.drivers.links import CLOSED, Link, Links, peer_of
 from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, number_of
 from shardq.errors import ClosedError
-from shardq.ops.steps import Armed, Op, Refused, Step, Unanswered, Wait
-from shardq.ops.waiting import Waiter, Waiting
+from shardq.ops.queue.steps import Armed, Op, Refused, Step, Unanswered, Wait
+from shardq.ops.read.waiting import Waiter, Waiting
 from shardq.timing import Purgatory, Timer
 
 

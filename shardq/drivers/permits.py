@@ -7,7 +7,7 @@ from collections import deque
 from threading import Lock
 from typing import Final
 
-from shardq.ops.steps import Unanswered
+from shardq.ops.queue.steps import Unanswered
 
 MIN_TRY: Final = 0.1
 """Seconds that each try has at least. With less, a healthy server might not be able to answer in time."""

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 from shardq.clock import Clock
 from shardq.drivers.permits import MIN_TRY
 from shardq.drivers.sharing import PATIENCE, Sharing
-from shardq.ops.caller import Caller, Phase, must_tell, posted
-from shardq.ops.coalescing import Coalescer
+from shardq.ops.sharing.caller import Caller, Phase, must_tell, posted
+from shardq.ops.sharing.coalescing import Coalescer
 from shardq.timing import ThreadTimer
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)

@@ -14,10 +14,10 @@ from shardq.drivers.failures import LOST, demoted, refusal, unanswered
 from shardq.drivers.silence import postponed
 from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, Command, number_of, packed
 from shardq.errors import ClosedError
-from shardq.ops.read_call import give_back, recover
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Armed, Op, Wait
-from shardq.ops.waiting import NEVER, Waiter, Waiting, do_nothing
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Armed, Op, Wait
+from shardq.ops.read.give_back import give_back, recover
+from shardq.ops.read.waiting import NEVER, Waiter, Waiting, do_nothing
 from shardq.timing import LoopTimer, Purgatory
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from typing import Any, Final
 from shardq.drivers.forms import PASSING, Forms
 from shardq.drivers.target import Address
 from shardq.drivers.wire import Command, commands_of
-from shardq.ops.retry import TRANSIENT
-from shardq.ops.steps import Call, Refused
+from shardq.ops.queue.retry import TRANSIENT
+from shardq.ops.queue.steps import Call, Refused
 from shardq.protocol.script import FUNCTION, HASH, SOURCE, Form
 
 NO_FUNCTION: Final = "Function not found"

@@ -12,7 +12,7 @@ from shardq.drivers.shared_link import SharedLink
 from shardq.drivers.target import Address
 from shardq.drivers.wire import CLOSED_MEANWHILE
 from shardq.errors import ClosedError
-from shardq.ops.steps import Refused, Unanswered
+from shardq.ops.queue.steps import Refused, Unanswered
 
 
 class SharedLinks:

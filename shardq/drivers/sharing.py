@@ -15,11 +15,11 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from shardq.clock import Clock
 from shardq.drivers.permits import MAX_WAIT, MIN_TRY
 from shardq.errors import ShardqError
-from shardq.ops.caller import Caller, Phase, own
-from shardq.ops.coalescing import Coalescer, Part, alone
-from shardq.ops.shared_call import SharedCall
-from shardq.ops.steps import Call, Op, Refused, Sendable, Sleep, Step, Unanswered, Underreplicated
-from shardq.ops.together import run_together
+from shardq.ops.queue.steps import Call, Op, Refused, Sendable, Sleep, Step, Unanswered, Underreplicated
+from shardq.ops.queue.together import run_together
+from shardq.ops.sharing.caller import Caller, Phase, own
+from shardq.ops.sharing.coalescing import Coalescer, Part, alone
+from shardq.ops.sharing.shared_call import SharedCall
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")

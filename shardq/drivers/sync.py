@@ -24,8 +24,7 @@ from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, explained, packed
 from shardq.errors import ClosedError
-from shardq.ops.coalescing import Coalescer, Part
-from shardq.ops.steps import (
+from shardq.ops.queue.steps import (
     Armed,
     Ask,
     Batch,
@@ -40,6 +39,7 @@ from shardq.ops.steps import (
     Underreplicated,
     Wait,
 )
+from shardq.ops.sharing.coalescing import Coalescer, Part
 from shardq.protocol.packing import Packer
 from shardq.protocol.script import Form
 from shardq.timing import ThreadTimer

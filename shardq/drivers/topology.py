@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardq.drivers.target import Address
-from shardq.ops.steps import Call
+from shardq.ops.queue.steps import Call
 from shardq.protocol.keys import slot
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from shardq.ops.retry import TRANSIENT
-from shardq.ops.steps import Argument, Armed, Call, Refused, Unanswered, Underreplicated
+from shardq.ops.queue.retry import TRANSIENT
+from shardq.ops.queue.steps import Argument, Armed, Call, Refused, Unanswered, Underreplicated
 from shardq.protocol.packing import pack
 from shardq.protocol.script import SOURCE, Form
 

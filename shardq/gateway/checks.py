@@ -12,7 +12,7 @@ from shardq.datasink.frames import BadFrame, size_of
 from shardq.errors import ConfigError
 from shardq.gateway.received import Received
 from shardq.gateway.tokens import Token
-from shardq.ops.outgoing import MAX_DELAY
+from shardq.ops.write.outgoing import MAX_DELAY
 from shardq.routing.topic import check_topic
 from shardq.sharding import key_bytes
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from shardq.client import AsyncClient
 from shardq.errors import BackendError
 from shardq.gateway.counters import Counters
-from shardq.ops.release import release
+from shardq.ops.write.release import release
 
 log = logging.getLogger("shardq.gateway")
 MOST_WAITING = 500_000

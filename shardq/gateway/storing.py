@@ -15,12 +15,12 @@ from shardq.gateway.checks import Refused
 from shardq.gateway.received import Received
 from shardq.gateway.releases import dedup_key
 from shardq.model import Written
-from shardq.ops import publishing
-from shardq.ops.opening import find_queue
-from shardq.ops.outgoing import Outgoing
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Op
-from shardq.ops.write import write_many
+from shardq.ops.queue.opening import find_queue
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
+from shardq.ops.topics import publish as publishing
+from shardq.ops.write.outgoing import Outgoing
+from shardq.ops.write.write import write_many
 from shardq.telemetry import Telemetry
 
 LARGE = 128 * 1024

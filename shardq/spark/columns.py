@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from shardq.codec import encode_headers
 from shardq.errors import CodecError, ConfigError
-from shardq.ops.outgoing import MAX_DEDUP_KEY, MAX_DELAY
-from shardq.ops.rows import Rows
+from shardq.ops.write.outgoing import MAX_DEDUP_KEY, MAX_DELAY
 from shardq.sharding import MAX_SHARD_KEY
 from shardq.spark.maps import listed
+from shardq.spark.ops.rows import Rows
 
 TAGS = {"json": "j", "msgpack": "m"}
 

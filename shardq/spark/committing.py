@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.datasource import WriterCommitMessage
 
 from shardq.errors import BackendError, ShardqError
-from shardq.ops.bulk import BulkOffset, complete
-from shardq.ops.recount import has_forgotten, recount
 from shardq.spark.connection import client_of
+from shardq.spark.ops.bulk import BulkOffset, complete
+from shardq.spark.ops.recount import has_forgotten, recount
 from shardq.spark.options import Writing
 from shardq.spark.sinks import Stored, Wrote
 

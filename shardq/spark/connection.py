@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from shardq.client import Client
 from shardq.errors import QueueMissing
-from shardq.ops.opening import open_queue, require_queue
-from shardq.ops.recount import server_ms
-from shardq.ops.sight import sight
-from shardq.ops.state import QueueState
+from shardq.ops.queue.opening import open_queue, require_queue
+from shardq.ops.queue.sight import sight
+from shardq.ops.queue.state import QueueState
+from shardq.spark.ops.recount import server_ms
 from shardq.spark.options import Connecting
 
 

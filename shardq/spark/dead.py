@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import ConfigError
-from shardq.ops import scan
-from shardq.ops.scan import entry_id
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
 from shardq.protocol.replies import created_ms
+from shardq.spark.ops import scan
+from shardq.spark.ops.scan import entry_id
 from shardq.spark.options import Reading, listed, place_of
 from shardq.spark.pages import pages
 from shardq.spark.parts import Part

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import ConfigError, QueueMissing
-from shardq.ops import scan
-from shardq.ops.scan import entry_id
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
 from shardq.protocol.journal import Columns, decode
 from shardq.protocol.replies import created_ms
 from shardq.spark.connection import same_seen_queue
+from shardq.spark.ops import scan
+from shardq.spark.ops.scan import entry_id
 from shardq.spark.options import Reading, listed, place_of
 from shardq.spark.parts import Part
 from shardq.spark.tables import journal_batch

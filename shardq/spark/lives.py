@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from shardq.errors import QueueMissing
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
 from shardq.protocol.replies import created_ms
 from shardq.spark.connection import queue_of
 from shardq.spark.options import Connecting, place_of

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardq.client import Client
-from shardq.ops import scan
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
+from shardq.spark.ops import scan
 
 FIRST = 100
 PAGE_BYTES = 8 * 1024 * 1024

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from shardq.ops.bulk import BulkOffset, finish, store_rows
-from shardq.ops.rows import Pace, Rows
-from shardq.ops.state import QueueState
-from shardq.ops.unnumbered import store_unnumbered
+from shardq.ops.queue.state import QueueState
 from shardq.spark.connection import client_of, queue_of
+from shardq.spark.ops.bulk import BulkOffset, finish, store_rows
+from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.unnumbered import store_unnumbered
 from shardq.spark.options import Writing
 
 

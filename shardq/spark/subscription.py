@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shardq.clock import SystemClock
 from shardq.errors import ConfigError, QueueMissing
-from shardq.ops.listing import matching_queues
+from shardq.ops.queue.listing import matching_queues
 from shardq.spark.connection import client_of, seen_queue
 from shardq.spark.options import Reading
 

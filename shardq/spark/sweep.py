@@ -1,7 +1,7 @@
 """The messages that a queue holds, as a table with the state of each message.
 
-Each task reads the messages with ids from one to another, wherever they lie: shardq.ops.sweep says why none is missed,
-or read twice.
+Each task reads the messages with ids from one to another, wherever they lie: shardq.spark.ops.sweep says why none is
+missed, or read twice.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import ConfigError
-from shardq.ops import sweep
-from shardq.ops.admin import statistics
-from shardq.ops.scan import EntryId, entry_id
-from shardq.ops.state import QueueState
-from shardq.ops.sweep import BEGIN, FEW, TOLD, Holder, Piece, Spot, Told
+from shardq.ops.inspect.stats import statistics
+from shardq.ops.queue.state import QueueState
 from shardq.protocol.bodies import FROM_OVERFLOW, entry_of, fields_of_tail, records_of
 from shardq.spark.entries import Entries, batch_of, picked
+from shardq.spark.ops import sweep
+from shardq.spark.ops.scan import EntryId, entry_id
+from shardq.spark.ops.sweep import BEGIN, FEW, TOLD, Holder, Piece, Spot, Told
 from shardq.spark.options import Reading, listed
 from shardq.spark.pages import FIRST, PAGE_BYTES, pages
 from shardq.spark.parts import Part

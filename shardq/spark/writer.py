@@ -14,10 +14,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from shardq.errors import ConfigError
-from shardq.ops.bulk import LOST_OFFSETS
-from shardq.ops.rows import Rows
 from shardq.spark.columns import Bad, Encoding, encoded
 from shardq.spark.committing import commit, has_lost_offsets
+from shardq.spark.ops.bulk import LOST_OFFSETS
+from shardq.spark.ops.rows import Rows
 from shardq.spark.options import Writing
 from shardq.spark.sinks import Sinks, Wrote
 

@@ -15,7 +15,8 @@ from shardq.drivers import Driver, Target
 from shardq.drivers.failures import refusal
 from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
-from shardq.ops.steps import Armed, Ask, Batch, Call, Refused, Share, Sleep, Step, Underreplicated, Wait
+from shardq.ops.queue.steps import Armed, Ask, Batch, Call, Refused, Share, Sleep, Step, Underreplicated, Wait
+from shardq.ops.read.waiting import waiting_of
 from shardq.protocol.script import Script
 from shardq.testing.clock import ManualClock
 
@@ -121,7 +122,7 @@ class FakeDriver(Driver):
         """Poll for a notification until there is one, or until it is time to read again."""
         clock, state, waiter = self._clock, step.state, step.waiter
         until = min(waiter.until, waiter.wake_at, clock.monotonic() + state.wait_slice)
-        if waiter.waiting is not state.waiting:  # for a result: whoever waits looks for itself after a while
+        if waiter.waiting is not waiting_of(state):  # for a result: whoever waits looks for itself after a while
             return self._wait(max(0.0, min(self._poll, until - clock.monotonic())))
         command = waiting_for(state.keys.notifications, 1, None)
         while not self._sent(*command) and (left := until - clock.monotonic()) > 0:

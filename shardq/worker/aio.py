@@ -11,8 +11,8 @@ from typing import Any, TypeAlias, Unpack, cast
 from shardq.client import AsyncDelivery, AsyncQueue
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown, QueueMissing
 from shardq.model import DeliveryView
-from shardq.ops.read import MAX_COUNT
-from shardq.ops.read_call import unread
+from shardq.ops.read.give_back import unread
+from shardq.ops.read.read import MAX_COUNT
 from shardq.telemetry import enabled
 from shardq.worker.jobs import acked, charge, keeping
 from shardq.worker.keeper import Keeper, seen_lost

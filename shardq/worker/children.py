@@ -27,7 +27,7 @@ from shardq.clock import SystemClock
 from shardq.codec import Codecs
 from shardq.errors import ConfigError, ShardqError
 from shardq.model import DeliveryView, QueueConfig, Received
-from shardq.ops.keeping import kept_result
+from shardq.ops.results.keep import kept_result
 from shardq.protocol.results import KeptResult
 from shardq.timing import Entry
 from shardq.worker.outcome import HandlerFailed, Nack, Reject, outcome_of

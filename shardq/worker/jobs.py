@@ -7,8 +7,8 @@ from typing import cast
 
 from shardq.client import AsyncQueue, Delivery, Queue
 from shardq.client.leases import LeasedDelivery
-from shardq.ops.keeping import NO_RESULT, keep, kept_result
-from shardq.ops.steps import Op
+from shardq.ops.queue.steps import Op
+from shardq.ops.results.keep import NO_RESULT, keep, kept_result
 from shardq.protocol.results import KeptResult
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.state import Job, Settle

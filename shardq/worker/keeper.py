@@ -25,9 +25,9 @@ from shardq.client import Client
 from shardq.client.base import BaseClient
 from shardq.client.leases import ENDED, LeasedDelivery
 from shardq.errors import BackendError, ClosedError
-from shardq.ops import settle
-from shardq.ops.retry import ask
-from shardq.ops.state import QueueState
+from shardq.ops.queue.retry import ask
+from shardq.ops.queue.state import QueueState
+from shardq.ops.settle import settle
 from shardq.protocol import lease
 from shardq.timing import Entry, ThreadTimer
 from shardq.worker.liveness import PULSE, show_alive

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypedDict
 from shardq.arguments import MAX_BLOCK, check_known, seconds
 from shardq.backoff import Backoff, Exponential, check_backoff
 from shardq.errors import ConfigError
-from shardq.ops.read import checked_block
+from shardq.ops.read.read import checked_block
 
 RETRY = Exponential(base=1.0, cap=600.0)
 MAX_CONCURRENCY = 100_000

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from shardq.model import DeliveryView
-from shardq.ops.settle import CHUNK
+from shardq.ops.settle.command import CHUNK
 from shardq.protocol.lease import deliveries_in
 from shardq.worker.outcome import GIVE_BACK, Outcome, Verb
 

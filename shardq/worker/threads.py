@@ -17,8 +17,8 @@ from typing import Literal, TypeAlias, Unpack, cast
 from shardq.client import Delivery, Queue
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown, QueueMissing
 from shardq.model import DeliveryView
-from shardq.ops.read import MAX_COUNT
-from shardq.ops.read_call import unread
+from shardq.ops.read.give_back import unread
+from shardq.ops.read.read import MAX_COUNT
 from shardq.telemetry import enabled
 from shardq.timing import Entry
 from shardq.worker.checks import checked

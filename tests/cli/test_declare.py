@@ -10,7 +10,7 @@ import pytest
 
 from shardq import Client, Limits, Plan
 from shardq.cli.declared.changes import BATCH
-from shardq.ops.limiting import PER_CALL
+from shardq.ops.operate.limits import PER_CALL
 from tests.cli.conftest import Command
 from tests.servers import Server
 
@@ -335,7 +335,7 @@ def test_a_queue_that_cannot_be_read_hides_no_other(cli: Command, client: Client
 
 
 def _forget(name: str):  # type: ignore[no-untyped-def] # an operation
-    from shardq.ops.steps import Ask
+    from shardq.ops.queue.steps import Ask
 
     yield Ask(("UNLINK", f"shardq:{{{name}}}:meta"), f"shardq:{{{name}}}:meta")
 

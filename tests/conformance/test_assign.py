@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shardq import BackendError, BackendTimeout, ConfigError, Queue
-from shardq.ops import assigning
+from shardq.ops.operate import assign as assigning
 from shardq.planner import Assignment, capacity
 from shardq.sharding import overlap, shard
 from shardq.testing import ManualClock

@@ -19,6 +19,7 @@ import pytest
 
 from shardq import Client, Delivery, Empty, Queue
 from shardq.client import base
+from shardq.ops.read.waiting import waiting_of
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 from tests.state import set_line
@@ -106,7 +107,7 @@ def start_readers(
             blocked(world, waiting_queue, count)
         else:
             readers = [start_reader(waiting_queue, **settings) for _ in range(count)]
-            eventually(lambda: len(waiting_queue.state.waiting.waiters()) == count)
+            eventually(lambda: len(waiting_of(waiting_queue.state).waiters()) == count)
             blocked(world, waiting_queue, 1)
         return readers
 

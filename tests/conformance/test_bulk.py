@@ -11,9 +11,9 @@ import pytest
 from shardq import Client, Message
 from shardq.client import Queue
 from shardq.errors import BackendTimeout, ConfigError, QueueFull
-from shardq.ops.bulk import BulkOffset, complete, finish, store_rows
-from shardq.ops.opening import open_queue
-from shardq.ops.rows import Pace, Rows
+from shardq.ops.queue.opening import open_queue
+from shardq.spark.ops.bulk import BulkOffset, complete, finish, store_rows
+from shardq.spark.ops.rows import Pace, Rows
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 

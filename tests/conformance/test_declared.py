@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from shardq import Client, ConfigError, Empty, Limits, Message, Queue, QueueMissing, QueueNotEmpty
-from shardq.ops.admin import delete
-from shardq.ops.declaring import declare
-from shardq.ops.steps import Call, Op
+from shardq.ops.operate.declare import declare
+from shardq.ops.operate.queues import delete
+from shardq.ops.queue.steps import Call, Op
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from shardq import Client, Delivery, Message, Queue
-from shardq.ops.read_call import recover
-from shardq.ops.waiting import MAX_PER_CALL, Outstanding
+from shardq.ops.read.give_back import recover
+from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 

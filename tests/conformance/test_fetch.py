@@ -6,8 +6,8 @@ import pytest
 
 from shardq import Client
 from shardq.client import Delivery, Queue
-from shardq.ops import holds
-from shardq.ops.scan import FETCHED_BYTES, SCANNED, fetch
+from shardq.spark.ops import holds
+from shardq.spark.ops.scan import FETCHED_BYTES, SCANNED, fetch
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 

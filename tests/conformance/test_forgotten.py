@@ -9,11 +9,11 @@ import pytest
 from shardq import Client, Message
 from shardq.client import Queue
 from shardq.errors import OutcomeUnknown
-from shardq.ops.bulk import BulkOffset, store_rows
-from shardq.ops.opening import open_queue
-from shardq.ops.recount import Recount, recount, server_ms
-from shardq.ops.rows import Pace, Rows
-from shardq.ops.unnumbered import store_unnumbered
+from shardq.ops.queue.opening import open_queue
+from shardq.spark.ops.bulk import BulkOffset, store_rows
+from shardq.spark.ops.recount import Recount, recount, server_ms
+from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.unnumbered import store_unnumbered
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 

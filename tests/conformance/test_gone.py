@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shardq import Client, ConfigError, PartlyDone, PartlyPublished, Queue, QueueFull, Unrouted
-from shardq.ops import routing
-from shardq.ops.steps import Batch, Call, Refused
+from shardq.ops.queue.steps import Batch, Call, Refused
+from shardq.ops.topics import bindings as routing
 from shardq.routing import BoundQueue
 from tests.conformance.test_publish import bindings, steps_of
 from tests.conformance.world import World, drained

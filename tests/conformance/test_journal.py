@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardq import Client, ConfigError, Limits, Message, Queue, QueueMissing
-from shardq.ops.read_call import unread
+from shardq.ops.read.give_back import unread
 from shardq.protocol.journal import FORMAT, KINDS, decode
 from shardq.protocol.scripts import load
 from tests.conformance.conftest import OpenQueue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardq import Client, Limits, Queue
-from shardq.ops.read_call import unread
+from shardq.ops.read.give_back import unread
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_blocking import SLICE, StartReader, blocked, patient, start_reader
 from tests.conformance.world import World

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from shardq import Client, ConfigError, PartlyPublished, PatternError, Queue, QueueFull, Unrouted
-from shardq.ops import routing
-from shardq.ops.steps import Batch, Call
-from shardq.ops.together import MAX_KEYS
+from shardq.ops.queue.steps import Batch, Call
+from shardq.ops.queue.together import MAX_KEYS
+from shardq.ops.topics import bindings as routing
 from tests.conformance.world import World
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shardq import Queue, Written
-from shardq.ops.outgoing import Outgoing
-from shardq.ops.release import release
-from shardq.ops.write import write_many
+from shardq.ops.write.outgoing import Outgoing
+from shardq.ops.write.release import release
+from shardq.ops.write.write import write_many
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 

@@ -19,8 +19,9 @@ from shardq import (
     QueueMissing,
     ResultPending,
 )
-from shardq.ops import awaiting
-from shardq.ops.keeping import keep, kept_result
+from shardq.ops.results import wait as awaiting
+from shardq.ops.results.keep import keep, kept_result
+from shardq.ops.results.waiters import result_waiting_of
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 from tests.waiting import eventually
@@ -335,7 +336,7 @@ def test_whoever_waits_gets_the_result_at_once(
     ids = [queue.write(number, shard_key=f"t{number}") for number in range(10)]
     waits = [soon(each.result, message_id, timeout=60) for message_id in ids for each in (queue, *others, queue)]
     for each in (queue, *others):
-        eventually(lambda each=each: len(each.state.awaiting.waiters()) >= 10)  # type: ignore[misc]
+        eventually(lambda each=each: len(result_waiting_of(each.state).waiters()) >= 10)  # type: ignore[misc]
     eventually(lambda: world.blocked(queue) == 3)  # one connection for each client
     for _ in ids:
         delivery = queue.read()
@@ -352,7 +353,7 @@ def test_a_wait_ends_at_its_time(open_queue: OpenQueue, soon: Soon) -> None:
     for each in waits:
         with pytest.raises(ResultPending):
             each.result(30)
-    assert queue.state.awaiting.waiters() == ()
+    assert result_waiting_of(queue.state).waiters() == ()
 
 
 @pytest.mark.usefixtures("real")
@@ -360,7 +361,7 @@ def test_a_wait_learns_of_every_other_end(open_queue: OpenQueue, soon: Soon) -> 
     queue = open_queue(result_ttl=60, max_deliveries=2)
     dead, gone, expired = queue.write_many([(number, f"t{number}") for number in range(3)])
     waits = {each: soon(queue.result, each, timeout=60) for each in (dead, gone, expired)}
-    eventually(lambda: len(queue.state.awaiting.waiters()) == 3)
+    eventually(lambda: len(result_waiting_of(queue.state).waiters()) == 3)
     for _ in range(3):
         delivery = queue.read()
         if delivery.message_id == dead:
@@ -383,8 +384,8 @@ def test_dead_letters_and_cancels_are_announced(
     waiter = world.client(wait_slice=5).queue(queue.name)
     rejected, worn, waiting, in_flight = ids = [queue.write(each, shard_key=each) for each in ("r", "w", "c", "f")]
     waits = {each: soon(waiter.result, each, timeout=60) for each in ids}
-    eventually(lambda: len(waiter.state.awaiting.waiters()) == 4 and world.blocked(queue))
-    looked_at = waiter.state.awaiting.looked_at
+    eventually(lambda: len(result_waiting_of(waiter.state).waiters()) == 4 and world.blocked(queue))
+    looked_at = result_waiting_of(waiter.state).looked_at
     queue.cancel(waiting)
     for delivery in queue.read_many(3):
         match delivery.payload:
@@ -398,7 +399,7 @@ def test_dead_letters_and_cancels_are_announced(
     for each, error in ((rejected, MessageDead), (worn, MessageDead), (waiting, NoResult), (in_flight, NoResult)):
         with pytest.raises(error):
             waits[each].result(30)
-    assert waiter.state.awaiting.looked_at == looked_at  # so all were told
+    assert result_waiting_of(waiter.state).looked_at == looked_at  # so all were told
 
 
 @pytest.mark.usefixtures("real")
@@ -409,7 +410,7 @@ def test_an_end_that_nobody_announces_is_seen_beside_others_that_go_on(
     waiter = world.client(wait_slice=0.1).queue(queue.name)
     purged = queue.write("purged", shard_key="t")
     waits = [soon(waiter.result, purged, timeout=60) for _ in range(30)]
-    eventually(lambda: len(waiter.state.awaiting.waiters()) == 30)
+    eventually(lambda: len(result_waiting_of(waiter.state).waiters()) == 30)
     queue.purge()
     for number in range(5000):
         message_id = queue.write(number, shard_key="t")

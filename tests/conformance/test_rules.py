@@ -143,7 +143,7 @@ def test_after_a_purge_that_was_cut_short_what_is_left_is_delivered(
     queue = open_queue(streams=8, streams_per_shard=2, window=1)
     for key in MANY:
         flood(queue, key, 3)
-    monkeypatch.setattr("shardq.ops.admin.PURGE_CHUNK", 50)
+    monkeypatch.setattr("shardq.ops.operate.queues.PURGE_CHUNK", 50)
     _purge_once(queue, monkeypatch)
     assert sound(queue, world)
     left, seen = queue.len(), 0

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shardq import ConfigError, Delivery, Limits, Queue
-from shardq.ops.read_call import unread
+from shardq.ops.read.give_back import unread
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_fairness import sound
 from tests.conformance.world import World

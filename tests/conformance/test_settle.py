@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shardq import Client, ConfigError, Delivery, Empty, LeaseLost, Queue
-from shardq.ops.settle import Settled, ack
+from shardq.ops.settle.settle import Settled, ack
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 

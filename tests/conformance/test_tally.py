@@ -6,10 +6,10 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
-from shardq.ops import tally
-from shardq.ops.bulk import BulkOffset
-from shardq.ops.retry import ask
-from shardq.ops.tally import parts_of, stored_by
+from shardq.ops.queue.retry import ask
+from shardq.spark.ops import tally
+from shardq.spark.ops.bulk import BulkOffset
+from shardq.spark.ops.tally import parts_of, stored_by
 from tests.conformance.test_bulk import made, store
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from shardq import ConfigError, Limits, Queue, QueueMissing
 from shardq.model import PeekState
-from shardq.ops import ages, tenants
-from shardq.ops.steps import Batch, Op, Step
-from shardq.ops.tenants import ORDERS
+from shardq.ops.inspect import ages, tenants
+from shardq.ops.inspect.tenants import ORDERS
+from shardq.ops.queue.steps import Batch, Op, Step
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_fairness import flood, sound
 from tests.conformance.world import World

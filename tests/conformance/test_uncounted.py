@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from shardq import ConfigError, Delivery, Queue
-from shardq.ops import settle
-from shardq.ops.read_call import unread
-from shardq.ops.settle import Settled
+from shardq.ops.read.give_back import unread
+from shardq.ops.settle import settle
+from shardq.ops.settle.settle import Settled
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 

@@ -11,10 +11,10 @@ import pytest
 from shardq import Client
 from shardq.client import Queue
 from shardq.errors import BackendError, QueueFull
-from shardq.ops.opening import open_queue
-from shardq.ops.rows import Pace, Rows
-from shardq.ops.steps import Batch, Op, Sleep, Unanswered
-from shardq.ops.unnumbered import store_unnumbered
+from shardq.ops.queue.opening import open_queue
+from shardq.ops.queue.steps import Batch, Op, Sleep, Unanswered
+from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.unnumbered import store_unnumbered
 from tests.servers import Server
 from tests.waiting import eventually
 

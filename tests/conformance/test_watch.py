@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shardq import Limits, Message, Queue
-from shardq.ops.read_call import ALL_DECLARED, ReadReply, read_call, read_reply
-from shardq.ops.retry import retry_until
-from shardq.ops.waiting import Outstanding, Request
+from shardq.ops.queue.retry import retry_until
+from shardq.ops.read.command import ALL_DECLARED, ReadReply, read_call, read_reply
+from shardq.ops.read.waiting import Outstanding, Request
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_blocking import SLICE, Reader, StartReader, blocked, patient, start_reader
 from tests.conformance.test_limits_blocked import woken

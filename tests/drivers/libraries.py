@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from shardq.clock import Clock
 from shardq.drivers import AsyncDriver, Driver, Target
 from shardq.drivers.forms import Forms
-from shardq.ops.steps import Batch, Call
+from shardq.ops.queue.steps import Batch, Call
 from shardq.protocol.library import Library, read
 from shardq.timing import LoopTimer
 from tests.clients import Loop

@@ -11,8 +11,8 @@ import pytest
 from shardq.clock import SystemClock
 from shardq.drivers import Driver, Target
 from shardq.drivers.forms import LATER, SOON
-from shardq.ops.libraries import why_no_library
-from shardq.ops.steps import Batch, Call, Refused
+from shardq.ops.operate.libraries import why_no_library
+from shardq.ops.queue.steps import Batch, Call, Refused
 from shardq.protocol.library import Library
 from shardq.protocol.script import FUNCTION, HASH
 from shardq.testing import ManualClock

@@ -18,7 +18,7 @@ import pytest
 from shardq.clock import SystemClock
 from shardq.drivers import AsyncDriver, Driver, Target
 from shardq.errors import ClosedError
-from shardq.ops.steps import Batch, Call, Refused, Unanswered
+from shardq.ops.queue.steps import Batch, Call, Refused, Unanswered
 from shardq.protocol.keys import QueueKeys
 from shardq.timing import LoopTimer
 

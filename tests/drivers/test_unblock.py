@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shardq import Client
-from shardq.ops import pump
-from shardq.ops.steps import Armed
+from shardq.ops.queue.steps import Armed
+from shardq.ops.read import pump
 from shardq.protocol.keys import slot
 from tests.clients import CLIENT_KINDS, opened
 from tests.servers import Cluster, Server, ServerKind

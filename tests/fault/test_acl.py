@@ -15,12 +15,13 @@ from shardq.cli.declared.changes import changes
 from shardq.cli.declared.declaration import parsed
 from shardq.cli.declared.export import exported
 from shardq.model.message import OnConflict
-from shardq.ops.outgoing import Outgoing
-from shardq.ops.publishing import match_queues
-from shardq.ops.read_call import recover
-from shardq.ops.release import release
-from shardq.ops.waiting import Outstanding
-from shardq.ops.write import write_many
+from shardq.ops.read.give_back import recover
+from shardq.ops.read.waiting import Outstanding
+from shardq.ops.results.waiters import result_waiting_of
+from shardq.ops.topics.publish import match_queues
+from shardq.ops.write.outgoing import Outgoing
+from shardq.ops.write.release import release
+from shardq.ops.write.write import write_many
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.scripts import library, load
 from tests.fault.conftest import Open
@@ -79,7 +80,7 @@ def test_a_caller_waits_for_results(server: Server, users: Users, open_client: O
     done, dead, gone, held = (caller.write(number, shard_key="tenant") for number in range(4))
     with ThreadPoolExecutor() as pool:
         waits = [pool.submit(caller.result, each, timeout=60) for each in (done, dead)]
-        eventually(lambda: len(caller.state.awaiting.waiters()) == 2)
+        eventually(lambda: len(result_waiting_of(caller.state).waiters()) == 2)
         first = consumer.read()
         first.progress(1, 2)
         assert caller.status(done).progress is not None

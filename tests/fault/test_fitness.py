@@ -10,8 +10,8 @@ import pytest
 from shardq import ServerUnfit
 from shardq.clock import SystemClock
 from shardq.durability import Durability
-from shardq.ops.opening import inspect_server
-from shardq.ops.steps import Ask, Refused
+from shardq.ops.queue.fitness import inspect_server
+from shardq.ops.queue.steps import Ask, Refused
 
 
 def inspect(info: bytes | Refused, config: list[bytes] | Refused) -> list[str]:

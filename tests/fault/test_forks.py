@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, Client, Queue
+from shardq.ops.read.waiting import waiting_of
 from shardq.routing import atomic
 from shardq.routing.ctrie import Ctrie
 from tests.fault.test_processes import child
@@ -121,7 +122,7 @@ def test_a_lock_that_another_thread_holds_at_the_fork_is_free_in_the_child(clien
     client.bind("a.*", older)
     driver, router = client._driver, client.router_state()
     permits = [each._lock for each in driver._permits.values()]
-    waits = [older.state.waiting._lock, driver._leading._purgatory._lock]
+    waits = [waiting_of(older.state)._lock, driver._leading._purgatory._lock]
 
     def work() -> str:
         with Client.beside(client) as fresh:

@@ -11,9 +11,9 @@ import pytest
 import redis
 
 from shardq import Client, Message, Queue
-from shardq.ops.admin import purge
-from shardq.ops.read_call import recover
-from shardq.ops.waiting import Outstanding
+from shardq.ops.operate.queues import purge
+from shardq.ops.read.give_back import recover
+from shardq.ops.read.waiting import Outstanding
 from tests.conformance.census import take
 from tests.fault.conftest import Open
 from tests.proxy import Proxy, on_the_wire
@@ -122,7 +122,7 @@ def test_a_late_purge_leaves_what_was_written_since(
     monkeypatch: pytest.MonkeyPatch,
     chunk: int,
 ) -> None:
-    monkeypatch.setattr("shardq.ops.admin.PURGE_CHUNK", chunk)
+    monkeypatch.setattr("shardq.ops.operate.queues.PURGE_CHUNK", chunk)
     filled(queue)
     copies = copied("purge")
     assert queue.purge() == 9
@@ -143,7 +143,7 @@ def test_a_queue_that_is_purged_by_two_at_once_is_empty_when_each_returns(
     server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that ends first moves the epoch under the other."""
-    monkeypatch.setattr("shardq.ops.admin.PURGE_CHUNK", 1)
+    monkeypatch.setattr("shardq.ops.operate.queues.PURGE_CHUNK", 1)
     with Client.from_url(server.url) as one, Client.from_url(server.url) as other:
         queue = one.queue(queue_name, streams=4, window=1)
         filled(queue)

@@ -12,7 +12,7 @@ import pytest
 
 from shardq import AsyncClient, BackendTimeout, Client
 from shardq.drivers.sharing import MOST
-from shardq.ops.shared_call import SharedCall
+from shardq.ops.sharing.shared_call import SharedCall
 from tests.fault.test_coalescing import THREADS, everything, meet, written
 from tests.proxy import Proxy
 from tests.servers import Server

@@ -115,7 +115,7 @@ def test_purging_counts_what_is_there_though_others_added_and_deleted(
     server: Server, open_client: Open, queue_name: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a count below zero would keep later messages from ever being found."""
-    monkeypatch.setattr("shardq.ops.admin.PURGE_CHUNK", most)
+    monkeypatch.setattr("shardq.ops.operate.queues.PURGE_CHUNK", most)
     queue = open_client(server.url).queue(queue_name, streams=2, streams_per_shard=1)
     tenants = {shard(str(n), 2, 1)[0]: str(n) for n in range(20)}
     with server.client() as plain:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from shardq import Client, Empty, OutOfMemory, PartlyWritten, Queue, ServerUnfit
-from shardq.ops.holds import recall, remember
+from shardq.spark.ops.holds import recall, remember
 from tests.conformance.census import take
 from tests.fault.conftest import Open
 from tests.servers import Server

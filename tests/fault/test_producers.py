@@ -11,8 +11,8 @@ import pytest
 
 from shardq import Client, OutcomeUnknown, OutOfMemory, Queue
 from shardq.clock import SystemClock
-from shardq.ops.bulk import BulkOffset, store_rows
-from shardq.ops.rows import Pace, Rows
+from shardq.spark.ops.bulk import BulkOffset, store_rows
+from shardq.spark.ops.rows import Pace, Rows
 from tests.conftest import Mutate
 from tests.fault.conftest import Open
 from tests.proxy import Proxy, on_the_wire

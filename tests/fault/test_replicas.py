@@ -11,10 +11,10 @@ import pytest
 
 from shardq import Client, DurabilityUnknown, OutcomeUnknown, PartlyPublished, PartlyWritten, Queue, QueueFull
 from shardq.drivers import wire
-from shardq.ops.bulk import BulkOffset, store_rows
-from shardq.ops.rows import Pace, Rows
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.scripts import load, names
+from shardq.spark.ops.bulk import BulkOffset, store_rows
+from shardq.spark.ops.rows import Pace, Rows
 from tests.fault.conftest import Open
 from tests.proxy import Proxy, on_the_wire
 from tests.servers import Replicated, Server, available

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, Client, ClosedError, Queue, ResultPending
+from shardq.ops.results.waiters import result_waiting_of
 from tests.fault.conftest import Cutter, Open
 from tests.fault.test_processes import child
 from tests.proxy import Proxy
@@ -43,7 +44,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def waiting(queue: Queue) -> int:
     """How many wait for results."""
-    return len(queue.state.awaiting.waiters())
+    return len(result_waiting_of(queue.state).waiters())
 
 
 def blocked(server: Server) -> int:
@@ -162,13 +163,13 @@ def test_a_cancelled_task_disturbs_no_other(server: Server, queue_name: str) -> 
             queue = client.queue(queue_name, **SETTINGS)
             message_id = await queue.write("work", shard_key="t")
             tasks = [asyncio.create_task(queue.result(message_id, timeout=60)) for _ in range(9)]
-            while len(queue.state.awaiting.waiters()) < 9:  # noqa: ASYNC110 (nothing tells of it)
+            while len(result_waiting_of(queue.state).waiters()) < 9:  # noqa: ASYNC110 (nothing tells of it)
                 await asyncio.sleep(0.005)
             for each in tasks[::2]:
                 each.cancel()
             await (await queue.read()).ack(result=7)
             found = await asyncio.gather(*tasks, return_exceptions=True)
-            assert not queue.state.awaiting.waiters()
+            assert not result_waiting_of(queue.state).waiters()
             return found
 
     found = asyncio.run(main())

@@ -17,6 +17,7 @@ import pytest
 
 from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue
 from shardq.client import base
+from shardq.ops.read.waiting import waiting_of
 from tests.fault.conftest import Open
 from tests.proxy import Proxy, on_the_wire
 from tests.servers import Server
@@ -45,7 +46,7 @@ def blocking(server: Server) -> int:
 
 def waiting(queue: Queue | AsyncQueue) -> int:
     """How many readers of this client wait on the queue."""
-    return len(queue.state.waiting.waiters())
+    return len(waiting_of(queue.state).waiters())
 
 
 async def wait_until(condition: Callable[[], object]) -> None:

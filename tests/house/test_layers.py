@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-LAYERS, FORBIDDEN, _ = SETTINGS["contracts"]
+LAYERS, _, FORBIDDEN, _ = SETTINGS["contracts"]
 
 
 def modules() -> set[str]:

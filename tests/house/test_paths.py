@@ -97,7 +97,7 @@ def test_the_paths_that_a_page_names_are_there(page: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "`ops/write.py`: `nothing()`",
+        "`ops/write/write.py`: `nothing()`",
         "`ops/no.py`: `write()`",
         "`write()`",
         "`client/queue.py`: `write()`",
@@ -109,6 +109,7 @@ def test_that_rule_can_fail(text: str) -> None:
 
 
 def test_that_rule_knows_functions_methods_and_lua() -> None:
-    text = "`ops/write.py`: `write_many()`, `client/queue.py`: `Queue.write()`, `lua/streams.lua`, `Streams.append()`"
+    text = "`ops/write/write.py`: `write_many()`, `client/queue.py`: `Queue.write()`, `lua/streams.lua`, "
+    text += "`Streams.append()`"
     assert len(list(pairs(text))) == 3
     assert unknown(text) == []

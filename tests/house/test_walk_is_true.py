@@ -17,7 +17,7 @@ from tests.house.doc_blocks import ROOT
 from tests.house.test_paths import WALK, pairs
 
 Called = set[tuple[str, str]]
-LEFT_OUT = {("ops/read_call.py", "give_back")}
+LEFT_OUT = {("ops/read/command.py", "give_back")}
 """Only called where a reader goes away while its message is on the way."""
 
 

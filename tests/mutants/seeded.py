@@ -128,7 +128,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         3,
         "a blocked reader does not look again when the next lease ends",
-        "shardq/ops/pump.py",
+        "shardq/ops/read/pump.py",
         "min(self._left(), self.wake_at - now)",
         "self._left()",
         "tests/unit/test_pump.py::test_a_wait_ends_when_the_next_lease_does",
@@ -169,7 +169,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         4,
         "a blocked read gives up before its time",
-        "shardq/ops/waiting.py",
+        "shardq/ops/read/waiting.py",
         "            if waiter.until <= now:\n",
         "            if waiter.read_at <= now:\n",
         "tests/unit/test_pump.py::test_a_wait_is_in_slices_and_ends_when_the_last_gives_up",
@@ -262,7 +262,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         7,
         "a write whose answer was lost is stored once more by its retry",
-        "shardq/ops/write.py",
+        "shardq/ops/write/write.py",
         "yield from retry_replicated(call, until,",
         "yield from retry_replicated(lambda _: call_for(state, state.take_sequence(), chunk, until), until,",
         "tests/fault/test_lost_replies.py::test_a_write_is_stored_once_under_the_id_that_it_returns[reply-sync-valkey]",

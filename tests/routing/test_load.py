@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from shardq import Client
-from shardq.ops import routing
-from shardq.ops.steps import Call
+from shardq.ops.queue.steps import Call
+from shardq.ops.topics import bindings as routing
 from shardq.routing import Binding
 from tests.servers import Server
 from tests.waiting import eventually

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardq import BackendError, Client
-from shardq.ops.steps import Call
+from shardq.ops.queue.steps import Call
 from tests.proxy import Proxy
 from tests.servers import Server, ServerKind
 from tests.waiting import answered

@@ -9,9 +9,9 @@ import pytest
 
 from shardq import Client, Message
 from shardq.client import Queue
-from shardq.ops import sweep as sweep_ops
-from shardq.ops.scan import cuts, entry_id
 from shardq.spark import sweep
+from shardq.spark.ops import sweep as sweep_ops
+from shardq.spark.ops.scan import cuts, entry_id
 from shardq.spark.options import Reading, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, table_schema

@@ -11,9 +11,9 @@ import pytest
 
 from shardq import Client, Delivery, Message
 from shardq.client import Queue
-from shardq.ops import sweep as sweep_ops
 from shardq.spark import sweep
 from shardq.spark.connection import client_of
+from shardq.spark.ops import sweep as sweep_ops
 from shardq.spark.options import Reading, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, table_schema

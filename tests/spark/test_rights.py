@@ -8,13 +8,9 @@ import pytest
 
 from shardq import BackendError, Client, Message
 from shardq.model import Received
-from shardq.ops import settle
-from shardq.ops.bulk import BulkOffset, store_rows
-from shardq.ops.opening import require_queue
-from shardq.ops.recount import Recount, recount, server_ms
-from shardq.ops.rows import Pace, Rows
-from shardq.ops.settle import Settled
-from shardq.ops.unnumbered import store_unnumbered
+from shardq.ops.queue.opening import require_queue
+from shardq.ops.settle import settle
+from shardq.ops.settle.settle import Settled
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.holding import lease
 from shardq.spark.consume.lease import Lease
@@ -22,6 +18,10 @@ from shardq.spark.consume.settling import _settle
 from shardq.spark.consume.stream import ConsumingReader
 from shardq.spark.dead import DeadTrack
 from shardq.spark.events import JournalTrack
+from shardq.spark.ops.bulk import BulkOffset, store_rows
+from shardq.spark.ops.recount import Recount, recount, server_ms
+from shardq.spark.ops.rows import Pace, Rows
+from shardq.spark.ops.unnumbered import store_unnumbered
 from shardq.spark.options import Connecting, Consuming, Reading, parsed
 from shardq.spark.parts import Part
 from shardq.spark.reader import read_part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
 from shardq.testing import ManualClock
 from tests.unit.driving import state_of
 

@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from shardq.durability import Durability
 from shardq.model import QueueConfig
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Call, Op, Share, Sleep, Step, Wait
-from shardq.ops.view import QueueView
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Op, Share, Sleep, Step, Wait
+from shardq.ops.queue.view import QueueView
 from shardq.protocol.keys import QueueKeys
 from shardq.testing import ManualClock
 

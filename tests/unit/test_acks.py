@@ -8,13 +8,14 @@ import pytest
 
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown
 from shardq.model import Received
-from shardq.ops.acks import Acks
-from shardq.ops.first_look import first_look
-from shardq.ops.read import read
-from shardq.ops.settle import CHUNK, Settled, ack
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Batch, Call, Refused, Step, Unanswered, Wait
-from shardq.ops.waiting import Outstanding
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Batch, Call, Refused, Step, Unanswered, Wait
+from shardq.ops.read.acks import Acks
+from shardq.ops.read.first_look import first_look
+from shardq.ops.read.read import read
+from shardq.ops.read.waiting import Outstanding
+from shardq.ops.settle.command import CHUNK
+from shardq.ops.settle.settle import Settled, ack
 from shardq.testing import ManualClock
 from tests.unit.driving import Driven, drive, state_of
 from tests.unit.wire import NOW, is_repeated, name_of, read_head

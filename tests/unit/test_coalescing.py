@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from shardq.errors import BackendTimeout, DurabilityUnknown, OutcomeUnknown, QueueFull
-from shardq.ops.caller import Caller, Phase, must_tell, own, posted
-from shardq.ops.coalescing import Coalescer
-from shardq.ops.shared_call import SharedCall
-from shardq.ops.steps import Call, Op, Refused, Unanswered, Withdrawn
-from shardq.ops.verb import Verb
+from shardq.ops.queue.steps import Call, Op, Refused, Unanswered, Withdrawn
+from shardq.ops.sharing.caller import Caller, Phase, must_tell, own, posted
+from shardq.ops.sharing.coalescing import Coalescer
+from shardq.ops.sharing.shared_call import SharedCall
+from shardq.ops.sharing.verb import Verb
 from shardq.protocol.scripts import load
 from tests.selection import COMMAND
 

@@ -14,7 +14,7 @@ from shardq.drivers.permits import AllBusy
 from shardq.drivers.sending import NO_FUNCTION
 from shardq.drivers.sync import drive
 from shardq.drivers.topology import Topology
-from shardq.ops.steps import Ask, Batch, Call, Refused, Unanswered, Underreplicated
+from shardq.ops.queue.steps import Ask, Batch, Call, Refused, Unanswered, Underreplicated
 from shardq.protocol.keys import slot
 from shardq.protocol.scripts import load
 from shardq.testing.clock import ManualClock

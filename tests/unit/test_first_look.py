@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from shardq.model import Received
-from shardq.ops.acks import Acks
-from shardq.ops.first_look import first_look
-from shardq.ops.look import Look
-from shardq.ops.read import read
-from shardq.ops.reading import FEW, reads_of
-from shardq.ops.settle import CHUNK
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Batch, Call, Refused, Unanswered
-from shardq.ops.waiting import MAX_PER_CALL, Outstanding
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Batch, Call, Refused, Unanswered
+from shardq.ops.read.acks import Acks
+from shardq.ops.read.first_look import first_look
+from shardq.ops.read.look import Look
+from shardq.ops.read.read import read
+from shardq.ops.read.sharing import FEW, reads_of
+from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
+from shardq.ops.settle.command import CHUNK
 from shardq.protocol.lease import safe_deadline
 from shardq.testing import ManualClock
 from tests.unit.driving import state_of

@@ -18,7 +18,7 @@ import pytest
 from shardq import Client, Delivery, Queue
 from shardq.client.leases import Lease, Leases, delivered, note_results
 from shardq.model import Received
-from shardq.ops.settle import Settled
+from shardq.ops.settle.settle import Settled
 from shardq.testing import ManualClock
 from shardq.timing import ThreadTimer, Timer
 from shardq.timing.aside import Aside

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from shardq.drivers.links import TRUSTED, Link, Links
-from shardq.ops.steps import Refused
+from shardq.ops.queue.steps import Refused
 from shardq.testing import ManualClock
 
 SILENCE = 20.0

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from shardq.errors import BackendTimeout, OutcomeUnknown, PartlyWritten, ShardqError
-from shardq.ops.admin import purge, redrive
-from shardq.ops.limiting import pause
-from shardq.ops.opening import needs_upkeep, open_queue, upkeep
-from shardq.ops.outgoing import Outgoing
-from shardq.ops.steps import Call, Op, Refused, Step, Unanswered
-from shardq.ops.weighing import set_weights
-from shardq.ops.write import write_many
+from shardq.ops.operate.limits import pause
+from shardq.ops.operate.queues import purge, redrive
+from shardq.ops.operate.weights import set_weights
+from shardq.ops.queue.opening import open_queue
+from shardq.ops.queue.steps import Call, Op, Refused, Step, Unanswered
+from shardq.ops.queue.upkeep import needs_upkeep, upkeep
+from shardq.ops.write.outgoing import Outgoing
+from shardq.ops.write.write import write_many
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from shardq.ops.pump import pump
-from shardq.ops.server_time import ServerTime
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Armed, Call, Refused, Sleep, Step, Unanswered
-from shardq.ops.waiting import MAX_PER_CALL, Request, Waiter
+from shardq.ops.queue.server_time import ServerTime
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Armed, Call, Refused, Sleep, Step, Unanswered
+from shardq.ops.read.pump import pump
+from shardq.ops.read.waiting import MAX_PER_CALL, Request, Waiter, waiting_of
 from shardq.testing import ManualClock
 from shardq.timing import Purgatory, Timer
 from tests.unit.driving import Driven, drive, state_of
@@ -38,7 +38,7 @@ class Room:
     def enter(self, count: int = 1, block: float = 5, visibility: float = 30, wake_at: float = NEVER) -> Waiter:
         """One more, whose look just found nothing."""
         now = self.clock.monotonic()
-        waiting, request = self.state.waiting, Request(count, visibility, None)
+        waiting, request = waiting_of(self.state), Request(count, visibility, None)
         waiter = Waiter(waiting, request, until=now + block, read_at=now, wake_at=wake_at)
         waiting.join(waiter, self.purgatory, None)
         return waiter
@@ -334,7 +334,7 @@ def test_what_a_moved_queue_handed_out_is_not_lost(room: Room) -> None:
 def test_the_last_waiter_does_not_expire_by_itself_and_others_do(room: Room) -> None:
     first, second = room.enter(block=1), room.enter(block=1)
     room.clock.advance(1)
-    waiting = room.state.waiting
+    waiting = waiting_of(room.state)
     assert (waiting.expire(first), first.rows) == (True, [])
     assert (waiting.expire(second), second.done) == (False, False)
 
@@ -342,6 +342,6 @@ def test_the_last_waiter_does_not_expire_by_itself_and_others_do(room: Room) -> 
 def test_when_its_time_is_up_without_answers_a_waiter_must_find_out_for_itself(room: Room) -> None:
     waiter, _ = room.enter(block=1), room.enter()
     room.clock.advance(1)
-    room.state.waiting.overdue_at = 0.5
-    assert room.state.waiting.expire(waiter)
+    waiting_of(room.state).overdue_at = 0.5
+    assert waiting_of(room.state).expire(waiter)
     assert (waiter.done, waiter.rows) == (True, None)

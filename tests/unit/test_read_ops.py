@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from shardq.errors import BackendError
-from shardq.ops.read import checked_count, checked_stream, read
-from shardq.ops.read_call import RECOVER_PAGE, give_back_all
-from shardq.ops.steps import Call, Refused, Step, Unanswered, Wait
-from shardq.ops.waiting import MAX_PER_CALL, Outstanding
+from shardq.ops.queue.steps import Call, Refused, Step, Unanswered, Wait
+from shardq.ops.read.give_back import RECOVER_PAGE, give_back_all
+from shardq.ops.read.read import checked_count, checked_stream, read
+from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 from tests.unit.wire import ReadHead, name_of, read_head

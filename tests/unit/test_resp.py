@@ -16,7 +16,7 @@ from shardq.drivers import resp
 from shardq.drivers.resp import MORE, is_lean, new_parser
 from shardq.drivers.target import Target
 from shardq.drivers.wire import commands_of
-from shardq.ops.steps import Call
+from shardq.ops.queue.steps import Call
 from shardq.protocol import packing
 from shardq.protocol.packing import pack, pack_plainly
 from shardq.protocol.script import FUNCTION, HASH, Form

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
-from shardq.ops.retry import TRANSIENT, Same, ask, retry_until
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Ask, Call, Refused, Sleep, Step, Unanswered
+from shardq.ops.queue.retry import TRANSIENT, Same, ask, retry_until
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Ask, Call, Refused, Sleep, Step, Unanswered
 from shardq.protocol.scripts import load
 from shardq.testing import ManualClock
 from tests.unit.driving import drive

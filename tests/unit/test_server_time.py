@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardq.ops.server_time import Jump, ServerTime
+from shardq.ops.queue.server_time import Jump, ServerTime
 
 NOW = 1_700_000_000_000
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shardq.drivers.shared_link import LARGE, PARTS, STUCK, SharedLink
-from shardq.ops.steps import Refused, Unanswered
+from shardq.ops.queue.steps import Refused, Unanswered
 
 SILENCE = 20.0
 SOON = 15.0

@@ -8,14 +8,14 @@ import pytest
 
 from shardq.errors import BackendTimeout
 from shardq.model import Received
-from shardq.ops import reading
-from shardq.ops.caller import Caller
-from shardq.ops.read_call import ReadReply
-from shardq.ops.reading import Want, reads_of
-from shardq.ops.shared_call import SharedCall
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Call, Unanswered
-from shardq.ops.waiting import Outstanding, Request
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Unanswered
+from shardq.ops.read import sharing as reading
+from shardq.ops.read.command import ReadReply
+from shardq.ops.read.sharing import Want, reads_of
+from shardq.ops.read.waiting import Outstanding, Request
+from shardq.ops.sharing.caller import Caller
+from shardq.ops.sharing.shared_call import SharedCall
 from shardq.testing import ManualClock
 from tests.unit.driving import drive
 from tests.unit.wire import name_of, read_head

@@ -9,13 +9,13 @@ import pytest
 
 from shardq.errors import BackendError, QueueFull
 from shardq.model import Received, Written
-from shardq.ops.outgoing import Outgoing
-from shardq.ops.settle import Settled
-from shardq.ops.settling import Settle, settles_of
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Call, Refused, Step, Unanswered
-from shardq.ops.write import writes_of
-from shardq.ops.write_call import call_of, lone_write, positions_of
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Refused, Step, Unanswered
+from shardq.ops.settle.settle import Settled
+from shardq.ops.settle.sharing import Settle, settles_of
+from shardq.ops.write.command import call_of, lone_write, positions_of
+from shardq.ops.write.outgoing import Outgoing
+from shardq.ops.write.write import writes_of
 from shardq.protocol.script import FUNCTION, HASH, Form
 from shardq.protocol.scripts import load
 from shardq.testing import ManualClock
@@ -61,7 +61,7 @@ def test_a_message_alone_has_the_bytes_of_its_call_in_both_forms(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     function = replace(load("write"), function="shardq_x_write")
-    monkeypatch.setattr("shardq.ops.steps.load", lambda _: function)
+    monkeypatch.setattr("shardq.ops.queue.steps.load", lambda _: function)
     lone = lone_write(state_of(clock), [Outgoing("a", "b", b"body")], UNTIL)
     assert lone is not None
     requests = [lone.request(form) for form in FORMS]

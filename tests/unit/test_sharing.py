@@ -11,9 +11,9 @@ import pytest
 from shardq.clock import SystemClock
 from shardq.drivers.sharing import Sharing
 from shardq.errors import BackendTimeout
-from shardq.ops.coalescing import Coalescer, Part
-from shardq.ops.steps import Batch, Call, Op, Sendable, Sleep, Step, Unanswered
-from shardq.ops.verb import Verb
+from shardq.ops.queue.steps import Batch, Call, Op, Sendable, Sleep, Step, Unanswered
+from shardq.ops.sharing.coalescing import Coalescer, Part
+from shardq.ops.sharing.verb import Verb
 from shardq.protocol.scripts import load
 
 TIMEOUT, PAUSE = 0.6, 0.05

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from shardq.ops.bulk import BulkOffset, _call
-from shardq.ops.opening import remember
-from shardq.ops.rows import Rows
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Call
-from shardq.ops.write_call import call_of, positions_of
+from shardq.ops.queue.opening import remember
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call
+from shardq.ops.write.command import call_of, positions_of
 from shardq.protocol.replies import NOTHING_ASSIGNED
+from shardq.spark.ops.bulk import BulkOffset, _call
+from shardq.spark.ops.rows import Rows
 from shardq.testing import ManualClock
 from tests.unit.driving import state_of
 from tests.unit.wire import write_head

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from shardq.flow import Fixed, Vegas
-from shardq.ops.window import Place, Window
+from shardq.ops.write.window import Place, Window
 from tests.selection import COMMAND
 
 MOST_BYTES = 100

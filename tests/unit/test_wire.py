@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardq.drivers.wire import outcome_of
-from shardq.ops.steps import Call, Refused, Unanswered, Underreplicated
+from shardq.ops.queue.steps import Call, Refused, Unanswered, Underreplicated
 from shardq.protocol.scripts import load
 
 PLAIN = Call(load("len"), ("key",))

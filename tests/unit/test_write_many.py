@@ -7,13 +7,13 @@ import random
 import pytest
 
 from shardq.drivers.wire import commands_of, packed
-from shardq.ops.bulk import BulkOffset, _call
-from shardq.ops.outgoing import Outgoing
-from shardq.ops.rows import Rows
-from shardq.ops.write_call import MANY, call_for
-from shardq.ops.write_many import WriteMany
+from shardq.ops.write.command import MANY, call_for
+from shardq.ops.write.outgoing import Outgoing
+from shardq.ops.write.packing import WriteMany
 from shardq.protocol.packing import pack_plainly
 from shardq.protocol.script import FUNCTION
+from shardq.spark.ops.bulk import BulkOffset, _call
+from shardq.spark.ops.rows import Rows
 from shardq.testing import ManualClock
 from tests.unit.driving import state_of
 from tests.unit.test_shared_verbs import UNTIL

@@ -19,12 +19,12 @@ from shardq.errors import (
     QueueFull,
 )
 from shardq.model import Message, Written
-from shardq.ops.caller import own
-from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_MESSAGES, Outgoing, chunks, compose
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Call, Op, Refused, Step, Unanswered, Underreplicated
-from shardq.ops.view import QueueView
-from shardq.ops.write import Writes, write_many
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Op, Refused, Step, Unanswered, Underreplicated
+from shardq.ops.queue.view import QueueView
+from shardq.ops.sharing.caller import own
+from shardq.ops.write.outgoing import CHUNK_BYTES, CHUNK_MESSAGES, Outgoing, chunks, compose
+from shardq.ops.write.write import Writes, write_many
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 from tests.unit.wire import WriteHead, write_head

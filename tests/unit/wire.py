@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from shardq.ops.steps import Call
+from shardq.ops.queue.steps import Call
 
 NOW = 1_700_000_000_000
 KINDS = {"a": "ack", "n": "nack", "r": "reject", "u": "nack", "g": "give_back"}

@@ -12,8 +12,8 @@ from shardq import Client, Delivery, Queue
 from shardq.client.leases import delivered
 from shardq.errors import BackendTimeout
 from shardq.model import Received
-from shardq.ops.settle import Settled
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
+from shardq.ops.settle.settle import Settled
 from shardq.testing import ManualClock
 from shardq.timing import ThreadTimer
 from shardq.worker import keeper as module

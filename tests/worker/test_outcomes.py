@@ -15,7 +15,7 @@ import pytest
 from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWorker, Client, Delivery, Nack, Queue, Reject
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
-from shardq.ops.settle import Settled, extend
+from shardq.ops.settle.settle import Settled, extend
 from shardq.worker import aio, threads
 from tests.servers import Server
 from tests.waiting import eventually

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from shardq import Client, Queue
-from shardq.ops.steps import Ask
+from shardq.ops.queue.steps import Ask
 from tests.servers import Server, ServerKind
 from tests.waiting import answered, eventually
 from tests.worker.program import Program

@@ -17,6 +17,7 @@ import pytest
 from shardq import AsyncClient, AsyncWorker, Client, ClosedError, ConfigError, Queue, Worker
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
+from shardq.ops.read.waiting import waiting_of
 from shardq.worker import aio, keeper, threads
 from tests.clients import ClientKind
 from tests.waiting import eventually
@@ -87,7 +88,7 @@ def test_stop_on_an_idle_queue_and_before_the_start(
 def test_stop_does_not_wait_for_a_read_to_end(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "BLOCK", 30.0)
     begun = begin(lambda _: None)
-    eventually(lambda: begun.worker and begun.worker._jobs.state.waiting.waiters())
+    eventually(lambda: begun.worker and waiting_of(begun.worker._jobs.state).waiters())
     asked = time.monotonic()
     begun.stop()
     assert time.monotonic() - asked < 10

@@ -12,7 +12,7 @@ from shardq.cli.parsing import Commands, add_router, command
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import json_line, plural
-from shardq.ops.gone import look_up
+from shardq.ops.topics.gone import look_up
 from shardq.routing import Binding, BoundQueue, Router
 
 ABOUT = """Without options it lists all bindings, and whether their queues are there: publish passes over one that is

@@ -12,7 +12,7 @@ from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, shown_key
 from shardq.model import DeadLetter
-from shardq.ops.read import MAX_COUNT
+from shardq.ops.read.read import MAX_COUNT
 
 ABOUT = """The oldest come first. A message becomes a dead letter when it was delivered max_deliveries times without an
 ack, or when its handler rejected it. It stays one until it is redriven. Payloads are shown with --payload, and always

@@ -10,7 +10,7 @@ from shardq.cli.parsing import Commands, add_queue, add_yes, command, number, ti
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 from shardq.client import Queue
-from shardq.ops.letters import Filter
+from shardq.ops.operate.dead_letters import Filter
 from shardq.protocol.replies import text_or_bytes
 
 ABOUT = """Deletes the dead letters with these message ids, or those for which all that is said holds, the oldest first.

@@ -19,12 +19,12 @@ from shardq.clock import SystemClock
 from shardq.drivers import Driver
 from shardq.durability import Durability, ServerFacts, fatal, judge
 from shardq.errors import BackendError
-from shardq.ops.gone import bound_queues
-from shardq.ops.libraries import loaded_libraries, why_no_library
-from shardq.ops.opening import server_facts
-from shardq.ops.retry import retry_until
-from shardq.ops.routing import RouterState
-from shardq.ops.steps import Ask
+from shardq.ops.operate.libraries import loaded_libraries, why_no_library
+from shardq.ops.queue.fitness import server_facts
+from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.steps import Ask
+from shardq.ops.topics.bindings import RouterState
+from shardq.ops.topics.gone import bound_queues
 from shardq.protocol import scripts
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import BoundQueue

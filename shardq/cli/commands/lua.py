@@ -12,7 +12,7 @@ from shardq.cli.parsing import Commands, add_yes, command
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.clock import SystemClock
-from shardq.ops.libraries import LoadedLibrary, loaded_libraries, remove_library
+from shardq.ops.operate.libraries import LoadedLibrary, loaded_libraries, remove_library
 from shardq.protocol import scripts
 
 ABOUT = """WHAT is a verb, such as read: prints what Redis runs for it, each line with its file and number. Or it is

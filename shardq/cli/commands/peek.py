@@ -12,7 +12,7 @@ from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, printable, shown_key
 from shardq.model import PeekedMessage, PeekState
-from shardq.ops.peeking import MAX_COUNT
+from shardq.ops.inspect.page import MAX_COUNT
 
 ABOUT = """Messages come in the order in which they would be delivered: those that wait in the streams, in turn, then
 those that are held back; delayed ones by due time, those in flight by the end of their leases, dead letters oldest

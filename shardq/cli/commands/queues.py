@@ -12,7 +12,7 @@ from shardq.cli.table import draw
 from shardq.cli.text import duration
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown
 from shardq.model import QueueStats
-from shardq.ops.admin import numbers
+from shardq.ops.inspect.stats import numbers
 
 ABOUT = """Lists the queues that clients with settings have declared, in the order of their names. A queue whose keys
 are gone, since Redis lost them, is shown as missing; one that this user may not read, as unreadable, and the exit code

@@ -14,7 +14,7 @@ from shardq.cli.shell import Shell
 from shardq.cli.text import bytes_fields, json_line, payload_fields, payload_text, shown_key
 from shardq.client import Delivery, Queue
 from shardq.errors import LeaseLost
-from shardq.ops.read import MAX_COUNT
+from shardq.ops.read.read import MAX_COUNT
 from shardq.protocol.lease import deliveries_in
 
 ABOUT = """By default the messages are only shown: they are leased, printed, and given back at the end. This counts as a

@@ -13,7 +13,7 @@ from shardq.cli.table import draw
 from shardq.cli.tenants import COLUMNS, FOLDED, RIGHT, USES, fields_of, row_of, uses_of
 from shardq.cli.text import json_line
 from shardq.model import Tenant
-from shardq.ops.tenants import BOUNDS, MOST, ORDERS
+from shardq.ops.inspect.tenants import BOUNDS, MOST, ORDERS
 
 ABOUT = """Of each shard key (or parent): its backlog; of this, what is held back until its turn comes, and what a limit
 or a pause withholds; what is in flight; by how much work it is ahead of those whose turn is next; what is delayed; and

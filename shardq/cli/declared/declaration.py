@@ -12,10 +12,10 @@ from shardq.errors import ConfigError
 from shardq.model import Limits, Plan, QueueConfig
 from shardq.model.limits import MAX_WEIGHT
 from shardq.model.settings import queue_config
-from shardq.ops.assigning import MAX_ASSIGNED
-from shardq.ops.limiting import MOST as MAX_LIMITED
-from shardq.ops.limiting import check_plan
-from shardq.ops.weighing import MAX_WEIGHTED
+from shardq.ops.operate.assign import MAX_ASSIGNED
+from shardq.ops.operate.limits import MOST as MAX_LIMITED
+from shardq.ops.operate.limits import check_plan
+from shardq.ops.operate.weights import MAX_WEIGHTED
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Binding
 from shardq.routing.topic import check_bindable

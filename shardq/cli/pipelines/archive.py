@@ -12,7 +12,7 @@ from shardq.cli.parsing import Commands, number, time
 from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
 from shardq.errors import QueueMissing
-from shardq.ops.listing import matching_queues
+from shardq.ops.queue.listing import matching_queues
 
 ABOUT = """Adds the journal events and the dead letters that are new since the last run to DIR/journal and DIR/dead, as
 Parquet files by queue and day. Each is stored once, also if a run was killed. A journal keeps only its newest events,

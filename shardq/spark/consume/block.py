@@ -11,8 +11,7 @@ from shardq.arguments import check_name, lease_time, whole
 from shardq.client import Client
 from shardq.errors import ConfigError
 from shardq.model import Received
-from shardq.ops import holds
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
 from shardq.spark.causes import cause_of
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.batches import MOST, Batches
@@ -21,6 +20,7 @@ from shardq.spark.consume.holding import ack_all, fail, lease, leases_end, let_g
 from shardq.spark.consume.keeper import Keeper
 from shardq.spark.consume.malformed import reject_held
 from shardq.spark.consume.rows import columns_of, rows_of
+from shardq.spark.ops import holds
 from shardq.spark.options import Leasing
 
 if TYPE_CHECKING:

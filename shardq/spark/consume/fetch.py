@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import QueueMissing
-from shardq.ops import scan
-from shardq.ops.scan import Fetched
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.lease import Lease
 from shardq.spark.consume.malformed import reject_rows
 from shardq.spark.entries import Entries, batch_of
+from shardq.spark.ops import scan
+from shardq.spark.ops.scan import Fetched
 from shardq.spark.options import Parsing
 from shardq.spark.parsing import parsed
 

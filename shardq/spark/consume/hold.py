@@ -8,13 +8,13 @@ from typing import Any
 
 from shardq.client import Client
 from shardq.model import Received
-from shardq.ops import holds
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
 from shardq.spark.consume.batches import Batches
 from shardq.spark.consume.failures import Batch
 from shardq.spark.consume.holding import ack_all, fail, lease, let_go, return_unsettled, still_held
 from shardq.spark.consume.keeper import Keeper
 from shardq.spark.consume.lease import Lease, packed, unpacked
+from shardq.spark.ops import holds
 
 
 class End(Enum):

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from shardq.client import Client
 from shardq.errors import ShardqError
 from shardq.model import Received
-from shardq.ops.read import MAX_COUNT, read
-from shardq.ops.read_call import unread
-from shardq.ops.settle import Settled, ack, extend, nack, reject
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
+from shardq.ops.read.give_back import unread
+from shardq.ops.read.read import MAX_COUNT, read
+from shardq.ops.settle.settle import Settled, ack, extend, nack, reject
 from shardq.spark.consume.failures import Batch, Failures
 
 log = logging.getLogger("shardq")

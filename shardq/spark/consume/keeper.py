@@ -10,8 +10,8 @@ from types import TracebackType
 from shardq.client import Client
 from shardq.errors import ShardqError
 from shardq.model import Received
-from shardq.ops.settle import Settled, extend
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
+from shardq.ops.settle.settle import Settled, extend
 
 log = logging.getLogger("shardq")
 

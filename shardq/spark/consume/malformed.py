@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from shardq.client import Client
 from shardq.model import Received
-from shardq.ops.settle import reject
-from shardq.ops.state import QueueState
+from shardq.ops.queue.state import QueueState
+from shardq.ops.settle.settle import reject
 from shardq.spark.consume.lease import lease_of
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.errors import ConfigError, QueueMissing
 from shardq.model import Received
-from shardq.ops import settle
-from shardq.ops.settle import Settled
-from shardq.ops.state import QueueState
-from shardq.ops.steps import Op
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
+from shardq.ops.settle import settle
+from shardq.ops.settle.settle import Settled
 from shardq.spark.causes import cause_of
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.hold import Hold

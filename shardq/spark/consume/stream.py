@@ -29,7 +29,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from shardq.model import QueueStats
-from shardq.ops.admin import numbers
+from shardq.ops.inspect.stats import numbers
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.batches import Batches
 from shardq.spark.consume.failures import suspects

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from shardq.client import Client
-from shardq.ops.tally import parts_of, stored_by
+from shardq.spark.ops.tally import parts_of, stored_by
 from shardq.spark.pipelines.files import named
 from shardq.spark.pipelines.report import Progress
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegralType, MapType, Strin
 from shardq.arguments import shown
 from shardq.client import Client, Queue
 from shardq.errors import ConfigError, PipelineFailed
-from shardq.ops.bulk import LOST_OFFSETS
+from shardq.spark.ops.bulk import LOST_OFFSETS
 from shardq.spark.pipelines.earlier import Diverted
 from shardq.spark.pipelines.files import CUTS, bundled, overridden, piece, versions
 from shardq.spark.pipelines.report import Progress

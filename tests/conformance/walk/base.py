@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 from shardq import Delivery, Queue
-from shardq.ops.opening import reopen
+from shardq.ops.queue.opening import reopen
 from tests.conformance.replay import CANCELLING, IN_FLIGHT, Replay
 from tests.conformance.replay import WAITING as TOLD_WAITING
 from tests.conformance.replay import Known as Told

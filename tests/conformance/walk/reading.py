@@ -7,8 +7,8 @@ from collections import Counter
 from itertools import pairwise
 
 from shardq import Delivery, Queue
-from shardq.ops.read_call import recover
-from shardq.ops.waiting import Outstanding
+from shardq.ops.read.give_back import recover
+from shardq.ops.read.waiting import Outstanding
 from tests.conformance.walk.audit import UNIT, model_text
 from tests.conformance.walk.base import SECONDS, Base, ensure
 from tests.conformance.walk.ledger import Ledger

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from shardq import Delivery, LeaseLost, MessageCancelled, MessageNotFound
 from shardq.client import Queue
-from shardq.ops import settle
+from shardq.ops.settle import settle
 from tests.conformance.walk.audit import model_text
 from tests.conformance.walk.base import SECONDS, Base, ensure
 from tests.conformance.walk.model import DEAD, DELAYED, GONE, LEASED, WAITING, Known

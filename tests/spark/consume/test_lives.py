@@ -11,7 +11,7 @@ import pytest
 
 from shardq import Client, QueueMissing
 from shardq.client import Queue
-from shardq.ops.settle import Settled, ack
+from shardq.ops.settle.settle import Settled, ack
 from shardq.spark.consume.fetch import read_leased
 from shardq.spark.consume.lease import unpacked
 from shardq.spark.consume.settling import _settle, settle_last

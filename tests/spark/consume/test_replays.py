@@ -10,7 +10,7 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
-from shardq.ops import settle
+from shardq.ops.settle import settle
 from shardq.spark.consume.failures import Batch, Failures
 from shardq.spark.consume.lease import Lease, lease_of
 from shardq.spark.consume.stream import ENDED_TWICE, ConsumingReader

@@ -13,7 +13,7 @@ from shardq import Client
 from shardq.client import Queue
 from shardq.errors import ConfigError
 from shardq.model import Received
-from shardq.ops.opening import open_queue
+from shardq.ops.queue.opening import open_queue
 from shardq.spark import Lag, ack, lag, nack, reject, settle_last
 from shardq.spark.consume.holding import lease, still_held
 from tests.servers import Server

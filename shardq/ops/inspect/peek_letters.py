@@ -1,0 +1,35 @@
+"""Look at dead letters."""
+
+from __future__ import annotations
+
+from shardq.model import PeekedMessage
+from shardq.ops.inspect.dead_letters import dead_letters
+from shardq.ops.inspect.page import CALLS, LOOKED, Point, Wanted
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
+from shardq.protocol.standing import peeked_letter
+from shardq.sharding import key_bytes
+
+
+def dead(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[PeekedMessage], Point | None]]:
+    """Return dead letters, oldest first, and the point behind them; None if that is all."""
+    found: list[PeekedMessage] = []
+    for _ in range(CALLS):
+        after = point.member.decode(errors="replace") or "-"
+        letters = yield from dead_letters(state, LOOKED, after, max(0.0, wanted.until - state.clock.monotonic()))
+        for letter in letters:
+            point = Point("dead", member=letter.entry_id.encode())
+            message = peeked_letter(letter, has_payload=wanted.payloads)
+            if _is_wanted(message, wanted):
+                found.append(message)
+                if len(found) == wanted.count:
+                    return found, point
+        if len(letters) < LOOKED:
+            return found, None
+    return found, point
+
+
+def _is_wanted(message: PeekedMessage, wanted: Wanted) -> bool:
+    if wanted.shard_key and (not message.shard_key or key_bytes(message.shard_key) != wanted.shard_key):
+        return False
+    return wanted.stream is None or message.message_id.endswith(f"-{wanted.stream}")

@@ -1,0 +1,230 @@
+"""Who has what in a queue: tenants by their backlog, by what they have in flight, by how long they wait.
+
+A survey reads pages of the queue's own accounts. Each page is a script that only reads, and takes less than 2 ms of the
+server, however many tenants there are; the order is made here. It is not one instant. Scripts are not sent together,
+since the server would serve nobody else between two of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal, NamedTuple
+
+from shardq.arguments import whole
+from shardq.errors import ConfigError
+from shardq.model.limits import Limits
+from shardq.model.tenant import Neighbour, Tenant
+from shardq.ops.inspect.ages import Waits, all_waits, wait_of
+from shardq.ops.queue.opening import missing
+from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.sight import Sight, sight
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Argument, Call, Op
+from shardq.ops.queue.view import QueueView
+from shardq.protocol.limits import end_of_pause, parsed_limits
+from shardq.protocol.replies import text_or_bytes
+from shardq.sharding import key_bytes
+
+Order = Literal["backlog", "oldest", "in_flight", "held_back", "time", "dedup", "dead", "results"]
+ORDERS: Final[tuple[Order, ...]] = ("backlog", "oldest", "in_flight", "held_back", "time", "dedup", "dead", "results")
+BOUNDS: Final = {"dedup": "D:", "dead": "X:", "results": "R:"}
+"""The orders by what is used of a bound, as the verb `uses` names these."""
+MOST: Final = 1000
+PAGE: Final = 500
+LOOKED_AT: Final = 16
+"""So many of a tenant's streams are searched for its oldest message, where not all that waits is looked at."""
+SMALL: Final = 10_000
+"""Up to so many messages in the streams and tenants with an overflow, all that waits is looked at for its age."""
+NEIGHBOURS: Final = 10
+
+
+class Account(NamedTuple):
+    """What an account says: undelivered in the streams, held back, of these for limits, delayed, in flight.
+
+    `ahead` is in units of 0.1 ms.
+    """
+
+    in_streams: int = 0
+    held_back: int = 0
+    withheld: int = 0
+    delayed: int = 0
+    in_flight: int = 0
+    ahead: int = 0
+
+    @property
+    def backlog(self) -> int:
+        """All that waits."""
+        return self.in_streams + self.held_back
+
+
+def account_of(text: bytes) -> Account:
+    """Read an account as the verbs `accounts` and `tenant` tell it."""
+    in_streams, in_flight, held, withheld, delayed, ahead = map(int, text.split(b"|"))
+    return Account(in_streams, held, withheld, delayed, in_flight, ahead)
+
+
+def tenants(state: QueueState, order: str, limit: int, start: int, timeout: float | None = None) -> Op[list[Tenant]]:
+    """Return the tenants from rank *start* on, at most *limit*, those first that have most of what *order* names."""
+    if order not in ORDERS:
+        raise ConfigError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
+    whole("limit", limit, 1, MOST)
+    whole("start", start, 0, 2**40)
+    until = state.until(timeout)
+    seen = yield from sight(state, until) if order in BOUNDS else _knowing(state, until)
+    if order in BOUNDS:
+        uses = yield from _uses(state, BOUNDS[order], until)
+        return (yield from _first(state, seen, uses, None, limit, start, until))
+    accounts = yield from _accounts(state, until)
+    is_small = sum(each.in_streams + bool(each.held_back) for each in accounts.values()) <= SMALL
+    held = [name for name, each in accounts.items() if each.held_back]
+    waits = (yield from all_waits(state, seen.view, held, until)) if is_small or order == "oldest" else None
+    return (yield from _first(state, seen, _ranks(order, accounts, waits), waits, limit, start, until))
+
+
+def _first(
+    state: QueueState,
+    seen: Sight,
+    ranks: Mapping[bytes, float],
+    waits: Waits | None,
+    limit: int,
+    start: int,
+    until: float,
+) -> Op[list[Tenant]]:
+    """Return those of the highest ranks."""
+    first = heapq.nsmallest(start + limit, ranks.items(), key=lambda each: (-each[1], each[0]))[start:]
+    found: list[Tenant] = []
+    for name, _ in first:
+        found.append((yield from _detail(state, seen, name, waits, until)))
+    return found
+
+
+def tenant(state: QueueState, key: str | bytes, timeout: float | None = None) -> Op[Tenant]:
+    """Return what one tenant has, with its neighbours: it costs the same however many others there are."""
+    until, name = state.until(timeout), key_bytes(key)
+    seen = yield from _knowing(state, until)
+    reply = yield from _look(state, seen.view, name, until)
+    found = _tenant(seen.view, name, reply)
+    if found.in_streams:
+        age = _age(seen, (yield from wait_of(state, seen.view, name, found.in_streams, until)))
+        found = replace(
+            found, oldest_age=max((each for each in (age, found.oldest_age) if each is not None), default=None)
+        )
+    return replace(found, neighbours=_near(seen.view, found.streams, reply[7]))
+
+
+def _near(view: QueueView, streams: Sequence[int], others: Sequence[Any]) -> tuple[Neighbour, ...]:
+    near = [
+        Neighbour(text_or_bytes(other), shared, backlog)
+        for other, backlog in zip(others[::2], others[1::2], strict=True)
+        if (shared := len(set(streams).intersection(view.shard(text_or_bytes(other)))))
+    ]
+    near.sort(key=lambda each: (-each.shared, -each.backlog, key_bytes(each.shard_key)))
+    return tuple(near[:NEIGHBOURS])
+
+
+def _ranks(order: str, accounts: Mapping[bytes, Account], waits: Waits | None) -> Mapping[bytes, float]:
+    if order == "oldest":
+        return {name: -ms for name, ms in (waits or {}).items()}
+    if order == "in_flight":
+        return {name: each.in_flight for name, each in accounts.items() if each.in_flight}
+    if order == "time":
+        return {name: each.ahead for name, each in accounts.items() if each.ahead}
+    if order == "held_back":
+        return {name: each.held_back for name, each in accounts.items() if each.held_back}
+    return {name: each.backlog for name, each in accounts.items() if each.backlog or each.delayed}
+
+
+def _uses(state: QueueState, kind: str, until: float) -> Op[dict[bytes, float]]:
+    found: dict[bytes, float] = {}
+    cursor: Argument = "0"
+    while cursor != b"0":
+        reply = yield from _ask(state, until, Call.on(state.keys, "uses", (kind, cursor, PAGE)))
+        if not reply:
+            raise missing(state)
+        cursor, rows = reply
+        found |= {name: int(number) for name, number in zip(rows[::2], rows[1::2], strict=True)}
+    return found
+
+
+def _accounts(state: QueueState, until: float) -> Op[dict[bytes, Account]]:
+    found: dict[bytes, Account] = {}
+    cursor: Argument = "0"
+    while cursor != b"0":
+        reply = yield from _ask(state, until, Call.on(state.keys, "accounts", (cursor, PAGE)))
+        if not reply:
+            raise missing(state)
+        cursor, rows = reply
+        found |= {name: account_of(text) for name, text in zip(rows[::3], rows[1::3], strict=True)}
+    return found
+
+
+def _knowing(state: QueueState, until: float) -> Op[Sight]:
+    """Look at the queue. ConfigError if it does not know its shard keys."""
+    seen = yield from sight(state, until)
+    if not seen.view.config.window:
+        raise ConfigError(
+            f"queue {state.keys.name!r} has no window, so it does not know its shard keys: "
+            "configure(window=1) switches the window on"
+        )
+    return seen
+
+
+def _detail(state: QueueState, seen: Sight, name: bytes, waits: Waits | None, until: float) -> Op[Tenant]:
+    """Return one of several tenants. If *waits* are given, they say since when it waits."""
+    found = _tenant(seen.view, name, (yield from _look(state, seen.view, name, until, alone=waits is not None)))
+    return found if waits is None else replace(found, oldest_age=_age(seen, waits.get(name)))
+
+
+def _look(state: QueueState, view: QueueView, name: bytes, until: float, *, alone: bool = False) -> Op[Sequence[Any]]:
+    """Ask for one tenant: *alone*, or with what is found at the heads of its streams."""
+    streams = () if alone else _streams(view, name)[:LOOKED_AT]
+    call = Call.on(state.keys, "tenant", (name,), rest=tuple(map(state.keys.stream, streams)))
+    reply: Sequence[Any] = yield from _ask(state, until, call)
+    if not reply:
+        raise missing(state)
+    return reply
+
+
+def _age(seen: Sight, since: int | None) -> float | None:
+    return None if since is None else max(0, round(seen.time * 1000) - since) / 1000
+
+
+def _tenant(view: QueueView, name: bytes, reply: Sequence[Any]) -> Tenant:
+    now, text, weight, limits, plan, uses, oldest, _ = reply
+    dedup_keys, dead, result_bytes = map(int, uses.split(b"|"))
+    account, own, end = account_of(text), Limits(), 0.0
+    if limits:
+        own, end = parsed_limits(limits.decode())
+    return Tenant(
+        shard_key=text_or_bytes(name),
+        backlog=account.backlog,
+        in_streams=account.in_streams,
+        held_back=account.held_back,
+        withheld=account.withheld,
+        delayed=account.delayed,
+        in_flight=account.in_flight,
+        ahead=account.ahead / 10_000,
+        oldest_age=max(0, now - int(oldest)) / 1000 if oldest else None,
+        weight=int(weight),
+        limits=own,
+        plan=plan.decode() or None,
+        dedup_keys=dedup_keys,
+        dead=dead,
+        result_bytes=result_bytes,
+        paused_until=end_of_pause(end) if end > now else None,
+        streams=_streams(view, name),
+    )
+
+
+def _streams(view: QueueView, name: bytes) -> tuple[int, ...]:
+    return () if view.config.parents else tuple(view.shard(text_or_bytes(name)))
+
+
+def _ask(state: QueueState, until: float, call: Call) -> Op[Any]:
+    return (yield from retry_until(_same(call), until, state.clock))
+
+
+def _same(call: Call) -> Callable[[bool], Call]:
+    return lambda _: call

@@ -1,0 +1,64 @@
+"""Look at the libraries of functions that a node has loaded, and remove some."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from shardq.clock import Clock
+from shardq.errors import ShardqError
+from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.steps import Argument, Ask, Op, Refused
+from shardq.protocol.library import PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLibrary:
+    """One of shardq's libraries on a node, and how many functions it has."""
+
+    name: str
+    functions: int
+
+
+def loaded_libraries(clock: Clock, timeout: float) -> Op[list[LoadedLibrary]]:
+    """Return shardq's libraries on the node, of all versions, in the order of their names. Waits *timeout* seconds."""
+    listed = yield from _asked(clock, timeout, "FUNCTION", "LIST", "LIBRARYNAME", f"{PREFIX}*")
+    found = []
+    for each in listed:
+        fields = dict(zip(each[::2], each[1::2], strict=True))
+        found.append(LoadedLibrary(fields[b"library_name"].decode(), len(fields[b"functions"])))
+    return sorted(found, key=lambda library: library.name)
+
+
+def why_no_library(clock: Clock, timeout: float) -> Op[Refused | None]:
+    """Return why this client cannot load a library on the node or call its functions; None if it can.
+
+    It changes nothing: a text without a library is never loaded, but what is refused before it is read is told.
+    """
+    for words in (("FUNCTION", "LOAD", "-"), ("FCALL", f"{PREFIX}none", 0)):
+        try:
+            yield from _asked(clock, timeout, *words)
+        except ShardqError as error:
+            refused = error.__cause__
+            if not isinstance(refused, Refused):
+                raise
+            if refused.code != "ERR" and refused.text != "Function not found":
+                return refused
+            if refused.text.startswith("unknown command"):
+                return refused
+    return None
+
+
+def remove_library(name: str, clock: Clock, timeout: float) -> Op[bool]:
+    """Remove the library called *name* from the node. Return False if there was none."""
+    try:
+        yield from _asked(clock, timeout, "FUNCTION", "DELETE", name)
+    except ShardqError as error:
+        if isinstance(error.__cause__, Refused) and error.__cause__.text == "Library not found":
+            return False
+        raise
+    return True
+
+
+def _asked(clock: Clock, timeout: float, *words: Argument) -> Op[Any]:
+    return retry_until(lambda _: Ask(words), clock.monotonic() + timeout, clock)

@@ -1,0 +1,168 @@
+"""Limits of shard keys, and pauses: who is delivered what, changed while the queue is used.
+
+A rate is a bucket of tokens by the server's clock (the generic cell rate algorithm, ITU-T I.371).
+lua/limits.lua has the mechanism, docs/limits.md what it promises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shardq.arguments import seconds, shown
+from shardq.errors import ConfigError
+from shardq.model import Limits, Plan
+from shardq.ops.queue.change import change_queue, check_replicas
+from shardq.ops.queue.opening import missing
+from shardq.ops.queue.outcome import fail_after, part_of
+from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Argument, Call, Op
+from shardq.protocol.limits import DEFAULT, NEVER, end_of_pause, own_limits
+from shardq.protocol.replies import text_or_bytes
+from shardq.sharding import key_bytes
+
+MOST: Final = 10_000
+"""At most so many shard keys can be given limits at once."""
+LONGEST_PAUSE: Final = 366 * 86_400.0
+PER_CALL: Final = 50
+PAGE: Final = 1000
+READERS: Final = 64
+"""So many blocked readers are woken when a queue is paused no more. Others look again by themselves, within 5 s."""
+_SAME = ""
+_PLAN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+Key = str | bytes
+Change = tuple[bytes, Argument, Argument, Argument, Argument]
+"""Of a shard key: its cap, rate and burst, and for how long it is paused, as the verb `limit` has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What is stored of all limits and pauses. A pause ends at a time of the server, in seconds since 1970."""
+
+    limits: Mapping[Key, Limits | str]
+    paused: Mapping[Key | None, float]
+
+
+def controls(state: QueueState, timeout: float | None = None) -> Op[Controls]:
+    """Return the shard keys that have limits of their own or are paused; None stands for the whole queue."""
+    until, cursor = state.until(timeout), b"0"
+    limits: dict[Key, Limits | str] = {}
+    ends: dict[Key | None, float] = {}
+    while True:
+        call = Call.on(state.keys, "limits", (cursor, PAGE))
+        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if len(reply) == 1:
+            raise missing(state)
+        now, whole_queue, cursor, rows = reply
+        ends[None] = float(whole_queue or 0)
+        for raw, text in zip(rows[::2], rows[1::2], strict=True):
+            if raw:  # but the sentinel
+                key = text_or_bytes(raw)
+                limits[key], ends[key] = own_limits(text.decode())
+        if cursor == b"0":
+            own = {key: each for key, each in limits.items() if each != Limits()}
+            return Controls(own, {key: end_of_pause(end) for key, end in ends.items() if end > now})
+
+
+def set_limits(state: QueueState, changes: Mapping[Key, Limits | str], timeout: float | None = None) -> Op[None]:
+    """Give shard keys limits, or put them on a plan. ConfigError for a bad one; then nothing is changed."""
+    if not isinstance(changes, Mapping):
+        raise ConfigError(f"limits must be a dict of shard key: Limits or the name of a plan, not {shown(changes)}")
+    rows: dict[bytes, Change] = {}
+    for key, each in changes.items():
+        name = key_bytes(key)
+        rows[name] = (name, *_spelled(key, each), _SAME)
+    if sum(each != Limits() for each in changes.values()) > MOST:
+        raise ConfigError(f"at most {MOST:,} shard keys can be given limits at once")
+    yield from _limit(state, [*rows.values()], timeout)
+
+
+def _spelled(key: Key, each: Limits | str) -> tuple[Argument, Argument, Argument]:
+    if isinstance(each, str):
+        return f"={check_plan(each)}", DEFAULT, DEFAULT
+    if not isinstance(each, Limits) or isinstance(each, Plan):
+        raise ConfigError(f"the limits of {shown(key)} must be Limits(...) or the name of a plan, not {shown(each)}")
+    return argument(each.max_in_flight), argument(each.rate), argument(each.burst)
+
+
+def pause(state: QueueState, key: Key | None, lasting: float | None, timeout: float | None = None) -> Op[None]:
+    """Pause the queue, or one shard key (with a parent all its children), for *lasting* seconds, None for no end."""
+    if lasting is not None:
+        seconds("a pause", lasting, 0.001, LONGEST_PAUSE)
+    yield from _pause(state, key, NEVER if lasting is None else f"+{round(lasting * 1000)}", timeout)
+
+
+def resume(state: QueueState, key: Key | None, timeout: float | None = None) -> Op[None]:
+    """Let the queue, or a shard key, go on."""
+    yield from _pause(state, key, 0, timeout)
+
+
+def _pause(state: QueueState, key: Key | None, until_when: Argument, timeout: float | None) -> Op[None]:
+    if key is not None:
+        yield from _limit(state, [(key_bytes(key), _SAME, _SAME, _SAME, until_when)], timeout)
+        return
+
+    def make(epoch: str, following: str) -> Call:
+        return Call.on(state.keys, "pause", (epoch, following, until_when, READERS, state.client))
+
+    _, underreplicated = yield from change_queue(state, make, state.until(timeout))
+    check_replicas(state, underreplicated, None)
+
+
+def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> Op[None]:
+    until, missing, at = state.until(timeout), None, 0
+    while at < len(rows):
+        args = tuple(word for row in rows[at : at + PER_CALL] for word in row)
+
+        def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
+            return Call.on(state.keys, "limit", (epoch, following, state.client, *args))
+
+        reply, underreplicated = yield from part_of(at, change_queue(state, make, until))
+        if (refused := _refused(state, reply)) is not None:
+            fail_after(at, refused)
+        missing, at = missing or underreplicated, at + reply[1]
+    check_replicas(state, missing, None)
+
+
+def _refused(state: QueueState, reply: Any) -> ConfigError | None:
+    """Return the error that a reply means, None if the limits were set."""
+    if reply == b"PLAIN":
+        return knows_nobody(state)
+    if reply[0] == b"NOPLAN":
+        return no_plan(state, reply[1].decode())
+    if reply == b"CHILD":
+        return ConfigError(
+            f"queue {state.keys.name!r} has parents: limits and pauses are a parent's, which is what stands before '/'"
+        )
+    return None
+
+
+def knows_nobody(state: QueueState) -> ConfigError:
+    """Return the error for a queue without accounts."""
+    return ConfigError(
+        f"queue {state.keys.name!r} has no window, so it does not know its shard keys: "
+        "configure(window=1) switches the window on"
+    )
+
+
+def no_plan(state: QueueState, name: str) -> ConfigError:
+    """Return the error for a plan that the queue does not have."""
+    return ConfigError(f"queue {state.keys.name!r} has no plan {name!r}: set_plan makes it")
+
+
+def check_plan(name: str) -> str:
+    """Return the name of a plan if it has 1 to 64 letters, digits and ``. _ -``; else ConfigError."""
+    if not isinstance(name, str) or not _PLAN.fullmatch(name):
+        raise ConfigError(f"the name of a plan is 1 to 64 letters, digits and . _ -, not {shown(name)}")
+    return name
+
+
+def argument(number: float | None, unset: str = DEFAULT) -> Argument:
+    """Return a limit as the verbs read it; *unset* where it is what the queue says."""
+    if number is None:
+        return unset
+    return int(number) if number == int(number) else repr(float(number))

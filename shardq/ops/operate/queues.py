@@ -1,0 +1,187 @@
+"""Operations for operators and autoscalers: len, stats, purge, resize, configure, dead letters, the journal."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from shardq.arguments import check_known, whole
+from shardq.errors import BackendTimeout, ConfigError, QueueNotEmpty
+from shardq.model import DeadLetter, QueueConfig
+from shardq.ops.operate.assign import shrink_refused
+from shardq.ops.queue.change import change_queue, check_replicas
+from shardq.ops.queue.opening import (
+    before_all,
+    check_legacy,
+    exists,
+    new_epoch,
+    reopen,
+    require_queue,
+)
+from shardq.ops.queue.outcome import fail_after, part_of, told_after
+from shardq.ops.queue.registry import register, unregister
+from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.sight import sight
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Argument, Call, Op
+from shardq.ops.queue.upkeep import touch, upkeep
+from shardq.ops.queue.view import QueueView
+
+PURGE_CHUNK = 250
+
+
+def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
+    """Remove all undelivered and delayed messages and return how many. Messages in flight stay.
+
+    Each call removes a part, so that no script runs long. A repeated call that arrives after the end of the purge
+    removes nothing, because the last part has changed the epoch.
+    """
+    removed, until = 0, state.until(timeout)
+    yield from before_all(state, require_queue(state, until))
+    call: Call | None = _purge(state)
+    while True:
+        if call is None:
+            yield from part_of(removed, require_queue(state, until))
+            call = _purge(state)
+        effect: Op[Any] = retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        word, count, more = yield from part_of(removed, effect)
+        removed += int(count)
+        if word != b"OK":  # another client changed or purged the queue meanwhile
+            call = None
+            if state.clock.monotonic() > until:
+                fail_after(removed, BackendTimeout(f"other clients kept changing queue {state.keys.name!r}"))
+        elif not more:
+            state.forget()
+            return removed
+        until = state.until(timeout)
+
+
+def _purge(state: QueueState) -> Call:
+    view = state.view
+    numbers = [str(i) for i in range(view.streams)] + (["l"] if view.config.legacy_stream else [])
+    args = (view.epoch, new_epoch(), PURGE_CHUNK, state.client)
+    return Call.on(state.keys, "purge", args, rest=state.declared(numbers))
+
+
+def delete(state: QueueState, expected: int | None, timeout: float | None = None) -> Op[int]:
+    """Delete the queue, with what it holds. Return how many messages that was; 0 if there is no such queue.
+
+    QueueNotEmpty if it holds another number of messages than *expected*; None expects any.
+    """
+    if expected is not None:
+        whole("expected", expected, 0, 2**53)
+    until, view, held = state.until(timeout), state.view, 0
+    while (yield from exists(state, until)):
+        view = state.view
+        rest = (*state.keys.everything, *map(state.keys.stream, range(view.streams)))
+        call = Call.on(state.keys, "delete", (view.epoch, "" if expected is None else expected), rest=rest)
+        word, held = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if word == b"HELD":
+            raise QueueNotEmpty(
+                f"queue {state.keys.name!r} holds {int(held):,} messages, dead letters included, and not {expected:,}: "
+                "nothing was deleted"
+            )
+        if word == b"OK":
+            break
+    state.view = QueueView()
+    yield from told_after("the queue was deleted", _strike(state, until))
+    return int(held)
+
+
+def _strike(state: QueueState, until: float) -> Op[None]:
+    """Take the name of a deleted queue out of the list of all queues."""
+    yield from unregister(state, until)
+    if (yield from exists(state, until)):  # a writer created it again, and added its name before that was taken out
+        yield from register(state)
+
+
+def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:
+    """Write to *streams* streams from now on. Return how many streams are read and how many are written to.
+
+    ConfigError if a stored shard contains a stream that would be removed; then nothing is changed.
+    """
+    QueueConfig(streams=streams)
+    until = state.until(timeout)
+    declared = tuple(map(state.keys.stream, range(streams)))
+
+    def make(epoch: str, following: str) -> Call:
+        return Call.on(state.keys, "resize", (epoch, following, streams), rest=declared)
+
+    reply, underreplicated = yield from change_queue(state, make, until)
+    if reply == b"ASSIGNED":
+        yield from reopen(state, until)
+        raise shrink_refused(state, streams)
+    yield from told_after(f"the queue has {streams:,} streams now", reopen(state, until))
+    state.touch_at = state.shrink_at = 0.0
+    yield from upkeep(state, state.clock.monotonic())
+    return check_replicas(state, underreplicated, (state.streams, state.wanted))
+
+
+def settings(state: QueueState, timeout: float | None = None) -> Op[QueueConfig]:
+    """Return the queue's settings as they are now. It only reads. QueueMissing if there is no such queue."""
+    return (yield from sight(state, state.until(timeout))).view.config
+
+
+def configure(state: QueueState, changes: dict[str, Any], timeout: float | None = None) -> Op[QueueConfig]:
+    """Change settings of the queue and return all its settings. ConfigError for a bad one; then nothing is changed."""
+    if "streams" in changes:
+        raise ConfigError("the number of streams is changed by resize(), not by configure()")
+    check_known("queue", changes, {item.name for item in fields(QueueConfig)} - {"streams"})
+    until = state.until(timeout)
+    if not changes:
+        return (yield from settings(state, timeout))
+
+    def make(epoch: str, following: str) -> Call:
+        return Call.on(state.keys, "configure", (epoch, following, state.client, *_settings(state, changes)))
+
+    reply, underreplicated = yield from change_queue(state, make, until)
+    if reply == b"BUSY":
+        raise ConfigError(
+            "parents can change only while no message that was written with fairness settings waits or is delayed: "
+            "let readers drain the queue"
+        )
+    if reply == b"KEYS":
+        raise ConfigError(
+            f"queue {state.keys.name!r} remembers keys, so key_scope cannot change: wait until the messages with a "
+            "unique_key are done (their keys are forgotten a minute later or more), and until dedup_window is over for "
+            "the last dedup_key; ids that a gateway stored may be remembered for days"
+        )
+    yield from told_after("the settings were changed", _follow(state, changes, until))
+    return check_replicas(state, underreplicated, state.config)
+
+
+def _follow(state: QueueState, changes: dict[str, Any], until: float) -> Op[None]:
+    """Do what follows from *changes* of settings."""
+    yield from reopen(state, until)
+    if "ttl" in changes:
+        yield from touch(state, until)
+
+
+def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
+    """Return the names and values of the settings to change, as Redis stores them. ConfigError for a bad one."""
+    target = replace(state.config, **changes)
+    check_legacy(state, target)
+    settings = target.settings()
+    kept: dict[Any, Argument] = dict(zip(settings[::2], settings[1::2], strict=True))
+    args: list[Argument] = []
+    # "accounts" is set and never removed: messages that were counted must still be discounted when they leave.
+    for name in (*changes, "accounts") if "accounts" in kept else changes:
+        args += (name, kept.get(name, ""))
+    return args
+
+
+def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None) -> Op[int]:
+    """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""
+    until = state.until(timeout)
+    yield from before_all(state, require_queue(state, until))
+    moved = 0
+    for start in range(0, len(letters), 100):
+        args: list[Argument] = []
+        for letter in letters[start : start + 100]:
+            args += (letter.entry_id, letter.message_id)
+
+        def make(repeated: bool, args: tuple[Argument, ...] = tuple(args)) -> Call:
+            return Call.on(state.keys, "redrive", (int(repeated), state.client, *args))
+
+        moved += int((yield from part_of(moved, retry_until(make, until, state.clock))))
+    return moved

@@ -1,0 +1,58 @@
+"""The weights of shard keys in the admission window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shardq.arguments import shown, whole
+from shardq.errors import ConfigError
+from shardq.model.limits import MAX_WEIGHT
+from shardq.ops.queue.change import change_queue, check_replicas
+from shardq.ops.queue.outcome import told_after
+from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.sight import sight
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Argument, Call, Op
+from shardq.protocol.replies import weights_in
+from shardq.sharding import key_bytes
+
+Weights = dict[str | bytes, int]
+MAX_WEIGHTED = 1000
+"""At most so many shard keys can be given a weight at once."""
+PAGE = 1000
+
+
+def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
+    """Return the shard keys whose weight is not 1, with their weights. It only reads."""
+    until = state.until(timeout)
+    yield from sight(state, until)
+    return (yield from _known(state, until))
+
+
+def _known(state: QueueState, until: float) -> Op[Weights]:
+    found: dict[str | bytes, int] = {}
+    cursor: Argument = "0"
+    while cursor != b"0":
+        page = Call.on(state.keys, "weights", (cursor, PAGE))
+        cursor, raw = yield from retry_until(lambda _, page=page: page, until, state.clock)  # type: ignore[misc]
+        found |= weights_in(raw)
+    return found
+
+
+def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: float | None = None) -> Op[Weights]:
+    """Set weights of shard keys, and return all weights. ConfigError for a bad one; then nothing is changed."""
+    if not isinstance(changes, Mapping):
+        raise ConfigError(f"weights must be a dict of shard key: weight, not {shown(changes)}")
+    if len(changes) > MAX_WEIGHTED:
+        raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys can be given a weight at once, not {len(changes):,}")
+    args: list[Argument] = []
+    for key, weight in changes.items():
+        args += (key_bytes(key), whole(f"the weight of {shown(key)}", weight, 1, MAX_WEIGHT))
+    until = state.until(timeout)
+
+    def make(epoch: str, following: str) -> Call:
+        return Call.on(state.keys, "weigh", (epoch, following, state.client, *args))
+
+    _, underreplicated = yield from change_queue(state, make, until)
+    known = yield from told_after("the weights were changed", _known(state, until))
+    return check_replicas(state, underreplicated, known)

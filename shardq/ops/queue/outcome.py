@@ -1,0 +1,46 @@
+"""What became of one effect of several: its result, or its error as a value.
+
+An operation that makes several calls must not let the error of one speak for the others, which may have happened. So it
+takes the outcome of each, and says for each item, or by `PartlyDone`, what is true.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn, TypeVar
+
+from shardq.errors import OutcomeUnknown, PartlyDone, ShardqError
+from shardq.ops.queue.steps import Op
+
+T = TypeVar("T")
+
+
+def outcome_of(effect: Op[T]) -> Op[T | ShardqError]:
+    """Return what *effect*, a single effect, returns, or the error that it raises."""
+    try:
+        return (yield from effect)
+    except ShardqError as error:
+        return error
+
+
+def part_of(done: int, effect: Op[T]) -> Op[T]:
+    """Return what *effect* returns, the next part of a whole of which *done* items are done. PartlyDone if it fails."""
+    outcome = yield from outcome_of(effect)
+    if isinstance(outcome, ShardqError):
+        fail_after(done, outcome)
+    return outcome
+
+
+def told_after(change: str, effect: Op[T]) -> Op[T]:
+    """Return what *effect* returns, which comes after a *change* that was made. PartlyDone says so if it fails."""
+    outcome = yield from outcome_of(effect)
+    if isinstance(outcome, ShardqError):
+        raise PartlyDone(f"{change}, but a call after that failed: {outcome}", 1) from outcome
+    return outcome
+
+
+def fail_after(done: int, error: ShardqError) -> NoReturn:
+    """Raise *error*, or if *done* items were done before it, PartlyDone."""
+    if not done:
+        raise error
+    rest = "some of the others may have been, too" if isinstance(error, OutcomeUnknown) else "the others were not"
+    raise PartlyDone(f"{done:,} were done before a call failed, and {rest}; its error: {error}", done) from error

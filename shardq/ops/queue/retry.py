@@ -1,0 +1,164 @@
+"""Repeat one call until it is answered or its deadline comes, and raise the error that says what is known then."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NoReturn
+
+from shardq.backoff import Exponential
+from shardq.clock import Clock
+from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory, ShardqError
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Argument, Ask, Call, Op, Refused, Sleep, Unanswered, Underreplicated
+
+TRANSIENT = frozenset(
+    {
+        "ASK",
+        "BUSY",
+        "CLUSTERDOWN",
+        "FAILOVER",
+        "LOADING",
+        "MASTERDOWN",
+        "MISCONF",
+        "MOVED",
+        "NOREPLICAS",
+        "READONLY",
+        "TRYAGAIN",
+        "UNBLOCKED",
+    }
+)
+"""Refusals that go away by themselves: a slot that moves, a restart, a failover, a full disk."""
+
+_PAUSE = Exponential(base=0.02, factor=2, cap=1.0)
+_RANDOM = Random()  # for jitter, not for security
+
+_DENIED = frozenset({"NOPERM", "ACL"})  # Redis says ACL when a command within a script is denied
+UNKNOWN_USER = frozenset({"NOAUTH", "WRONGPASS"})
+
+Maker = Callable[[bool], Call | Ask]
+"""Makes the call. The argument says whether an earlier try may have been executed."""
+
+
+@dataclass(slots=True)
+class Same:
+    """Makes the same call each time. `repeated` says whether an earlier try may have been executed."""
+
+    call: Call
+    repeated: bool = False
+
+    def __call__(self, repeated: bool) -> Call:
+        """Return the call, and note whether it is a repetition."""
+        self.repeated = self.repeated or repeated
+        return self.call
+
+
+def retry_until(
+    make: Maker,
+    until: float,
+    clock: Clock,
+    *,
+    remembered: float = math.inf,
+    failed: Refused | Unanswered | None = None,
+) -> Op[Any]:
+    """Yield the call that *make* makes until it is answered. Return the reply.
+
+    The call must be harmless to repeat, or notice itself that it was executed before; *remembered* says for how many
+    seconds after the first try it can. If the caller has made the first try already, *failed* is how it ended. At
+    *until* (seconds of the local monotonic clock) the tries end. Raises BackendTimeout if nothing was executed,
+    OutcomeUnknown if a try may have been, OutOfMemory, or BackendError for a refusal that will not go away.
+    """
+    tries, last = 0, "no answer"
+    maybe_done: float | None = None  # when the first try was made that may have happened
+    while True:
+        tried_at = clock.monotonic()
+        if maybe_done is not None and tried_at > maybe_done + remembered:  # this machine may have been suspended
+            give_up(tries, True, last)
+        try:
+            if failed is not None:
+                failure, failed = failed, None
+                raise failure
+            step = make(maybe_done is not None)
+            step.until = until
+            return (yield step)
+        except Refused as refused:
+            if refused.code not in TRANSIENT:
+                refuse(refused, maybe_done=maybe_done is not None)
+            last = refused.code
+        except Unanswered as lost:
+            last = str(lost)
+            if lost.sent and maybe_done is None:
+                maybe_done = tried_at
+                until = min(until, tried_at + remembered)
+        tries += 1
+        pause = pause_after(tries)
+        if clock.monotonic() + pause > until:
+            give_up(tries, maybe_done is not None, last)
+        yield Sleep(pause)
+
+
+def ask(state: QueueState, *words: Argument, key: str = "", until: float | None = None) -> Op[Any]:
+    """Run a plain command about *key*, by default its first argument, until it is answered. Return the reply.
+
+    It must be harmless to repeat. The tries end at local time *until*, or after the client's timeout.
+    """
+    command = Ask(words, key or str(words[1]))
+    return (yield from retry_until(lambda _: command, state.until() if until is None else until, state.clock))
+
+
+def retry_replicated(
+    make: Maker, until: float, clock: Clock, *, remembered: float = math.inf
+) -> Op[tuple[Any, Underreplicated | None]]:
+    """Do as `retry_until`, for a call that waits for replicas.
+
+    Return the reply, and `Underreplicated` if too few replicas confirmed the call, else None.
+    """
+    try:
+        return (yield from retry_until(make, until, clock, remembered=remembered)), None
+    except Underreplicated as underreplicated:
+        return underreplicated.reply, underreplicated
+
+
+def pause_after(tries: int) -> float:
+    """Return how many seconds to wait after *tries* failed tries."""
+    return _PAUSE(tries, _RANDOM)
+
+
+def refuse(refused: Refused, *, maybe_done: bool = False) -> NoReturn:
+    """Raise the error that a refusal means. If an earlier try may have been executed, that is OutcomeUnknown."""
+    if maybe_done:
+        raise OutcomeUnknown(
+            f"an earlier try of this call got no answer and may have happened; now Redis refused it: {refused}"
+        ) from refused
+    if refused.code == "OOM":
+        raise OutOfMemory("Redis is at maxmemory: nothing was written; let readers drain it or add memory") from refused
+    if refused.code == "WRONGTYPE":
+        raise BackendError(
+            "a key of this queue holds another type, so another program wrote to it; nothing was changed. "
+            "Delete or rename that key (see `TYPE` of the queue's keys)"
+        ) from refused
+    if refused.code in UNKNOWN_USER:
+        raise BackendError(
+            "Redis does not know this user: put a user and password that it knows into the URL, as in "
+            f"redis://user:password@host:6379 ({refused})"
+        ) from refused
+    if refused.code in _DENIED or refused.text.startswith("The user executing the script can't"):
+        raise BackendError(
+            f"Redis denies this user the call ({refused.code}); see docs/operations.md for the ACL"
+        ) from refused
+    raise BackendError(f"Redis refused the call: {refused}") from refused
+
+
+def is_of_one(error: ShardqError) -> bool:
+    """Return whether a refusal of a call may be due to one of its messages, such as one stream of another type."""
+    refused = error.__cause__
+    return type(error) is BackendError and isinstance(refused, Refused) and refused.code not in _DENIED | UNKNOWN_USER
+
+
+def give_up(tries: int, maybe_done: bool, last: str) -> NoReturn:
+    """Raise the error for a call that got no answer: OutcomeUnknown if it may have been executed."""
+    if maybe_done:
+        raise OutcomeUnknown(f"no answer from Redis after {tries} tries ({last}); the call may have happened")
+    raise BackendTimeout(f"no answer from Redis after {tries} tries ({last}); nothing was changed")

@@ -1,0 +1,45 @@
+"""See a queue as it is now, without the right to change anything."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shardq.model import QueueConfig
+from shardq.ops.queue.opening import missing
+from shardq.ops.queue.retry import ask, retry_until
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Op
+from shardq.ops.queue.view import QueueView
+from shardq.protocol.replies import pairs, stored_assignment
+
+
+class Sight(NamedTuple):
+    """A queue at one moment: its settings, and the number of the stream at which the next read begins.
+
+    `time` is the server's, in seconds.
+    """
+
+    time: float
+    view: QueueView
+    offset: int
+
+
+def sight(state: QueueState, until: float) -> Op[Sight]:
+    """Look at the queue. QueueMissing if it does not exist.
+
+    Other operations look it up by the verb `open`, which needs the right to create it. Of what is seen this client
+    remembers only the name of the legacy stream.
+    """
+    seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)
+    facts = Call.on(state.keys, "facts")
+    meta = pairs((yield from retry_until(lambda _: facts, until, state.clock)))
+    if "n" not in meta:
+        raise missing(state)
+    streams, wanted, assigned = int(meta["streams"]), int(meta["wanted"]), state.view.assigned
+    if meta.get("assigned", "") != assigned.since:
+        call = Call.on(state.keys, "assignment")
+        assigned = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
+    config = QueueConfig.from_settings(meta, wanted)
+    state.legacy = config.legacy_stream or state.legacy
+    view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=meta["id"])
+    return Sight(int(seconds) + int(micros) / 1_000_000, view, int(meta.get("offset", 0)))

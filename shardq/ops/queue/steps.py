@@ -1,0 +1,230 @@
+"""The steps that operations yield, and the exceptions with which a step can fail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from shardq.ops.queue.state import QueueState
+from shardq.protocol.keys import QueueKeys, RouterKeys, SharedKeys
+from shardq.protocol.packing import pack_script
+from shardq.protocol.script import Form, Script
+from shardq.protocol.scripts import load
+
+T = TypeVar("T")
+Argument: TypeAlias = str | bytes | int | float
+
+RESENT_ALONE: Final = frozenset({"NOSCRIPT", "MOVED", "ASK"})
+"""After such a refusal, a call of a batch is sent again alone: in another form, or to another node."""
+
+
+@dataclass(slots=True)
+class Call:
+    """Run one script. If `replicas` > 0, then wait on the same connection until so many replicas confirm it.
+
+    `until` is the local time at which the caller gives up. The operation that yields the call sets it for each try.
+    The driver calls `on_send` when it is connected and about to send the call. It may raise `Withdrawn`.
+    """
+
+    script: Script
+    keys: tuple[str, ...]
+    args: tuple[Argument, ...] = ()
+    replicas: int = 0
+    until: float = field(default=math.inf, compare=False)
+    on_send: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def on(
+        cls,
+        keys: QueueKeys | RouterKeys | SharedKeys,
+        script: str,
+        args: tuple[Argument, ...] = (),
+        *,
+        rest: tuple[str, ...] = (),
+        replicas: int = 0,
+    ) -> Call:
+        """Make the call of *script* with those of *keys* that its header names, and *rest* for its `KEYS[n..]`."""
+        known = load(script)
+        return cls(known, keys.of(script, known.keys) + rest, args, replicas)
+
+    @property
+    def key(self) -> str:
+        """Its first key. All of them are on the same node."""
+        return self.keys[0]
+
+    def request(self, form: Form) -> bytes:
+        """Return the bytes of the command that runs it in this form: as a function, or by its script's hash."""
+        return pack_script(self.script, form, self.keys, self.args)
+
+    def explain(self, refused: Refused) -> Refused:
+        """Return *refused*, which this call was, with the places of lines in its text."""
+        text = self.script.library.explain(self.script.name, refused.text)
+        return refused if text == refused.text else Refused(refused.code, text)
+
+    @property
+    def call(self) -> Call:
+        """Itself: see `Sendable`."""
+        return self
+
+
+class Sendable(Protocol):
+    """What a driver can send for one call: a `request` to the node of `key`. It stands for `call`."""
+
+    @property
+    def key(self) -> str:
+        """A key of the call."""
+
+    def request(self, form: Form) -> bytes:
+        """Return the bytes of the command in this form."""
+
+    @property
+    def until(self) -> float:
+        """The local time at which the caller gives up."""
+
+    @property
+    def on_send(self) -> Callable[[], None] | None:
+        """As that of a call."""
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas must confirm what it writes."""
+
+    @property
+    def call(self) -> Call:
+        """The call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Run several calls in one round trip to each node. The reply is a list: for each call its reply or its failure.
+
+    The caller gives up at local time `until`. Calls for one node run in their order. If one is refused with a code of
+    `RESENT_ALONE`, the driver sends it again, when those behind it have run already. With `once` it does not.
+    """
+
+    calls: tuple[Call, ...]
+    until: float = math.inf
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Armed:
+    """Wait up to `block_ms` ms for up to `count` entries of a stream, and run `call` at the moment when this wait ends.
+
+    The entries are notifications, of which one reader gets each; or with `after` all that come after that id. There
+    are four answers, and each can be a `Refused`: the connection's id, the server's time before the wait (seconds,
+    microseconds), the entries, the reply to `call` (if there is one: None only waits). At local time `wake_at` there is
+    a reason to end the wait. `waiting` are those for whom it is (a `Waiting` of `ops/read/waiting.py`).
+    """
+
+    key: str
+    count: int
+    block_ms: int
+    call: Call | None
+    wake_at: float
+    waiting: Any
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let `waiter` (`ops/read/waiting.py`) wait on the queue of `state`, together with other waiters, until it is done.
+
+    While there are any, `pump` looks on behalf of all.
+    """
+
+    state: QueueState
+    waiter: Any
+    pump: Callable[[QueueState], Op[None]]
+
+
+@dataclass(slots=True)
+class Share:
+    """Make a call for `item`, alone or with others on `coalescer` (`ops/sharing`), until local time `until`.
+
+    The reply is the result of this caller. An error is raised from the operation, which does not see it.
+    """
+
+    coalescer: Any
+    item: Any
+    until: float
+
+
+@dataclass(slots=True)
+class Ask:
+    """Run one plain command, such as INFO. The reply is raw. A command about a key goes to the node that owns `key`.
+
+    The caller gives up at local time `until`.
+    """
+
+    words: tuple[Argument, ...]
+    key: str | None = None
+    until: float = field(default=math.inf, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Pause between two tries."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What became of some items of a shared call, which goes on for the others. Only `SharedCall` sees it."""
+
+    results: Sequence[tuple[Any, Any]]
+    """Items, and the result or error of each."""
+
+
+Step: TypeAlias = Call | Batch | Armed | Wait | Share | Ask | Sleep | Known
+Op: TypeAlias = Generator[Step, Any, T]
+
+
+class Refused(Exception):
+    """The server answered with an error, so it executed nothing. `code` is the error's first word."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"{code} {text}".strip())
+        self.code = code
+        self.text = text
+
+
+class Unanswered(Exception):
+    """No answer came. `sent` says whether the server may have executed the call."""
+
+    def __init__(self, text: str, *, sent: bool) -> None:
+        super().__init__(text)
+        self.sent = sent
+
+
+class Withdrawn(Unanswered):
+    """The call was not sent, because somebody who shared it has left meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__("withdrawn before it was sent", sent=False)
+
+
+class Underreplicated(Exception):
+    """The call was answered with `reply`, but only `confirmed` replicas confirmed in time what it wrote.
+
+    `refused` is set if the server refused WAIT, so that no replica was asked. Whether the call wrote anything is in the
+    reply.
+    """
+
+    def __init__(self, reply: Any, confirmed: int, refused: Refused | None = None) -> None:
+        super().__init__(f"{confirmed} replicas confirmed")
+        self.reply = reply
+        self.confirmed = confirmed
+        self.refused = refused
+
+    def explain(self, wanted: int) -> str:
+        """Return a text for a user who *wanted* so many replicas to confirm."""
+        if self.refused is not None:
+            return (
+                f"Redis refused to wait for {wanted} replicas ({self.refused}), so it is unknown whether they have it; "
+                "see docs/operations.md for the ACL"
+            )
+        return f"{self.confirmed} of {wanted} replicas confirmed in time; a failover now could lose it"

@@ -1,0 +1,191 @@
+"""Make a call of read.lua, read its reply, and give back messages that no reader could take."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from shardq.model import Received
+from shardq.ops.queue.server_time import Jump
+from shardq.ops.queue.state import OTHERS_WATCH, QueueState
+from shardq.ops.queue.steps import Argument, Call
+from shardq.ops.read.waiting import Outstanding, Request
+from shardq.protocol.lease import new_holder, safe_deadline
+from shardq.protocol.replies import deliveries
+
+ALL_DECLARED = 8
+ALL_KNOWN = 64
+"""A queue of so many streams has all of them declared by a read that knows of none with a message: else it would be
+sent again as soon as there is one; and for some reads after a miss: what was given back lies in any."""
+MANY = 16
+"""A read of so many messages declares all streams that the last reply named: these are more while much comes due."""
+
+
+_OTHERS_WATCH = -2
+"""The wait of a reader that found nothing while others watch for what time brings."""
+
+
+class ReadCall(msgspec.Struct, frozen=True):
+    """A call of read.lua, made at local time `sent`. It reports `jump` (of the server's clock) to the server.
+
+    Whoever made it `watches` if it then looks again when it is told to: the one pump of a client, or who will start it.
+    """
+
+    call: Call
+    count: int
+    holder: str
+    sent: float
+    visibility: float
+    declared: int
+    jump: Jump | None
+    watches: bool
+
+
+class ReadReply(msgspec.Struct, frozen=True):
+    """What a read found: rows, and in how many ms there is a reason to read again (negative: no known reason).
+
+    If there is `more`, another read may find more messages: the call had not declared the streams that it needed, or
+    one call does no more work than it did. If the queue `moved`, its epoch is not the one that this client knows. If
+    the server's clock `jumped`, the read returned nothing, and the next read reports the jump to the server.
+    """
+
+    rows: list[Received]
+    wait_ms: int = -1
+    more: bool = False
+    moved: bool = False
+    jumped: bool = False
+
+    def wake_at(self, now: float) -> float:
+        """Return the local time at which there is a reason to read again, for a reply that came at local time *now*."""
+        return now + self.wait_ms / 1000 if self.wait_ms >= 0 else math.inf
+
+
+def request_of(state: QueueState, count: int, visibility: float | None, prefer: int | None) -> Request:
+    """Return what a caller requests. By default the leases last as long as the queue's settings say."""
+    view = state.view
+    if prefer is not None and prefer >= view.streams:
+        prefer = None
+    return Request(count, view.config.visibility_timeout if visibility is None else visibility, prefer)
+
+
+def read_call(
+    state: QueueState,
+    request: Request,
+    block: float,
+    outstanding: Outstanding,
+    *,
+    declare: int,
+    delay: float = 0.0,
+    pumped: bool = False,
+) -> ReadCall:
+    """Make the call that reads for *request*, and note it in *outstanding*.
+
+    *block* is for how many seconds the reader will wait after the call. A queue of up to *declare* streams has all of
+    them declared. The server may run the call up to *delay* seconds later, because a blocking wait comes before it.
+    *pumped*: it is the pump's.
+    """
+    holder = new_holder()
+    sent = state.clock.monotonic()
+    numbers = _numbers(state, request, declare)
+    clock = state.server_time
+    waiting = state.waiting.get("read")
+    watches = pumped or waiting is None or waiting.pump is None
+    time = clock.argument(sent, sent + delay) if clock else ""
+    call = _call(state, request, block, numbers, holder, time, max(0, state.watch) if watches else "-")
+    outstanding.visibility = round(request.visibility * 1000)
+    outstanding.since = (clock.ms if clock else 0) + outstanding.visibility
+    outstanding.holder = holder
+    jump = clock.jump if clock else None
+    return ReadCall(call, request.count, holder, sent, request.visibility, len(numbers), jump, watches)
+
+
+def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | None = None) -> ReadReply:
+    """Read *reply* and note in *state* what it says. The server ran the call at local time *granted* or later."""
+    if reply[0] == b"NOQUEUE":
+        state.forget()
+        return ReadReply([], more=True, moved=True)
+    granted = call.sent if granted is None else granted
+    now_ms = int(reply[1])
+    state.note_server_time(now_ms, call.sent, granted)
+    state.reported(call.jump)
+    state.hints = _hints(reply[4])
+    rows = deliveries(reply, call.holder, safe_deadline(granted, call.visibility))
+    moved = reply[2].decode() != state.epoch
+    if moved:
+        state.forget()
+    if reply[0] == b"MISS":
+        state.declare_more(call.declared)
+    else:
+        state.declare_fewer()
+    wait_ms = int(reply[3])
+    if call.watches and (rows or reply[0] == b"OK"):
+        state.watch = now_ms + wait_ms if wait_ms >= 0 else OTHERS_WATCH if wait_ms == _OTHERS_WATCH else 0
+    return ReadReply(
+        rows,
+        wait_ms,
+        reply[0] != b"OK" or len(rows) == call.count,
+        moved,
+        not rows and state.server_time is not None and state.server_time.jump is not None,
+    )
+
+
+def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] | None:
+    """Return the rows of *reply* if it has all that *call* asked for, and note in *state* what else it says.
+
+    Return None for any other reply, of which nothing is noted: `read_reply` reads it.
+    """
+    if reply[0] != b"OK" or reply[2].decode() != state.view.epoch:
+        return None
+    rows = deliveries(reply, call.holder, safe_deadline(call.sent, call.visibility))
+    if len(rows) != call.count:
+        return None
+    state.note_server_time(int(reply[1]), call.sent, call.sent)
+    state.reported(call.jump)
+    state.hints = _hints(reply[4])
+    state.declare_fewer()
+    return rows
+
+
+def _hints(raw: bytes) -> tuple[str, ...]:
+    if not raw:
+        return ()
+    return tuple(raw.decode().split(","))
+
+
+def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
+    """Return which streams to declare: all if there are at most *declare*, else those that are likely to come next."""
+    view = state.view
+    knows_little = not state.hints or (state.has_missed and request.count >= MANY)
+    if view.streams <= (max(declare, ALL_KNOWN) if knows_little else declare):
+        numbers = list(
+            dict.fromkeys([*map(str, range(view.streams)), *state.hints])
+        )  # a hint may name a stream of a later resize
+    else:
+        most = max(state.width, request.count) if request.count < MANY else None
+        numbers = list(dict.fromkeys(state.hints[:most]))
+        if request.prefer is not None and str(request.prefer) not in numbers:
+            numbers.append(str(request.prefer))
+    if view.config.legacy_stream is not None:
+        numbers.append("l")
+    return numbers
+
+
+def _call(
+    state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str, watch: int | str
+) -> Call:
+    count, streams = request.count, state.view.streams
+    has_all = streams > 0 and numbers[: len(numbers) - (numbers[-1:] == ["l"])] == [*map(str, range(streams))]
+    head = (
+        count,
+        holder,
+        round(request.visibility * 1000),
+        math.ceil(block * 1000),
+        0 if streams <= ALL_DECLARED else max(state.width, min(count, streams)),
+        "-" if request.prefer is None else request.prefer,
+        int(has_all),
+        watch,
+    )
+    args: tuple[Argument, ...] = (" ".join(map(str, head)), clock, state.client)
+    return Call.on(state.keys, "read", args, rest=state.declared(numbers))

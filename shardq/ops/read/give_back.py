@@ -1,0 +1,58 @@
+"""What a read was granted and nobody took goes back: leases that nobody holds would end only by time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardq.model import Received
+from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Op
+from shardq.ops.read.waiting import Outstanding
+from shardq.ops.settle.command import settle_call
+from shardq.protocol.lease import token_argument
+
+RECOVER_PAGE = 1000
+"""One call of recover.lua looks at so many leases."""
+
+
+GIVEN_BACK = 250
+"""One call of recover.lua gives back at most so many messages by their lease tokens."""
+
+
+def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
+    """Give back the leases of a read whose reply was lost."""
+    where, page, holder = "", RECOVER_PAGE, token_argument(outstanding.holder)
+    while True:
+        lost = Call.on(state.keys, "lost", (holder, outstanding.since, outstanding.visibility, page, where))
+        reply, tokens = yield from retry_until(lambda _, call=lost: call, until, state.clock)  # type: ignore[misc]
+        if tokens:
+            call = settle_call(state, "g", tokens)
+            yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if not reply:
+            return
+        page = page * 2 if reply.decode() == where else RECOVER_PAGE
+        where = reply.decode()
+
+
+def give_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[None]:
+    """Give back messages that no reader took, without counting their delivery.
+
+    No handler may have started on them, and none may have been settled.
+    """
+    for start in range(0, len(rows), GIVEN_BACK):
+        tokens = [token_argument(row.token) for row in rows[start : start + GIVEN_BACK]]
+        call = settle_call(state, "g", tokens)
+        yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+
+
+def give_back_all(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
+    """Give back everything that a cancelled read was granted: the rows that came, and those of a lost reply."""
+    yield from give_back(state, outstanding.rows, until)
+    if outstanding.holder:
+        yield from recover(state, outstanding, until)
+
+
+def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = None) -> Op[None]:
+    """Do as `give_back`, within *timeout* seconds. For a worker that has read more than it can start."""
+    yield from give_back(state, rows, state.until(timeout))

@@ -1,0 +1,149 @@
+"""One look of a reader: calls of read.lua until one counts, which finds messages or that there are none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from shardq.model import Received
+from shardq.ops.queue.opening import reopen
+from shardq.ops.queue.retry import TRANSIENT, give_up, pause_after, refuse
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Batch, Call, Op, Refused, Sleep, Unanswered
+from shardq.ops.read.acks import Acks, ack_and_read, to_count
+from shardq.ops.read.command import ALL_DECLARED, ReadCall, ReadReply, plain_rows, read_call, read_reply
+from shardq.ops.read.give_back import recover
+from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding, Request
+from shardq.ops.settle.settle import unsure_of
+from shardq.ops.sharing.coalescing import Coalescer
+
+
+class Look:
+    """The first try of a read. `step` makes it, and `outcome` is what came of that: a reply, or a failure.
+
+    At local time `until` its caller stops waiting for messages, and at `call_until` it gives up the try. It is `made`
+    only if nobody else is at the `coalescer`, where readers of few messages meet to share calls.
+    """
+
+    __slots__ = ("acks", "attempt", "call_until", "coalescer", "made", "outcome", "request", "state", "step", "until")
+
+    state: QueueState
+    request: Request
+    attempt: ReadCall
+    step: Call | Batch
+    acks: Acks | None
+    coalescer: Coalescer[Any, Any] | None
+    until: float
+    call_until: float
+    made: bool
+    outcome: Any
+
+    def rows(self, outcome: Any) -> list[Received] | None:
+        """Return the messages if *outcome* is of the common case; None if the operation must look at it."""
+        self.outcome = reply = outcome
+        if self.acks is not None:
+            acked, reply = outcome
+            if isinstance(acked, Exception) or acked[1] != b"o":
+                return None
+        if isinstance(reply, Exception):
+            return None
+        rows = plain_rows(self.state, self.attempt, reply)
+        if rows is not None and self.state.unsure:
+            self._is_sure()
+        return rows
+
+    def reply(self) -> Any:
+        """Return the reply, or raise the failure, of a look without an ack."""
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+    def drop(self) -> None:
+        """Note that the call may have happened: its caller was interrupted."""
+        if self.acks is not None:
+            unsure_of(self.state, [delivery for _, _, delivery in self.acks.last])
+
+    def _is_sure(self) -> None:
+        if self.acks is not None:
+            self.state.unsure.difference_update([delivery.token for _, _, delivery in self.acks.last])
+
+
+def look(
+    state: QueueState,
+    request: Request,
+    block: float,
+    until: float,
+    outstanding: Outstanding,
+    acks: Acks | None = None,
+    made: Look | None = None,
+    first: ReadCall | None = None,
+) -> Op[ReadReply]:
+    """Read until messages come or there are none. After a jump of the server's clock, too, the next call is at once.
+
+    *acks* go out with the first call. If they were done only after it, and it found nothing, the next call is at once:
+    they may have made room for messages. *made* is the first try, if its outcome is known; *first* is its call, if that
+    was only prepared.
+    """
+    part = request if request.count <= MAX_PER_CALL else replace(request, count=MAX_PER_CALL)
+    while True:
+        attempt, reply, acked = yield from _answered_call(state, part, block, until, outstanding, acks, made, first)
+        acks = made = first = None
+        outstanding.holder = ""
+        found = read_reply(state, attempt, reply)
+        # With rows in hand the queue is looked up by the next call: a failure here would lose them.
+        if found.moved and not found.rows:
+            yield from reopen(state, until)
+        if found.jumped or not (acked or found.rows):
+            continue
+        if found.rows or not found.more:
+            return found
+        if state.clock.monotonic() >= until:
+            return ReadReply(
+                [], wait_ms=0, more=True, moved=found.moved
+            )  # other readers are always faster, or another program writes to the keys
+
+
+def _answered_call(
+    state: QueueState,
+    request: Request,
+    block: float,
+    until: float,
+    outstanding: Outstanding,
+    acks: Acks | None,
+    made: Look | None,
+    first: ReadCall | None,
+) -> Op[tuple[ReadCall, Any, bool]]:
+    """Return a read call, its reply, and whether the *acks*, if any, were done before it.
+
+    If a reply is lost, its leases are given back before the next try. Each try is a new call with a new holder and a
+    new reading of the clock. So if giving back the leases of one try happens late, it does not end the leases of the
+    next try.
+    """
+    tries = 0
+    while True:
+        known, made = made, None
+        attempt = known.attempt if known else first
+        attempt = attempt or read_call(state, request, block, outstanding, declare=ALL_DECLARED)
+        attempt.call.until, first = until, None
+        try:
+            if acks is None:
+                return attempt, (known.reply() if known else (yield attempt.call)), True
+            taken, acks = acks, None
+            reply, acked = yield from ack_and_read(state, taken, attempt, until, outstanding, known and known.outcome)
+            if not isinstance(reply, (Refused, Unanswered)):
+                return attempt, reply, acked
+            if to_count(reply) is None:
+                continue
+            raise reply
+        except Refused as refused:
+            if refused.code not in TRANSIENT:
+                refuse(refused)
+            sent, last = False, refused.code
+        except Unanswered as lost:
+            sent, last = lost.sent, str(lost)
+        tries += 1
+        if sent:
+            yield from recover(state, outstanding, until)
+        if state.clock.monotonic() >= until:
+            give_up(tries, False, last)
+        yield Sleep(pause_after(tries))

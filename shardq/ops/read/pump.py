@@ -1,0 +1,200 @@
+"""The pump: it reads on behalf of all waiters of one queue, over one blocking connection.
+
+It sends a blocking wait for a notification and, in the same pipeline, the read script (`Armed`). The server runs the
+script the moment the wait ends, so the message arrives together with the wake-up. A read that finds nothing clears the
+notifications and tells writers that a reader waits. Only then may the pump block: after a read that found something,
+more messages may be there for which no notification comes, so the pump reads once more without blocking.
+
+While others watch for what time brings, it only waits: it may be woken to watch, not to read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import Any, Final
+
+from shardq.errors import BackendError
+from shardq.ops.queue.retry import TRANSIENT
+from shardq.ops.queue.state import OTHERS_WATCH, QueueState
+from shardq.ops.queue.steps import Armed, Op, Refused, Sleep, Unanswered
+from shardq.ops.queue.upkeep import upkeep
+from shardq.ops.read.command import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply
+from shardq.ops.read.give_back import give_back, recover
+from shardq.ops.read.waiting import Outstanding, Request, waiting_of
+from shardq.protocol.lease import earliest_grant
+from shardq.protocol.replies import entries_of
+
+ARMED_DECLARED: Final = 256
+"""An armed read cannot know which stream will be next, so it declares all streams, if there are at most so many."""
+
+LATENESS: Final = 0.5
+"""Seconds after the end of its wait at which an answer is overdue. Redis ends a wait up to 100 ms late."""
+
+PAUSE: Final = 0.01
+_MOMENT: Final = re.compile(rb"@(\d{1,15})")
+_ENDED: Final = frozenset({"NOGROUP", "NOSCRIPT"}) | TRANSIENT
+
+
+def pump(state: QueueState) -> Op[None]:
+    """Read on behalf of all waiters until none is left.
+
+    When a read of the pump fails, each waiter makes a read of its own, which knows how to try again.
+    """
+    outstanding = Outstanding()
+    try:
+        yield from _Pump(state, outstanding).run()
+        return
+    except Unanswered as lost:
+        outstanding.holder = outstanding.holder if lost.sent else ""
+        failure: Exception | None = None
+    except Refused as refused:
+        outstanding.holder, failure = "", None if refused.code in _ENDED else refused
+    waiting = waiting_of(state)
+    waiting.overdue_at = math.inf
+    yield Sleep(PAUSE)
+    lost_read = outstanding if outstanding.holder else None
+    if not waiting.release(lost_read, failure) and lost_read:
+        yield from _ignore_failure(recover(state, lost_read, state.until()))
+
+
+class _Pump:
+    """The pump of one queue.
+
+    `quiet` is true if its last read found nothing: then a notification comes for every later message. At local time
+    `wake_at` there is a reason to read again without a notification, such as a message that comes due.
+    """
+
+    def __init__(self, state: QueueState, outstanding: Outstanding) -> None:
+        self.state, self.clock, self.waiting, self.outstanding = state, state.clock, waiting_of(state), outstanding
+        waiters = self.waiting.waiters()
+        self.quiet = any(waiter.read_at > self.waiting.found_at for waiter in waiters)
+        self.wake_at = min((waiter.wake_at for waiter in waiters), default=math.inf)
+
+    def run(self) -> Op[None]:
+        """Make one read after the other, until there are no waiters."""
+        while True:
+            yield from upkeep(self.state, self.clock.monotonic())
+            if self.quiet:
+                self.waiting.expire_all(self.clock.monotonic())
+            request = self.waiting.request()
+            if request is None:
+                return
+            found = yield from self._read(request)
+            if found is None:
+                continue
+            if found.rows:
+                yield from self._deliver(request, found)
+            if found.moved:
+                self.waiting.release()
+                return
+
+    def _read(self, request: Request) -> Op[ReadReply | None]:
+        if not self.quiet:
+            return (yield from self._plain(request))
+        if self.state.watch == OTHERS_WATCH:
+            yield from self._sleep(request)
+            return None
+        return (yield from self._armed(request))
+
+    def _deliver(self, request: Request, found: ReadReply) -> Op[None]:
+        self.waiting.found_at = self.clock.monotonic()
+        outstanding = replace(self.outstanding)
+        if unclaimed := self.waiting.deliver(request, found.rows, outstanding, more=found.more):
+            yield from _ignore_failure(give_back(self.state, unclaimed, self.state.until()))
+
+    def _plain(self, request: Request) -> Op[ReadReply]:
+        read = read_call(self.state, request, self._left(), self.outstanding, declare=ALL_DECLARED, pumped=True)
+        self.waiting.overdue_at = read.sent + LATENESS
+        reply = yield read.call
+        return self._judge(read, reply, None)
+
+    def _armed(self, request: Request) -> Op[ReadReply | None]:
+        state, now = self.state, self.clock.monotonic()
+        block = max(0.001, min(self._left(), self.wake_at - now))
+        left = max(0.001, self._left(block))  # the wait may end early: then there is more
+        read = read_call(state, request, left, self.outstanding, declare=ARMED_DECLARED, delay=block, pumped=True)
+        self.waiting.overdue_at = read.sent + block + LATENESS
+        key, block_ms = state.keys.notifications, math.ceil(block * 1000)
+        _, time_before, notified, reply = yield Armed(
+            key, request.count, block_ms, read.call, self.wake_at, self.waiting
+        )
+        yield from _check(notified)
+        if isinstance(reply, Refused):
+            if reply.code != "NOSCRIPT":
+                raise read.call.explain(reply)
+            self.quiet = False
+            return None
+        arrived = self.clock.monotonic()
+        found = self._judge(read, reply, _granted(read.sent, time_before, reply, arrived))
+        if self.quiet:
+            self._heed(notified, read.sent, time_before)
+        return found
+
+    def _sleep(self, request: Request) -> Op[None]:
+        """Wait for a notification while others watch for what time brings: then read, or watch from then on.
+
+        No read is sent behind the wait. For whoever is woken to watch it would be one for nothing.
+        """
+        block, now = max(0.001, self._left()), self.clock.monotonic()
+        self.waiting.overdue_at = now + block + LATENESS
+        _, time_before, notified = yield Armed(
+            self.state.keys.notifications, request.count, math.ceil(block * 1000), None, math.inf, self.waiting
+        )
+        yield from _check(notified)
+        self.state.watch = 0
+        self.quiet = self._heed(notified, now, time_before)
+
+    def _heed(self, notified: Any, sent: float, time_before: Any) -> bool:
+        """Watch from now on, if a notification says until when. Return whether that is all that was told.
+
+        The wait was *sent* at this local time, and at the server's *time_before*.
+        """
+        told = [] if isinstance(notified, Refused) else entries_of(notified)
+        moments = [int(moment[1]) for _, fields in told if (moment := _MOMENT.fullmatch(fields[1]))]
+        if not moments or isinstance(time_before, Refused):
+            return False
+        self.state.watch = min(moments)
+        self.wake_at = min(self.wake_at, sent + self.state.watch / 1000 - _seconds(time_before))
+        return len(moments) == len(told)
+
+    def _left(self, block: float = 0.0) -> float:
+        """Return for how many seconds somebody will wait after a wait of *block* seconds: at most a slice."""
+        now = self.clock.monotonic()
+        until = max((waiter.until for waiter in self.waiting.waiters()), default=now)
+        return max(0.0, min(self.state.wait_slice, until - now - block))
+
+    def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
+        found = read_reply(self.state, read, reply, granted)
+        self.outstanding.holder = ""
+        self.quiet = not (found.rows or found.more or found.moved or found.jumped)
+        self.wake_at = found.wake_at(self.clock.monotonic())
+        return found
+
+
+def _granted(sent: float, time_before: Any, reply: Any, arrived: float) -> float:
+    if isinstance(time_before, Refused) or len(reply) < 2:
+        return sent
+    return earliest_grant(sent, _seconds(time_before), int(reply[1]) / 1000, arrived)
+
+
+def _seconds(time: Any) -> float:
+    return int(time[0]) + int(time[1]) / 1e6
+
+
+def _check(notified: Any) -> Op[None]:
+    """Raise what a wait was refused for, unless another one may succeed soon."""
+    if not isinstance(notified, Refused):
+        return
+    if notified.code not in _ENDED:
+        raise notified
+    yield Sleep(PAUSE)
+
+
+def _ignore_failure(op: Op[Any]) -> Op[None]:
+    """Run *op*, which gives messages back. Ignore its failure, since the leases end by themselves."""
+    try:
+        yield from op
+    except BackendError:
+        return

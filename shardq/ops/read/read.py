@@ -1,0 +1,144 @@
+"""read: deliver messages, and wait for them without losing a wake-up and without giving up early."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
+from shardq.errors import ShardqError
+from shardq.model import Received
+from shardq.ops.queue.opening import await_queue
+from shardq.ops.queue.outcome import outcome_of
+from shardq.ops.queue.retry import refuse
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op, Refused, Share, Wait
+from shardq.ops.queue.upkeep import needs_upkeep, upkeep
+from shardq.ops.read.acks import Acks, ack_earlier
+from shardq.ops.read.command import ReadReply, request_of
+from shardq.ops.read.give_back import recover
+from shardq.ops.read.look import Look, look
+from shardq.ops.read.pump import pump
+from shardq.ops.read.sharing import FEW, Want, reads_of
+from shardq.ops.read.waiting import Outstanding, Request, Waiter, waiting_of
+from shardq.sharding import MAX_STREAMS
+
+log = logging.getLogger("shardq")
+MAX_COUNT = 1000
+
+
+def read(
+    state: QueueState,
+    count: int,
+    block: float = 0.0,
+    visibility: float | None = None,
+    prefer: int | None = None,
+    timeout: float | None = None,
+    outstanding: Outstanding | None = None,
+    acks: Acks | None = None,
+    made: Look | None = None,
+) -> Op[list[Received]]:
+    """Return up to *count* messages, after waiting up to *block* seconds for the first one; [] if none came by then.
+
+    *outstanding* always says what a caller that cancels the read must give back. *acks* are done before the first look,
+    the last ones in the same round trip. They do not wait for messages. If the first look was *made* already, the
+    operation goes on from its outcome.
+    """
+    clock = state.clock
+    until = made.until if made else clock.monotonic() + block
+    if made is None and not state.epoch:
+        yield from await_queue(state, block, state.until(timeout))
+    if acks is not None and acks.earlier:
+        yield from ack_earlier(state, acks, max(until, state.until(timeout)))
+    request = made.request if made else request_of(state, count, visibility, prefer)
+    outstanding = outstanding or Outstanding()
+    while True:
+        now = made.attempt.sent if made else clock.monotonic()
+        if made is None and needs_upkeep(state):
+            yield from upkeep(state, now)
+        remaining = max(0.0, until - now)
+        # A failed call is tried again even if the wait is short.
+        call_until = made.call_until if made else max(until, state.until(timeout))
+        block = min(remaining, state.wait_slice)
+        found = yield from _look(state, request, block, call_until, outstanding, acks, made)
+        acks = made = None
+        if len(found.rows) == count:  # the common case
+            return found.rows
+        read_at, now = now, clock.monotonic()
+        if found.rows or now >= until:
+            return (yield from _fill(state, request, found, call_until, outstanding))
+        waiter = Waiter(waiting_of(state), request, until=until, read_at=read_at, wake_at=found.wake_at(now))
+        yield Wait(state, waiter, pump)
+        if waiter.rows is not None:
+            found = ReadReply(waiter.rows, more=waiter.more)
+            return (yield from _fill(state, request, found, call_until, outstanding))
+        if waiter.failure is not None:
+            _raise_failure(waiter.failure)
+        if waiter.outstanding is not None:
+            yield from recover(state, waiter.outstanding, call_until)
+
+
+def _look(
+    state: QueueState,
+    request: Request,
+    block: float,
+    until: float,
+    outstanding: Outstanding,
+    acks: Acks | None,
+    made: Look | None,
+) -> Op[ReadReply]:
+    """Look for messages, in a call that others share if it is for few and takes no acks along.
+
+    If a first look was *made*, go on from its outcome, alone.
+    """
+    if made is not None or acks is not None or request.count > FEW:
+        return (yield from look(state, request, block, until, outstanding, acks, made))
+    while True:
+        found: ReadReply = yield Share(reads_of(state), Want(request, block, outstanding), until)
+        if found.rows or not (found.more or found.jumped):
+            return found
+        if state.clock.monotonic() >= until:
+            return found
+
+
+def _raise_failure(failure: Exception) -> None:
+    if isinstance(failure, Refused):
+        refuse(failure)
+    raise failure
+
+
+def _fill(
+    state: QueueState, request: Request, found: ReadReply, until: float, outstanding: Outstanding
+) -> Op[list[Received]]:
+    """Return the rows *found* and more, up to the number requested. A failure does not lose the rows read so far.
+
+    The server bounds the work of one call, so a large read takes several.
+    """
+    rows = outstanding.rows = found.rows
+    while found.rows and found.more and len(rows) < request.count and state.clock.monotonic() < until:
+        rest = replace(request, count=request.count - len(rows), prefer=None)
+        more = yield from outcome_of(look(state, rest, 0.0, until, outstanding))
+        if isinstance(more, ShardqError):
+            log.warning("a read of queue %r got %d of %d messages: %s", state.keys.name, len(rows), request.count, more)
+            break
+        found = more
+        rows += found.rows
+    return rows
+
+
+def checked_count(count: int) -> int:
+    """Return *count* if one read may return so many messages; else ConfigError."""
+    return whole("count", count, 1, MAX_COUNT)
+
+
+def checked_stream(number: int | None) -> int | None:
+    """Return *number* if it can be the number of a stream; else ConfigError."""
+    return None if number is None else whole("prefer_stream", number, 0, MAX_STREAMS - 1, "a stream's number")
+
+
+def checked_block(block: float, visibility: float | None) -> None:
+    """ConfigError if *block* is not a valid time to wait, or *visibility* not a valid lease time."""
+    if block != 0:
+        seconds("block", block, 0, MAX_BLOCK)
+    if visibility is not None:
+        lease_time("visibility_timeout", visibility)

@@ -1,0 +1,243 @@
+"""The waiters of one client on one queue: what they request, and which of them gets which messages. No I/O.
+
+The waiters share one pending read on one blocking connection (`shardq.ops.read.pump`). The purgatory makes sure that
+each wait ends exactly once: with rows, with none when its time is up, or with the order to make a read of its own.
+
+There are two times of the local clock, here and in everything that reads on behalf of waiters: `until`, when a caller
+gives up, and `wake_at`, when there is a reason to read again. `block` is a duration: the seconds of a wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import Final, Protocol, TypeAlias
+
+from shardq.clock import Clock
+from shardq.model import Received
+from shardq.ops.queue.state import QueueState
+from shardq.timing import Operation, Purgatory
+
+Hook: TypeAlias = Callable[[], None]
+"""A function of the driver that is called from here."""
+
+MAX_PER_CALL: Final = 100
+"""One call requests at most so many messages, so that no script takes longer than a few ms."""
+
+NEVER: Final = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a reader requests: at most `count` messages, leases of `visibility` seconds, a stream to prefer or None."""
+
+    count: int
+    visibility: float
+    prefer: int | None
+
+    def like(self, other: Request) -> bool:
+        """Return whether one read can serve both requests."""
+        return self.visibility == other.visibility and self.prefer == other.prefer
+
+
+@dataclass(slots=True)
+class Outstanding:
+    """A read call that has no answer yet, so that a cancelled reader can give its leases back.
+
+    Its leases last `visibility` ms and end at `since` or later, in ms of the server's clock. `holder` is '' once the
+    answer has come. `rows` are those of earlier calls of the same read.
+    """
+
+    holder: str = ""
+    since: int = 0
+    visibility: int = 0
+    rows: list[Received] = field(default_factory=list)
+
+
+class Waiter(Operation):
+    """One blocked read, which gives up at `until`. Its own read at `read_at` found nothing.
+
+    Once it is `done`, `rows` are its messages of the read `outstanding`, after which there may be `more`. None means
+    that it must make a read of its own, and first give back the leases of `outstanding`, a read whose reply was lost.
+    `failure` is an error that another read would get as well. The driver sets `wake`, which wakes the thread or task
+    that waits.
+    """
+
+    __slots__ = (
+        "done", "failure", "more", "outstanding", "read_at", "request", "rows", "until", "waiting", "wake", "wake_at",
+    )  # fmt: skip
+
+    def __init__(self, waiting: Waiting, request: Request, *, until: float, read_at: float, wake_at: float) -> None:
+        super().__init__()
+        self.waiting = waiting
+        self.request = request
+        self.until = until
+        self.read_at = read_at
+        self.wake_at = wake_at
+        self.done = False
+        self.rows: list[Received] | None = None
+        self.more = False
+        self.outstanding: Outstanding | None = None
+        self.failure: Exception | None = None
+        self.wake: Hook = do_nothing
+
+    def finish(
+        self,
+        rows: list[Received] | None,
+        *,
+        outstanding: Outstanding | None = None,
+        more: bool = False,
+        failure: Exception | None = None,
+    ) -> bool:
+        """End the wait. Return whether it had not ended before."""
+        if not self.cancel():
+            return False
+        self.rows, self.outstanding, self.more, self.failure = rows, outstanding, more, failure
+        self.done = True
+        self.wake()
+        return True
+
+    def fire(self) -> None:
+        """The timer calls this when the time is up."""
+        if not self.waiting.expire(self):
+            self.waiting.end_wait()
+
+
+def do_nothing() -> None:
+    """The hook of a driver that has nothing to wake or to end."""
+
+
+def give_out(rows: list[Received], takers: Iterable[tuple[int, Callable[[list[Received]], bool]]]) -> list[Received]:
+    """Give *rows* out in the order of *takers*. Return the rows left over.
+
+    A taker is how many rows it wants, and a function that takes them; it returns False if its reader has left.
+    """
+    for count, take in takers:
+        if not rows:
+            break
+        if take(rows[:count]):
+            rows = rows[count:]
+    return rows
+
+
+class Pump(Protocol):
+    """What a driver runs to read on behalf of all waiters of one queue."""
+
+    def cancel(self) -> object:
+        """End the pump and its pending read, because no waiter is left."""
+
+
+class Waiting:
+    """The waiters of one queue, in the order of their arrival.
+
+    The driver sets `pump`, which reads on their behalf, and `end_wait`, which ends the blocking wait that the pump has
+    sent.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.pump: Pump | None = None
+        self.end_wait: Hook = do_nothing
+        self.found_at = -NEVER  # local time at which a read on behalf of all last found something
+        self.overdue_at = NEVER  # local time after which the answer to what the pump has sent is late
+        self._leader: Waiter | None = None
+        self._purgatory: Purgatory | None = None
+        self._lock = Lock()
+
+    def join(self, waiter: Waiter, purgatory: Purgatory, timeout: float | None) -> None:
+        """Add *waiter*. The purgatory's timer expires it after *timeout* seconds; None: it is not timed."""
+        self._purgatory = purgatory
+        purgatory.watch(waiter, (self,), timeout)
+
+    def waiters(self) -> tuple[Waiter, ...]:
+        """Return the waiters, the one that has waited longest first."""
+        return self._purgatory.watched_under(self) if self._purgatory else ()  # type: ignore[return-value]
+
+    def lead(self, waiter: Waiter) -> bool:
+        """Let *waiter* lead if there is no leader. Return whether it leads: only the leader may run the pump."""
+        with self._lock:
+            if self._leader is None:
+                self._leader = waiter
+            return self._leader is waiter
+
+    def led_by(self, waiter: Waiter) -> bool:
+        """Return whether *waiter* is the leader."""
+        return self._leader is waiter
+
+    def resign(self, waiter: Waiter) -> None:
+        """Remove *waiter* as the leader, and wake the next waiter, which will lead. Without waiters the pump ends."""
+        with self._lock:
+            if self._leader is waiter:
+                self._leader = None
+            if self._leader is not None:
+                return
+            if remaining := self.waiters():
+                remaining[0].wake()
+                return
+            orphan, self.pump = self.pump, None
+        if orphan is not None:
+            orphan.cancel()
+
+    def stop(self) -> None:
+        """End the pump."""
+        pump, self.pump = self.pump, None
+        if pump is not None:
+            pump.cancel()
+
+    def expire(self, waiter: Waiter) -> bool:
+        """End a wait whose time is up. Return False if it goes on.
+
+        The last waiter goes on waiting, because the answer that is outstanding is its final read. With other waiters,
+        these get what that answer brings. If the answer is overdue, *waiter* must make a read of its own.
+        """
+        with self._lock:
+            if len(self.waiters()) < 2:
+                return waiter.done
+            overdue = self.clock.monotonic() > self.overdue_at
+            return waiter.finish(None if overdue else []) or waiter.done
+
+    def expire_all(self, now: float) -> None:
+        """End the waits whose time is up at *now*, after a read that found nothing."""
+        for waiter in self.waiters():
+            if waiter.until <= now:
+                waiter.finish([])
+
+    def request(self) -> Request | None:
+        """Return what the pump requests: what the first waiter and all like it request; None without waiters."""
+        waiters = self.waiters()
+        if not waiters:
+            return None
+        first, count = waiters[0].request, 0
+        for waiter in waiters:
+            if waiter.request.like(first):
+                count += waiter.request.count
+                if count >= MAX_PER_CALL:
+                    break
+        return Request(min(count, MAX_PER_CALL), first.visibility, first.prefer)
+
+    def deliver(
+        self, request: Request, rows: list[Received], outstanding: Outstanding, *, more: bool
+    ) -> list[Received]:
+        """Give *rows* to the waiters with a request like *request*, in order of arrival. Return the rows left over.
+
+        *more* tells them whether another read may find more.
+        """
+        like = [waiter for waiter in self.waiters() if waiter.request.like(request)]
+        takers = [(each.request.count, partial(each.finish, outstanding=outstanding, more=more)) for each in like]
+        return give_out(rows, takers)
+
+    def release(self, lost: Outstanding | None = None, failure: Exception | None = None) -> bool:
+        """Let each waiter make a read of its own; the first gives back the leases of *lost*. False without waiters."""
+        ended = False
+        for waiter in self.waiters():
+            ended = waiter.finish(None, outstanding=None if ended else lost, failure=failure) or ended
+        return ended
+
+
+def waiting_of(state: QueueState) -> Waiting:
+    """Return those who wait for messages of this queue."""
+    waiting: Waiting | None = state.waiting.get("read")
+    return waiting or state.waiting.setdefault("read", Waiting(state.clock))

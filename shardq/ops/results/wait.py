@@ -1,0 +1,203 @@
+"""Wait for the result of a message without asking again and again.
+
+Whoever waits says so in Redis. While somebody does, a call that keeps results, makes dead letters of messages or
+cancels them adds their ids to the stream `finished`, and whoever waits reads from there on. All who wait in one client
+share one blocking read, and look their results up together. In turn each of them looks for itself: nobody announces
+that a message was purged or expired, or that it became a dead letter because its lease ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from shardq.arguments import MAX_BLOCK, seconds
+from shardq.errors import ConfigError, MessageDead, NoResult, ResultPending
+from shardq.model import MessageId
+from shardq.ops.inspect.status import status
+from shardq.ops.queue.opening import find_queue, missing, reopen
+from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Armed, Call, Op, Refused, Sleep, Unanswered, Wait
+from shardq.ops.read.pump import LATENESS, PAUSE
+from shardq.ops.results.waiters import Entry, ResultWaiter, order, result_waiting_of
+from shardq.protocol.replies import entries_of
+from shardq.protocol.results import FULL, NOT_ENCODED, TOO_LARGE, VALUE, Ended, KeptResult, read_ended
+
+TOGETHER: Final = 100
+"""One call looks for the results of so many messages."""
+
+ARMED: Final = 50
+"""The results of so many waiters are looked up at the moment when a wait ends."""
+
+LOOK_AFTER = 1.0
+"""After so many seconds, or a `wait_slice` if that is less, some of the waiters look for themselves."""
+
+LOOKING: Final = 20
+"""That are so many, or a tenth of them if that is more, in turn."""
+
+_WHY: Final = {
+    TOO_LARGE: "it was larger than max_result_size",
+    NOT_ENCODED: "the codec could not encode it",
+    FULL: "there was no room (max_result_bytes)",
+}
+
+
+def result(state: QueueState, message_id: str, wait: float | None = None) -> Op[KeptResult]:
+    """Return the result of a message, after waiting up to *wait* seconds until it is done (by default the timeout).
+
+    ResultPending if it is not done by then. NoResult if it has none and will have none.
+    """
+    MessageId.parse(message_id)
+    clock = state.clock
+    ends = clock.monotonic() + (state.timeout if wait is None else seconds("timeout", wait, 0, MAX_BLOCK))
+    yield from _check_kept(state)
+    woken_by = "0-0"
+    while True:
+        ended, position = yield from _look(state, message_id, announce=clock.monotonic() < ends)
+        if ended is None:
+            ended = yield from _check_alive(state, message_id)
+        if ended is None and clock.monotonic() < ends:
+            position = max(position, woken_by, key=order)
+            waiter = ResultWaiter(result_waiting_of(state), message_id, until=ends, position=position)
+            yield Wait(state, waiter, await_pump)
+            if waiter.failure is not None:
+                raise waiter.failure
+            ended, woken_by = waiter.ended, waiter.position
+            if ended is None:
+                continue
+        if ended is None:
+            raise ResultPending(f"message {message_id} is not done yet")
+        return _value(message_id, ended)
+
+
+def _check_kept(state: QueueState) -> Op[None]:
+    """ConfigError if the queue keeps no results, QueueMissing if there is no such queue."""
+    until = state.until()
+    if not (yield from find_queue(state, until)):
+        raise missing(state)
+    if state.config.result_ttl is None:
+        yield from reopen(state, until)  # it may keep them by now
+    if state.config.result_ttl is None:
+        raise ConfigError(f"queue {state.keys.name!r} keeps no results: set its result_ttl")
+
+
+def _look(state: QueueState, message_id: str, *, announce: bool) -> Op[tuple[Ended | None, str]]:
+    """Return how a message ended, None if it did not, and up to where what is finished was looked at."""
+    call = _await_call(state, [message_id], announce=announce)
+    reply: Any = yield from retry_until(lambda _: call, state.until(), state.clock)
+    if len(reply) == 1:
+        raise missing(state)
+    return read_ended(reply[2][0]), reply[1].decode()
+
+
+def _check_alive(state: QueueState, message_id: str) -> Op[Ended | None]:
+    """NoResult if nothing is known of a message that had no result just now. It may have got one since."""
+    found = yield from status(state, message_id)
+    if found.state == "in_flight" and found.cancelled:
+        raise NoResult(f"message {message_id} was cancelled while it was in flight")
+    if found.state not in ("unknown", "done", "dead"):
+        return None
+    ended, _ = yield from _look(state, message_id, announce=False)
+    if ended is None and found.state == "unknown":
+        raise NoResult(
+            f"message {message_id} has no result: it was removed or expired, its result was not kept or was kept long "
+            "enough, or it never was"
+        )
+    return ended
+
+
+def _value(message_id: str, ended: Ended) -> KeptResult:
+    found = ended.result
+    if found is None:
+        raise MessageDead(f"message {message_id} became a dead letter: {ended.reason}", ended.reason)
+    if found.kind != VALUE:
+        raise NoResult(f"the result of message {message_id} was not kept: {_WHY.get(found.kind, found.kind)}")
+    return found
+
+
+def _await_call(state: QueueState, message_ids: Sequence[str], *, announce: bool) -> Call:
+    """Make the call that looks for results, and says that somebody waits if it shall *announce* it."""
+    waits = round(2000 * state.wait_slice) if announce else 0
+    return Call.on(state.keys, "await", (waits, *message_ids))
+
+
+def await_pump(state: QueueState) -> Op[None]:
+    """Look on behalf of all who wait for results until nobody is left. After a failure each looks for itself."""
+    try:
+        yield from _AwaitPump(state).run()
+        return
+    except (Unanswered, Refused):
+        result_waiting_of(state).overdue_at = math.inf
+    yield Sleep(PAUSE)
+    result_waiting_of(state).release()
+
+
+class _AwaitPump:
+    """The pump of one queue. It has read `finished` up to the entry `position`."""
+
+    def __init__(self, state: QueueState) -> None:
+        self.state, self.clock, self.waiting = state, state.clock, result_waiting_of(state)
+        oldest = min((each.position for each in self.waiting.result_waiters()), key=order, default="0-0")
+        self.position = max(oldest, self.waiting.position, key=order)
+
+    def run(self) -> Op[None]:
+        while True:
+            self.waiting.expire_all(self.clock.monotonic())
+            waiters = self.waiting.result_waiters()
+            if not waiters:
+                return
+            entries = yield from self._armed(waiters)
+            yield from self._wake(self.waiting.note(entries))
+            self.waiting.position = self.position
+            if self._looks_in() <= 0:
+                waiters = self.waiting.result_waiters()
+                yield from self._wake(waiters[: max(LOOKING, len(waiters) // 10)])
+                self.waiting.looked_at = self.clock.monotonic()
+
+    def _looks_in(self) -> float:
+        return self.waiting.looked_at + min(self.state.wait_slice, LOOK_AFTER) - self.clock.monotonic()
+
+    def _block(self, waiters: Sequence[ResultWaiter]) -> float:
+        until = max(waiter.until for waiter in waiters)
+        return max(0.001, min(self._looks_in(), until - self.clock.monotonic()))
+
+    def _armed(self, waiters: Sequence[ResultWaiter]) -> Op[list[Entry]]:
+        """Wait for what ends, and tell some of *waiters* at once. Return the entries that came."""
+        state, told, block = self.state, waiters[:ARMED], self._block(waiters)
+        call = _await_call(state, [waiter.message_id for waiter in told], announce=True)
+        self.waiting.overdue_at = self.clock.monotonic() + block + LATENESS
+        _, _, entries, reply = yield Armed(
+            state.keys.finished, TOGETHER, math.ceil(block * 1000), call, math.inf, self.waiting, self.position
+        )
+        if isinstance(entries, Refused):
+            raise entries
+        if isinstance(reply, Refused):
+            if reply.code != "NOSCRIPT":
+                raise call.explain(reply)
+            reply = yield call
+        found = entries_of(entries)
+        if found:
+            self.position = found[-1][0].decode()
+        elif len(reply) > 1 and order(reply[1].decode()) < order(self.position):
+            self.position = reply[1].decode()  # a failover lost the latest entries, or the queue is another one
+        _end(told, reply)
+        return [(position.decode(), fields[1].decode().split()) for position, fields in found]
+
+    def _wake(self, waiters: Sequence[ResultWaiter]) -> Op[None]:
+        """Tell *waiters* how their messages have ended. Whose has not, or left nothing, must look for itself."""
+        for start in range(0, len(waiters), TOGETHER):
+            part = waiters[start : start + TOGETHER]
+            _end(part, (yield _await_call(self.state, [waiter.message_id for waiter in part], announce=False)))
+            for waiter in part:
+                waiter.finish(None)
+
+
+def _end(waiters: Sequence[ResultWaiter], reply: Any) -> None:
+    """End the waits of those *waiters* whose messages have ended, as the *reply* says that looked for them."""
+    for waiter, text in zip(waiters, reply[2] if len(reply) > 1 else (), strict=False):
+        ended = read_ended(text)
+        if ended is not None and not waiter.done:
+            waiter.ended = ended
+            waiter.finish([])

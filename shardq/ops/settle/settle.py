@@ -1,0 +1,181 @@
+"""ack, nack, reject and extend, which end or extend a lease if its token still holds. Also cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from shardq.arguments import MAX_BLOCK, seconds
+from shardq.errors import ConfigError, LeaseLost, MessageCancelled, OutcomeUnknown
+from shardq.model import Received
+from shardq.ops.queue.opening import open_queue
+from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Op, Refused, Unanswered
+from shardq.ops.settle.command import (
+    UNCOUNTED,
+    Part,
+    ack_call,
+    ack_parts,
+    extend_call,
+    nack_call,
+    parts_of,
+    terms_of,
+)
+from shardq.protocol.lease import safe_deadline
+
+MAX_UNSURE = 10_000
+"""A client remembers about so many acks without an answer. It forgets those that are not repeated."""
+
+
+class Settled(Enum):
+    """How settling one delivery ended."""
+
+    OK = "o"
+    LOST = "l"
+    CANCELLED = "c"
+    DEAD = "d"
+
+    def check(self) -> None:
+        """Raise LeaseLost or MessageCancelled if the delivery was not settled."""
+        if self is Settled.LOST:
+            raise LeaseLost("the lease ended before this call, or the delivery was settled already; drop the work")
+        if self is Settled.CANCELLED:
+            raise MessageCancelled("the message was cancelled while it was in flight; drop the work")
+
+
+LOST = frozenset({Settled.LOST, Settled.CANCELLED})
+"""Results that mean that the caller had lost the lease."""
+
+
+def ack(
+    state: QueueState, deliveries: Sequence[Received], timeout: float | None = None, found: Results | None = None
+) -> Op[list[Settled]]:
+    """Remove messages whose work is done. Return a result for each delivery.
+
+    *found* gets the results as they come, so that they are known if a later call fails.
+    """
+    until = state.until(timeout)
+    yield from open_queue(state, until)
+    found = {} if found is None else found
+    for part in ack_parts(deliveries):
+        yield from ack_part(state, part, until, found)
+    if len(found) == len(deliveries):
+        return [found[delivery.token] for delivery in deliveries]
+    # A delivery that comes twice counts once.
+    return [found.pop(delivery.token, Settled.LOST) for delivery in deliveries]
+
+
+Results: TypeAlias = dict[str, Settled]
+"""How settling ended, by lease token."""
+
+
+def ack_part(
+    state: QueueState, part: Part, until: float, found: Results, failed: Refused | Unanswered | None = None
+) -> Op[None]:
+    """Ack *part*, and put the results into *found*. *failed* is how a first try ended, if there was one."""
+    try:
+        reply = yield from retry_until(
+            lambda repeated: ack_call(state, part, repeated), until, state.clock, failed=failed
+        )
+    except (GeneratorExit, OutcomeUnknown):
+        unsure_of(state, [delivery for _, _, delivery in part])
+        raise
+    note_acked(state, part, reply, found)
+
+
+def note_acked(state: QueueState, part: Part, reply: Any, found: Results) -> None:
+    """Put the results in the *reply* to the call that acked *part* into *found*."""
+    for (_, _, delivery), letter in zip(part, reply[1].decode(), strict=True):
+        found[delivery.token] = Settled(letter)
+    if state.unsure:
+        state.unsure.difference_update([delivery.token for _, _, delivery in part])
+
+
+def unsure_of(state: QueueState, deliveries: Iterable[Received]) -> None:
+    """Note that these may have been acked: there was no answer. If one is acked again, that is a repetition."""
+    if len(state.unsure) > MAX_UNSURE:
+        state.unsure.clear()
+    state.unsure.update([delivery.token for delivery in deliveries])
+
+
+def nack(
+    state: QueueState,
+    deliveries: Sequence[Received],
+    delay: float | Sequence[float] = 0.0,
+    error: str | Sequence[str] = "",
+    timeout: float | None = None,
+    found: Results | None = None,
+    *,
+    counted: bool = True,
+) -> Op[list[Settled]]:
+    """Give messages back, to be delivered again after *delay* seconds. *delay* and *error*: one for all or for each.
+
+    Unless it is *counted*, this delivery was none: `max_deliveries` has no part in it, and each message needs an error.
+    *found* is that of `ack`.
+    """
+    bound: int | Literal["-"] = state.config.max_deliveries if counted else UNCOUNTED
+    terms = terms_of(deliveries, delay, error)
+    if not counted and not all(text for _, text in terms.values()):
+        raise ConfigError("what is given back uncounted needs an error")
+    return (yield from _settle_all(state, deliveries, nack_call(state, bound, terms), timeout, found))
+
+
+def reject(
+    state: QueueState,
+    deliveries: Sequence[Received],
+    reason: str | Sequence[str],
+    timeout: float | None = None,
+    found: Results | None = None,
+) -> Op[list[Settled]]:
+    """Move messages to the dead letters. *reason* is one for all, or one for each. *found* is that of `ack`."""
+    terms = terms_of(deliveries, 0.0, reason)
+    return (yield from _settle_all(state, deliveries, nack_call(state, 0, terms), timeout, found))
+
+
+def extend(
+    state: QueueState, deliveries: Sequence[Received], duration: float | None, timeout: float | None = None
+) -> Op[list[Settled]]:
+    """Let these leases end *duration* seconds from now; with None they stay as they are. Return a result for each."""
+
+    def call(part: Sequence[Received], repeated: bool) -> Call:
+        return extend_call(state, part, duration, repeated)
+
+    return (yield from _settle_all(state, deliveries, call, timeout))
+
+
+def _settle_all(
+    state: QueueState,
+    deliveries: Sequence[Received],
+    make: Callable[[Sequence[Received], bool], Call],
+    timeout: float | None,
+    found: Results | None = None,
+) -> Op[list[Settled]]:
+    until = state.until(timeout)
+    yield from open_queue(state, until)
+    results: list[Settled] = []
+    for part in parts_of(deliveries):
+        reply = yield from retry_until(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
+        settled = [Settled(letter) for letter in reply[1].decode()]
+        results += settled
+        if found is not None:
+            found.update(zip([delivery.token for delivery in part], settled, strict=True))
+    return results
+
+
+def checked_each(name: str, value: object, count: int) -> None:
+    """ConfigError unless *value* is one value for all deliveries or a sequence of *count*; also for a bad delay."""
+    many = isinstance(value, (list, tuple))
+    if many and len(value) != count:  # type: ignore[arg-type]
+        raise ConfigError(f"{name} must be one for all or one for each of the {count} deliveries, not {len(value)}")  # type: ignore[arg-type]
+    if name == "delay":
+        for each in value if many else (value,):  # type: ignore[attr-defined]
+            seconds(name, each, 0, MAX_BLOCK)
+
+
+def extended(received: Received, sent: float, duration: float) -> Received:
+    """Return the delivery with the deadline that an extension gives it that was sent at local time *sent*."""
+    return msgspec.structs.replace(received, deadline=safe_deadline(sent, duration))

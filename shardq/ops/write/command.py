@@ -1,0 +1,235 @@
+"""The call of write.lua: for many messages, and for one plain message its bytes alone.
+
+A `Call` has some forty words, for each shard key others. That is much memory, of which little is in the processor's
+caches when the server has answered the call before. To touch it took a client longer than all else that a single write
+does, so the bytes of a single write are put together from words that all of them share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from shardq.ops.queue.state import ProducerSequence, QueueState
+from shardq.ops.queue.steps import Argument, Call
+from shardq.ops.queue.view import QueueView
+from shardq.ops.write.outgoing import Outgoing
+from shardq.ops.write.packing import WORDS, WriteMany, pack_messages
+from shardq.protocol.keys import QueueKeys
+from shardq.protocol.packing import pack_words
+from shardq.protocol.script import FUNCTION, HASH, Form
+from shardq.sharding import CACHED_SHARDS
+
+BYTE_POSITIONS = 255
+"""With up to so many declared streams, a position takes one byte; with more, two."""
+
+REPEATED_FOR = 3600.0
+"""After a try that may have been executed, a write is tried again for at most so many seconds."""
+
+MANY = 8
+"""For so many messages words that are packed already are worth their while."""
+
+LATE = 120.0
+"""A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
+
+
+class StreamWords(dict[int, bytes]):
+    """The word for each stream that was asked for: its key."""
+
+    def __init__(self, keys: QueueKeys) -> None:
+        self._keys = keys
+
+    def __missing__(self, stream: int) -> bytes:
+        """Make it."""
+        word = self[stream] = pack_words((self._keys.stream(stream),))
+        return word
+
+
+class Words(NamedTuple):
+    """The words of all writes of one plain message that declare as many streams.
+
+    `start` comes first, or `start_by_hash` where the script is sent by its hash; then the keys of the `streams`, and
+    one word with the producer sequence behind `before`. `positions` come next, if all writes have the same.
+    """
+
+    start: bytes
+    start_by_hash: bytes
+    before: bytes
+    streams: StreamWords
+    positions: bytes
+
+
+class LoneWrite:
+    """The bytes of a call for one plain message (see `Sendable`). The `call` itself is made if it is needed."""
+
+    __slots__ = ("_call", "_message", "_number", "_state", "_view", "sequence", "until")
+
+    on_send = None
+    replicas = 0
+
+    def __init__(self, state: QueueState, view: QueueView, message: Outgoing, until: float) -> None:
+        self._state, self._view, self._message, self.until = state, view, message, until
+        self.sequence = state.take_sequence()
+        self._number = number_of(state, self.sequence, until)
+        self._call: Call | None = None
+
+    def request(self, form: Form) -> bytes:
+        """Return the bytes of the command in this form."""
+        return _bytes_of(self._state, self._view, self.sequence.name, self._number, self._message, form)
+
+    @property
+    def sendable(self) -> LoneWrite:
+        """Itself."""
+        return self
+
+    @property
+    def shard_keys(self) -> tuple[str | bytes]:
+        """The shard key of its message."""
+        return (self._message.shard_key,)
+
+    @property
+    def key(self) -> str:
+        """The first key of the call."""
+        return self._state.keys.meta
+
+    @property
+    def call(self) -> Call:
+        """The call, always the same one."""
+        if self._call is None:
+            self._call = call_with(self._state, self._view, self.sequence, [self._message], self._number)
+            self._call.until = self.until
+        return self._call
+
+
+def lone_write(state: QueueState, messages: Sequence[Outgoing], until: float) -> LoneWrite | None:
+    """Return the write of one plain message, the next call of a producer sequence; None if *messages* are no such."""
+    view = state.view  # read once, since another thread may replace it meanwhile
+    if len(messages) > 1 or messages[0].headers or messages[0].options:
+        return None
+    if state.durability.replicas or view.choices > BYTE_POSITIONS:
+        return None
+    return LoneWrite(state, view, messages[0], until)
+
+
+def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing, form: Form) -> bytes:
+    streams = view.shard(message.shard_key)
+    chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
+    declared: Sequence[int] = range(view.wanted) if chooses_all else streams
+    words = view.words_cache.get(len(declared)) or _words(state, view, len(declared))
+    positions = _word(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
+    key = message.shard_key if isinstance(message.shard_key, bytes) else message.shard_key.encode()
+    return b"".join([
+        words.start_by_hash if form is HASH else words.start,
+        *[words.streams[stream] for stream in declared],
+        _word(b"%b %b %b" % (words.before, number.encode(), name.encode())),
+        positions,
+        _word(key),
+        _word(message.tag.encode()),
+        _word(message.body),
+    ])  # fmt: skip
+
+
+def _words(state: QueueState, view: QueueView, declared: int) -> Words:
+    """Return the words of writes that declare so many streams. They are made once for each view."""
+    own = bytes(range(1, declared + 1))
+    like = call_of(state, view, "", "", range(declared), [[own], [""], [""], [b""]], 0)
+    before = str(like.args[0]).rsplit(" ", 2)[0]
+    count, keys = 3 + len(like.keys) + len(like.args), like.keys[: len(like.keys) - declared]
+    start, start_by_hash = [
+        b"*%d\r\n%b" % (count, pack_words((*like.script.command(form), len(like.keys), *keys)))
+        for form in (FUNCTION, HASH)
+    ]
+    words = Words(start, start_by_hash, before.encode(), StreamWords(state.keys), _word(own))
+    view.words_cache[declared] = words
+    return words
+
+
+def _word(raw: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(raw), raw)
+
+
+def call_with(
+    state: QueueState, view: QueueView, sequence: ProducerSequence, chunk: Sequence[Outgoing], number: str
+) -> Call:
+    """Make the call that stores *chunk*. *number* says which call of *sequence* this is: see `number_of`."""
+    numbers, positions = positions_of(view, [message.shard_key for message in chunk])
+    plain = not any(message.headers or message.options for message in chunk)
+    keyed = 0 if plain else sum(message.keys for message in chunk)
+    columns: list[Sequence[Any]] = [
+        positions,
+        [message.shard_key for message in chunk],
+        [message.tag for message in chunk],
+        [message.body for message in chunk],
+    ]
+    if not plain:
+        columns += [[message.headers for message in chunk], [message.options for message in chunk]]
+    return call_of(state, view, sequence.name, number, numbers, columns, keyed)
+
+
+def call_for(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float) -> Call:
+    """Make the call that stores *chunk*, the next one of *sequence*."""
+    return call_with(state, state.view, sequence, chunk, number_of(state, sequence, until))
+
+
+def number_of(state: QueueState, sequence: ProducerSequence, until: float) -> str:
+    """Return the number of this call in its sequence, and for how many ms Redis must remember it.
+
+    Redis must remember it for as long as a repeated try may still arrive.
+    """
+    lasts = min(max(0.0, until - state.clock.monotonic()), REPEATED_FOR) + LATE
+    return f"{sequence.number}|{round(lasts * 1000)}"
+
+
+def call_of(
+    state: QueueState,
+    view: QueueView,
+    field: str,
+    number: Argument,
+    numbers: Sequence[int],
+    columns: Sequence[Sequence[Any]],
+    keyed: int,
+) -> Call:
+    """Make the call that stores messages, which have *keyed* dedup keys and unique keys.
+
+    *columns* are their positions, shard keys, tags and payloads, and if any has such, their headers and options.
+    *field* names the producer sequence or the bulk offset that remembers the call; *number* identifies the call in it.
+    """
+    count, stride = len(columns[0]), len(columns)
+    window = view.config.dedup_window if state.remember is None else state.remember
+    head = view.epoch, round(window * 1000), keyed, count, stride, number, field or "-"
+    args: list[Argument] = [" ".join(map(str, head)), *[b""] * (stride * count)]
+    for at, column in enumerate(columns, 1):
+        args[at::stride] = column
+    streams, replicas = tuple(map(state.keys.stream, numbers)), state.durability.replicas
+    call = Call.on(state.keys, "write", tuple(args), rest=streams, replicas=replicas)
+    if count < MANY or stride > WORDS or not isinstance(numbers, range) or len(set(columns[2])) > 1:
+        return call
+    positions, keys, tags, bodies = columns
+    packed = pack_messages(view, positions, keys, tags[0], bodies)
+    return WriteMany(call.script, call.keys, call.args, replicas, packed=packed, messages=count)
+
+
+def positions_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
+    """Return the streams to declare, and for each shard key the positions of its streams among them, from 1."""
+    if view.wanted <= min(BYTE_POSITIONS, len(shard_keys) * view.config.streams_per_shard):
+        return range(view.wanted), _full_positions(view, shard_keys)  # nearly all streams are needed, so declare all
+    shards = {key: view.shard(key) for key in set(shard_keys)}
+    numbered = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards.values())), 1)}
+    size = 1 if len(numbered) <= BYTE_POSITIONS else 2
+    positions = {key: b"".join([numbered[stream].to_bytes(size) for stream in shards[key]]) for key in shards}
+    return list(numbered), [positions[key] for key in shard_keys]
+
+
+def _full_positions(view: QueueView, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
+    """Return the positions if all streams are declared. They are cached, since a view does not change."""
+    known = view.positions_cache[0]
+    if len(known) > CACHED_SHARDS:
+        known = view.positions_cache[0] = {}
+    try:
+        return [known[key] for key in shard_keys]
+    except KeyError:
+        for key in set(shard_keys):
+            if key not in known:
+                known[key] = bytes([stream + 1 for stream in view.shard(key)])
+        return [known[key] for key in shard_keys]

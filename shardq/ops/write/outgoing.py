@@ -1,0 +1,167 @@
+"""Messages before they are sent: they are checked, encoded, and split into calls of a bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shardq.arguments import seconds, shown
+from shardq.codec import Codecs, encode_headers
+from shardq.errors import CodecError, ConfigError
+from shardq.model import Message
+from shardq.ops.queue.state import QueueState
+from shardq.sharding import shard
+
+CHUNK_MESSAGES = 250
+CHUNK_CHOICES = 8000
+CHUNK_BYTES = 4 * 1024 * 1024
+MAX_DELAY = 10 * 365 * 86_400
+MAX_DEDUP_KEY = 512
+ON_CONFLICT = ("existing", "replace", "raise")
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """A checked and encoded message. `delay` and `deadline` are ms from the write.
+
+    `delays` says that a delay was given, if only one of 0. With a `unique_key`, `on_conflict` says what is done if
+    another message has it; `takes_from` is the id of one that may have it all the same. A dedup key with `own_scope`
+    belongs neither to the shard key nor to the queue's writers, but to the gateway that gives such keys.
+    """
+
+    shard_key: str | bytes
+    tag: str
+    body: bytes
+    headers: bytes = b""
+    delay: int = 0
+    deadline: int = 0
+    dedup_key: str = ""
+    unique_key: str = ""
+    on_conflict: str = ""
+    delays: bool = False
+    takes_from: str = ""
+    own_scope: bool = False
+
+    @property
+    def keys(self) -> int:
+        """How many dedup keys and unique keys it has."""
+        return bool(self.dedup_key) + bool(self.unique_key)
+
+    @property
+    def options(self) -> str:
+        """The options as the verb `write` takes them."""
+        if not (self.delay or self.deadline or self.dedup_key or self.unique_key):
+            return ""
+        if self.unique_key:
+            mode = f"{self.on_conflict[0]}{len(self.unique_key.encode())}"
+            times = f"{self.delay or ''}|{self.deadline or ''}"
+            return f"{times}/{mode}|{self.takes_from}|{self.unique_key}{self.dedup_key}"
+        return f"{self.delay or ''}|{self.deadline or ''}{'@' if self.own_scope else '|'}{self.dedup_key}"
+
+
+def compose(state: QueueState, codecs: Codecs, message: Message, context: Mapping[str, str] | None = None) -> Outgoing:
+    """Check and encode one message. ConfigError or CodecError if it is bad; then nothing has been sent.
+
+    *context* is the trace context, which becomes headers. Headers that the user set win over it.
+    """
+    plain = compose_plain(state, codecs, message.payload, message.shard_key)
+    is_bare = is_plain(message.delay, message.deadline, message.dedup_key, message.headers, message.unique_key)
+    if is_bare and not context and message.on_conflict == "existing":
+        return plain
+    check_conflict(message.unique_key, message.on_conflict)
+    due = 0 if message.delay is None else _ms("delay", message.delay, 0)
+    ends = 0 if message.deadline is None else max(1, _ms("deadline", message.deadline, 0.001))
+    if ends and ends <= due:
+        raise ConfigError("deadline must be later than delay: the message would never be delivered")
+    headers = message.headers
+    if context and (headers is None or isinstance(headers, Mapping)):
+        headers = {**context, **(headers or {})}
+    packed = b"" if headers is None else encode_headers(headers)
+    dedup_key = checked_key("dedup_key", message.dedup_key)
+    unique_key = checked_key("unique_key", message.unique_key)
+    delays = message.delay is not None
+    return Outgoing(
+        plain.shard_key, plain.tag, plain.body, packed, due, ends, dedup_key, unique_key, message.on_conflict, delays
+    )
+
+
+def is_plain(delay: Any, deadline: Any, dedup_key: Any, headers: Any, unique_key: Any) -> bool:
+    """Return whether a message with these has no options."""
+    return delay is None and deadline is None and dedup_key is None and headers is None and unique_key is None
+
+
+def check_conflict(unique_key: str | None, on_conflict: str) -> None:
+    """ConfigError if *on_conflict* is unknown, or says something without a *unique_key*."""
+    if on_conflict not in ON_CONFLICT:
+        raise ConfigError(f'on_conflict must be "existing", "replace" or "raise", not {shown(on_conflict)}')
+    if unique_key is None and on_conflict != "existing":
+        raise ConfigError(f'on_conflict="{on_conflict}" is for messages with a unique_key')
+
+
+def compose_plain(state: QueueState, codecs: Codecs, payload: Any, shard_key: str | bytes) -> Outgoing:
+    """Check and encode one message without options, as `compose` does."""
+    shard(shard_key, 1, 1)
+    tag, body = codecs.encode(payload)
+    if len(body) > state.max_payload:
+        raise ConfigError(
+            f"the payload has {len(body):,} bytes, more than max_payload = {state.max_payload:,}: "
+            "store it elsewhere and write a reference"
+        )
+    return Outgoing(shard_key, tag, body)
+
+
+def compose_all(
+    state: QueueState, codecs: Codecs, messages: Sequence[Message], context: Mapping[str, str] | None = None
+) -> list[Outgoing]:
+    """Check and encode a batch, as `compose` does. The error says which message is wrong, counted from 0."""
+    composed: list[Outgoing] = []
+    try:
+        for message in messages:
+            composed.append(compose(state, codecs, message, context))  # noqa: PERF401 (counts how far it came)
+    except (CodecError, ConfigError) as error:
+        raise type(error)(f"message {len(composed)} of the batch: {error}") from error
+    return composed
+
+
+def _ms(name: str, value: float, low: float) -> int:
+    return round(seconds(name, value, low, MAX_DELAY) * 1000)
+
+
+def checked_key(name: str, key: str | None) -> str:
+    """Return a dedup key or unique key, '' for None. ConfigError if it is empty, not text, or too long."""
+    if key is None:
+        return ""
+    if not isinstance(key, str) or not 1 <= len(key.encode(errors="replace")) <= MAX_DEDUP_KEY:
+        raise ConfigError(f"{name} must be text of 1 to {MAX_DEDUP_KEY} bytes")
+    if not key.isascii() and key.encode(errors="replace").decode() != key:
+        raise ConfigError(f"{name} must be valid Unicode: this one holds a lone surrogate")
+    return key
+
+
+def chunks(messages: Sequence[Outgoing], choices: int = 1) -> list[list[Outgoing]]:
+    """Split *messages* so that no script runs long and no call grows large.
+
+    Each message may go to one of *choices* streams. More choices make a script slower: then a chunk is smaller.
+    """
+    most = max_messages(choices)
+    parts: list[list[Outgoing]] = []
+    size = 0
+    for message in messages:
+        more = weight(message)
+        if not parts or len(parts[-1]) >= most or size + more > CHUNK_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(message)
+        size += more
+    return parts
+
+
+def max_messages(choices: int) -> int:
+    """Return how many messages one call may have, each of which may go to one of *choices* streams."""
+    return max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
+
+
+def weight(message: Outgoing) -> int:
+    """Return about how many bytes *message* takes in a call."""
+    return len(message.body) + len(message.headers) + 64

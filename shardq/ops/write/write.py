@@ -1,0 +1,228 @@
+"""write_many, and single writes that share calls: store checked messages in few round trips, each message once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from shardq.errors import (
+    BackendError,
+    BackendTimeout,
+    DurabilityUnknown,
+    OutcomeUnknown,
+    PartlyWritten,
+    QueueMissing,
+    ShardqError,
+)
+from shardq.model import Written
+from shardq.ops.queue.opening import open_queue, reopen
+from shardq.ops.queue.outcome import outcome_of
+from shardq.ops.queue.retry import Same, is_of_one, retry_replicated
+from shardq.ops.queue.state import ProducerSequence, QueueState
+from shardq.ops.queue.steps import Call, Op, Underreplicated
+from shardq.ops.queue.upkeep import upkeep
+from shardq.ops.sharing.coalescing import Coalescer
+from shardq.ops.sharing.verb import Verb
+from shardq.ops.write.command import REPEATED_FOR, LoneWrite, call_for, lone_write
+from shardq.ops.write.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
+from shardq.ops.write.refusal import read_refused
+from shardq.ops.write.unique import write_despite
+from shardq.protocol.replies import stored_ids
+
+Result = Written | ShardqError
+FORGOTTEN = ProducerSequence("")
+"""Stands for no sequence: Redis cannot recognize a repeated call, so a try that may have been executed is the last."""
+
+
+def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float | None = None) -> Op[list[Written]]:
+    """Store many messages in order, one chunk after the other. Return their ids.
+
+    PartlyWritten if some failed; QueueMissing if none was stored because the queue is not there any more.
+    """
+    until = state.until(timeout)
+    yield from open_queue(state, until)
+    results: list[Result] = []
+    for chunk in chunks(messages, state.choices):
+        if results and _is_hopeless(results[-1]):
+            results += [_unsent(results[-1])] * len(chunk)
+        else:
+            results += yield from _store(state, chunk, until)
+    yield from upkeep(state, state.clock.monotonic())
+    if failed := next((result for result in results if isinstance(result, ShardqError)), None):
+        if all(isinstance(result, QueueMissing) for result in results):
+            raise failed
+        raise PartlyWritten(results, failed) from failed
+    return [result for result in results if isinstance(result, Written)]
+
+
+def _is_hopeless(last: Result) -> bool:
+    """Return whether the chunk before failed because of Redis, or of the queue: more calls would only take time."""
+    return isinstance(last, (BackendError, QueueMissing)) and not isinstance(last, DurabilityUnknown)
+
+
+def _unsent(last: Result) -> ShardqError:
+    """Return the error for a chunk that was not sent, because the chunk before it failed with *last*."""
+    if isinstance(last, ShardqError) and not isinstance(last, OutcomeUnknown):
+        return last
+    return BackendTimeout("this was not written: it was not sent, because the outcome of the call before is unknown")
+
+
+class Tried(NamedTuple):
+    """The call of the common case, and the producer sequence that it uses."""
+
+    call: Call
+    sequence: ProducerSequence
+    shard_keys: Sequence[str | bytes]
+
+    @property
+    def sendable(self) -> Call:
+        """What a driver sends."""
+        return self.call
+
+
+class Writes(Verb[Outgoing, Written]):
+    """The writes of one queue that share calls: each item is a message, each result its id."""
+
+    def __init__(self, state: QueueState) -> None:
+        self._state = state
+
+    def bounds(self) -> tuple[int, int]:
+        """Return how many messages one call may have, and how much they may weigh."""
+        view = self._state.view
+        if not view.choices:  # nothing is known before the queue is open
+            return 1, CHUNK_BYTES
+        return max_messages(view.choices), CHUNK_BYTES
+
+    def weight(self, message: Outgoing) -> int:
+        """Return the message's weight in the bytes of a call."""
+        return weight(message)
+
+    def kind(self, message: Outgoing) -> None:
+        """All messages can share a call."""
+
+    def attempt(self, messages: Sequence[Outgoing], until: float) -> Tried | LoneWrite | None:
+        """Return the call that stores *messages*; None if the queue must be opened first."""
+        state = self._state
+        if not state.view.epoch:
+            return None
+        if (lone := lone_write(state, messages, until)) is not None:
+            return lone
+        sequence = state.take_sequence()
+        call = call_for(state, sequence, messages, until)
+        call.until = until
+        return Tried(call, sequence, [message.shard_key for message in messages])
+
+    def results(self, tried: Tried | LoneWrite, reply: Any) -> list[Result] | None:
+        """Return the ids in *reply*; None if it is anything but OK."""
+        if reply[0] != b"OK":
+            return None
+        self._state.free_sequence(tried.sequence)
+        return stored_ids(reply[1], tried.shard_keys)  # type: ignore[return-value]
+
+    def drop(self, tried: Tried | LoneWrite) -> None:
+        """Let another call use the sequence."""
+        self._state.free_sequence(tried.sequence)
+
+    def op(self, messages: Sequence[Outgoing], until: float, tried: Tried | LoneWrite | None) -> Op[list[Result]]:
+        """Store *messages*, from the reply to *tried* on."""
+        if tried is None:
+            yield from open_queue(self._state, until)
+        return (yield from _store(self._state, messages, until, tried, shared=len(messages) > 1))
+
+
+def writes_of(state: QueueState) -> Coalescer[Outgoing, Written]:
+    """Return where the writers of this queue meet."""
+    coalescer: Coalescer[Outgoing, Written] | None = state.coalescers.get("write")
+    return coalescer or state.coalescers.setdefault("write", Coalescer(Writes(state)))
+
+
+def _store(
+    state: QueueState,
+    chunk: Sequence[Outgoing],
+    until: float,
+    tried: Tried | LoneWrite | None = None,
+    *,
+    shared: bool = False,
+) -> Op[list[Result]]:
+    """Store one chunk. Return an id or an error for each message: it raises none, since some may be stored by then.
+
+    The first call is that of *tried*, if given. The messages of a *shared* call are of several callers: what was
+    refused as a whole is tried again one by one, so that nobody suffers for another's message.
+    """
+    sequence = tried.sequence if tried else state.take_sequence()
+    try:
+        answer = yield from outcome_of(_answer(state, sequence, chunk, until, tried.call if tried else None))
+    finally:
+        state.free_sequence(sequence)
+    if isinstance(answer, ShardqError):
+        if shared and is_of_one(answer):
+            return (yield from _store_singly(state, chunk, until))
+        return [answer] * len(chunk)
+    match answer.reply:
+        case [b"OK", stored]:
+            return _results(state, stored, answer.underreplicated, [message.shard_key for message in chunk])
+        case [b"TAKEN", taken]:
+            return (yield from write_despite(state, chunk, taken, until, _store, shared=shared))
+        case [b"FULL", b"max_producers"]:
+            text = "a try got no answer, and Redis cannot recognize it, since it remembers too many writers"
+            return [OutcomeUnknown(text)] * len(chunk)
+        case [b"FULL", *_]:
+            return (yield from _store_others(state, chunk, answer.reply, until, shared))
+        case _:
+            return [OutcomeUnknown("a later call of the same producer overtook this write")] * len(chunk)
+
+
+class Answer(NamedTuple):
+    """The reply to a write whose outcome is known, and `Underreplicated` if too few replicas confirmed it."""
+
+    reply: Any
+    underreplicated: Underreplicated | None
+
+
+def _answer(
+    state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float, made: Call | None
+) -> Op[Answer]:
+    """Make the call that stores *chunk* until it is answered: of all its tries one at most has an effect.
+
+    The first one is *made* already, if given.
+    """
+    while True:
+        call = Same(made or call_for(state, sequence, chunk, until))
+        made, remembered = None, REPEATED_FOR if sequence.name else 0.0
+        reply, underreplicated = yield from retry_replicated(call, until, state.clock, remembered=remembered)
+        match reply:
+            case [b"EPOCH"]:
+                state.forget()
+                yield from reopen(state, until)
+            case [b"FULL", b"max_producers"] if not call.repeated:
+                sequence = FORGOTTEN
+            case _:
+                return Answer(reply, underreplicated)
+
+
+def _store_singly(state: QueueState, chunk: Sequence[Outgoing], until: float) -> Op[list[Result]]:
+    """Store messages one by one, after a call with all of them was refused."""
+    results: list[Result] = []
+    for message in chunk:
+        results += yield from _store(state, [message], until)
+    return results
+
+
+def _results(
+    state: QueueState, raw: bytes, underreplicated: Underreplicated | None, keys: Sequence[str | bytes]
+) -> list[Result]:
+    """Return the ids, or if too few replicas confirmed them, a DurabilityUnknown with the id for each."""
+    if underreplicated is None:
+        return [*stored_ids(raw, keys)]
+    text = f"written, but {underreplicated.explain(state.durability.replicas)}"
+    return [DurabilityUnknown(text, message_id) for message_id in stored_ids(raw, keys)]
+
+
+def _store_others(
+    state: QueueState, chunk: Sequence[Outgoing], reply: Sequence[Any], until: float, shared: bool
+) -> Op[list[Result]]:
+    """Refuse the messages for which a bound has no place, as *reply* says, and store the others."""
+    refused = read_refused(state, chunk, reply)
+    rest = [message for at, message in enumerate(chunk) if at not in refused]
+    stored = iter((yield from _store(state, rest, until, shared=shared)) if rest else [])
+    return [refused[at] if at in refused else next(stored) for at in range(len(chunk))]

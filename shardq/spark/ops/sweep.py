@@ -1,0 +1,241 @@
+"""Read all that a queue holds, piece by piece, while it is used (lua/sweep.lua).
+
+A message's id never changes, so who reads all messages with ids from one to another is the only one to read these. It
+reads the streams first, then the overflows, then what lies by itself: a message only ever moves in this direction. So
+it meets each of them that stays in the queue, and knows by the ids which it has met before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from shardq.model import QueueStats
+from shardq.ops.queue.retry import ask, retry_until
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Op
+from shardq.spark.ops.scan import EntryId, entry_id
+from shardq.spark.ops.scan import cuts as cuts_of_stream
+
+BEGIN: Final = b"0"
+"""The cursor with which a scan begins, and which it returns at its end."""
+
+FEW: Final = 64
+"""So many blocks of an overflow are read whole, whatever of it is wanted."""
+
+TOLD: Final = 64
+"""Of so many messages the state is asked for by one call at most."""
+
+_SCANNED: Final = 1000
+_PROBES: Final = 16
+_BODY_BYTES: Final = 4 * 1024 * 1024
+_SAMPLED: Final = 100
+_TOKEN: Final = re.compile(rb"\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10}):[^:]*:([eul]*)")
+_SIZE: Final = re.compile(rb"(\d{1,5}):")
+_RETURNED: Final = re.compile(rb"\w\d{1,20}:\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10})([a-z]*):")
+_FIRST: Final = re.compile(rb"\d{1,16}:(\d{1,16})-(\d{1,20})")
+_OVERFLOW: Final = re.compile(rb" (\d{1,16})\.(\d{1,16})\.(\d{1,16})\.\d{1,16}(?: |$)")
+_DELAYED: Final = re.compile(rb"(\d{14}):\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10})([a-z]*):")
+
+
+class Piece(NamedTuple):
+    """The messages with ids after one and up to another; both are whole."""
+
+    after: str = "0-0"
+    upto: str = f"{2**53}-{2**64 - 1}"
+
+
+class Spot(NamedTuple):
+    """The state of a message outside of what is new: in_flight, returned, delayed or held.
+
+    `deliveries` are those so far. `at` is when its lease ends or when it comes due, in ms. `flags` are the engine's:
+    'e' it has a last error, 'l' its last lease ended.
+    """
+
+    state: str
+    deliveries: int = 0
+    at: int | None = None
+    flags: str = ""
+
+
+class Index(NamedTuple):
+    """The spots of the messages of a piece, by entry id, as far as they are known.
+
+    `now` is the server's time in ms. What lies above its stream's cursor was not delivered by then.
+    """
+
+    now: int
+    cursors: dict[str, EntryId]
+    spots: dict[bytes, Spot]
+
+
+def index(state: QueueState, numbers: Sequence[str], piece: Piece) -> Op[Index]:
+    """Read the spots of the messages of a piece, and the cursors of streams, while the queue is used.
+
+    The cursors are read first, so what is delivered meanwhile is found in flight. Of two spots of a message the one
+    that was read last is the newer one. What moves meanwhile may be found nowhere.
+    """
+    keys = state.keys
+    seconds, micros = yield from ask(state, "TIME", key=keys.meta)
+    cursors: dict[str, EntryId] = {}
+    for at in range(0, len(numbers), _SCANNED):
+        part = numbers[at : at + _SCANNED]
+        values = yield from ask(state, "HMGET", keys.meta, *(f"h{number}" for number in part))
+        cursors |= {number: entry_id(value or b"0-0") for number, value in zip(part, values, strict=True)}
+    after, upto = entry_id(piece.after.encode()), entry_id(piece.upto.encode())
+    spots: dict[bytes, Spot] = {}
+    cursor = b""
+    while cursor != BEGIN:
+        cursor, flat = yield from ask(state, "ZSCAN", keys.leases, cursor or BEGIN, "COUNT", _SCANNED)
+        leased = map(_leased, flat[::2], flat[1::2])
+        spots.update(each for each in leased if each and after < entry_id(each[0]) <= upto)
+    for key, spot_of in ((keys.returned, _returned), (keys.delayed, _delayed)):
+        last = b""
+        while page := (yield from ask(state, "ZRANGEBYLEX", key, b"(" + last, "+", "LIMIT", 0, _SCANNED)):
+            found = map(spot_of, page)
+            spots.update(each for each in found if each and after < entry_id(each[0]) <= upto)
+            last = page[-1]
+    return Index(int(seconds) * 1000 + int(micros) // 1000, cursors, spots)
+
+
+def _leased(token: bytes, score: bytes) -> tuple[bytes, Spot] | None:
+    found = _TOKEN.match(token)
+    return found and (found[1], Spot("in_flight", int(found[2]), int(float(score)), found[3].decode()))
+
+
+def _returned(member: bytes) -> tuple[bytes, Spot] | None:
+    found = _RETURNED.match(member, _behind_key(member))
+    return found and (found[1], Spot("returned", int(found[2]), None, found[3].decode()))
+
+
+def _delayed(member: bytes) -> tuple[bytes, Spot] | None:
+    found = _DELAYED.match(member, _behind_key(member))
+    return found and (found[2], Spot("delayed", int(found[3]), int(found[1]), found[4].decode()))
+
+
+def _behind_key(member: bytes) -> int:
+    """Where a member goes on behind "size:key:"."""
+    found = _SIZE.match(member)
+    return found.end() + int(found[1]) + 1 if found else 0
+
+
+class Holder(NamedTuple):
+    """The overflow of a shard key: its first and last block, and how much of the first was taken."""
+
+    shard_key: bytes
+    head: int
+    offset: int
+    tail: int
+
+    def field(self, number: int) -> bytes:
+        """Return the field of a block."""
+        return b"m%b\n%d" % (self.shard_key, number)
+
+
+def holders(state: QueueState, cursor: bytes, shard_keys: Sequence[bytes]) -> Op[tuple[bytes, list[Holder]]]:
+    """Return where to go on after *cursor*, and some overflows; one may come twice. With *shard_keys* only theirs."""
+    call = Call.on(state.keys, "holders", (cursor, _SCANNED, *shard_keys))
+    following, flat = yield from retry_until(lambda _: call, state.until(), state.clock)
+    found = []
+    for shard_key, text in zip(flat[::2], flat[1::2], strict=True):
+        if words := _OVERFLOW.search(text):
+            head, offset, tail = map(int, words.groups())
+            found.append(Holder(shard_key, head, offset, tail))
+    return following, found
+
+
+def first_block(state: QueueState, holder: Holder, after: str) -> Op[int]:
+    """Return the number of a block before which no message comes after the entry id *after*.
+
+    Their ids grow, so it is found by looking at a few blocks between those where it may be.
+    """
+    low, high, wanted = holder.head, holder.tail, entry_id(after.encode())
+    while high - low > FEW:
+        numbers = [low + (high - low) * nth // _PROBES for nth in range(1, _PROBES)]
+        texts = yield from blocks(state, [holder.field(number) for number in numbers])
+        before, known = (low, high), zip(numbers, texts, strict=True)
+        for number, first in [(number, first_id(text)) for number, text in known if text]:
+            low, high = (number, high) if first <= wanted else (low, min(high, number))
+        if before == (low, high):
+            break
+    return low
+
+
+def first_id(block: bytes) -> EntryId:
+    """Return the id of the first message in a block."""
+    found = _FIRST.match(block)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def blocks(state: QueueState, fields: Sequence[bytes]) -> Op[list[bytes | None]]:
+    """Return blocks of overflows, or bodies of messages that lie by themselves; None for one that is gone."""
+    return (yield from ask(state, "HMGET", state.keys.bodies, *fields))  # type: ignore[no-any-return]
+
+
+def alone(state: QueueState, cursor: bytes) -> Op[tuple[bytes, list[bytes]]]:
+    """Return where to go on after *cursor*, and the ids of some messages that lie by themselves. One may come twice."""
+    call = Call.on(state.keys, "alone", (cursor, _SCANNED))
+    following, found = yield from retry_until(lambda _: call, state.until(), state.clock)
+    return following, found
+
+
+class Told(NamedTuple):
+    """A message that lies by itself or in a stream: its spot, which may be "new", its last error, and its body."""
+
+    spot: Spot
+    last_error: str
+    body: bytes
+
+
+def states(state: QueueState, handles: Sequence[bytes]) -> Op[list[Told | None]]:
+    """Return the messages with these handles ("place:entry id") as they are now; None for one that is gone.
+
+    They are fewer if they are large: ask for the rest. Of what is in flight the deliveries are not known.
+    """
+    asked = handles[:TOLD]
+    numbers = dict.fromkeys(handle.partition(b":")[0].decode() for handle in asked)
+    streams = state.declared([number for number in numbers if number != "d"])
+    call = Call.on(state.keys, "states", (_BODY_BYTES, *asked), rest=streams)
+    rows = yield from retry_until(lambda _: call, state.until(), state.clock)
+    return [_told(row) if row else None for row in rows]
+
+
+def _told(row: Sequence[Any]) -> Told:
+    name, deliveries, due, error, body = row
+    spot = Spot(name.decode(), int(deliveries), int(due) if due else None)
+    return Told(spot, error.decode(errors="replace"), body)
+
+
+def last_errors(state: QueueState, spots: Mapping[bytes, Spot]) -> Op[dict[bytes, str]]:
+    """Return the last errors of those of some messages that have any, by entry id."""
+    found = {entry: "lease ended" for entry, spot in spots.items() if "l" in spot.flags}
+    wanted = [entry for entry, spot in spots.items() if "e" in spot.flags and entry not in found]
+    if wanted:
+        texts = yield from ask(state, "HMGET", state.keys.errors, *wanted)
+        words = {entry: text.split(b"|", 2) for entry, text in zip(wanted, texts, strict=True) if text}
+        found |= {entry: each[2].decode(errors="replace") for entry, each in words.items()}
+    return found
+
+
+def cuts(state: QueueState, stats: QueueStats, pieces: int) -> Op[list[str]]:
+    """Return entry ids that cut what the queue holds into about equal pieces, in order; fewer where it has few moments.
+
+    Known are the ids of some messages outside of the streams, and about where the longest stream has its parts. It
+    stands for all streams, since their messages come in turn.
+    """
+    call = Call.on(state.keys, "sample", (_SAMPLED,))
+    sampled = yield from retry_until(lambda _: call, state.until(), state.clock)
+    outside, inside = stats.held_back + stats.delayed, sum(stats.streams)
+    points = [(entry_id(each), outside / len(sampled)) for each in sampled]
+    if inside:
+        longest = stats.streams.index(max(stats.streams))
+        ends = yield from cuts_of_stream(state, state.keys.stream(longest), pieces)
+        points += [((int(end), 2**64 - 1), inside / (len(ends) + 1)) for end in ends]
+    found: list[EntryId] = []
+    passed, share = 0.0, (outside + inside) / pieces
+    for point, weight in sorted(points):
+        passed += weight
+        if passed >= share * (len(found) + 1) and len(found) < pieces - 1 and point not in found[-1:]:
+            found.append(point)
+    return [f"{ms}-{number}" for ms, number in found]

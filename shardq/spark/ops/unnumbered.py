@@ -1,0 +1,138 @@
+"""Store rows of a bulk write that have no numbers, since another try may bring them in another order.
+
+Within one try each row is stored once: a call that got no answer is made again as it was, and Redis knows it by its
+producer sequence. Another try stores all of its rows again, unless they have dedup keys that are remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shardq.errors import DurabilityUnknown, OutcomeUnknown
+from shardq.ops.queue.opening import reopen
+from shardq.ops.queue.retry import TRANSIENT, pause_after, refuse
+from shardq.ops.queue.state import ProducerSequence, QueueState
+from shardq.ops.queue.steps import Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
+from shardq.ops.queue.upkeep import upkeep
+from shardq.ops.write.command import number_of
+from shardq.ops.write.write import FORGOTTEN
+from shardq.spark.ops.rows import BOUNDS, Pace, Rows, give_up_error, has_room, rows_call, spans_of
+
+STAYS = "what is stored stays, and a new try stores all rows of its partition, but for those with a known dedup key"
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """The rows from `at` up to before `to`, which one call of `sequence` stores.
+
+    `is_unsure` says whether an earlier try of the call may have been executed.
+    """
+
+    at: int
+    to: int
+    sequence: ProducerSequence
+    is_unsure: bool = False
+
+
+def store_unnumbered(state: QueueState, rows: Rows, pace: Pace) -> Op[None]:
+    """Store *rows*. QueueFull if the queue stayed full for `patience` seconds. Also OutcomeUnknown, BackendErrors."""
+    until, full_until = state.until(), state.clock.monotonic() + pace.patience
+    size, tries, at = pace.chunk, 0, 0
+    pending: list[Span] = []
+    try:
+        while at < len(rows) or pending:
+            new = spans_of(state, rows, at, size, pace.calls - len(pending))
+            pending += [Span(*span, state.take_sequence()) for span in new]
+            at = new[-1][1] if new else at
+            before = _count(pending)
+            trouble = yield from _send_calls(state, rows, pending, pace, until)
+            now = state.clock.monotonic()
+            if _count(pending) < before:
+                until, full_until, tries = state.until(), now + pace.patience, 0
+                size = min(pace.chunk, size * 2)
+            if trouble == "EPOCH":
+                yield from reopen(state, until)
+            elif trouble:
+                size = max(1, size // 4) if trouble in BOUNDS else size
+                if now > (full_until if trouble in BOUNDS else until):
+                    raise _give_up(state, trouble, pace, pending)
+                tries += 1
+                yield Sleep(pause_after(tries))
+    finally:
+        for span in pending:
+            _free(state, span)
+    yield from upkeep(state, state.clock.monotonic())
+
+
+def _count(pending: Sequence[Span]) -> int:
+    return sum(span.to - span.at for span in pending)
+
+
+def _send_calls(state: QueueState, rows: Rows, pending: list[Span], pace: Pace, until: float) -> Op[str]:
+    """Send the calls of *pending* in one round trip, and leave in it what is not stored.
+
+    Return '' or the name of the trouble, such as a bound of the queue.
+    """
+    if pace.max_backlog and not (yield from has_room(state, pace, until)):
+        return "backlog"
+    some, trouble = pending[: pace.calls], ""
+    underreplicated = None
+    outcomes = yield Batch(tuple(_call(state, rows, span, until) for span in some), until)
+    for span, outcome in zip(some, outcomes, strict=True):
+        reply = outcome.reply if isinstance(outcome, Underreplicated) else outcome
+        if isinstance(reply, list) and reply[0] == b"OK":
+            pending.remove(span)
+            _free(state, span)
+            underreplicated = outcome if isinstance(outcome, Underreplicated) else underreplicated
+        else:
+            trouble = _trouble(state, pending, span, reply) or trouble
+    if underreplicated is not None:
+        raise DurabilityUnknown(f"rows were stored, but {underreplicated.explain(state.durability.replicas)}", None)
+    return trouble
+
+
+def _call(state: QueueState, rows: Rows, span: Span, until: float) -> Call:
+    number = number_of(state, span.sequence, until)
+    return rows_call(state, state.view, rows, span.at, span.to, span.sequence.name, number)
+
+
+def _trouble(state: QueueState, pending: list[Span], span: Span, outcome: Any) -> str:
+    """Return the name of the trouble, and prepare the next try of *span*. Raise an error that will not go away."""
+    match outcome:
+        case [b"FULL", b"max_producers"]:
+            span.sequence = FORGOTTEN
+            return "max_producers"
+        case [b"FULL", bound, *_]:
+            _split(state, pending, span)
+            return str(bound.decode())
+        case [b"EPOCH"]:
+            return "EPOCH"
+        case [*_]:
+            raise OutcomeUnknown("a later call of the same producer overtook this write")
+        case Refused() if outcome.code not in TRANSIENT:
+            refuse(outcome, maybe_done=span.is_unsure)
+        case Unanswered():
+            span.is_unsure = span.is_unsure or outcome.sent
+    return outcome.code if isinstance(outcome, Refused) else str(outcome)
+
+
+def _split(state: QueueState, pending: list[Span], span: Span) -> None:
+    """Let fewer rows go into the next call, since not all of them have room. They make it a new call."""
+    span.sequence.number += 1
+    after = span.at + max(1, (span.to - span.at) // 4)
+    if after < span.to:
+        pending.insert(pending.index(span) + 1, Span(after, span.to, state.take_sequence()))
+        span.to = after
+
+
+def _free(state: QueueState, span: Span) -> None:
+    if span.sequence is not FORGOTTEN:
+        state.free_sequence(span.sequence)
+
+
+def _give_up(state: QueueState, trouble: str, pace: Pace, pending: Sequence[Span]) -> Exception:
+    if any(span.is_unsure for span in pending):
+        return OutcomeUnknown(f"rows of queue {state.keys.name!r} may be stored: no answer came ({trouble}); {STAYS}")
+    return give_up_error(state, trouble, pace, STAYS)
