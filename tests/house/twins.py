@@ -59,7 +59,7 @@ def translated(source: str) -> str:
         if token.string in ("async", "await"):
             at += 1  # and the blank behind it
         elif token.string == "asyncio" and not token.line.startswith("import"):
-            raise ValueError(f"line {token.start[0]} needs asyncio: {token.line.strip()}")
+            raise ValueError(f"this line needs asyncio: {token.line.strip()}")
         else:
             parts.append(_reworded(source[begin:end]))
     return "".join(parts).replace("\nimport asyncio\n", "\n")
@@ -115,14 +115,15 @@ def _ruff(name: str, text: str, *command: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the modules that differ. With `--check`, only name them, and return 1 if there is one."""
+    """Write the modules. With `--check`, name those that differ instead, and return 1 if there is one."""
+    if "--check" not in arguments:
+        for name in GENERATED:
+            (CLIENT / f"{name}.py").write_text(generated(name))
+        return 0
     stale = [name for name in GENERATED if (CLIENT / f"{name}.py").read_text() != generated(name)]
     for name in stale:
-        if "--check" in arguments:
-            print(f"twins: {name}.py is not what async_{name}.py makes of it: run make twins", file=sys.stderr)
-        else:
-            (CLIENT / f"{name}.py").write_text(generated(name))
-    return int(bool(stale and "--check" in arguments))
+        print(f"twins: {name}.py is not what async_{name}.py makes of it: run make twins", file=sys.stderr)
+    return int(bool(stale))
 
 
 if __name__ == "__main__":
