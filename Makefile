@@ -18,7 +18,7 @@ TESTS     = $(PY) -m pytest -q -n auto $(WITHOUT) $(PYTEST_ARGS)
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo demo-spark demo-edge test test-all soak flicker check fmt lint types layers lua docs diagrams \
+.PHONY: help setup parts demo demo-spark demo-edge test test-all soak flicker check fmt lint types layers lua docs diagrams twins \
   proto examples bench bench-worker plots wheel clean
 
 help: ## print this
@@ -110,9 +110,10 @@ fmt: $(STAMP) ## format the Python code and mend what ruff can
 	@$(PY) -m ruff format -q $(SOURCES)
 	@$(PY) -m ruff check -q --fix $(SOURCES)
 
-lint: $(STAMP) ## ruff: rules and formatting; which files grow long
+lint: $(STAMP) ## ruff: rules and formatting; whether the client for threads is as generated; which files grow long
 	@$(PY) -m ruff check -q $(SOURCES)
 	@$(PY) -m ruff format -q --check $(SOURCES) || { echo "lint: run make fmt" >&2; exit 1; }
+	@$(PY) -m tests.house.twins --check
 	@$(PY) -m tests.house.lengths
 
 types: $(STAMP) ## mypy --strict
@@ -129,6 +130,9 @@ docs: $(STAMP) ## run the code blocks of README.md and docs/
 
 diagrams: $(STAMP) ## draw the diagrams of docs/worker.md and docs/flow.md from their tables
 	@$(PY) -m tests.house.diagrams
+
+twins: $(STAMP) ## the client for threads, generated from the one for asyncio
+	@$(PY) -m tests.house.twins
 
 proto: $(STAMP) ## compile the definition of the wire between edge producers and gateways
 	@cd shardq/datasink && ../../$(PY) -m grpc_tools.protoc -I. --descriptor_set_out=shardq_edge.binpb shardq_edge.proto

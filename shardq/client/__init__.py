@@ -1,4 +1,8 @@
-"""The public API: clients, queues and deliveries, for threads and (as twins with the same methods) for asyncio."""
+"""The public API: clients, queues and deliveries, for threads and (as twins with the same methods) for asyncio.
+
+Those for threads are generated from those for asyncio by `make twins`. `sync_base`, `sync_writing` and their twins are
+not: they have what really differs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The methods of a queue for operators and autoscalers, for threads: numbers, settings, shards, dead letters."""
+# Generated from async_admin.py by tests/house/twins.py. Do not change it: change that, run `make twins`.
+"""The methods of a queue for operators and autoscalers, for threads.
+
+They are about its numbers, settings, shards and dead letters.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +161,8 @@ class QueueAdmin:
 
         QueueMissing if there is no such queue.
         """
-        return dict(self._client.run(limiting.controls(self.state, timeout)).limits)
+        found = self._client.run(limiting.controls(self.state, timeout))
+        return dict(found.limits)
 
     def set_limits(self, changes: Mapping[str | bytes, Limits | str], *, timeout: float | None = None) -> None:
         """Give shard keys (or parents) limits of their own, or put them on a plan.
@@ -203,7 +208,8 @@ class QueueAdmin:
 
         An end is the server's time in seconds since 1970, or `math.inf`. QueueMissing if there is no such queue.
         """
-        return dict(self._client.run(limiting.controls(self.state, timeout)).paused)
+        found = self._client.run(limiting.controls(self.state, timeout))
+        return dict(found.paused)
 
     def pause(
         self, shard_key: str | bytes | None = None, *, seconds: float | None = None, timeout: float | None = None

@@ -1,4 +1,7 @@
-"""The methods of a queue for operators and autoscalers, for asyncio: the twin of `shardq.client.admin`."""
+"""The methods of a queue for operators and autoscalers, for asyncio (`make twins` makes the one for threads).
+
+They are about its numbers, settings, shards and dead letters.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +160,8 @@ class AsyncQueueAdmin:
 
         QueueMissing if there is no such queue.
         """
-        return dict((await self._client.run(limiting.controls(self.state, timeout))).limits)
+        found = await self._client.run(limiting.controls(self.state, timeout))
+        return dict(found.limits)
 
     async def set_limits(self, changes: Mapping[str | bytes, Limits | str], *, timeout: float | None = None) -> None:
         """Give shard keys (or parents) limits of their own, or put them on a plan.
@@ -203,7 +207,8 @@ class AsyncQueueAdmin:
 
         An end is the server's time in seconds since 1970, or `math.inf`. QueueMissing if there is no such queue.
         """
-        return dict((await self._client.run(limiting.controls(self.state, timeout))).paused)
+        found = await self._client.run(limiting.controls(self.state, timeout))
+        return dict(found.paused)
 
     async def pause(
         self, shard_key: str | bytes | None = None, *, seconds: float | None = None, timeout: float | None = None

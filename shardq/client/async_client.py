@@ -1,26 +1,20 @@
-"""`AsyncClient`, for asyncio: the twin of `Client`."""
+"""`AsyncClient`, for asyncio (`make twins` makes the one for threads)."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
+from shardq.client.async_base import AsyncBaseClient
 from shardq.client.async_queue import AsyncQueue
 from shardq.client.async_writer import AsyncWriter
-from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
-from shardq.client.leases import Leases
+from shardq.client.base import queue_name
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT
-from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received, Written
 from shardq.model.message import OnConflict
 from shardq.ops.operate.declare import OnMismatch
 from shardq.ops.queue import registry
-from shardq.ops.queue.fitness import inspect_server
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.upkeep import upkeep
@@ -35,36 +29,16 @@ from shardq.ops.write.write import writes_of
 from shardq.routing import Binding, BoundQueue, Router
 from shardq.routing.router import bindings_of
 from shardq.telemetry import Telemetry
-from shardq.timing import LoopTimer
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 
 
-class AsyncClient(BaseClient):
+class AsyncClient(AsyncBaseClient):
     """A connection to one Redis (or Valkey, cluster, or set of sentinels), for one event loop.
 
     The first call binds it to the running loop. Nothing is sent before the first call of a queue.
     """
-
-    timer: LoopTimer
-
-    def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
-        super().__init__(target, **settings)
-        loop = RunningLoop()
-        self.timer = LoopTimer(loop, clock=self.clock)
-        self.leases = Leases(self.timer, self.clock, loop.call)
-        self._driver = AsyncDriver(
-            self._target,
-            max_connections=self.max_connections,
-            block=self.wait_slice,
-            timeout=self.timeout,
-            clock=self.clock,
-            timer=self.timer,
-        )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = os.getpid()
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -206,33 +180,21 @@ class AsyncClient(BaseClient):
         until = states[0].until(timeout)
         if unknown := publishing.to_open(bindings, states):
             await self.run(publishing.open_all(unknown, until))
-        await self.prepare()
+        if self._closed or not self._inspected:
+            await self.prepare()
         parts = [
             Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
         ]
-        ids = publishing.ids_of(bindings, states, await self._driver.share_all(parts, until))
+        ids = publishing.ids_of(bindings, states, await self._bound_driver.share_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
             await self.run(publishing.upkeep_all(expiring))
         return ids
 
-    async def aclose(self) -> None:
-        """Close every connection, and stop the embedded server if this client started one. Idempotent.
-
-        In a forked child nothing is closed: the connections and the loop are the parent's.
-        """
-        self._closed = True
-        if self._pid != os.getpid():
-            return
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self.timeout)
-        await self._driver.aclose()
-        self.timer.close()
-        self._stop_server()
-
     async def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
-        await self.prepare()
-        return await self._driver.run(op)
+        if self._closed or not self._inspected:
+            await self.prepare()
+        return await self._bound_driver.run(op)
 
     @property
     def is_lean(self) -> bool:
@@ -241,27 +203,27 @@ class AsyncClient(BaseClient):
 
     async def look(self, look: Look) -> list[Received] | None:
         """Make the first look of a read. Return its messages; None if the operation must go on."""
-        if not self._inspected:
+        if self._closed or not self._inspected:
             await self.prepare()
-        else:
-            self._check_loop()
+        driver = self._bound_driver
         if look.coalescer is not None and not look.coalescer.enter():
             return None
         look.made = True
         try:
-            outcome = await self._driver.attempt(look.step)
+            outcome = await driver.attempt(look.step)
         except BaseException:
             look.drop()
             raise
         finally:
             if look.coalescer is not None:
-                self._driver.leave(look.coalescer)
+                driver.leave(look.coalescer)
         return look.rows(outcome)
 
     async def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or with others on *coalescer*. For the parts of shardq that use a client."""
-        await self.prepare()
-        return await self._driver.share(coalescer, item, until)
+        if self._closed or not self._inspected:
+            await self.prepare()
+        return await self._bound_driver.share(coalescer, item, until)
 
     def post(
         self,
@@ -272,62 +234,22 @@ class AsyncClient(BaseClient):
         tell: Callable[[Written | Exception], object],
     ) -> None:
         """Store one message, after those of its *lane*. `tell` gets its id or error. For `AsyncWriter`."""
-        self._driver.post(writes_of(state), message, until, lane, tell)
+        posting = self._posting or self._start_posting()
+        posting.post(writes_of(state), message, until, lane, tell)
 
     async def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> Written:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
-        message_id = await self.share(writes_of(state), message, state.until(timeout))
+        if self._closed or not self._inspected:
+            await self.prepare()
+        message_id = await self._bound_driver.share(writes_of(state), message, state.until(timeout))
         if state.config.ttl is not None:
             await self.run(upkeep(state, state.clock.monotonic()))
         return message_id
 
     async def prepare(self) -> None:
         """Look at the server before the first call. ClosedError if the client was closed."""
-        self._check_loop()
-        if not self._inspected:
-            warn(await self._driver.run(inspect_server(self.clock, self.durability, self.timeout)))
-            self._inspected = True
-
-    def _check_loop(self) -> None:
         if self._closed:
             raise ClosedError("this client was closed; make a new one with AsyncClient.from_url()")
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = loop
-        if self._loop is not loop or self._pid != os.getpid():
-            raise ClosedError(
-                "this AsyncClient belongs to another event loop or process; make one per loop, after the fork"
-            )
-
-    def _run_in_background(self, op: Op[Any]) -> None:
-        """Start *op* in the background. Its failure is ignored."""
-        task = asyncio.get_running_loop().create_task(self._driver.run(op))
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()
-
-
-class RunningLoop:
-    """The event loop that runs when this is first used, for the client's timer and callbacks. Any thread may use it."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = 0
-
-    def call_later(self, delay: float, callback: Callable[[], object]) -> asyncio.Handle:
-        """Call *callback* in *delay* seconds. From another thread (a worker's keeper) the handle may not cancel it."""
-        if self._loop is None:
-            self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        if threading.get_ident() == self._thread:
-            return self._loop.call_later(delay, callback)
-        return self._loop.call_soon_threadsafe(self._loop.call_later, delay, callback)
-
-    def call(self, function: Callable[[], object]) -> None:
-        """Call *function* soon; never if the loop is closed. A lease was inserted before, so the loop is known."""
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(function)
+        driver = self._bound_driver
+        if not self._inspected:
+            await self._inspect(driver)

@@ -1,4 +1,4 @@
-"""`AsyncDelivery`, for asyncio: the twin of `Delivery`."""
+"""`AsyncDelivery`, for asyncio (`make twins` makes the one for threads)."""
 
 from __future__ import annotations
 

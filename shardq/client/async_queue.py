@@ -1,4 +1,4 @@
-"""`AsyncQueue`, for asyncio: the twin of `Queue`."""
+"""`AsyncQueue`, for asyncio (`make twins` makes the one for threads)."""
 
 from __future__ import annotations
 
@@ -157,8 +157,9 @@ class AsyncQueue(AsyncQueueAdmin):
         While there is none, the call waits up to *block* seconds for the first one. It returns [] when none came, where
         `read` raises Empty. *visibility_timeout*, *prefer_stream* and *ack* are those of `read`.
         """
-        checked = checked_count(count)
-        return await self._read(checked, block, visibility_timeout, prefer_stream, timeout, ack, batch=True)
+        return await self._read(
+            checked_count(count), block, visibility_timeout, prefer_stream, timeout, ack, batch=True
+        )
 
     async def _read(
         self,
@@ -174,25 +175,26 @@ class AsyncQueue(AsyncQueueAdmin):
         checked_block(block, visibility)
         prefer = checked_stream(prefer)
         settled, acks = to_ack(self, ack)
-        asked = (self.state, count, block, visibility, prefer, timeout, outstanding := Outstanding(), acks)
+        outstanding = Outstanding()
+        asked = (self.state, count, block, visibility, prefer, timeout, outstanding, acks)
         look = None
-        started = round(self.state.clock.wall() * 1e9)
         try:
             if self._client.is_lean and not enabled() and (look := first_look(*asked)) is not None:
-                found = await self._client.look(look)
-                if found is not None:
+                rows = await self._client.look(look)
+                if rows is not None:
                     if acks is not None:
                         settled[0]._note(lost=False)
-                        acks = None
-                    return delivered(AsyncDelivery, found, self)
-            rows = await self._client.run(read(*asked, look if look and look.made else None))
+                    return delivered(AsyncDelivery, rows, self)
+            started = round(self.state.clock.wall() * 1e9)
+            try:
+                rows = await self._client.run(read(*asked, look if look and look.made else None))
+            finally:
+                note_answers(settled, acks, self._telemetry, started)
         except asyncio.CancelledError:
             # Give back the messages of earlier calls of this read, and the leases of the call whose reply is now lost.
             if outstanding.holder or outstanding.rows:
                 self._client._run_in_background(give_back_all(self.state, outstanding, self.state.until()))
             raise
-        finally:
-            note_answers(settled, acks, self._telemetry, started)
         self._telemetry.read(rows, started, batch=batch)
         return delivered(AsyncDelivery, rows, self)
 

@@ -1,14 +1,14 @@
-"""`AsyncWriter`, for asyncio: the twin of `Writer`."""
+"""`AsyncWriter`, for asyncio (`make twins` makes the one for threads)."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from shardq.client.async_queue import AsyncQueue
+from shardq.client.async_writing import AsyncTurn, AsyncWriteFuture
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter, Order, end_span, was_answered
 from shardq.errors import BackendTimeout
 from shardq.flow import Limit
@@ -21,28 +21,6 @@ from shardq.ops.write.window import Place
 
 if TYPE_CHECKING:
     from shardq.client.async_client import AsyncClient
-
-
-class AsyncWriteFuture(asyncio.Future[Written]):
-    """The future of one message: its id, or the error with which its write ended."""
-
-    asked = False
-    error: Exception | None = None
-
-    def result(self) -> Written:
-        """Return the message's id, or raise its error."""
-        self.asked = True
-        return super().result()
-
-    def exception(self) -> BaseException | None:
-        """Return the message's error; None if it was written."""
-        self.asked = True
-        return super().exception()
-
-    def __await__(self) -> Generator[Any, None, Written]:
-        """Wait for the message's id."""
-        self.asked = True
-        return super().__await__()
 
 
 class AsyncWriter(BaseWriter):
@@ -83,9 +61,9 @@ class AsyncWriter(BaseWriter):
     ) -> AsyncWriteFuture:
         """Take a message into the window, and return a future, which gets its id or its error.
 
-        The arguments are those of `Queue.write`, which says what errors there are, and a queue or its name. While the
-        window is full, the call waits for room. Messages of one shard key get into a queue in the order of their calls;
-        only one whose outcome is unknown may get there later. *timeout* is for all of it, from this call on.
+        The arguments are those of `AsyncQueue.write`, which says what errors there are, and a queue or its name. While
+        the window is full, the call waits for room. Messages of one shard key get into a queue in the order of their
+        calls; only one whose outcome is unknown may get there later. *timeout* is for all of it, from this call on.
 
         ConfigError and CodecError are raised at once. BackendTimeout: there was no room in time. Then nothing was
         accepted.
@@ -126,9 +104,9 @@ class AsyncWriter(BaseWriter):
         return written
 
     async def _flush(self) -> None:
-        done = asyncio.get_running_loop().create_future()
-        if not self._window.flush(partial(_resolve, done)):
-            await done
+        done = AsyncTurn()
+        if not self._window.flush(done.come):
+            await done.wait()
         for state in list(self._states.values()):
             if state.config.ttl is not None:
                 await self._client.run(upkeep(state, state.clock.monotonic()))
@@ -138,18 +116,15 @@ class AsyncWriter(BaseWriter):
         place, clock = Place(weight(order.message)), self._client.clock
         if self._window.enter(place, clock.monotonic()):
             return place
-        turn = asyncio.get_running_loop().create_future()
-        if not self._window.must_wait(place, partial(_resolve, turn)):
+        turn = AsyncTurn()
+        if not self._window.must_wait(place, turn.come):
             return place
-        alarm = self._client.timer.call_at(order.until, _resolve, turn)
         try:
-            await turn
-        except asyncio.CancelledError:
+            await turn.wait_until(order.until, self._client)
+        except BaseException:  # such as a cancellation, or KeyboardInterrupt
             if not self._window.give_up(place, clock.monotonic()):
                 self._window.free(place, clock.monotonic(), answered=None)
             raise
-        finally:
-            alarm.cancel()
         if self._window.give_up(place, clock.monotonic()):
             raise BackendTimeout(NO_ROOM)
         return place
@@ -157,22 +132,7 @@ class AsyncWriter(BaseWriter):
     def _told(self, order: Order, place: Place, written: AsyncWriteFuture, result: Written | Exception) -> None:
         end_span(order.span, result)
         if isinstance(result, Written):
-            if not written.done():
-                written.set_result(result)
+            written.set_result(result)
         else:
-            self._fail(written, result)
+            written.fail(copied(result), self._note_failure)
         self._window.free(place, self._client.clock.monotonic(), answered=was_answered(result))
-
-    def _fail(self, written: AsyncWriteFuture, result: Exception) -> None:
-        if written.cancelled():
-            return
-        error = copied(result)
-        written.set_exception(error)
-        asyncio.Future.exception(written)  # nobody needs asyncio's own log line of errors that nobody asked for
-        written.error = error
-        self._note_failure(written)
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -22,8 +22,10 @@ from shardq.embedded import EmbeddedServer
 from shardq.errors import ConfigError
 from shardq.model.settings import queue_config
 from shardq.ops.operate.declare import OnMismatch, on_mismatch
+from shardq.ops.queue.fitness import inspect_server
 from shardq.ops.queue.opening import check_legacy
 from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
 from shardq.ops.topics.bindings import RouterState
 from shardq.protocol.keys import QueueKeys, RouterKeys
 from shardq.timing import Timer
@@ -46,6 +48,15 @@ class ClientSettings(TypedDict, total=False):
     wait_slice: float
     name: str | None
     clock: Clock | None
+
+
+class DriverSettings(TypedDict):
+    """The keyword arguments that both drivers take."""
+
+    max_connections: int
+    block: float
+    timeout: float
+    clock: Clock
 
 
 class BaseClient:
@@ -179,6 +190,17 @@ class BaseClient:
                 known = self._routers[name] = RouterState(RouterKeys(name), self.clock, self.timeout, self.durability)
             return known
 
+    def _driver_settings(self) -> DriverSettings:
+        return DriverSettings(
+            max_connections=self.max_connections, block=self.wait_slice, timeout=self.timeout, clock=self.clock
+        )
+
+    def _inspection(self) -> Op[None]:
+        """Compare the server with the durability level, once, and log the warnings."""
+        for finding in (yield from inspect_server(self.clock, self.durability, self.timeout)):
+            log.warning("%s", finding)
+        self._inspected = True
+
     def _stop_server(self) -> None:
         if self._server is not None:
             self._server.stop()
@@ -195,12 +217,6 @@ def _checked_name(name: str | None) -> str | None:
     if name is not None and (not isinstance(name, str) or not re.fullmatch(r"[!-~]{1,100}", name)):
         raise ConfigError(f"name must be 1 to 100 visible ASCII characters without blanks, not {shown(name)}")
     return name
-
-
-def warn(findings: list[str]) -> None:
-    """Log the warnings that comparing the server with the durability level gave."""
-    for finding in findings:
-        log.warning("%s", finding)
 
 
 def queue_name(queue: Any) -> str:

@@ -1,26 +1,21 @@
+# Generated from async_client.py by tests/house/twins.py. Do not change it: change that, run `make twins`.
 """`Client`, for threads."""
 
 from __future__ import annotations
 
-import os
-import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
-from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
-from shardq.client.leases import Leases
+from shardq.client.base import queue_name
 from shardq.client.queue import Queue
+from shardq.client.sync_base import SyncBaseClient
 from shardq.client.writer import Writer
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT
-from shardq.drivers import Driver, Target
-from shardq.drivers.posting import Posting
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received, Written
 from shardq.model.message import OnConflict
 from shardq.ops.operate.declare import OnMismatch
 from shardq.ops.queue import registry
-from shardq.ops.queue.fitness import inspect_server
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.upkeep import upkeep
@@ -35,45 +30,16 @@ from shardq.ops.write.write import writes_of
 from shardq.routing import Binding, BoundQueue, Router
 from shardq.routing.router import bindings_of
 from shardq.telemetry import Telemetry
-from shardq.timing import ThreadTimer
-from shardq.timing.aside import Aside
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
-_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
-    for client in list(_clients):
-        client._forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-class Client(BaseClient):
+class Client(SyncBaseClient):
     """A connection to one Redis (or Valkey, cluster, or set of sentinels). One per process is enough.
 
     Safe across threads and usable after a fork. Nothing is sent before the first call of a queue.
     """
-
-    timer: ThreadTimer
-
-    def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
-        super().__init__(target, **settings)
-        self.timer = ThreadTimer(clock=self.clock)
-        self._aside = Aside()
-        self._posting: Posting | None = None
-        self.leases = Leases(self.timer, self.clock, self._aside)
-        self._driver = Driver(
-            self._target,
-            max_connections=self.max_connections,
-            block=self.wait_slice,
-            timeout=self.timeout,
-            clock=self.clock,
-        )
-        _clients.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -178,8 +144,8 @@ class Client(BaseClient):
     ) -> dict[str, Written]:
         """Write a message to each queue that *topic* goes to, in few round trips. Return the ids by queue name.
 
-        The other arguments are those of `Queue.write`. A queue that several matching patterns name gets one copy. One
-        that is gone (see `bindings`) gets none: that is logged, and no failure. Where no queue matches, or all are
+        The other arguments are those of `Queue.write`. A queue that several matching patterns name gets one copy.
+        One that is gone (see `bindings`) gets none: that is logged, and no failure. Where no queue matches, or all are
         gone, {} is returned, or Unrouted is raised when *unmatched* is "raise". When some writes failed,
         PartlyPublished has an id or an error for each queue that is not gone; who repeats the call under its
         *dedup_key* doubles nothing. Bindings that others make are seen within a second.
@@ -223,25 +189,10 @@ class Client(BaseClient):
             self.run(publishing.upkeep_all(expiring))
         return ids
 
-    def close(self) -> None:
-        """Close every connection, and stop the embedded server if this client started one. Idempotent."""
-        self._closed = True
-        self.timer.close(wait=False)
-        self._driver.close()
-        if self._posting is not None:
-            self._posting.close()
-        self._stop_server()
-
-    def end_wait(self, thread: int) -> None:
-        """End the blocked read of another *thread*, named by its `threading.get_ident()`; it returns what it has.
-
-        A task of `AsyncClient` is cancelled instead.
-        """
-        self._driver.recall(thread)
-
     def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
-        self.prepare()
+        if self._closed or not self._inspected:
+            self.prepare()
         return self._driver.run(op)
 
     @property
@@ -253,17 +204,18 @@ class Client(BaseClient):
         """Make the first look of a read. Return its messages; None if the operation must go on."""
         if self._closed or not self._inspected:
             self.prepare()
+        driver = self._driver
         if look.coalescer is not None and not look.coalescer.enter():
             return None
         look.made = True
         try:
-            outcome = self._driver.attempt(look.step)
+            outcome = driver.attempt(look.step)
         except BaseException:
             look.drop()
             raise
         finally:
             if look.coalescer is not None:
-                self._driver.leave(look.coalescer)
+                driver.leave(look.coalescer)
         return look.rows(outcome)
 
     def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
@@ -281,10 +233,8 @@ class Client(BaseClient):
         tell: Callable[[Written | Exception], object],
     ) -> None:
         """Store one message, after those of its *lane*. `tell` gets its id or error. For `Writer`."""
-        if self._posting is None:
-            with self._lock:
-                self._posting = self._posting or self._driver.posting(self.timer)
-        self._posting.post(writes_of(state), message, until, lane, tell)
+        posting = self._posting or self._start_posting()
+        posting.post(writes_of(state), message, until, lane, tell)
 
     def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> Written:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
@@ -299,22 +249,6 @@ class Client(BaseClient):
         """Look at the server before the first call. ClosedError if the client was closed."""
         if self._closed:
             raise ClosedError("this client was closed; make a new one with Client.from_url()")
+        driver = self._driver
         if not self._inspected:
-            self._inspect()
-
-    def _inspect(self) -> None:
-        with self._lock:
-            if not self._inspected:
-                warn(self._driver.run(inspect_server(self.clock, self.durability, self.timeout)))
-                self._inspected = True
-
-    def _forked(self) -> None:
-        self._lock = threading.RLock()
-        self._aside.reset()
-        self._posting = None
-        self.leases.forked()
-        self._driver.forked()
-        for state in list(self._all_states):
-            state.forked(self.name)
-        for router in self._routers.values():
-            router.forked()
+            self._inspect(driver)

@@ -1,3 +1,4 @@
+# Generated from async_delivery.py by tests/house/twins.py. Do not change it: change that, run `make twins`.
 """`Delivery`, for threads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Generated from async_queue.py by tests/house/twins.py. Do not change it: change that, run `make twins`.
 """`Queue`, for threads."""
 
 from __future__ import annotations
@@ -171,7 +172,8 @@ class Queue(QueueAdmin):
         checked_block(block, visibility)
         prefer = checked_stream(prefer)
         settled, acks = to_ack(self, ack)
-        asked = (self.state, count, block, visibility, prefer, timeout, Outstanding(), acks)
+        outstanding = Outstanding()
+        asked = (self.state, count, block, visibility, prefer, timeout, outstanding, acks)
         look = None
         if self._client.is_lean and not enabled() and (look := first_look(*asked)) is not None:
             rows = self._client.look(look)
@@ -188,7 +190,11 @@ class Queue(QueueAdmin):
         return delivered(Delivery, rows, self)
 
     def ack_many(
-        self, deliveries: Sequence[Delivery], *, results: Sequence[Any] | None = None, timeout: float | None = None
+        self,
+        deliveries: Sequence[Delivery],
+        *,
+        results: Sequence[Any] | None = None,
+        timeout: float | None = None,
     ) -> list[Delivery]:
         """Settle many deliveries as done, in few round trips. Return those whose lease was lost.
 

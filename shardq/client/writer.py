@@ -1,17 +1,16 @@
+# Generated from async_writer.py by tests/house/twins.py. Do not change it: change that, run `make twins`.
 """`Writer`, for threads."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from shardq.client.queue import Queue
+from shardq.client.sync_writing import Turn, WriteFuture
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter, Order, end_span, was_answered
-from shardq.drivers.permits import MAX_WAIT
 from shardq.errors import BackendTimeout
 from shardq.flow import Limit
 from shardq.model import Written
@@ -23,23 +22,6 @@ from shardq.ops.write.window import Place
 
 if TYPE_CHECKING:
     from shardq.client.client import Client
-
-
-class WriteFuture(Future[Written]):
-    """The future of one message: its id, or the error with which its write ended."""
-
-    asked = False
-    error: Exception | None = None
-
-    def result(self, timeout: float | None = None) -> Written:
-        """Return the message's id, or raise its error; TimeoutError after *timeout* seconds without an outcome."""
-        self.asked = True
-        return super().result(timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return the message's error, None if it was written; TimeoutError after *timeout* seconds."""
-        self.asked = True
-        return super().exception(timeout)
 
 
 class Writer(BaseWriter):
@@ -80,9 +62,9 @@ class Writer(BaseWriter):
     ) -> WriteFuture:
         """Take a message into the window, and return a future, which gets its id or its error.
 
-        The arguments are those of `Queue.write`, which says what errors there are, and a queue or its name. While the
-        window is full, the call waits for room. Messages of one shard key get into a queue in the order of their calls;
-        only one whose outcome is unknown may get there later. *timeout* is for all of it, from this call on.
+        The arguments are those of `Queue.write`, which says what errors there are, and a queue or its name. While
+        the window is full, the call waits for room. Messages of one shard key get into a queue in the order of their
+        calls; only one whose outcome is unknown may get there later. *timeout* is for all of it, from this call on.
 
         ConfigError and CodecError are raised at once. BackendTimeout: there was no room in time. Then nothing was
         accepted.
@@ -117,16 +99,15 @@ class Writer(BaseWriter):
         if order.state.config.ttl is not None:
             self._client.run(upkeep(order.state, order.state.clock.monotonic()))
         place, written = self._enter(order), WriteFuture()
-        written.set_running_or_notify_cancel()  # what is accepted is not taken back
         self._client.post(
             order.state, order.message, order.until, order.lane, partial(self._told, order, place, written)
         )
         return written
 
     def _flush(self) -> None:
-        done = _ticket()
-        if not self._window.flush(done.release):
-            done.acquire()
+        done = Turn()
+        if not self._window.flush(done.come):
+            done.wait()
         for state in list(self._states.values()):
             if state.config.ttl is not None:
                 self._client.run(upkeep(state, state.clock.monotonic()))
@@ -136,14 +117,12 @@ class Writer(BaseWriter):
         place, clock = Place(weight(order.message)), self._client.clock
         if self._window.enter(place, clock.monotonic()):
             return place
-        turn = _ticket()
-        if not self._window.must_wait(place, turn.release):
+        turn = Turn()
+        if not self._window.must_wait(place, turn.come):
             return place
         try:
-            while not turn.acquire(timeout=min(MAX_WAIT, max(0.0, order.until - clock.monotonic()))):
-                if order.until <= clock.monotonic():
-                    break
-        except BaseException:  # such as KeyboardInterrupt
+            turn.wait_until(order.until, self._client)
+        except BaseException:  # such as a cancellation, or KeyboardInterrupt
             if not self._window.give_up(place, clock.monotonic()):
                 self._window.free(place, clock.monotonic(), answered=None)
             raise
@@ -156,13 +135,5 @@ class Writer(BaseWriter):
         if isinstance(result, Written):
             written.set_result(result)
         else:
-            written.error = copied(result)
-            self._note_failure(written)
-            written.set_exception(written.error)
+            written.fail(copied(result), self._note_failure)
         self._window.free(place, self._client.clock.monotonic(), answered=was_answered(result))
-
-
-def _ticket() -> threading.Lock:
-    ticket = threading.Lock()
-    ticket.acquire()
-    return ticket

@@ -1,105 +1,107 @@
-"""The sync and the async clients are twins: the same methods, the same signatures, the same docstrings."""
+"""The client for threads is what `tests/house/twins.py` makes of the one for asyncio, and what is by hand is alike."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from shardq import client
+from shardq import AsyncClient, Client
+from shardq.client.async_writing import AsyncTurn
+from shardq.client.sync_writing import Turn
+from tests.house import twins
+from tests.house.twins import CLIENT, GENERATED, NAMES, PHRASES, translated
 
-PAIRS = [
-    (client.Client, client.AsyncClient),
-    (client.Queue, client.AsyncQueue),
-    (client.Delivery, client.AsyncDelivery),
-    (client.Writer, client.AsyncWriter),
-]
-RENAMED = {"close": "aclose"}  # contextlib.aclosing expects it
 SYNC_ONLY = {"end_wait"}  # a task is cancelled
-SYNTAX = {"__enter__", "__exit__", "__aenter__", "__aexit__", "__iter__", "__next__", "__aiter__", "__anext__"}
-
-each_pair = pytest.mark.parametrize(("sync", "twin"), PAIRS, ids=lambda each: each.__name__)
 
 
-def public(client: type) -> dict[str, Any]:
-    """The public attributes that *client* or a base of its own defines."""
-    bases = [base for base in client.__mro__ if base.__module__.startswith("shardq.")]
-    found = {name: each for base in reversed(bases) for name, each in vars(base).items() if not name.startswith("_")}
-    return {name: each for name, each in found.items() if name not in SYNC_ONLY}
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "async def read(self) -> int:\n    return await self.run()\n",
+            "def read(self) -> int:\n    return self.run()\n",
+        ),
+        ("async with lock:\n    pass\n", "with lock:\n    pass\n"),
+        ("async for each in rows:\n    pass\n", "for each in rows:\n    pass\n"),
+        ("found = [each async for each in rows]\n", "found = [each for each in rows]\n"),
+        ("async def __aenter__(self): ...\n", "def __enter__(self): ...\n"),
+        ("await stack.__aexit__(*error)\n", "stack.__exit__(*error)\n"),
+        ("class AsyncQueue(AsyncQueueAdmin): ...\n", "class Queue(QueueAdmin): ...\n"),
+        ("from a.async_queue import AsyncQueue\n", "from a.queue import Queue\n"),
+        ("await self.aclose()\n", "self.close()\n"),
+        ("'See `AsyncQueue.read`: await it.'\n", "'See `Queue.read`: await it.'\n"),
+        ("x = f'AsyncQueue({y})'  # as AsyncClient\n", "x = f'Queue({y})'  # as Client\n"),
+        ("'For one loop, for one event loop.'\n", "'For one loop. One per process is enough.'\n"),
+        ("Asynchronous = a_sync = is_async = 1\n", "Asynchronous = a_sync = is_async = 1\n"),
+        ("x = 1\n\n\n# why\ny = (  # this\n    2\n)\n", "x = 1\n\n\n# why\ny = (  # this\n    2\n)\n"),
+    ],
+)
+def test_what_is_of_asyncio_is_left_out_and_all_else_stays(source: str, expected: str) -> None:
+    assert translated(source) == expected
 
 
-def function(member: Any) -> Any:
-    """The function behind a method, property, class method or static method; None for plain data."""
-    member = getattr(member, "fget", None) or getattr(member, "__func__", member)
-    return member if inspect.isfunction(member) else None
+CANCELLED = "except asyncio.CancelledError:\n    # why\n    undo()\n    raise\n"
 
 
-def words(function: Any) -> list[tuple[str, str, str, str]]:
-    """A signature as text, with Async* names read as their sync twins."""
-    signature = inspect.signature(function)
-    named = [
-        (each.name, each.annotation, each.kind.description, each.default) for each in signature.parameters.values()
-    ]
-    rows = [(name, _plain(note), kind, repr(default)) for name, note, kind, default in named]
-    return [*rows, ("return", _plain(signature.return_annotation), "", "")]
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (f"try:\n    one()  # first\n\n    await two()\n{CANCELLED}three()\n", "one()  # first\n\ntwo()\nthree()\n"),
+        (f"try:\n    one()\n{CANCELLED}finally:\n    two()\n", "try:\n    one()\nfinally:\n    two()\n"),
+        (
+            f"try:\n    one()\n{CANCELLED}except ValueError:\n    two()\n",
+            "try:\n    one()\nexcept ValueError:\n    two()\n",
+        ),
+        (
+            "try:\n    try:\n        one()\n    finally:\n        two()\n" + CANCELLED,
+            "try:\n    one()\nfinally:\n    two()\n",
+        ),
+    ],
+)
+def test_nobody_cancels_a_thread(source: str, expected: str) -> None:
+    assert translated(source) == expected
 
 
-def _plain(annotation: object) -> str:
-    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return re.sub(r"\bAsync(?=[A-Z])", "", text)
+def test_what_cannot_be_translated_is_refused_with_its_line() -> None:
+    with pytest.raises(ValueError, match=r": await asyncio.sleep\(1\)$"):
+        translated("import asyncio\nawait asyncio.sleep(1)\n")
 
 
-@each_pair
-def test_twins_have_the_same_names(sync: type, twin: type) -> None:
-    assert sorted(RENAMED.get(name, name) for name in public(sync)) == sorted(public(twin))
+def test_the_tables_have_nothing_that_no_source_has() -> None:
+    sources = "".join((CLIENT / f"async_{name}.py").read_text() for name in GENERATED)
+    assert [name for name in NAMES if not re.search(rf"\b{name}\b", sources)] == []
+    assert [phrase for phrase in PHRASES if phrase not in sources] == []
 
 
-@each_pair
-def test_twins_have_the_same_signatures(sync: type, twin: type) -> None:
-    differ = {}
-    for name, member in public(sync).items():
-        other = public(twin)[RENAMED.get(name, name)]
-        assert type(member) is type(other), name
-        if function(member) and words(function(member)) != words(function(other)):
-            differ[name] = (words(function(member)), words(function(other)))
-    assert differ == {}
+def test_a_file_that_was_changed_by_hand_is_named_until_it_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(twins, "CLIENT", tmp_path)
+    monkeypatch.setattr(twins, "generated", lambda name: f"# {name}\n")
+    for name in GENERATED:
+        (tmp_path / f"{name}.py").write_text("# queue\n")
+    assert twins.main(["--check"]) == 1
+    named = capsys.readouterr().err
+    assert "writer.py" in named
+    assert "make twins" in named
+    assert " queue.py" not in named
+    assert twins.main([]) == twins.main(["--check"]) == 0
 
 
-@each_pair
-def test_the_sync_twin_never_awaits_and_both_construct_alike(sync: type, twin: type) -> None:
-    assert [name for name, each in public(sync).items() if inspect.iscoroutinefunction(function(each))] == []
-    assert words(sync)[:-1] == words(twin)[:-1]
+def signatures(client: type) -> dict[str, str]:
+    """The public methods that *client* or a base of its own defines, by the names that they have with threads."""
+    bases = [base for base in reversed(client.__mro__) if base.__module__.startswith("shardq.")]
+    found = {name: each for base in bases for name, each in vars(base).items() if not name.startswith("_")}
+    return {
+        NAMES.get(name, name): re.sub(r"\bAsync", "", str(inspect.signature(each)))
+        for name, each in found.items()
+        if name not in SYNC_ONLY and inspect.isfunction(each)
+    }
 
 
-@each_pair
-def test_twins_support_the_same_syntax(sync: type, twin: type) -> None:
-    def syntax(client: type) -> set[str]:
-        return {name.replace("__a", "__", 1) for name in SYNTAX if hasattr(client, name)}
-
-    assert syntax(sync) == syntax(twin)
-
-
-@each_pair
-def test_twins_say_the_same_of_each_method(sync: type, twin: type) -> None:
-    """Who reads the async client's documentation is not sent elsewhere, and neither text falls behind the other."""
-    differ = []
-    for name, member in public(sync).items():
-        other = public(twin)[RENAMED.get(name, name)]
-        if function(member) and name != "close":  # closing differs in a forked child
-            mine, theirs = inspect.getdoc(function(member)), inspect.getdoc(function(other))
-            if _reworded(mine) != _reworded(theirs):
-                differ.append(name)
-    assert differ == []
-
-
-def _reworded(doc: str | None) -> list[str]:
-    return re.sub(r"\bAsync(?=[A-Z])", "", doc or "").split()
-
-
-@each_pair
-def test_both_are_documented(sync: type, twin: type) -> None:
-    for each_class in (sync, twin):
-        members = {name: function(member) for name, member in public(each_class).items()}
-        assert [name for name, each in members.items() if each and not inspect.getdoc(each)] == []
+@pytest.mark.parametrize(("sync", "twin"), [(Client, AsyncClient), (Turn, AsyncTurn)])
+def test_what_is_by_hand_has_the_same_methods_with_the_same_arguments(sync: type, twin: type) -> None:
+    assert signatures(sync) == signatures(twin) != {}

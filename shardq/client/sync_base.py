@@ -1,0 +1,80 @@
+"""What only the client for threads has: its timer and driver, the threads of its writers, and its life after a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Unpack
+
+from shardq.client.base import BaseClient, ClientSettings
+from shardq.client.leases import Leases
+from shardq.drivers import Driver, Target
+from shardq.drivers.posting import Posting
+from shardq.timing import ThreadTimer
+from shardq.timing.aside import Aside
+
+_clients: weakref.WeakSet[SyncBaseClient] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class SyncBaseClient(BaseClient):
+    """The part of `Client` that is not like `AsyncClient`."""
+
+    timer: ThreadTimer
+
+    def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
+        super().__init__(target, **settings)
+        self.timer = ThreadTimer(clock=self.clock)
+        self._aside = Aside()
+        self._posting: Posting | None = None
+        self.leases = Leases(self.timer, self.clock, self._aside)
+        self._driver = Driver(self._target, **self._driver_settings())
+        _clients.add(self)
+
+    def close(self) -> None:
+        """Close every connection, and stop the embedded server if this client started one. Idempotent."""
+        self._closed = True
+        self.timer.close(wait=False)
+        self._driver.close()
+        if self._posting is not None:
+            self._posting.close()
+        self._stop_server()
+
+    def end_wait(self, thread: int) -> None:
+        """End the blocked read of another *thread*, named by its `threading.get_ident()`; it returns what it has.
+
+        A task of `AsyncClient` is cancelled instead.
+        """
+        self._driver.recall(thread)
+
+    def _inspect(self, driver: Driver) -> None:
+        """Look at the server, unless another thread did so meanwhile."""
+        with self._lock:
+            if not self._inspected:
+                driver.run(self._inspection())
+
+    def _start_posting(self) -> Posting:
+        """Return the threads that make the calls of writers. They start on first need."""
+        with self._lock:
+            self._posting = self._posting or self._driver.posting(self.timer)
+            return self._posting
+
+    def _forked(self) -> None:
+        self._lock = threading.RLock()
+        self._aside.reset()
+        self._posting = None
+        self.leases.forked()
+        self._driver.forked()
+        for state in list(self._all_states):
+            state.forked(self.name)
+        for router in self._routers.values():
+            router.forked()
