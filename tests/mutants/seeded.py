@@ -88,8 +88,8 @@ MUTANTS: tuple[Mutant, ...] = (
         2,
         "a holder whose lease has ended leaves a result",
         "lua/results.lua",
-        "if not Clock.is_live(r.call, score) then return 'l' end",
-        "if not score then return 'l' end",
+        "letters[i] = not Clock.is_live(r.call, score) and 'l'",
+        "letters[i] = not score and 'l'",
         "tests/conformance/test_results.py::test_only_the_holder_of_the_lease_keeps_a_result[sync-valkey]",
     ),
     Mutant(
