@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from shardq.ops.inspect.lengths import lengths
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.queue.view import QueueView
@@ -104,4 +104,4 @@ def _pairs(rows: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _ask(state: QueueState, until: float, call: Call) -> Op[Any]:
-    return (yield from retry_until(lambda _: call, until, state.clock))
+    return (yield from retry_until(always(call), until, state.clock))

@@ -7,7 +7,7 @@ import re
 from shardq.errors import ConfigError
 from shardq.model import DeadLetter
 from shardq.ops.inspect.stats import require_settings
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.protocol.replies import dead_letter
@@ -21,7 +21,7 @@ def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float
     if not isinstance(after, str) or not _ENTRY_ID.fullmatch(after):
         raise ConfigError("after must be the entry_id of a dead letter, or '-' for the start")
     call = Call.on(state.keys, "dead", (after, count))
-    reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
+    reply = yield from retry_until(always(call), state.until(timeout), state.clock)
     if reply == b"NOQUEUE":
         require_settings(state)
         return []

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from shardq.model import PeekedMessage
 from shardq.ops.inspect.page import CALLS, LOOKED, Point, Wanted
-from shardq.ops.queue.retry import ask, retry_until
+from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.sight import Sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
@@ -101,7 +101,7 @@ def _fetch(state: QueueState, wanted: Wanted, spots: Sequence[Spot]) -> Op[list[
     places = list(dict.fromkeys(each.place for each in spots if each.place != "d"))
     args: tuple[Argument, ...] = (BYTES, int(wanted.payloads), *(each.handle for each in spots))
     call = Call.on(state.keys, "fetch", args, rest=state.declared(places))
-    return (yield from retry_until(lambda _: call, wanted.until, state.clock))  # type: ignore[no-any-return]
+    return (yield from retry_until(always(call), wanted.until, state.clock))  # type: ignore[no-any-return]
 
 
 def _message(each: Found, origin: str, fields: Sequence[bytes], *, has_payload: bool) -> PeekedMessage:
@@ -128,7 +128,7 @@ def held(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int
     begun = point if point.member == names[0] else Point(point.kind)
     args: tuple[Argument, ...] = (most, BYTES, int(wanted.payloads), only, begun.child, begun.position, *names)
     call = Call.on(state.keys, "held", args)
-    done, rows = yield from retry_until(lambda _: call, wanted.until, state.clock)
+    done, rows = yield from retry_until(always(call), wanted.until, state.clock)
     found = []
     for name, key, position, place, entry, known, origin, standing, fields in rows:
         behind = replace_point(point, member=name, child=key, position=position)
@@ -164,7 +164,7 @@ def _in_turns(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[
 def _scanned(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[bytes], Point | None]]:
     """Return shard keys that have something but no turn now: a page of all accounts, and the point behind it."""
     call = Call.on(state.keys, "accounts", (point.number, NAMES))
-    reply = yield from retry_until(lambda _: call, wanted.until, state.clock)
+    reply = yield from retry_until(always(call), wanted.until, state.clock)
     if not reply:
         return [], None
     cursor, rows = reply
@@ -195,7 +195,7 @@ def delayed(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: 
         if not names or (len(rows) > most and soonest > rows[most][0]):
             break
         call = Call.on(state.keys, "due", (most, *after, *names))
-        now, page = yield from retry_until(lambda _, call=call: call, wanted.until, state.clock)  # type: ignore[misc]
+        now, page = yield from retry_until(always(call), wanted.until, state.clock)
         rows = sorted(rows + [(int(row[0]), row[1], row) for row in page])[: most + 1]
         start += NAMES
     found = []
@@ -208,7 +208,7 @@ def delayed(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: 
 def in_flight(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int) -> Op[Page]:
     """List messages in flight, in the order in which their leases end."""
     call = Call.on(state.keys, "leased", (point.member, point.number, most))
-    now, rows = yield from retry_until(lambda _: call, wanted.until, state.clock)
+    now, rows = yield from retry_until(always(call), wanted.until, state.clock)
     found = []
     for token, time, ends, known in rows:
         behind = Point(point.kind, member=token, number=int(time))

@@ -10,7 +10,7 @@ from typing import Any
 
 from shardq.model import PeekedMessage
 from shardq.ops.inspect.page import CALLS, LOOKED, Point, Track, Wanted
-from shardq.ops.queue.retry import ask, retry_until
+from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.sight import Sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
@@ -126,7 +126,7 @@ def _look(state: QueueState, wanted: Wanted, sources: list[_Source], share: int)
     for source in sources:
         args += (source.seen.number, source.seen.point)
     call = Call.on(state.keys, "peek", tuple(args), rest=state.declared([each.seen.number for each in sources]))
-    return (yield from retry_until(lambda _: call, wanted.until, state.clock))
+    return (yield from retry_until(always(call), wanted.until, state.clock))
 
 
 def _message(wanted: Wanted, number: str, row: Any) -> PeekedMessage:

@@ -8,7 +8,7 @@ from shardq.ops.queue.opening import (
     missing,
     remember,
 )
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.protocol.replies import pairs, stats
@@ -19,7 +19,7 @@ MAX_LENGTHS = 1000
 def length(state: QueueState, timeout: float | None = None) -> Op[int]:
     """Return how many messages still need work: backlog + in flight. QueueMissing as of `statistics`."""
     call = Call.on(state.keys, "len")
-    reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
+    reply = yield from retry_until(always(call), state.until(timeout), state.clock)
     if int(reply) < 0:
         require_settings(state)
     return max(0, int(reply))
@@ -54,7 +54,7 @@ def numbers(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (*map(keys.stream, range(streams)), *legacy)
         call = Call.on(keys, "stats", (len(legacy), MAX_LENGTHS), rest=declared)
-        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply = yield from retry_until(always(call), until, state.clock)
         if len(reply) == 1:
             return stats(keys.name, reply)
         meta = pairs(reply[8])

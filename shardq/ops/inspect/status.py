@@ -6,7 +6,7 @@ from typing import Any
 
 from shardq.model import MessageId, MessageStatus
 from shardq.ops.queue.opening import missing
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
@@ -25,7 +25,7 @@ def status(state: QueueState, message_id: str, timeout: float | None = None) -> 
     is_known = place == "l" or (place.isdigit() and int(place) < MAX_STREAMS)
     origin, key, stream = located(state, place if is_known or not place.isdigit() else "d")
     call = Call.on(state.keys, "status", (message_id, origin, entry, key), rest=stream)
-    reply: Any = yield from retry_until(lambda _: call, until, state.clock)
+    reply: Any = yield from retry_until(always(call), until, state.clock)
     if len(reply) == 1:
         raise missing(state)
     return message_status(message_id, reply)

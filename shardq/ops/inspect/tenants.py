@@ -8,7 +8,7 @@ since the server would serve nobody else between two of them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from shardq.model.limits import Limits
 from shardq.model.tenant import Neighbour, Tenant
 from shardq.ops.inspect.ages import Waits, all_waits, wait_of
 from shardq.ops.queue.opening import missing
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.sight import Sight, sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
@@ -223,8 +223,4 @@ def _streams(view: QueueView, name: bytes) -> tuple[int, ...]:
 
 
 def _ask(state: QueueState, until: float, call: Call) -> Op[Any]:
-    return (yield from retry_until(_same(call), until, state.clock))
-
-
-def _same(call: Call) -> Callable[[bool], Call]:
-    return lambda _: call
+    return (yield from retry_until(always(call), until, state.clock))

@@ -14,7 +14,7 @@ from shardq.errors import BackendTimeout, ConfigError
 from shardq.ops.queue.change import check_replicas
 from shardq.ops.queue.opening import new_epoch, reopen, require_queue
 from shardq.ops.queue.outcome import told_after
-from shardq.ops.queue.retry import retry_replicated, retry_until
+from shardq.ops.queue.retry import always, retry_replicated, retry_until
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op, Sleep
@@ -34,7 +34,7 @@ def assignment(state: QueueState, timeout: float | None = None) -> Op[Assignment
     until = state.until(timeout)
     view = (yield from sight(state, until)).view
     call = Call.on(state.keys, "assignment")  # sight does not read what it knows already, so it may be damaged since
-    stored = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
+    stored = stored_assignment((yield from retry_until(always(call), until, state.clock)))
     return _checked_assignment(view, stored.by_key)
 
 
@@ -114,7 +114,7 @@ def _store(
     for name in new:
         args += (name, ",".join(map(str, planned[name])))
     call = Call.on(state.keys, "assign", tuple(args), replicas=state.durability.replicas)
-    reply, underreplicated = yield from retry_replicated(lambda _: call, until, state.clock)
+    reply, underreplicated = yield from retry_replicated(always(call), until, state.clock)
     if reply != b"OK":
         yield from reopen(state, until)
         return False

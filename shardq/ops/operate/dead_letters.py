@@ -13,7 +13,7 @@ from shardq.model.dead_letter import letters_of
 from shardq.ops.inspect.dead_letters import dead_letters
 from shardq.ops.queue.opening import before_all, require_queue
 from shardq.ops.queue.outcome import part_of
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.sharding import key_bytes
@@ -110,7 +110,7 @@ def _now(state: QueueState, timeout: float | None) -> Op[float]:
     until = state.until(timeout)
     yield from require_queue(state, until)
     call = Call.on(state.keys, "limits", (0, 1))
-    reply = yield from retry_until(lambda _: call, until, state.clock)
+    reply = yield from retry_until(always(call), until, state.clock)
     return int(reply[0]) / 1000
 
 
@@ -124,7 +124,7 @@ def _delete(
     yield from before_all(state, require_queue(state, state.until(timeout)))
     for page in _pages(names):
         call = Call.on(state.keys, "delete_dead", (state.client, "", 0, *rest(page)))
-        effect: Op[Any] = retry_until(lambda _, call=call: call, state.until(timeout), state.clock)  # type: ignore[misc]
+        effect: Op[Any] = retry_until(always(call), state.until(timeout), state.clock)
         count, _ = yield from part_of(deleted, effect)
         deleted += int(count)
     return deleted

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardq.clock import Clock
 from shardq.errors import ShardqError
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Argument, Ask, Op, Refused
 from shardq.protocol.library import PREFIX
 
@@ -61,4 +61,4 @@ def remove_library(name: str, clock: Clock, timeout: float) -> Op[bool]:
 
 
 def _asked(clock: Clock, timeout: float, *words: Argument) -> Op[Any]:
-    return retry_until(lambda _: Ask(words), clock.monotonic() + timeout, clock)
+    return retry_until(always(Ask(words)), clock.monotonic() + timeout, clock)

@@ -17,7 +17,7 @@ from shardq.model import Limits, Plan
 from shardq.ops.queue.change import change_queue, check_replicas
 from shardq.ops.queue.opening import missing
 from shardq.ops.queue.outcome import fail_after, part_of
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.protocol.limits import DEFAULT, NEVER, end_of_pause, own_limits
@@ -54,7 +54,7 @@ def controls(state: QueueState, timeout: float | None = None) -> Op[Controls]:
     ends: dict[Key | None, float] = {}
     while True:
         call = Call.on(state.keys, "limits", (cursor, PAGE))
-        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply = yield from retry_until(always(call), until, state.clock)
         if len(reply) == 1:
             raise missing(state)
         now, whole_queue, cursor, rows = reply

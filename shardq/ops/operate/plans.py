@@ -9,7 +9,7 @@ from shardq.model import Plan
 from shardq.ops.operate.limits import argument, check_plan, knows_nobody, no_plan
 from shardq.ops.queue.change import change_queue, check_replicas
 from shardq.ops.queue.opening import missing
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 
@@ -19,7 +19,7 @@ MOST = 64
 def plans(state: QueueState, timeout: float | None = None) -> Op[dict[str, Plan]]:
     """Return all plans by name, each with how many tenants are on it."""
     call = Call.on(state.keys, "plans")
-    reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
+    reply = yield from retry_until(always(call), state.until(timeout), state.clock)
     if reply == b"NOQUEUE":
         raise missing(state)
     found = dict(_parsed(text.decode(), count) for text, count in zip(reply[::2], reply[1::2], strict=True))

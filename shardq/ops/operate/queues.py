@@ -20,7 +20,7 @@ from shardq.ops.queue.opening import (
 )
 from shardq.ops.queue.outcome import fail_after, part_of, told_after
 from shardq.ops.queue.registry import register, unregister
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
@@ -43,7 +43,7 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
         if call is None:
             yield from part_of(removed, require_queue(state, until))
             call = _purge(state)
-        effect: Op[Any] = retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        effect: Op[Any] = retry_until(always(call), until, state.clock)
         word, count, more = yield from part_of(removed, effect)
         removed += int(count)
         if word != b"OK":  # another client changed or purged the queue meanwhile
@@ -75,7 +75,7 @@ def delete(state: QueueState, expected: int | None, timeout: float | None = None
         view = state.view
         rest = (*state.keys.everything, *map(state.keys.stream, range(view.streams)))
         call = Call.on(state.keys, "delete", (view.epoch, "" if expected is None else expected), rest=rest)
-        word, held = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        word, held = yield from retry_until(always(call), until, state.clock)
         if word == b"HELD":
             raise QueueNotEmpty(
                 f"queue {state.keys.name!r} holds {int(held):,} messages, dead letters included, and not {expected:,}: "

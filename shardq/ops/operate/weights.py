@@ -9,7 +9,7 @@ from shardq.errors import ConfigError
 from shardq.model.limits import MAX_WEIGHT
 from shardq.ops.queue.change import change_queue, check_replicas
 from shardq.ops.queue.outcome import told_after
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
@@ -34,7 +34,7 @@ def _known(state: QueueState, until: float) -> Op[Weights]:
     cursor: Argument = "0"
     while cursor != b"0":
         page = Call.on(state.keys, "weights", (cursor, PAGE))
-        cursor, raw = yield from retry_until(lambda _, page=page: page, until, state.clock)  # type: ignore[misc]
+        cursor, raw = yield from retry_until(always(page), until, state.clock)
         found |= weights_in(raw)
     return found
 

@@ -10,7 +10,7 @@ from shardq.errors import (
     DurabilityUnknown,
 )
 from shardq.ops.queue.opening import T, before_all, new_epoch, require_queue
-from shardq.ops.queue.retry import retry_replicated
+from shardq.ops.queue.retry import always, retry_replicated
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
 
@@ -28,7 +28,7 @@ def change_queue(
     while True:
         call = make(state.epoch, new_epoch())
         call.replicas = state.durability.replicas
-        reply, underreplicated = yield from retry_replicated(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply, underreplicated = yield from retry_replicated(always(call), until, state.clock)
         if reply not in (b"EPOCH", b"NOQUEUE"):
             return reply, underreplicated
         if state.clock.monotonic() > until:

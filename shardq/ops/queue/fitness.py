@@ -12,7 +12,7 @@ from shardq.errors import (
     OutcomeUnknown,
     ServerUnfit,
 )
-from shardq.ops.queue.retry import UNKNOWN_USER, retry_until
+from shardq.ops.queue.retry import UNKNOWN_USER, always, retry_until
 from shardq.ops.queue.steps import Ask, Op, Refused
 
 
@@ -34,7 +34,7 @@ def server_facts(clock: Clock, timeout: float) -> Op[ServerFacts]:
 
 def _ask(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
     try:
-        return (yield from retry_until(lambda _: Ask(words), until, clock))
+        return (yield from retry_until(always(Ask(words)), until, clock))
     except (BackendTimeout, OutcomeUnknown):
         raise
     except BackendError as error:

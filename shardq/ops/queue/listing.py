@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any, Final
 
 from shardq.clock import Clock
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Argument, Ask, Op
 from shardq.protocol.keys import slot
 
@@ -54,4 +54,4 @@ def _nodes(until: float, clock: Clock) -> Op[list[str | None]]:
 
 def _ask(until: float, clock: Clock, *words: Argument, key: str | None = None) -> Op[Any]:
     """Run a command on the node that owns *key*. Return the reply."""
-    return (yield from retry_until(lambda _: Ask(words, key), until, clock))
+    return (yield from retry_until(always(Ask(words, key)), until, clock))

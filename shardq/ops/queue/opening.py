@@ -16,7 +16,7 @@ from shardq.errors import (
 from shardq.model import QueueConfig
 from shardq.model.settings import differs
 from shardq.ops.queue.registry import register
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Sleep
 from shardq.ops.queue.view import QueueView
@@ -88,7 +88,7 @@ def _look_up(state: QueueState, until: float, *, create: bool) -> Op[bool]:
     while True:
         call = Call.on(state.keys, "open", (wanted, new_epoch(), *state.requested.settings()), rest=streams)
         sent, known, opened = state.clock.monotonic(), state.streams > 0, state.opened  # others may open it meanwhile
-        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply = yield from retry_until(always(call), until, state.clock)
         if state.server_time is None:
             state.note_server_time(int(reply[1]), sent, sent)
         if reply[0] == b"NOQUEUE":
@@ -116,7 +116,7 @@ def _look_up(state: QueueState, until: float, *, create: bool) -> Op[bool]:
 def _load_assignment(state: QueueState, until: float) -> Op[StoredAssignment]:
     """Read the stored assignment, after it has changed."""
     call = Call.on(state.keys, "assignment")
-    found = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
+    found = stored_assignment((yield from retry_until(always(call), until, state.clock)))
     if found.damaged:
         log.warning(
             "queue %r: %d entries of its assignment are not shards (another program wrote them); hashing deals these "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NoReturn, TypeVar
 
-from shardq.errors import OutcomeUnknown, PartlyDone, ShardqError
+from shardq.errors import BackendError, OutcomeUnknown, PartlyDone, ShardqError
 from shardq.ops.queue.steps import Op
 
 T = TypeVar("T")
@@ -44,3 +44,11 @@ def fail_after(done: int, error: ShardqError) -> NoReturn:
         raise error
     rest = "some of the others may have been, too" if isinstance(error, OutcomeUnknown) else "the others were not"
     raise PartlyDone(f"{done:,} were done before a call failed, and {rest}; its error: {error}", done) from error
+
+
+def ignore_failure(effect: Op[None]) -> Op[None]:
+    """Do *effect*, which gives messages back. If Redis fails it, nothing is lost: their leases end by themselves."""
+    try:
+        yield from effect
+    except BackendError:
+        return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from shardq.clock import Clock
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Refused, Unanswered
 from shardq.protocol.keys import SHARED
@@ -33,7 +33,7 @@ def register(state: QueueState) -> Op[None]:
 def unregister(state: QueueState, until: float) -> Op[None]:
     """Take the queue's name out of the list."""
     call = Call.on(SHARED, "register", ("-", state.keys.name))
-    yield from retry_until(lambda _: call, until, state.clock)
+    yield from retry_until(always(call), until, state.clock)
 
 
 def queue_names(until: float, clock: Clock) -> Op[list[str]]:
@@ -41,7 +41,7 @@ def queue_names(until: float, clock: Clock) -> Op[list[str]]:
     names: list[str] = []
     while True:
         call = Call.on(SHARED, "queues", (names[-1] if names else "", PAGE))
-        page = yield from retry_until(lambda _, call=call: call, until, clock)  # type: ignore[misc]
+        page = yield from retry_until(always(call), until, clock)
         names += [name.decode() for name in page]
         if len(page) < PAGE:
             return names

@@ -42,6 +42,11 @@ Maker = Callable[[bool], Call | Ask]
 """Makes the call. The argument says whether an earlier try may have been executed."""
 
 
+def always(call: Call | Ask) -> Maker:
+    """Return what makes this call each time: it is harmless to repeat."""
+    return lambda _: call
+
+
 @dataclass(slots=True)
 class Same:
     """Makes the same call each time. `repeated` says whether an earlier try may have been executed."""
@@ -105,7 +110,7 @@ def ask(state: QueueState, *words: Argument, key: str = "", until: float | None 
     It must be harmless to repeat. The tries end at local time *until*, or after the client's timeout.
     """
     command = Ask(words, key or str(words[1]))
-    return (yield from retry_until(lambda _: command, state.until() if until is None else until, state.clock))
+    return (yield from retry_until(always(command), state.until() if until is None else until, state.clock))
 
 
 def retry_replicated(

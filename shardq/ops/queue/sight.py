@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from shardq.model import QueueConfig
 from shardq.ops.queue.opening import missing
-from shardq.ops.queue.retry import ask, retry_until
+from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.ops.queue.view import QueueView
@@ -32,13 +32,13 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     """
     seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)
     facts = Call.on(state.keys, "facts")
-    meta = pairs((yield from retry_until(lambda _: facts, until, state.clock)))
+    meta = pairs((yield from retry_until(always(facts), until, state.clock)))
     if "n" not in meta:
         raise missing(state)
     streams, wanted, assigned = int(meta["streams"]), int(meta["wanted"]), state.view.assigned
     if meta.get("assigned", "") != assigned.since:
         call = Call.on(state.keys, "assignment")
-        assigned = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
+        assigned = stored_assignment((yield from retry_until(always(call), until, state.clock)))
     config = QueueConfig.from_settings(meta, wanted)
     state.legacy = config.legacy_stream or state.legacy
     view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=meta["id"])

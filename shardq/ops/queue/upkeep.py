@@ -8,7 +8,7 @@ from shardq.errors import (
     ShardqError,
 )
 from shardq.ops.queue.opening import log, new_epoch, reopen
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 
@@ -62,20 +62,20 @@ def touch(state: QueueState, until: float) -> Op[Any]:
     keys = state.keys
     others = (key for key in keys.fixed if key != keys.meta)
     call = Call.on(keys, "touch", rest=(*others, *map(keys.stream, range(state.streams))))
-    yield from retry_until(lambda _: call, until, state.clock)
+    yield from retry_until(always(call), until, state.clock)
 
 
 def delete_old_letters(state: QueueState, until: float) -> Op[bool]:
     """Delete some dead letters that are older than the queue's `dead_ttl`. Return whether there may be more."""
     call = Call.on(state.keys, "delete_dead", (state.client, "ttl", OLD_LETTERS, 0))
-    _, more = yield from retry_until(lambda _: call, until, state.clock)
+    _, more = yield from retry_until(always(call), until, state.clock)
     return bool(more)
 
 
 def forget_results(state: QueueState, until: float) -> Op[bool]:
     """Forget some results that were kept long enough. Return whether there may be more. Who keeps some does so, too."""
     call = Call.on(state.keys, "keep")
-    reply = yield from retry_until(lambda _: call, until, state.clock)
+    reply = yield from retry_until(always(call), until, state.clock)
     return bool(reply[2])
 
 
@@ -84,6 +84,6 @@ def shrink(state: QueueState, until: float) -> Op[None]:
     view = state.view  # read once, since another thread may replace it meanwhile
     surplus = tuple(map(state.keys.stream, range(view.wanted, view.streams)))
     call = Call.on(state.keys, "shrink", (view.epoch, new_epoch()), rest=surplus)
-    streams_left = yield from retry_until(lambda _: call, until, state.clock)
+    streams_left = yield from retry_until(always(call), until, state.clock)
     if int(streams_left) != view.streams:
         yield from reopen(state, until)

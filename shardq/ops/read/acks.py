@@ -11,6 +11,7 @@ from typing import Any
 
 from shardq.errors import BackendError
 from shardq.model import Received
+from shardq.ops.queue.outcome import ignore_failure
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import RESENT_ALONE, Batch, Op, Refused, Unanswered
 from shardq.ops.read.command import ReadCall
@@ -71,7 +72,7 @@ def _ack_again(
         yield from ack_part(state, part, until, found, to_count(failed))
     except BackendError:
         if may_have_run(outcome):
-            yield from _ignore_failure(recover(state, outstanding, until))
+            yield from ignore_failure(recover(state, outstanding, until))
         raise
 
 
@@ -83,11 +84,3 @@ def to_count(failed: Refused | Unanswered) -> Refused | Unanswered | None:
 def may_have_run(outcome: Any) -> bool:
     """Return whether the server may have executed the call that had this *outcome*."""
     return not isinstance(outcome, Refused) and (not isinstance(outcome, Unanswered) or outcome.sent)
-
-
-def _ignore_failure(op: Op[None]) -> Op[None]:
-    """Run *op*, which gives messages back. Ignore its failure, since the leases end by themselves."""
-    try:
-        yield from op
-    except BackendError:
-        return

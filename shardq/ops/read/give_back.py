@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardq.model import Received
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.ops.read.waiting import Outstanding
@@ -25,10 +25,10 @@ def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[Non
     where, page, holder = "", RECOVER_PAGE, token_argument(outstanding.holder)
     while True:
         lost = Call.on(state.keys, "lost", (holder, outstanding.since, outstanding.visibility, page, where))
-        reply, tokens = yield from retry_until(lambda _, call=lost: call, until, state.clock)  # type: ignore[misc]
+        reply, tokens = yield from retry_until(always(lost), until, state.clock)
         if tokens:
             call = settle_call(state, "g", tokens)
-            yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+            yield from retry_until(always(call), until, state.clock)
         if not reply:
             return
         page = page * 2 if reply.decode() == where else RECOVER_PAGE
@@ -43,7 +43,7 @@ def give_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[N
     for start in range(0, len(rows), GIVEN_BACK):
         tokens = [token_argument(row.token) for row in rows[start : start + GIVEN_BACK]]
         call = settle_call(state, "g", tokens)
-        yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        yield from retry_until(always(call), until, state.clock)
 
 
 def give_back_all(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:

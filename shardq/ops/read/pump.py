@@ -15,7 +15,7 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
-from shardq.errors import BackendError
+from shardq.ops.queue.outcome import ignore_failure
 from shardq.ops.queue.retry import TRANSIENT
 from shardq.ops.queue.state import OTHERS_WATCH, QueueState
 from shardq.ops.queue.steps import Armed, Op, Refused, Sleep, Unanswered
@@ -56,7 +56,7 @@ def pump(state: QueueState) -> Op[None]:
     yield Sleep(PAUSE)
     lost_read = outstanding if outstanding.holder else None
     if not waiting.release(lost_read, failure) and lost_read:
-        yield from _ignore_failure(recover(state, lost_read, state.until()))
+        yield from ignore_failure(recover(state, lost_read, state.until()))
 
 
 class _Pump:
@@ -102,7 +102,7 @@ class _Pump:
         self.waiting.found_at = self.clock.monotonic()
         outstanding = replace(self.outstanding)
         if unclaimed := self.waiting.deliver(request, found.rows, outstanding, more=found.more):
-            yield from _ignore_failure(give_back(self.state, unclaimed, self.state.until()))
+            yield from ignore_failure(give_back(self.state, unclaimed, self.state.until()))
 
     def _plain(self, request: Request) -> Op[ReadReply]:
         read = read_call(self.state, request, self._left(), self.outstanding, declare=ALL_DECLARED, pumped=True)
@@ -190,11 +190,3 @@ def _check(notified: Any) -> Op[None]:
     if notified.code not in _ENDED:
         raise notified
     yield Sleep(PAUSE)
-
-
-def _ignore_failure(op: Op[Any]) -> Op[None]:
-    """Run *op*, which gives messages back. Ignore its failure, since the leases end by themselves."""
-    try:
-        yield from op
-    except BackendError:
-        return

@@ -33,7 +33,7 @@ class Want:
 
 
 @dataclass(slots=True)
-class Tried:
+class TriedRead:
     """The first call on behalf of *wants*; *outstanding* is its read. Nobody got the rows that are *left*."""
 
     read: ReadCall
@@ -69,15 +69,15 @@ class Reads(Verb[Want, ReadReply]):
         """Return what one read has in common: how long the leases last, and the preferred stream."""
         return want.request.visibility, want.request.prefer
 
-    def attempt(self, wants: Sequence[Want], until: float) -> Tried:
+    def attempt(self, wants: Sequence[Want], until: float) -> TriedRead:
         """Return the call for *wants*."""
         outstanding = wants[0].outstanding if len(wants) == 1 else Outstanding()
         request, block = _together(wants)
         read = read_call(self._state, request, block, outstanding, declare=ALL_DECLARED)
         read.call.until = until
-        return Tried(read, wants, outstanding)
+        return TriedRead(read, wants, outstanding)
 
-    def results(self, tried: Tried, reply: Any) -> Sequence[Result] | None:
+    def results(self, tried: TriedRead, reply: Any) -> Sequence[Result] | None:
         """Return what was found; None if the read must be made again, or the queue be looked up."""
         if reply[0] != b"OK" or reply[2].decode() != self._state.epoch:
             return None
@@ -85,17 +85,17 @@ class Reads(Verb[Want, ReadReply]):
         tried.outstanding.holder = ""
         return [found] * len(tried.wants)
 
-    def drop(self, tried: Tried) -> None:
+    def drop(self, tried: TriedRead) -> None:
         """Do nothing: the caller knows what is outstanding."""
 
-    def op(self, wants: Sequence[Want], until: float, tried: Tried | None) -> Op[Sequence[Result]]:
+    def op(self, wants: Sequence[Want], until: float, tried: TriedRead | None) -> Op[Sequence[Result]]:
         """Read for *wants*, from the outcome of *tried* on."""
         tried = tried or self.attempt(wants, until)
         request, block = _together(wants)
         found = yield from look(self._state, request, block, until, tried.outstanding, first=tried.read)
         return [found] * len(wants)
 
-    def give_out(self, tried: Tried, results: Sequence[Result], present: Sequence[bool]) -> Sequence[Result]:
+    def give_out(self, tried: TriedRead, results: Sequence[Result], present: Sequence[bool]) -> Sequence[Result]:
         """Give the rows to those who are *present*, in their order. The rest is left.
 
         A caller without a row looks again if there were any: only a read that found none says that the queue is empty.
@@ -117,7 +117,7 @@ class Reads(Verb[Want, ReadReply]):
         tried.left = give_out(found.rows, takers)
         return given
 
-    def unclaimed(self, tried: Tried) -> Op[None] | None:
+    def unclaimed(self, tried: TriedRead) -> Op[None] | None:
         """Return what gives back the rows that nobody got, and what a lost reply had leased."""
         lost = replace(tried.outstanding, rows=tried.left)
         if not lost.rows and not lost.holder:

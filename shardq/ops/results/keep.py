@@ -15,7 +15,7 @@ from shardq.codec import Codecs
 from shardq.errors import CodecError, OutOfMemory
 from shardq.model import Received
 from shardq.ops.queue.opening import find_queue
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.settle.command import CHUNK
@@ -82,7 +82,7 @@ def keep(state: QueueState, results: Results, timeout: float | None = None) -> O
             args += (token_argument(received.token), received.message_id, result.kind, result.text)
         call = Call.on(state.keys, "keep", tuple(args))
         try:
-            reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+            reply = yield from retry_until(always(call), until, state.clock)
         except OutOfMemory:
             full += sum(result is not NO_RESULT for _, result in part)
         else:
@@ -99,7 +99,7 @@ def progress(
     ttl = max(PROGRESS_TTL, state.config.result_ttl or 0.0)
     args = (token_argument(received.token), received.message_id, round(ttl * 1000), spell_progress(done, total, note))
     call = Call.on(state.keys, "progress", args)
-    reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
+    reply = yield from retry_until(always(call), state.until(timeout), state.clock)
     letter = reply[1].decode()
     return (Settled.OK, False) if letter == _FULL else (Settled(letter), letter == Settled.OK.value)
 

@@ -17,7 +17,7 @@ from shardq.errors import ConfigError, MessageDead, NoResult, ResultPending
 from shardq.model import MessageId
 from shardq.ops.inspect.status import status
 from shardq.ops.queue.opening import find_queue, missing, reopen
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Armed, Call, Op, Refused, Sleep, Unanswered, Wait
 from shardq.ops.read.pump import LATENESS, PAUSE
@@ -86,7 +86,7 @@ def _check_kept(state: QueueState) -> Op[None]:
 def _look(state: QueueState, message_id: str, *, announce: bool) -> Op[tuple[Ended | None, str]]:
     """Return how a message ended, None if it did not, and up to where what is finished was looked at."""
     call = _await_call(state, [message_id], announce=announce)
-    reply: Any = yield from retry_until(lambda _: call, state.until(), state.clock)
+    reply: Any = yield from retry_until(always(call), state.until(), state.clock)
     if len(reply) == 1:
         raise missing(state)
     return read_ended(reply[2][0]), reply[1].decode()

@@ -30,7 +30,7 @@ class Settle(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Tried(msgspec.Struct, frozen=True):
+class TriedSettle(msgspec.Struct, frozen=True):
     """The call of the common case, and the lease tokens that the letters of its reply stand for, in order."""
 
     call: Call
@@ -72,22 +72,22 @@ class Settles(Verb[Settle, Settled]):
             return float(item.delivery.token in self._state.unsure)
         return item.seconds if self._is_extend else 0.0
 
-    def attempt(self, items: Sequence[Settle], until: float) -> Tried | None:
+    def attempt(self, items: Sequence[Settle], until: float) -> TriedSettle | None:
         """Return the call for *items*; None if the queue must be opened first."""
         if not self._state.view.epoch:
             return None
         call, tokens = self._make(self._state, items, False)
         call.until = until
-        return Tried(call, tokens, items)
+        return TriedSettle(call, tokens, items)
 
-    def results(self, tried: Tried, reply: Any) -> list[Result]:
+    def results(self, tried: TriedSettle, reply: Any) -> list[Result]:
         """Return how each delivery ended, in the order of the callers."""
         letters = reply[1]
         if len(tried.items) == 1:
             return [_RESULTS[letters[0]]]
         return _in_order(tried.items, _by_token(tried.tokens, letters))
 
-    def drop(self, tried: Tried) -> None:
+    def drop(self, tried: TriedSettle) -> None:
         """A call holds nothing."""
 
     def doubt(self, item: Settle) -> None:
@@ -95,7 +95,7 @@ class Settles(Verb[Settle, Settled]):
         if self._is_ack:
             unsure_of(self._state, [item.delivery])
 
-    def op(self, items: Sequence[Settle], until: float, tried: Tried | None) -> Op[list[Result]]:
+    def op(self, items: Sequence[Settle], until: float, tried: TriedSettle | None) -> Op[list[Result]]:
         """Settle the deliveries of *items*, from the outcome of *tried* on."""
         if tried is None:
             yield from open_queue(self._state, until)
@@ -110,7 +110,7 @@ class Settles(Verb[Settle, Settled]):
                 found |= yield from self._settle_alone(item, until)
         return _in_order(items, found)
 
-    def _settle(self, items: Sequence[Settle], until: float, tried: Tried | None) -> Op[dict[str, Result]]:
+    def _settle(self, items: Sequence[Settle], until: float, tried: TriedSettle | None) -> Op[dict[str, Result]]:
         call, tokens = (tried.call, tried.tokens) if tried else self._make(self._state, items, False)
 
         def make(repeated: bool) -> Call:

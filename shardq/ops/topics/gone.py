@@ -8,7 +8,7 @@ from typing import Final
 from shardq.clock import Clock
 from shardq.errors import BackendTimeout, OutcomeUnknown, PartlyDone, ShardqError
 from shardq.ops.queue.outcome import outcome_of
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Call, Op
 from shardq.ops.queue.together import run_together
 from shardq.ops.topics.bindings import RouterState, change_until, confirmed, current
@@ -45,7 +45,7 @@ def look_up(bindings: Sequence[Binding], until: float, clock: Clock) -> Op[list[
 
 def _is_gone(name: str, until: float, clock: Clock) -> Op[bool]:
     call = Call.on(QueueKeys(name), "len")
-    return int((yield from retry_until(lambda _: call, until, clock))) < 0
+    return int((yield from retry_until(always(call), until, clock))) < 0
 
 
 def unbind_gone(state: RouterState, timeout: float | None) -> Op[list[Binding]]:

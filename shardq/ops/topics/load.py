@@ -22,7 +22,7 @@ from typing import Any
 
 from shardq.clock import Clock
 from shardq.errors import BackendError, ConfigError
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Call, Op
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Router
@@ -72,7 +72,7 @@ def load_bindings(keys: RouterKeys, part: int, until: float, clock: Clock) -> Op
     copy, cursor = Copy(reply[1], int(reply[2])), b"0"
     while True:
         page = Call.on(keys, "bindings", (cursor, part))
-        cursor, members = yield from retry_until(lambda _, page=page: page, until, clock)  # type: ignore[misc]
+        cursor, members = yield from retry_until(always(page), until, clock)
         for member in members:
             copy.take(b"+", member)
         total = yield from _catch_up(copy, keys, part, until, clock)
@@ -112,7 +112,7 @@ def _apply_noted(copy: Copy, keys: RouterKeys, part: int, until: float, clock: C
 def follow(keys: RouterKeys, stamp: bytes, version: int, count: int, until: float, clock: Clock) -> Op[list[Any]]:
     """Return the reply of `follow`: up to *count* changes after *version*."""
     call = Call.on(keys, "follow", (stamp, version, count))
-    reply: list[Any] = yield from retry_until(lambda _: call, until, clock)
+    reply: list[Any] = yield from retry_until(always(call), until, clock)
     check_version(keys, reply)
     return reply
 

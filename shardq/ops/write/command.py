@@ -15,7 +15,7 @@ from shardq.ops.queue.state import ProducerSequence, QueueState
 from shardq.ops.queue.steps import Argument, Call
 from shardq.ops.queue.view import QueueView
 from shardq.ops.write.outgoing import Outgoing
-from shardq.ops.write.packing import WORDS, WriteMany, pack_messages
+from shardq.ops.write.packing import WORDS, WriteMany, pack_messages, word_of
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.packing import pack_words
 from shardq.protocol.script import FUNCTION, HASH, Form
@@ -117,16 +117,16 @@ def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, messag
     chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
     declared: Sequence[int] = range(view.wanted) if chooses_all else streams
     words = view.words_cache.get(len(declared)) or _words(state, view, len(declared))
-    positions = _word(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
+    positions = word_of(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
     key = message.shard_key if isinstance(message.shard_key, bytes) else message.shard_key.encode()
     return b"".join([
         words.start_by_hash if form is HASH else words.start,
         *[words.streams[stream] for stream in declared],
-        _word(b"%b %b %b" % (words.before, number.encode(), name.encode())),
+        word_of(b"%b %b %b" % (words.before, number.encode(), name.encode())),
         positions,
-        _word(key),
-        _word(message.tag.encode()),
-        _word(message.body),
+        word_of(key),
+        word_of(message.tag.encode()),
+        word_of(message.body),
     ])  # fmt: skip
 
 
@@ -140,13 +140,9 @@ def _words(state: QueueState, view: QueueView, declared: int) -> Words:
         b"*%d\r\n%b" % (count, pack_words((*like.script.command(form), len(like.keys), *keys)))
         for form in (FUNCTION, HASH)
     ]
-    words = Words(start, start_by_hash, before.encode(), StreamWords(state.keys), _word(own))
+    words = Words(start, start_by_hash, before.encode(), StreamWords(state.keys), word_of(own))
     view.words_cache[declared] = words
     return words
-
-
-def _word(raw: bytes) -> bytes:
-    return b"$%d\r\n%b\r\n" % (len(raw), raw)
 
 
 def call_with(

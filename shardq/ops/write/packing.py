@@ -67,12 +67,13 @@ def _heads(view: QueueView, positions: Sequence[bytes], keys: Sequence[str | byt
     try:
         return [known[key] for key in keys]
     except KeyError:
-        last = _word(tag.encode())
+        last = word_of(tag.encode())
         for own, key in zip(positions, keys, strict=True):
             if key not in known:
-                known[key] = _word(own) + _word(key if isinstance(key, bytes) else key.encode()) + last
+                known[key] = word_of(own) + word_of(key if isinstance(key, bytes) else key.encode()) + last
         return [known[key] for key in keys]
 
 
-def _word(raw: bytes) -> bytes:
+def word_of(raw: bytes) -> bytes:
+    """Return a word of a command as it is sent."""
     return b"$%d\r\n%b\r\n" % (len(raw), raw)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardq.ops.queue.outcome import part_of
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.ops.write.outgoing import checked_key
@@ -23,6 +23,6 @@ def release(state: QueueState, dedup_keys: Sequence[str], timeout: float | None 
     checked = tuple(checked_key("dedup_key", key) for key in dedup_keys)
     for at in range(0, len(checked), AT_ONCE):
         call = Call.on(state.keys, "release", checked[at : at + AT_ONCE])
-        effect: Op[int] = retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        effect: Op[int] = retry_until(always(call), until, state.clock)
         known += yield from part_of(known, effect)
     return known

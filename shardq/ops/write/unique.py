@@ -17,7 +17,7 @@ from shardq.errors import BackendTimeout, DurabilityUnknown, ShardqError, Unique
 from shardq.model.written import Existing, Written
 from shardq.ops.queue.opening import reopen
 from shardq.ops.queue.outcome import outcome_of
-from shardq.ops.queue.retry import retry_replicated
+from shardq.ops.queue.retry import always, retry_replicated
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Known, Op
 from shardq.ops.write.command import LATE, REPEATED_FOR
@@ -77,7 +77,7 @@ def _replace(state: QueueState, message: Outgoing, holder: str, until: float, st
     nonce = secrets.token_urlsafe(9)
     while True:
         call = _replace_call(state, message, holder, nonce, until)
-        reply, underreplicated = yield from retry_replicated(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply, underreplicated = yield from retry_replicated(always(call), until, state.clock)
         match reply:
             case b"OK" if underreplicated is not None:
                 text = f"replaced, but {underreplicated.explain(state.durability.replicas)}"

@@ -67,7 +67,7 @@ def _unsent(last: Result) -> ShardqError:
     return BackendTimeout("this was not written: it was not sent, because the outcome of the call before is unknown")
 
 
-class Tried(NamedTuple):
+class TriedWrite(NamedTuple):
     """The call of the common case, and the producer sequence that it uses."""
 
     call: Call
@@ -100,7 +100,7 @@ class Writes(Verb[Outgoing, Written]):
     def kind(self, message: Outgoing) -> None:
         """All messages can share a call."""
 
-    def attempt(self, messages: Sequence[Outgoing], until: float) -> Tried | LoneWrite | None:
+    def attempt(self, messages: Sequence[Outgoing], until: float) -> TriedWrite | LoneWrite | None:
         """Return the call that stores *messages*; None if the queue must be opened first."""
         state = self._state
         if not state.view.epoch:
@@ -110,20 +110,20 @@ class Writes(Verb[Outgoing, Written]):
         sequence = state.take_sequence()
         call = call_for(state, sequence, messages, until)
         call.until = until
-        return Tried(call, sequence, [message.shard_key for message in messages])
+        return TriedWrite(call, sequence, [message.shard_key for message in messages])
 
-    def results(self, tried: Tried | LoneWrite, reply: Any) -> list[Result] | None:
+    def results(self, tried: TriedWrite | LoneWrite, reply: Any) -> list[Result] | None:
         """Return the ids in *reply*; None if it is anything but OK."""
         if reply[0] != b"OK":
             return None
         self._state.free_sequence(tried.sequence)
         return stored_ids(reply[1], tried.shard_keys)  # type: ignore[return-value]
 
-    def drop(self, tried: Tried | LoneWrite) -> None:
+    def drop(self, tried: TriedWrite | LoneWrite) -> None:
         """Let another call use the sequence."""
         self._state.free_sequence(tried.sequence)
 
-    def op(self, messages: Sequence[Outgoing], until: float, tried: Tried | LoneWrite | None) -> Op[list[Result]]:
+    def op(self, messages: Sequence[Outgoing], until: float, tried: TriedWrite | LoneWrite | None) -> Op[list[Result]]:
         """Store *messages*, from the reply to *tried* on."""
         if tried is None:
             yield from open_queue(self._state, until)
@@ -140,7 +140,7 @@ def _store(
     state: QueueState,
     chunk: Sequence[Outgoing],
     until: float,
-    tried: Tried | LoneWrite | None = None,
+    tried: TriedWrite | LoneWrite | None = None,
     *,
     shared: bool = False,
 ) -> Op[list[Result]]:

@@ -19,12 +19,12 @@ from typing import Any
 
 from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, OutcomeUnknown, QueueFull
 from shardq.ops.queue.opening import reopen
-from shardq.ops.queue.retry import TRANSIENT, pause_after, refuse, retry_until
+from shardq.ops.queue.retry import TRANSIENT, always, refuse, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
 from shardq.spark.ops.checksum import Checksum
-from shardq.spark.ops.rows import BOUNDS, Pace, Rows, give_up_error, has_room, rows_call, spans_of
+from shardq.spark.ops.rows import Pace, Rows, Tries, give_up_error, has_room, rows_call, spans_of
 
 RESUMABLE = "the same write id then stores what is missing"
 LOST_OFFSETS = "Redis has lost what it knew"
@@ -88,25 +88,20 @@ def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pa
     ConfigError if other rows were stored under this write id. QueueFull if the queue stayed full for `patience`
     seconds. Also BackendTimeout, OutcomeUnknown, DurabilityUnknown and other BackendErrors.
     """
-    until, full_until = state.until(), state.clock.monotonic() + pace.patience
-    size, tries = pace.chunk, 0
+    tries = Tries(state, pace)
     offset.own.begin(first)
     while (at := _next(offset, first, rows)) < len(rows):
-        trouble = yield from _send_calls(state, offset, first, rows, pace, (at, size), until)
-        now = state.clock.monotonic()
+        trouble = yield from _send_calls(state, offset, first, rows, pace, (at, tries.size), tries.until)
         if _next(offset, first, rows) > at:
-            until, full_until, tries = state.until(), now + pace.patience, 0
-            size = min(pace.chunk, size * 2)
+            tries.advanced()
         if trouble == "EPOCH":
-            yield from reopen(state, until)
+            yield from reopen(state, tries.until)
         elif trouble == "max_bulk_offsets":
             raise _too_many(state, offset)
         elif trouble:
-            size = max(1, size // 4) if trouble in BOUNDS else size
-            if now > (full_until if trouble in BOUNDS else until):
+            if (pause := tries.pause(trouble)) is None:
                 raise give_up_error(state, trouble, pace, RESUMABLE)
-            tries += 1
-            yield Sleep(pause_after(tries))
+            yield Sleep(pause)
     offset.mark_of(first, rows, len(rows))  # the next page goes on from here, also behind rows that others stored
     yield from upkeep(state, state.clock.monotonic())
 
@@ -207,7 +202,7 @@ def complete(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[None]:
     for at in range(0, len(offsets), 1000):
         fields = [offset.field for offset in offsets[at : at + 1000]]
         call = Call.on(state.keys, "complete", (REMEMBER_COMPLETE * 1000, *fields))
-        yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
+        yield from retry_until(always(call), state.until(), state.clock)
 
 
 def _next(offset: BulkOffset, first: int, rows: Rows) -> int:

@@ -6,7 +6,7 @@ it: one that is worked on, and one that is about to be. Other fields have what e
 
 from __future__ import annotations
 
-from shardq.ops.queue.retry import ask, retry_until
+from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 
@@ -18,7 +18,7 @@ def remember(state: QueueState, name: str, field: int | str, record: bytes | str
     """Write down the record of a micro-batch, or another field. It takes the place of the field *dropped*, if any."""
     args = (field, record, REMEMBERED * 1000, dropped)
     call = Call.on(state.keys, "remember", args, rest=(state.keys.hold(name),))
-    yield from retry_until(lambda _: call, state.until(), state.clock)
+    yield from retry_until(always(call), state.until(), state.clock)
 
 
 def recall(state: QueueState, name: str, field: int | str) -> Op[bytes | None]:

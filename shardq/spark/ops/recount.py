@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shardq.clock import Clock
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Ask, Call, Op
 from shardq.spark.ops.bulk import BulkOffset
@@ -35,7 +35,7 @@ def recount(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[Recount]:
     for at in range(0, len(offsets), AT_ONCE):
         some = offsets[at : at + AT_ONCE]
         call = Call.on(state.keys, "recount", (some[0].began, *(each.field for each in some)))
-        reply = yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
+        reply = yield from retry_until(always(call), state.until(), state.clock)
         is_younger, now, known = reply
         for each, text in zip(some, known, strict=True):
             if each.stored and not _knows(text, each):
@@ -47,7 +47,7 @@ def recount(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[Recount]:
 def has_forgotten(state: QueueState, began: int) -> Op[bool]:
     """Return whether Redis may have lost what it knew of a write that *began* then, while its messages stayed."""
     call = Call.on(state.keys, "recount", (began, ""))
-    is_younger, *_ = yield from retry_until(lambda _: call, state.until(), state.clock)
+    is_younger, *_ = yield from retry_until(always(call), state.until(), state.clock)
     return bool(is_younger)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from shardq.errors import BackendTimeout, QueueFull
+from shardq.ops.queue.retry import pause_after
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op
 from shardq.ops.queue.view import QueueView
@@ -56,6 +57,39 @@ class Pace:
     calls: int = 8
     max_backlog: int = 0
     patience: float = 600.0
+
+
+class Tries:
+    """How a write of rows goes on after trouble: `size` rows in its next call, tried until local time `until`.
+
+    Rows that were stored start the time anew. While the queue is full, the writer has its own patience.
+    """
+
+    __slots__ = ("_full_until", "_pace", "_state", "_tries", "size", "until")
+
+    def __init__(self, state: QueueState, pace: Pace) -> None:
+        self._state, self._pace, self.size = state, pace, pace.chunk
+        self._start()
+
+    def _start(self) -> None:
+        self.until = self._state.until()
+        self._full_until = self._state.clock.monotonic() + self._pace.patience
+        self._tries = 0
+
+    def advanced(self) -> None:
+        """Note that rows were stored: the next calls may have more."""
+        self._start()
+        self.size = min(self._pace.chunk, self.size * 2)
+
+    def pause(self, trouble: str) -> float | None:
+        """Return how many seconds to wait after *trouble*; None if it is time to give up."""
+        is_full = trouble in BOUNDS
+        if is_full:
+            self.size = max(1, self.size // 4)
+        if self._state.clock.monotonic() > (self._full_until if is_full else self.until):
+            return None
+        self._tries += 1
+        return pause_after(self._tries)
 
 
 def rows_call(state: QueueState, view: QueueView, rows: Rows, at: int, to: int, field: str, sequence: str) -> Call:

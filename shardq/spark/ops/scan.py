@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from shardq.ops.queue.retry import ask, retry_until
+from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
 
@@ -68,7 +68,7 @@ def fetch(
     numbers = dict.fromkeys(place for place, _ in asked if place != BODIES)
     words: tuple[Argument, ...] = (FETCHED_BYTES, int(not bare), *(f"{place}:{entry}" for place, entry in asked))
     call = Call.on(state.keys, "fetch", words, rest=state.declared([*numbers]))
-    rows = yield from retry_until(lambda _: call, until, state.clock)
+    rows = yield from retry_until(always(call), until, state.clock)
     return [Fetched(row[0].decode(), row[1]) if row else None for row in rows]
 
 
@@ -105,7 +105,7 @@ def skip(state: QueueState, key: str, after: str, until: str, count: int) -> Op[
     passed = 0
     while passed < count:
         call = Call.on(state.keys, "skip", (after, until, min(count - passed, SCANNED)), rest=(key,))
-        last, found = yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
+        last, found = yield from retry_until(always(call), state.until(), state.clock)
         after, passed = last.decode(), passed + found
         if found < SCANNED:
             break

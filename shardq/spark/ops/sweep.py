@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from shardq.model import QueueStats
-from shardq.ops.queue.retry import ask, retry_until
+from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.spark.ops.scan import EntryId, entry_id
@@ -136,7 +136,7 @@ class Holder(NamedTuple):
 def holders(state: QueueState, cursor: bytes, shard_keys: Sequence[bytes]) -> Op[tuple[bytes, list[Holder]]]:
     """Return where to go on after *cursor*, and some overflows; one may come twice. With *shard_keys* only theirs."""
     call = Call.on(state.keys, "holders", (cursor, _SCANNED, *shard_keys))
-    following, flat = yield from retry_until(lambda _: call, state.until(), state.clock)
+    following, flat = yield from retry_until(always(call), state.until(), state.clock)
     found = []
     for shard_key, text in zip(flat[::2], flat[1::2], strict=True):
         if words := _OVERFLOW.search(text):
@@ -176,7 +176,7 @@ def blocks(state: QueueState, fields: Sequence[bytes]) -> Op[list[bytes | None]]
 def alone(state: QueueState, cursor: bytes) -> Op[tuple[bytes, list[bytes]]]:
     """Return where to go on after *cursor*, and the ids of some messages that lie by themselves. One may come twice."""
     call = Call.on(state.keys, "alone", (cursor, _SCANNED))
-    following, found = yield from retry_until(lambda _: call, state.until(), state.clock)
+    following, found = yield from retry_until(always(call), state.until(), state.clock)
     return following, found
 
 
@@ -197,7 +197,7 @@ def states(state: QueueState, handles: Sequence[bytes]) -> Op[list[Told | None]]
     numbers = dict.fromkeys(handle.partition(b":")[0].decode() for handle in asked)
     streams = state.declared([number for number in numbers if number != "d"])
     call = Call.on(state.keys, "states", (_BODY_BYTES, *asked), rest=streams)
-    rows = yield from retry_until(lambda _: call, state.until(), state.clock)
+    rows = yield from retry_until(always(call), state.until(), state.clock)
     return [_told(row) if row else None for row in rows]
 
 
@@ -225,7 +225,7 @@ def cuts(state: QueueState, stats: QueueStats, pieces: int) -> Op[list[str]]:
     stands for all streams, since their messages come in turn.
     """
     call = Call.on(state.keys, "sample", (_SAMPLED,))
-    sampled = yield from retry_until(lambda _: call, state.until(), state.clock)
+    sampled = yield from retry_until(always(call), state.until(), state.clock)
     outside, inside = stats.held_back + stats.delayed, sum(stats.streams)
     points = [(entry_id(each), outside / len(sampled)) for each in sampled]
     if inside:

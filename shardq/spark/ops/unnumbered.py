@@ -12,13 +12,13 @@ from typing import Any
 
 from shardq.errors import DurabilityUnknown, OutcomeUnknown
 from shardq.ops.queue.opening import reopen
-from shardq.ops.queue.retry import TRANSIENT, pause_after, refuse
+from shardq.ops.queue.retry import TRANSIENT, refuse
 from shardq.ops.queue.state import ProducerSequence, QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.write.command import number_of
 from shardq.ops.write.write import FORGOTTEN
-from shardq.spark.ops.rows import BOUNDS, Pace, Rows, give_up_error, has_room, rows_call, spans_of
+from shardq.spark.ops.rows import Pace, Rows, Tries, give_up_error, has_room, rows_call, spans_of
 
 STAYS = "what is stored stays, and a new try stores all rows of its partition, but for those with a known dedup key"
 
@@ -38,28 +38,23 @@ class Span:
 
 def store_unnumbered(state: QueueState, rows: Rows, pace: Pace) -> Op[None]:
     """Store *rows*. QueueFull if the queue stayed full for `patience` seconds. Also OutcomeUnknown, BackendErrors."""
-    until, full_until = state.until(), state.clock.monotonic() + pace.patience
-    size, tries, at = pace.chunk, 0, 0
+    tries, at = Tries(state, pace), 0
     pending: list[Span] = []
     try:
         while at < len(rows) or pending:
-            new = spans_of(state, rows, at, size, pace.calls - len(pending))
+            new = spans_of(state, rows, at, tries.size, pace.calls - len(pending))
             pending += [Span(*span, state.take_sequence()) for span in new]
             at = new[-1][1] if new else at
             before = _count(pending)
-            trouble = yield from _send_calls(state, rows, pending, pace, until)
-            now = state.clock.monotonic()
+            trouble = yield from _send_calls(state, rows, pending, pace, tries.until)
             if _count(pending) < before:
-                until, full_until, tries = state.until(), now + pace.patience, 0
-                size = min(pace.chunk, size * 2)
+                tries.advanced()
             if trouble == "EPOCH":
-                yield from reopen(state, until)
+                yield from reopen(state, tries.until)
             elif trouble:
-                size = max(1, size // 4) if trouble in BOUNDS else size
-                if now > (full_until if trouble in BOUNDS else until):
+                if (pause := tries.pause(trouble)) is None:
                     raise _give_up(state, trouble, pace, pending)
-                tries += 1
-                yield Sleep(pause_after(tries))
+                yield Sleep(pause)
     finally:
         for span in pending:
             _free(state, span)
