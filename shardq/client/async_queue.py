@@ -177,7 +177,7 @@ class AsyncQueue(AsyncQueueAdmin):
         look = None
         started = round(self.state.clock.wall() * 1e9)
         try:
-            if self._client.is_lean and not enabled() and (look := first_look(*asked)) is not None:
+            if not enabled() and (look := first_look(*asked)) is not None:
                 found = await self._client.look(look)
                 if found is not None:
                     if acks is not None:

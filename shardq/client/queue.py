@@ -172,7 +172,7 @@ class Queue(QueueAdmin):
         settled, acks = to_ack(self, ack)
         asked = (self.state, count, block, visibility, prefer, timeout, Outstanding(), acks)
         look = None
-        if self._client.is_lean and not enabled() and (look := first_look(*asked)) is not None:
+        if not enabled() and (look := first_look(*asked)) is not None:
             rows = self._client.look(look)
             if rows is not None:
                 if acks is not None:
