@@ -43,7 +43,7 @@ class Link:
     """
 
     def __init__(self, connection: Any) -> None:
-        self.connection, self.peer = connection, peer_of(connection)
+        self.connection, self.peer = connection, _peer_of(connection)
         self.used_at = 0.0
         self._socket = connection._sock
         self._silence = self._socket.gettimeout()
@@ -206,7 +206,7 @@ class Links:
         return idle < TRUSTED or link.is_sound()
 
 
-def peer_of(connection: Any) -> Any:
+def _peer_of(connection: Any) -> Any:
     """Return the address of the other end of *connection*'s socket; None if it has no socket."""
     try:
         return connection._sock.getpeername()
