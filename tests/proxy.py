@@ -113,6 +113,12 @@ class Proxy:
         """Accept connections and keep them, but pass nothing on either way, until `heal`; then nothing is lost."""
         self._open.clear()
 
+    def forget(self) -> None:
+        """Pass on no more requests over the connections there are, as a firewall does that has forgotten them."""
+        with self._lock:
+            for link in self._links:
+                link.forgotten = True
+
     def pass_on(self) -> None:
         """End a black hole alone."""
         self._open.set()
@@ -222,6 +228,7 @@ class _Link(threading.Thread):
         self._proxy, self._client, self._server = proxy, client, server
         self._changed = threading.Condition()
         self._unanswered, self._mute, self._gone = 0, False, False
+        self.forgotten = False
 
     def cut(self) -> None:
         """Close both sides."""
@@ -246,6 +253,8 @@ class _Link(threading.Thread):
         with contextlib.suppress(OSError, ValueError), self._client.makefile("rb") as stream:
             for request in _requests(stream):
                 cut = self._proxy.admit(request)
+                if self.forgotten:
+                    continue
                 if cut:
                     self._await_replies()  # to what came before
                     self._mute = True

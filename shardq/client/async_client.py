@@ -196,11 +196,6 @@ class AsyncClient(AsyncBaseClient):
             await self.prepare()
         return await self._bound_driver.run(op)
 
-    @property
-    def is_lean(self) -> bool:
-        """Whether the driver has a lean path (see `drivers/resp.py`). For the parts of shardq that use a client."""
-        return self._driver.is_lean
-
     async def look(self, look: Look) -> list[Received] | None:
         """Make the first look of a read. Return its messages; None if the operation must go on."""
         if self._closed or not self._inspected:

@@ -179,7 +179,7 @@ class AsyncQueue(AsyncQueueAdmin):
         asked = (self.state, count, block, visibility, prefer, timeout, outstanding, acks)
         look = None
         try:
-            if self._client.is_lean and not enabled() and (look := first_look(*asked)) is not None:
+            if not enabled() and (look := first_look(*asked)) is not None:
                 rows = await self._client.look(look)
                 if rows is not None:
                     if acks is not None:

@@ -175,7 +175,7 @@ class Queue(QueueAdmin):
         outstanding = Outstanding()
         asked = (self.state, count, block, visibility, prefer, timeout, outstanding, acks)
         look = None
-        if self._client.is_lean and not enabled() and (look := first_look(*asked)) is not None:
+        if not enabled() and (look := first_look(*asked)) is not None:
             rows = self._client.look(look)
             if rows is not None:
                 if acks is not None:

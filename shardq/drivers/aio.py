@@ -11,16 +11,15 @@ import redis.asyncio as redis
 from redis.exceptions import ResponseError
 
 from shardq.clock import Clock, SystemClock
+from shardq.drivers.async_link import LARGE, AsyncLink
+from shardq.drivers.async_links import AsyncLinks
 from shardq.drivers.async_sharing import AsyncSharing
-from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
+from shardq.drivers.exchanges import Exchange, Exchanges
 from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
 from shardq.drivers.permits import AsyncPermits
 from shardq.drivers.pools import Pools
-from shardq.drivers.pumping import PendingRead, Pumping, peer_of, round_trip
-from shardq.drivers.resp import is_lean
-from shardq.drivers.shared_link import LARGE
+from shardq.drivers.pumping import PendingRead, Pumping
 from shardq.drivers.shared_links import SharedLinks
-from shardq.drivers.silence import NotifyingParser
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, explained, packed
@@ -39,7 +38,6 @@ from shardq.ops.queue.steps import (
     Unanswered,
     Underreplicated,
     Wait,
-    Withdrawn,
 )
 from shardq.ops.sharing.coalescing import Coalescer, Part
 from shardq.timing import LoopTimer
@@ -67,13 +65,13 @@ class AsyncDriver:
     ) -> None:
         self._clock = clock or SystemClock()
         self._timeout = min(timeout, COMMAND_TIMEOUT)
-        special = {"socket_timeout": None, "parser_class": NotifyingParser}
-        self._pools = Pools(redis, target, block=block, timeout=self._timeout, **special)
-        self._shared: SharedLinks | None = None
-        if is_lean(target) and max_connections > 1:  # the other connections are for what no link may be shared by
-            self._shared = SharedLinks(self._pools, _connect, self._timeout)
-            max_connections -= 1
-        self._max_connections = max_connections
+        # With a socket_timeout redis-py would swallow cancellations on Python 3.11 (cpython #86296).
+        self._pools = Pools(redis, target, block=block, timeout=self._timeout, socket_timeout=None)
+        self._links = AsyncLinks(self._pools, _connect, self._timeout)
+        self._shared = SharedLinks(self._pools, self._links, GREETING_TIMEOUT)
+        # One connection is shared, and the others are for what cannot be sent on it. A single one is never shared.
+        self._shareable = LARGE if max_connections > 1 else 0
+        self._max_connections = max(1, max_connections - 1)
         self._permits: dict[Address | None, AsyncPermits] = {}
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
@@ -91,14 +89,9 @@ class AsyncDriver:
 
         Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
-        if self._shared is not None and not call.replicas:
-            return await self._call(self._shared, call)
-        return await self._perform(call.call)
-
-    @property
-    def is_lean(self) -> bool:
-        """Whether short calls go over a link that all share."""
-        return self._shared is not None
+        if call.replicas:
+            return await self._perform(call.call)
+        return await self._call(call)
 
     async def attempt(self, step: Call | Batch) -> Any:
         """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
@@ -134,8 +127,7 @@ class AsyncDriver:
         """End all blocked reads, and close every connection."""
         await self._pumping.aclose()
         self._closed = True
-        if self._shared is not None:
-            self._shared.close()
+        self._links.close()
         for pool in list(self._pools.values()):
             await pool.disconnect()
         for sentinel in self._pools.sentinels:
@@ -144,12 +136,10 @@ class AsyncDriver:
 
     async def _perform(self, step: Step) -> Any:
         match step:
-            case Call() if self._shared is not None and not step.replicas:
-                return await self._call(self._shared, step)
-            case Batch() if self._shared is not None and step.once:
-                return await self._pair(self._shared, step)
-            case Call() if self._exchanges.topology is None:
-                return reply_of(step, await self._carry_out(self._exchanges.plain(step, step.until)))
+            case Call() if not step.replicas:
+                return await self._call(step)
+            case Batch() if step.once:
+                return await self._pair(step)
             case Call() | Batch() | Ask():
                 return await drive(self._exchanges.of(step), self._carry_out)
             case Share():
@@ -164,24 +154,20 @@ class AsyncDriver:
     async def arm(self, step: Armed) -> PendingRead:
         """Connect to the node that owns the queue of *step*. Return the armed read, which has not been sent yet."""
         address = self._exchanges.owner(step.key)
-        pool = self._pools[address, True]
         try:
-            connection = await _connect(pool)
+            link = await self._links.take((address, True), GREETING_TIMEOUT)
         except Unanswered as failure:
             self._exchanges.lost(step.key, address, failure)
             raise
         limit = step.block_ms / 1000 + BLOCK_MARGIN
         commands = armed(step, self._exchanges.forms.of(address))
-        return PendingRead(pool, connection, commands, limit, self._is_closed, address)
+        return PendingRead(self._links, link, commands, limit, address)
 
     async def unblock(self, pending: PendingRead) -> None:
         """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""
         await drive(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._carry_out)
 
-    def _is_closed(self) -> bool:
-        return self._closed
-
-    async def _call(self, shared: SharedLinks, call: Sendable) -> Any:
+    async def _call(self, call: Sendable) -> Any:
         """Make one try of *call* in its common case: one command, and one reply. Return the reply.
 
         The general way begins anew where the server cannot run it in this form or another node owns the slot: this one
@@ -191,7 +177,7 @@ class AsyncDriver:
         address = exchanges.owner(key)
         request = call.request(exchanges.forms.of(address))
         try:
-            link = await self._link(shared, address, request, call.until)
+            link = await self._link(address, request, call.until)
             if link is None:
                 return await drive(exchanges.of(call.call), self._carry_out)
             if call.on_send is not None:
@@ -206,14 +192,14 @@ class AsyncDriver:
             raise call.call.explain(reply)
         return reply
 
-    async def _pair(self, shared: SharedLinks, batch: Batch) -> list[Any]:
+    async def _pair(self, batch: Batch) -> list[Any]:
         """Make the calls of *batch*, which are of one queue, in one round trip. Return each one's reply or failure."""
         exchanges, key, until = self._exchanges, batch.calls[0].keys[0], batch.until
         address = exchanges.owner(key)
         form = exchanges.forms.of(address)
         request = b"".join([call.request(form) for call in batch.calls])
         try:
-            link = await self._link(shared, address, request, until)
+            link = await self._link(address, request, until)
             if link is None:
                 return await drive(exchanges.of(batch), self._carry_out)
             return explained(batch.calls, await link.ask(request, len(batch.calls), exchanges.limit(until)))
@@ -221,22 +207,22 @@ class AsyncDriver:
             exchanges.lost(key, address, failure)
             return [failure] * len(batch.calls)
 
-    async def _link(self, shared: SharedLinks, address: Address | None, request: bytes, until: float) -> Any:
-        """Return the shared link to *address*; None if *request* must go over a connection of its own."""
+    async def _link(self, address: Address | None, request: bytes, until: float) -> AsyncLink | None:
+        """Return the shared link to *address*; None if *request* must go over a link of its own."""
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
-        if len(request) > LARGE:
+        if len(request) > self._shareable:
             return None
-        link = shared.get(address)
+        link = self._shared.get(address)
         if link is None:
-            link = await shared.open(address, self._exchanges.left(until))
+            link = await self._shared.open(address, self._exchanges.left(until))
         return link if link.is_free() else None
 
     async def _carry_out(self, exchange: Exchange) -> list[Any]:
         """Send the commands of *exchange*, and what must follow. Return the answers."""
         commands = exchange.commands
-        if self._shared is not None and all(command[0] != "WAIT" for command in commands):
-            while (answers := await self._answers_shared(self._shared, exchange, commands)) is not None:
+        if all(command[0] != "WAIT" for command in commands):  # it speaks of what its own connection wrote
+            while (answers := await self._answers_shared(exchange, commands)) is not None:
                 commands = exchange.follow_up(answers)
                 if not commands:
                     return answers
@@ -247,33 +233,30 @@ class AsyncDriver:
                 if not commands:
                     return answers
 
-    async def _answers_shared(
-        self, shared: SharedLinks, exchange: Exchange, commands: tuple[Command, ...]
-    ) -> list[Any] | None:
-        """Send *commands* on the shared link, and return the answers; None if that cannot be, and nothing was sent."""
+    async def _answers_shared(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any] | None:
+        """Make one round trip on the shared link, and return the answers; None if that cannot be."""
         request = packed(commands)
-        link = await self._link(shared, exchange.address, request, exchange.until)
-        if link is None:
-            return None
+        link = await self._link(exchange.address, request, exchange.until)
+        return None if link is None else await self._ask(link, exchange, request, len(commands))
+
+    async def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
+        """Make one round trip on a link that nobody else uses meanwhile, and return the answers."""
+        if self._closed:
+            raise ClosedError(CLOSED_MEANWHILE)
+        place = exchange.address, False
+        link = await self._links.take(place, self._exchanges.left(exchange.until))
+        try:
+            return await self._ask(link, exchange, packed(commands), len(commands))
+        finally:
+            self._links.give(place, link)
+
+    async def _ask(self, link: AsyncLink, exchange: Exchange, request: bytes, count: int) -> list[Any]:
+        """Send *request* for *exchange* on *link*, and return its *count* answers."""
         if exchange.server is not None and link.peer != exchange.server:
             raise Unanswered("another server is at this address now", sent=False)
         if exchange.on_send is not None:
             exchange.on_send()
-        return await link.ask(request, len(commands), self._exchanges.limit(exchange.until))  # type: ignore[no-any-return]
-
-    async def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
-        """Make one round trip on one connection, and return the answers."""
-        if self._closed:
-            raise ClosedError(CLOSED_MEANWHILE)
-        pool = self._pools[exchange.address, False]
-        connection = await _connect(pool, self._exchanges.left(exchange.until))
-        if exchange.server is not None and peer_of(connection) != exchange.server:
-            await pool.release(connection)
-            raise Unanswered("another server is at this address now", sent=False)
-        if exchange.on_send is not None:
-            await _before_sending(pool, connection, exchange.on_send)
-        limit = self._exchanges.limit(exchange.until)
-        return await round_trip(pool, connection, commands, limit, [], self._is_closed, silence=self._timeout)
+        return await link.ask(request, count, self._exchanges.limit(exchange.until))
 
     async def _permit(self, address: Address | None, until: float) -> AsyncPermits:
         """Wait for the right to use one of the connections to *address*."""
@@ -303,16 +286,7 @@ async def drive(steps: Generator[S, Any, T], perform: Callable[[S], Awaitable[An
             resume, value = steps.throw, failure
 
 
-async def _before_sending(pool: Pool, connection: Any, on_send: Callable[[], None]) -> None:
-    """Call *on_send*. Give the connection back if that withdraws the call."""
-    try:
-        on_send()
-    except Withdrawn:
-        await pool.release(connection)
-        raise
-
-
-async def _connect(pool: Pool, seconds: float = GREETING_TIMEOUT) -> Any:
+async def _connect(pool: Pool, seconds: float) -> Any:
     try:
         # A server that hangs accepts connections, but never answers AUTH or CLIENT SETNAME.
         async with asyncio.timeout(min(seconds, GREETING_TIMEOUT)):

@@ -80,13 +80,6 @@ class Exchanges:
             case Ask():
                 return self._ask(step)
 
-    def plain(self, call: Call, until: float) -> Exchange:
-        """Return the only exchange that *call* takes if there is a single node. `reply_of` reads its answers.
-
-        This is the common case, in which a generator would cost 2 % of the client's time.
-        """
-        return self._exchange(call, until, None, asking=False)
-
     def sending(
         self, call: Call, until: float, address: Address | None, form: Form, *, asking: bool = False
     ) -> Sending:
@@ -130,12 +123,12 @@ class Exchanges:
 
     def _call(self, call: Call, until: float) -> Exchanging[Any]:
         if self.topology is None:
-            return reply_of(call, (yield self.plain(call, until)))
+            return _reply_of(call, (yield self._exchange(call, until, None, asking=False)))
         try:
             answers = yield from self._send_to_owner(call.keys[0], partial(self._exchange, call, until))
         except Refused as refused:
             raise call.explain(refused) from None
-        return reply_of(call, answers)
+        return _reply_of(call, answers)
 
     def _ask(self, ask: Ask) -> Exchanging[Any]:
         def exchange(address: Address | None, *, asking: bool) -> Exchange:
@@ -210,7 +203,7 @@ def _on_send(calls: Sequence[Call]) -> Callable[[], None] | None:
     return tell
 
 
-def reply_of(call: Call, answers: list[Any]) -> Any:
+def _reply_of(call: Call, answers: list[Any]) -> Any:
     """Return the reply to *call* that its *answers* contain, or raise its failure."""
     ended = outcome_of(call, answers)
     if isinstance(ended, Exception):

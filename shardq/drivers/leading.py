@@ -11,10 +11,8 @@ from collections.abc import Callable
 from threading import Event, get_ident
 from typing import Any, Protocol, cast
 
-import redis
-
-from shardq.drivers.failures import LOST, demoted, refusal, unanswered
-from shardq.drivers.links import CLOSED, Link, Links, peer_of
+from shardq.drivers.failures import LOST, demoted, unanswered
+from shardq.drivers.links import CLOSED, Link, Links
 from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, number_of
 from shardq.errors import ClosedError
 from shardq.ops.queue.steps import Armed, Op, Refused, Step, Unanswered, Wait
@@ -36,16 +34,16 @@ class Sender(Protocol):
 
 
 class PendingRead:
-    """A blocking connection to *address*, on which *count* answers will come within *limit* seconds.
+    """A link to *address* for blocking reads, on which *count* answers will come within *limit* seconds.
 
     `server` is the address of the other end of its socket. (A name may come to mean another server.)
     """
 
     def __init__(
-        self, pool: Any, connection: Any, count: int, limit: float, closed: Callable[[], bool], address: Any = None
+        self, links: Links, link: Link, count: int, limit: float, closed: Callable[[], bool], address: Any = None
     ) -> None:
-        self._pool, self._connection, self._count, self._closed = pool, connection, count, closed
-        self.limit, self.address, self.server = limit, address, peer_of(connection)
+        self._links, self._link, self._count, self._closed = links, link, count, closed
+        self.limit, self.address, self.server = limit, address, link.peer
         self.answers: list[Any] = []
         self.pause = MIN_PAUSE
 
@@ -56,8 +54,11 @@ class PendingRead:
 
     def ready(self, seconds: float) -> bool:
         """Return whether all answers have come. Wait up to *seconds* for each."""
+        if self._closed():
+            self.drop()
+            raise ClosedError(CLOSED_WHILE_WAITING)
         try:
-            if not self._gather(seconds):
+            if not self._link.gather(self.answers, self._count, seconds):
                 return False
         except (*LOST, *CLOSED) as error:
             self.drop()
@@ -67,40 +68,6 @@ class PendingRead:
             raise
         self._release()
         return True
-
-    def _gather(self, seconds: float) -> bool:
-        while len(self.answers) < self._count:
-            if self._closed():  # else redis-py would connect again and wait in vain
-                raise ClosedError(CLOSED_WHILE_WAITING)
-            if not self._connection.can_read(seconds):
-                return False
-            self.answers.append(answer(self._connection))
-        return True
-
-    def _release(self) -> None:
-        if self._closed():
-            self._connection.disconnect()
-        self._pool.release(self._connection)
-        if demoted(self.answers):
-            self._pool.disconnect(inuse_connections=False)
-
-    def drop(self) -> None:
-        """Close the connection. The server then forgets a read that still waits."""
-        self._connection.disconnect()
-        self._pool.release(self._connection)
-
-
-class LinkedRead(PendingRead):
-    """The same on a link: what redis-py does for each answer would take as long as the read script does."""
-
-    def __init__(self, links: Links, link: Link, count: int, limit: float, closed: Callable[[], bool], address: Any):
-        super().__init__(None, link.connection, count, limit, closed, address)
-        self._links, self._link = links, link
-
-    def _gather(self, seconds: float) -> bool:
-        if self._closed():
-            raise ClosedError(CLOSED_WHILE_WAITING)
-        return self._link.gather(self.answers, self._count, seconds)
 
     def _release(self) -> None:
         if self._closed() or not self._link.is_clean():
@@ -245,24 +212,3 @@ class Leading:
 
 def _run_of(waiting: Waiting) -> PumpRun | None:
     return cast("PumpRun | None", waiting.pump)  # a client has one driver, which made the pump
-
-
-def answer(connection: Any) -> Any:
-    """Read one answer. A refusal is returned, not raised, so that the answers after it are read too."""
-    try:
-        return connection.read_response()
-    except redis.RedisError as error:
-        refused = refusal(error)
-        if refused is None:
-            raise
-        return refused
-
-
-def await_answer(connection: Any, seconds: float) -> None:
-    """Wait for an answer. Raise redis-py's errors if none comes in time, or another thread closes the connection."""
-    try:
-        if connection.can_read(seconds):
-            return
-    except CLOSED as error:
-        raise redis.ConnectionError("the connection was closed meanwhile") from error
-    raise redis.TimeoutError(f"no answer for {seconds:.3g} s")

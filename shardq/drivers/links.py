@@ -43,7 +43,7 @@ class Link:
     """
 
     def __init__(self, connection: Any) -> None:
-        self.connection, self.peer = connection, peer_of(connection)
+        self.connection, self.peer = connection, _peer_of(connection)
         self.used_at = 0.0
         self._socket = connection._sock
         self._silence = self._socket.gettimeout()
@@ -154,10 +154,15 @@ class Link:
 
 
 class Links:
-    """The idle links to one node. They belong to *pool*, and the one that was used last is used next."""
+    """The idle links to one node. They belong to *pool*, and the one that was used last is used next.
 
-    def __init__(self, pool: Any, connect: Callable[[Any], Any], now: Callable[[], float]) -> None:
-        self._pool, self._connect, self._now = pool, connect, now
+    One that was idle for *most_idle* seconds is not used again; 0 means that it is, however long it was idle.
+    """
+
+    def __init__(
+        self, pool: Any, connect: Callable[[Any], Any], now: Callable[[], float], most_idle: float = 0
+    ) -> None:
+        self._pool, self._connect, self._now, self._most_idle = pool, connect, now, most_idle
         self._idle: deque[Link] = deque()  # its methods are atomic, so threads need no lock
         self._has_sentinels = hasattr(pool, "master_address")
 
@@ -195,10 +200,13 @@ class Links:
     def _is_fit(self, link: Link) -> bool:
         if self._has_sentinels and not leads_to_master(self._pool, link.connection):
             return False
-        return self._now() - link.used_at < TRUSTED or link.is_sound()
+        idle = self._now() - link.used_at
+        if self._most_idle and idle >= self._most_idle:
+            return False
+        return idle < TRUSTED or link.is_sound()
 
 
-def peer_of(connection: Any) -> Any:
+def _peer_of(connection: Any) -> Any:
     """Return the address of the other end of *connection*'s socket; None if it has no socket."""
     try:
         return connection._sock.getpeername()

@@ -19,13 +19,15 @@ class Pools(dict[tuple[Address | None, bool], Any]):
     """The pools, by node and by whether their connections are for blocking reads. A pool is made on its first use.
 
     *redis* is the module whose classes are used, `redis` or `redis.asyncio`, and *special* are settings for its
-    connections. Commands must be answered within *timeout* seconds; blocking reads wait up to *block* seconds.
+    connections. Commands must be answered within *timeout* seconds; blocking reads wait up to *block* seconds. A
+    connection that was idle for `most_idle` seconds is not used again; 0 means that it is, however long it was idle.
     """
 
     def __init__(self, redis: Any, target: Target, *, block: float, timeout: float, **special: Any) -> None:
         super().__init__()
         self._redis, self._target, self._block, self._timeout, self._special = redis, target, block, timeout, special
         self.sentinels: list[Any] = []
+        self.most_idle: float = target.settings.get("health_check_interval", 0)
 
     def __missing__(self, which: tuple[Address | None, bool]) -> Any:
         return self.setdefault(which, self._make(*which))  # two threads that come at once get the same pool
@@ -76,6 +78,7 @@ def settings(target: Target, *, block: float | None, timeout: float) -> dict[str
     }
     options |= DRIVER_INFO | target.settings
     options |= {"protocol": 2, "decode_responses": False}
+    options.pop("health_check_interval", None)  # links heed it: see `Pools.most_idle`
     if "path" in options:
         del options["socket_connect_timeout"]
     else:

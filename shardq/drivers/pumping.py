@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from redis.exceptions import RedisError
-
-from shardq.drivers.failures import LOST, demoted, refusal, unanswered
-from shardq.drivers.silence import postponed
+from shardq.drivers.async_link import AsyncLink
+from shardq.drivers.async_links import AsyncLinks
+from shardq.drivers.target import Address
 from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, Command, number_of, packed
 from shardq.errors import ClosedError
 from shardq.ops.queue.state import QueueState
@@ -32,40 +31,36 @@ class Sender(Protocol):
         """Run an operation, and return its result."""
 
     async def arm(self, step: Armed) -> PendingRead:
-        """Get a connection for an armed read."""
+        """Get a link for an armed read."""
 
     async def unblock(self, pending: PendingRead) -> None:
         """End the blocking wait of a pending read."""
 
 
 class PendingRead:
-    """A blocking connection to *address* for *commands*, whose answers must come within *limit* seconds.
+    """A *link* to *address* for *commands*, whose answers must come within *limit* seconds.
 
     `server` is the address of the other end of its socket.
     """
 
     def __init__(
-        self,
-        pool: Any,
-        connection: Any,
-        commands: tuple[Command, ...],
-        limit: float,
-        closed: Callable[[], bool],
-        address: Any = None,
+        self, links: AsyncLinks, link: AsyncLink, commands: tuple[Command, ...], limit: float, address: Address | None
     ) -> None:
-        self._pool, self._connection, self._commands, self._limit = pool, connection, commands, limit
-        self._closed, self.address, self.server = closed, address, peer_of(connection)
-        self.answers: list[Any] = []
+        self._links, self._link, self._commands, self._limit = links, link, commands, limit
+        self.address, self.server = address, link.peer
+        link.silence = limit
 
     @property
     def number(self) -> int | None:
         """The id that the server gave the connection; None until that answer has come."""
-        return number_of(self.answers)
+        return number_of(self._link.begun())
 
     async def exchanged(self) -> list[Any]:
         """Send the commands, and wait for all answers."""
-        sent, limit = self._commands, self._limit
-        return await round_trip(self._pool, self._connection, sent, limit, self.answers, self._closed, silence=limit)
+        try:
+            return await self._link.ask(packed(self._commands), len(self._commands), self._limit)
+        finally:
+            self._links.give((self.address, True), self._link)
 
 
 class Pumping:
@@ -174,59 +169,3 @@ class Pumping:
 def _resolve(wake_up: asyncio.Future[None]) -> None:
     if not wake_up.done():
         wake_up.set_result(None)
-
-
-async def round_trip(
-    pool: Any,
-    connection: Any,
-    commands: tuple[Command, ...],
-    limit: float,
-    answers: list[Any],
-    closed: Callable[[], bool],
-    silence: float,
-) -> list[Any]:
-    """Send *commands* on *connection* of *pool*, fill *answers*, and return the connection to its pool.
-
-    The server may be silent for *limit* seconds, and after it has begun to answer, for *silence* seconds.
-
-    A connection that failed is closed, and so is one of a client that was *closed*. If the node is no longer a master,
-    all connections of the pool are closed. Raises `Unanswered` or `Refused`.
-    """
-    clean = cancelled = False
-    try:
-        # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
-        async with asyncio.timeout(limit) as bound:
-            await connection.send_packed_command([packed(commands)])
-            with postponed(bound, silence):
-                while len(answers) < len(commands):
-                    answers.append(await _answer(connection))
-        clean = True
-    except LOST as error:
-        raise unanswered(error) from error
-    except asyncio.CancelledError:
-        cancelled = True
-        raise
-    finally:
-        if not clean or closed():
-            await connection.disconnect(nowait=cancelled)
-        await pool.release(connection)
-    if demoted(answers):
-        await pool.disconnect(inuse_connections=False)
-    return answers
-
-
-def peer_of(connection: Any) -> Any:
-    """Return the address of the other end of *connection*'s socket; None if it has no socket."""
-    writer = connection._writer
-    return None if writer is None else writer.get_extra_info("peername")
-
-
-async def _answer(connection: Any) -> Any:
-    """Read one answer. A refusal is returned, not raised, so that the answers after it are read too."""
-    try:
-        return await connection.read_response()
-    except RedisError as error:
-        refused = refusal(error)
-        if refused is None:
-            raise
-        return refused

@@ -11,14 +11,13 @@ import redis
 import redis.sentinel
 
 from shardq.clock import Clock, SystemClock
-from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
+from shardq.drivers.exchanges import Exchange, Exchanges
 from shardq.drivers.failures import LOST, Redirected, demoted, refusal, unanswered, unconnected
-from shardq.drivers.leading import Leading, LinkedRead, PendingRead, answer, await_answer
-from shardq.drivers.links import CLOSED, Links, peer_of
+from shardq.drivers.leading import Leading, PendingRead
+from shardq.drivers.links import CLOSED, Links
 from shardq.drivers.permits import Permits
 from shardq.drivers.pools import Pools
 from shardq.drivers.posting import Posting
-from shardq.drivers.resp import is_lean
 from shardq.drivers.sharing import Sharing
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
@@ -67,7 +66,6 @@ class Driver:
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, command_packer=Packer())
         self._max_connections = max_connections
         self._permits: dict[Address | None, Permits] = {}
-        self.is_lean = is_lean(target)
         self._links: dict[tuple[Address | None, bool], Links] = {}
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
@@ -85,7 +83,7 @@ class Driver:
 
         Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
-        if call.replicas or not self.is_lean:
+        if call.replicas:
             return self.perform(call.call)
         try:
             return self._call(call)
@@ -98,7 +96,7 @@ class Driver:
         try:
             if isinstance(step, Call):
                 return self.call(step)
-            return self._pair(step) if self.is_lean and step.once else self.perform(step)
+            return self._pair(step) if step.once else self.perform(step)
         except CLOSED as error:
             self._check_closed(error)
             raise
@@ -153,12 +151,10 @@ class Driver:
 
     def _perform(self, step: Step) -> Any:
         match step:
-            case Call() if self.is_lean and not step.replicas:
+            case Call() if not step.replicas:
                 return self._call(step)
-            case Batch() if self.is_lean and step.once:
+            case Batch() if step.once:
                 return self._pair(step)
-            case Call() if self._exchanges.topology is None:
-                return reply_of(step, self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
                 return drive(self._exchanges.of(step), self._carry_out)
             case Share():
@@ -181,31 +177,16 @@ class Driver:
     def _arm(self, step: Armed) -> PendingRead:
         address = self._exchanges.owner(step.key)
         commands = armed(step, self._exchanges.forms.of(address))
-        limit = step.block_ms / 1000 + BLOCK_MARGIN
-        try:
-            return (self._arm_link if self.is_lean else self._arm_connection)(address, commands, limit)
-        except Unanswered as failure:
-            if not failure.sent:
-                self._exchanges.lost(step.key, address, failure)
-            raise
-
-    def _arm_link(self, address: Address | None, commands: tuple[Command, ...], limit: float) -> PendingRead:
         links = self._links_to(address, blocking=True)
-        link = links.take()
-        pending = LinkedRead(links, link, len(commands), limit, self._is_closed, address)
+        try:
+            link = links.take()
+        except Unanswered as failure:
+            self._exchanges.lost(step.key, address, failure)
+            raise
+        limit = step.block_ms / 1000 + BLOCK_MARGIN
+        pending = PendingRead(links, link, len(commands), limit, self._is_closed, address)
         try:
             link.send(packed(commands))
-        except LOST as error:
-            pending.drop()
-            raise unanswered(error) from error
-        return pending
-
-    def _arm_connection(self, address: Address | None, commands: tuple[Command, ...], limit: float) -> PendingRead:
-        pool = self._pools[address, True]
-        connection = _connect(pool)
-        pending = PendingRead(pool, connection, len(commands), limit, self._is_closed, address)
-        try:
-            connection.send_packed_command([packed(commands)])
         except LOST as error:
             pending.drop()
             raise unanswered(error) from error
@@ -214,7 +195,8 @@ class Driver:
     def _links_to(self, address: Address | None, *, blocking: bool) -> Links:
         links = self._links.get((address, blocking))
         if links is None:
-            made = Links(self._pools[address, blocking], _connect, self._clock.monotonic)
+            pool = self._pools[address, blocking]
+            made = Links(pool, _connect, self._clock.monotonic, self._pools.most_idle)
             links = self._links.setdefault((address, blocking), made)
         return links
 
@@ -288,11 +270,9 @@ class Driver:
             return [failure, failure]
 
     def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
-        """Make one round trip on one connection, and return the answers. A connection that failed is closed."""
-        if self.is_lean:
-            request, server, on_send = packed(commands), exchange.server, exchange.on_send
-            return self._ask(exchange.address, request, len(commands), exchange.until, server, on_send)
-        return self._answers_from_pool(exchange, commands)
+        """Make one round trip for *exchange*, and return the answers."""
+        request, server, on_send = packed(commands), exchange.server, exchange.on_send
+        return self._ask(exchange.address, request, len(commands), exchange.until, server, on_send)
 
     def _ask(
         self,
@@ -329,37 +309,6 @@ class Driver:
                 links.drop(link)
         if demoted(answers):
             links.drop_idle()
-        return answers
-
-    def _answers_from_pool(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
-        """Make one round trip with redis-py, which checks and wraps more than is needed.
-
-        No connection of a closed client stays open: `close` closes those in the pools, and a call that is using one
-        closes it here.
-        """
-        if self._closed:
-            raise ClosedError(CLOSED_MEANWHILE)
-        pool = self._pools[exchange.address, False]
-        connection, limit = _connect(pool), self._exchanges.limit(exchange.until)
-        clean = False
-        try:
-            if exchange.server is not None and peer_of(connection) != exchange.server:
-                raise Unanswered("another server is at this address now", sent=False)
-            if exchange.on_send is not None:
-                exchange.on_send()
-            connection.send_packed_command([packed(commands)])
-            if limit < self._timeout:
-                await_answer(connection, limit)
-            answers = [answer(connection) for _ in commands]
-            clean = True
-        except LOST as error:
-            raise unanswered(error) from error
-        finally:
-            if not clean or self._closed:
-                connection.disconnect()
-            pool.release(connection)
-        if demoted(answers):
-            pool.disconnect(inuse_connections=False)
         return answers
 
     def _permit(self, address: Address | None, until: float) -> Permits:

@@ -1,18 +1,12 @@
-"""Redis's wire format for commands: a count of words, then each word with its length.
-
-hiredis packs in C. Where it is missing, commands are packed here.
-"""
+"""Redis's wire format for commands: a count of words, then each word with its length. hiredis packs, in C."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from shardq.protocol.script import HASH, Form, Script
+import hiredis
 
-try:
-    import hiredis
-except ImportError:  # a redis-py without its extra
-    hiredis = None  # type: ignore[assignment, unused-ignore]
+from shardq.protocol.script import HASH, Form, Script
 
 CACHED: Final = 16_384
 """So many keys are kept packed at most, and as many beginnings of commands."""
@@ -21,16 +15,7 @@ _KEYS: dict[str, bytes] = {}
 _BEGINNINGS: dict[tuple[str, str], tuple[tuple[str, ...], bytes, bytes]] = {}
 
 
-def pack_plainly(words: tuple[str | bytes | int | float, ...]) -> bytes:
-    """Return the bytes of one command. It is what hiredis's function does, which is three times as quick."""
-    packed = [b"*%d\r\n" % len(words)]
-    for word in words:
-        raw = word if isinstance(word, bytes) else str(word).encode()
-        packed.append(b"$%d\r\n%b\r\n" % (len(raw), raw))
-    return b"".join(packed)
-
-
-def pack_by_hiredis(words: tuple[str | bytes | int | float, ...]) -> bytes:
+def pack(words: tuple[str | bytes | int | float, ...]) -> bytes:
     """Return the bytes of one command.
 
     No int may get to hiredis (3.5.0): it makes a str of it in C, and Python looks for signals while it does. If a
@@ -40,9 +25,6 @@ def pack_by_hiredis(words: tuple[str | bytes | int | float, ...]) -> bytes:
     safe = tuple([str(word) if isinstance(word, int) else word for word in words])
     packed: bytes = hiredis.pack_command(safe)  # type: ignore[arg-type, assignment, unused-ignore] # stubs lie
     return packed
-
-
-pack: Final = pack_plainly if hiredis is None else pack_by_hiredis
 
 
 class Packer:

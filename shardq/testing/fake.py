@@ -15,7 +15,7 @@ from shardq.drivers import Driver, Target
 from shardq.drivers.failures import refusal
 from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
-from shardq.ops.queue.steps import Armed, Ask, Batch, Call, Refused, Share, Sleep, Step, Underreplicated, Wait
+from shardq.ops.queue.steps import Armed, Ask, Batch, Call, Refused, Sendable, Share, Sleep, Step, Underreplicated, Wait
 from shardq.ops.read.waiting import waiting_of
 from shardq.protocol.script import Script
 from shardq.testing.clock import ManualClock
@@ -77,7 +77,14 @@ class FakeDriver(Driver):
     def __init__(self, connection: redis.Redis, clock: Clock, wait: Callable[[float], object], poll: float) -> None:
         super().__init__(Target("single", {}), max_connections=1, block=0, clock=clock)
         self._connection, self._wait, self._poll = connection, wait, poll
-        self.is_lean = False  # there is no socket, so every step goes to `perform`
+
+    def call(self, call: Sendable) -> Any:
+        """Make *call*, and return its reply."""
+        return self.perform(call.call)
+
+    def attempt(self, step: Call | Batch) -> Any:
+        """Perform *step*. Return its reply, or its failure."""
+        return self._outcome(step) if isinstance(step, Call) else self.perform(step)
 
     def perform(self, step: Step) -> Any:
         """Perform *step* on fakeredis; its reply."""

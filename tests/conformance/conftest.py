@@ -15,10 +15,10 @@ from tests.conformance.world import FakeWorld, World, raw_client
 from tests.servers import Cluster, Server, ServerKind, available
 
 KINDS = {kind.product: kind for kind in available()}
-GENERAL = "general"
-_GENERAL = "ack_with_read blocking dedup delay due names publish read rules settle walk write"
-WITH_GENERAL = {f"test_{name}" for name in _GENERAL.split()}
-"""Files that also run in the general form, with drivers without their lean path, on one server."""
+TRACED = "traced"
+_TRACED = "ack_with_read blocking read settle write"
+WITH_TRACED = {f"test_{name}" for name in _TRACED.split()}
+"""Files that also run as calls go where spans are recorded: without the shortcuts of the common case, on one server."""
 _FAKE = "cancel dead dedup delay publish read results settle stats unique write"
 ON_THE_FAKE = {f"test_{name}" for name in _FAKE.split()}
 """Files about what users test on the fake. It runs the same scripts, but Redis's commands are others' code."""
@@ -44,14 +44,14 @@ def _worlds_of(metafunc: pytest.Metafunc) -> list[str]:
     first, *others = KINDS or ["none"]
     clusters = ["sync-cluster", "async-cluster"]
     usual = [f"sync-{first}", *(f"async-{other}" for other in others or [first])]
-    general = [f"sync-{first}-{GENERAL}"] if module in WITH_GENERAL else []
+    traced = [f"sync-{first}-{TRACED}"] if module in WITH_TRACED else []
     fake = ["fake"] if module in ON_THE_FAKE or "everywhere" in marks else []
     if "clustered" in metafunc.fixturenames:
         return clusters
     if "once" in marks:
-        return [*usual[:1], *general]
+        return [*usual[:1], *traced]
     every = [f"async-{first}", *(f"sync-{other}" for other in others), *clusters] if "everywhere" in marks else []
-    worlds = [*usual, *every, *general, *([] if "real" in metafunc.fixturenames else fake)]
+    worlds = [*usual, *every, *traced, *([] if "real" in metafunc.fixturenames else fake)]
     return list(dict.fromkeys(worlds))
 
 
@@ -121,7 +121,8 @@ def world(
     """One kind of client on one empty server."""
     client_kind, _, where = request.param.partition("-")
     where, _, form = where.partition("-")
-    monkeypatch.setenv("SHARDQ_LEAN", "off" if form == GENERAL else "on")
+    if form == TRACED:
+        monkeypatch.setattr("shardq.client.queue.enabled", lambda: True)
     loop = request.getfixturevalue("loop") if client_kind == "async" else None
     with contextlib.ExitStack() as stack:
         if request.param == "fake":

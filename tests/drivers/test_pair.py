@@ -1,7 +1,4 @@
-"""An ack and a read in one round trip: whatever a server says to either, or does not say, both drivers report alike.
-
-Each test runs with the lean path and without it, so that the two report alike, too.
-"""
+"""An ack and a read in one round trip: whatever a server says to either, or does not say, both drivers report alike."""
 
 from __future__ import annotations
 

@@ -12,10 +12,8 @@ from threading import Lock
 from typing import Any, cast
 
 import pytest
-import redis
 
 from shardq import BackendTimeout, OutcomeUnknown, PartlyWritten, ShardqError
-from shardq.drivers.leading import await_answer
 from shardq.drivers.permits import MIN_TRY, AllBusy, AsyncPermits, Permits
 from tests.clients import CLIENT_KINDS, opened
 from tests.servers import Server
@@ -175,14 +173,3 @@ async def test_a_coroutine_that_is_cancelled_in_the_line_takes_no_turn() -> None
         await permits.take(0.01)
     permits.give()
     await permits.take(9)
-
-
-def test_a_connection_that_another_thread_closes_is_a_lost_one() -> None:
-    """redis-py stumbles over it: that must not be the caller's error."""
-
-    class Closing:
-        def can_read(self, _: float) -> bool:
-            raise TypeError("argument must be an int, or have a fileno() method.")
-
-    with pytest.raises(redis.ConnectionError, match="closed meanwhile"):
-        await_answer(Closing(), 1)

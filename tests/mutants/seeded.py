@@ -111,7 +111,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         2,
         "the reply of a caller that was cancelled goes to another caller",
-        "shardq/drivers/shared_link.py",
+        "shardq/drivers/async_link.py",
         "self._give(sent[0], answer_of(reply))",
         "self._give(next((each for each in sent if not each.future.done()), sent[0]), answer_of(reply))",
         "tests/unit/test_shared.py::test_the_reply_of_a_cancelled_caller_goes_to_nobody",

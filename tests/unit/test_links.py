@@ -170,6 +170,19 @@ def test_after_a_while_a_link_is_looked_at_before_it_is_used(pool: Pool) -> None
     assert pool.released == [link.connection]
 
 
+def test_a_link_that_was_idle_for_too_long_is_not_used_again(pool: Pool) -> None:
+    clock = ManualClock()
+    links = Links(pool, Pool.get_connection, clock.monotonic, 30)
+    link = links.take()
+    links.give(link)
+    clock.advance(29)
+    assert links.take() is link
+    links.give(link)
+    clock.advance(30)
+    assert links.take() is not link
+    assert pool.released == [link.connection]
+
+
 def test_links_to_a_node_that_is_no_master_any_more_are_dropped(pool: Pool) -> None:
     links = links_of(pool, ManualClock())
     link = links.take()

@@ -7,18 +7,15 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from redis.connection import PythonRespSerializer
 
-from shardq.drivers import resp
-from shardq.drivers.resp import MORE, is_lean, new_parser
-from shardq.drivers.target import Target
+from shardq.drivers.resp import MORE, new_parser
 from shardq.drivers.wire import commands_of
 from shardq.ops.queue.steps import Call
 from shardq.protocol import packing
-from shardq.protocol.packing import pack, pack_plainly
+from shardq.protocol.packing import pack
 from shardq.protocol.script import FUNCTION, HASH, Form
 from shardq.protocol.scripts import load
 
@@ -41,7 +38,7 @@ def by_redis_py(*command: Any) -> bytes:
 
 @given(some.lists(words, min_size=1))
 def test_a_command_is_packed_as_redis_py_does(command: list[Any]) -> None:
-    assert pack(tuple(command)) == pack_plainly(tuple(command)) == by_redis_py(*command)
+    assert pack(tuple(command)) == by_redis_py(*command)
 
 
 @given(some.sampled_from(SCRIPTS), some.lists(some.text(), min_size=1), some.lists(words))
@@ -103,26 +100,3 @@ def test_replies_are_read_in_whatever_pieces_they_come(values: list[Any], size: 
         parser.feed(stream[at : at + size])
         found += list(iter(parser.gets, MORE))
     assert found == values
-
-
-@pytest.mark.parametrize(
-    ("url", "setting", "lean"),
-    [
-        ("redis://localhost", None, True),
-        ("redis://localhost", "on", True),
-        ("redis://localhost", "off", False),
-        ("redis://localhost?health_check_interval=30", None, False),
-    ],
-)
-def test_when_the_driver_sends_and_receives_by_itself(
-    monkeypatch: pytest.MonkeyPatch, url: str, setting: str | None, lean: bool
-) -> None:
-    monkeypatch.delenv("SHARDQ_LEAN", raising=False)
-    if setting is not None:
-        monkeypatch.setenv("SHARDQ_LEAN", setting)
-    assert is_lean(Target.parse(url)) is lean
-
-
-def test_without_hiredis_redis_py_sends_and_receives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resp, "hiredis", None)
-    assert not is_lean(Target.parse("redis://localhost"))

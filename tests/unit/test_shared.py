@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shardq.drivers.shared_link import LARGE, PARTS, STUCK, SharedLink
+from shardq.drivers.async_link import LARGE, PARTS, STUCK, AsyncLink
 from shardq.ops.queue.steps import Refused, Unanswered
 
 SILENCE = 20.0
@@ -23,14 +23,14 @@ class Played:
     """A shared link, and the server's end of it."""
 
     def __init__(self) -> None:
-        self.closed: list[SharedLink] = []
+        self.closed: list[AsyncLink] = []
         self.ours, self.server = socket.socketpair()
         self.server.setblocking(False)
 
-    async def link(self, silence: float = SILENCE) -> SharedLink:
+    async def link(self, silence: float = SILENCE) -> AsyncLink:
         """Make the link out of a connection such as redis-py's."""
         self.reader, self.writer = await asyncio.open_connection(sock=self.ours)
-        return SharedLink(SimpleNamespace(_writer=self.writer), silence, self.closed.append)
+        return AsyncLink(SimpleNamespace(_writer=self.writer), silence, self.closed.append)
 
     async def received(self, size: int) -> bytes:
         """The next *size* bytes that the server gets."""
@@ -149,6 +149,20 @@ async def test_no_more_is_buffered_than_the_transport_takes_and_nothing_is_lost(
     assert link.is_free()
     await played.send(b"".join(b":%d\r\n" % number for number in range(100)))
     assert [await outcome(each) for each in waiting] == [[number] for number in range(100)]
+
+
+async def test_a_server_that_has_begun_to_answer_may_take_longer(played: Played) -> None:
+    link = await played.link()
+    waiting = link.ask(b"a", 2, SILENCE)
+    await played.received(1)
+    link.get_buffer(-1)[:4] = b":1\r\n"
+    link.buffer_updated(4)
+    assert link.begun() == [1]
+    link._sent[0].until = 0.0  # the caller's time was up long ago
+    link._end_waits()
+    await played.send(b":2\r\n")
+    assert await outcome(waiting) == [1, 2]
+    assert link.begun() == []
 
 
 async def test_a_large_reply_that_takes_long_to_come_is_no_silence_for_those_behind_it(played: Played) -> None:

@@ -10,7 +10,7 @@ from shardq.drivers.wire import commands_of, packed
 from shardq.ops.write.command import MANY, call_for
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.packing import WriteMany
-from shardq.protocol.packing import pack_plainly
+from shardq.protocol.packing import pack
 from shardq.protocol.script import FUNCTION
 from shardq.spark.ops.bulk import BulkOffset, _call
 from shardq.spark.ops.rows import Rows
@@ -34,7 +34,7 @@ def test_the_bytes_are_those_of_the_words(clock: ManualClock, rng: random.Random
         bodies = [rng.randbytes(rng.choice((0, 1, 9, 10, 99, 100, 5000))) for _ in range(count)]
         call = _call(state, BulkOffset("w", "0"), 0, Rows(keys, rng.choice("bmA"), bodies), 0, count)
         assert isinstance(call, WriteMany)
-        assert call.request(FUNCTION) == pack_plainly(words_of(call))  # type: ignore[arg-type]
+        assert call.request(FUNCTION) == pack(words_of(call))  # type: ignore[arg-type]
         assert packed(commands_of(call, FUNCTION, timeout=1)) == call.request(FUNCTION)
 
 
@@ -49,5 +49,5 @@ def test_messages_of_one_call_may_be_unlike(clock: ManualClock) -> None:
     ):
         call = call_for(state, state.take_sequence(), [*plain, unlike], UNTIL)
         assert not isinstance(call, WriteMany)
-        assert packed(commands_of(call, FUNCTION, timeout=1)) == pack_plainly(words_of(call))  # type: ignore[arg-type]
+        assert packed(commands_of(call, FUNCTION, timeout=1)) == pack(words_of(call))  # type: ignore[arg-type]
     assert isinstance(call_for(state, state.take_sequence(), plain, UNTIL), WriteMany)

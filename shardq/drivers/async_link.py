@@ -1,4 +1,4 @@
-"""The link that all short calls of an asyncio client to one node share. Replies come in the order of the requests.
+"""A link of an asyncio client, which several callers may share. Replies come in the order of the requests.
 
 redis-py connects, and says hello. Then its transport is taken over: a connection of its own for each call, a task that
 reads from a stream and a timeout for each call would take three quarters of a client's time.
@@ -18,14 +18,13 @@ from redis.exceptions import ConnectionError as LinkLost
 from redis.exceptions import TimeoutError as LinkSilent
 
 from shardq.drivers.failures import LOST, answer_of, demoted, unanswered, unsent
-from shardq.drivers.pumping import peer_of
 from shardq.drivers.resp import MORE, new_parser
 
 RECEIVED: Final = 64 * 1024
 """Bytes that are received at once."""
 
 LARGE: Final = 64 * 1024
-"""Bytes. A longer request goes over a connection of its own, so that short ones need not wait for it."""
+"""Bytes. A longer request goes over a link of its own, so that short ones need not wait for it."""
 
 STUCK: Final = 0.02
 """After so many seconds in which one reply has been arriving, other calls go elsewhere."""
@@ -44,24 +43,24 @@ class Expected:
         self.answers: list[Any] = []
 
 
-class SharedLink(asyncio.BufferedProtocol):
+class AsyncLink(asyncio.BufferedProtocol):
     """A connection of redis-py whose transport was taken over. `peer` is the address of its other end.
 
     It is closed if the server owes an answer and is silent for *silence* seconds. Then, or when it is lost otherwise,
     *on_closed* is called. A link is `retired` if its node is no longer a master: it closes when nobody waits any more.
     """
 
-    def __init__(self, connection: Any, silence: float, on_closed: Callable[[SharedLink], None]) -> None:
-        self.connection, self.peer = connection, peer_of(connection)
+    def __init__(self, connection: Any, silence: float, on_closed: Callable[[AsyncLink], None]) -> None:
+        self.connection, self.peer = connection, connection._writer.get_extra_info("peername")
         self.closed = self.retired = False
-        self._silence, self._on_closed = silence, on_closed
+        self.silence, self._on_closed = silence, on_closed
         self._loop = asyncio.get_running_loop()
         self._parser = new_parser()
         self._buffer = bytearray(RECEIVED)
         self._sent: deque[Expected] = deque()
         self._unsent: deque[tuple[bytes, Expected]] = deque()
         self._paused = self._flushing = False
-        self._heard_at = 0.0  # when data arrived, or a request was sent while no answer was owed
+        self._heard_at = self._loop.time()  # when data arrived, or a request was sent while no answer was owed
         self._doubtful = False  # somebody waited in vain since data arrived
         self._arriving_since, self._parts = math.inf, 0  # since then parts of one reply have been arriving
         self._alarm: asyncio.TimerHandle | None = None
@@ -77,11 +76,23 @@ class SharedLink(asyncio.BufferedProtocol):
         unfit = self.closed or self.retired or self._doubtful
         return not unfit and (self._parts < PARTS or not self._is_arriving(self._loop.time()))
 
+    def is_idle(self) -> bool:
+        """Return whether the link works, and nothing is under way on it."""
+        return not (self.closed or self.retired or self._sent or self._unsent or self._parts)
+
+    def was_idle(self, seconds: float) -> bool:
+        """Return whether the link has been idle for so long."""
+        return self.is_idle() and self._loop.time() >= self._heard_at + seconds
+
+    def begun(self) -> list[Any]:
+        """Return those answers to the first of the requests under way that have come."""
+        return self._sent[0].answers if self._sent else []
+
     def ask(self, request: bytes, count: int, limit: float) -> asyncio.Future[list[Any]]:
         """Send *request*. Return the future of its *count* answers, of which a refusal is one, too.
 
-        `Unanswered` is raised when the server was silent for *limit* seconds. While a large reply arrives, which may be
-        another caller's, it is not silent.
+        `Unanswered` is raised when the server was silent for *limit* seconds, or after it has begun to answer, for
+        `silence` seconds. While a large reply arrives, which may be another caller's, it is not silent.
         """
         now = self._loop.time()
         expected = Expected(self._loop.create_future(), count, now + limit)
@@ -201,13 +212,13 @@ class SharedLink(asyncio.BufferedProtocol):
     def _end_waits(self) -> None:
         """Fail those whose time is up, or close the link if the server is silent. Look again when that may be so."""
         self._alarm, self._alarm_at, now = None, math.inf, self._loop.time()
-        silent_at = self._heard_at + self._silence
+        silent_at = self._heard_at + self.silence
         if self._sent and now >= silent_at:
-            self.close(LinkSilent(f"no answer for {self._silence:.3g} s"))
+            self.close(LinkSilent(f"no answer for {self.silence:.3g} s"))
             return
         arrives = self._is_arriving(now)
         for at, expected in enumerate(self._sent):
-            if arrives or (self._parts and at == 0):
+            if arrives or (at == 0 and (self._parts or expected.answers)):
                 expected.until = max(expected.until, silent_at)
             elif now >= expected.until and _fail(expected, unanswered(LinkSilent("no answer in time"))):
                 self._doubtful = True
