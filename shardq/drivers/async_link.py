@@ -19,6 +19,7 @@ from redis.exceptions import TimeoutError as LinkSilent
 
 from shardq.drivers.failures import LOST, answer_of, demoted, unanswered, unsent
 from shardq.drivers.resp import MORE, new_parser
+from shardq.ops.queue.steps import Refused
 
 RECEIVED: Final = 64 * 1024
 """Bytes that are received at once."""
@@ -180,7 +181,7 @@ class AsyncLink(asyncio.BufferedProtocol):
         if len(expected.answers) < expected.count:
             return
         self._sent.popleft()
-        if demoted(expected.answers):
+        if Refused in map(type, expected.answers) and demoted(expected.answers):
             self.retired = True
         if not expected.future.done():
             expected.future.set_result(expected.answers)

@@ -131,7 +131,8 @@ class AsyncSharing:
         results = verb.results(tried, reply)
         if results is None:
             return await self._finish(verb.op((item,), until, tried), tried.call, reply)
-        return own(results[0])
+        result = results[0]
+        return own(result) if isinstance(result, Exception) else result
 
     async def _finish(self, op: Op[Sequence[R | Exception]], tried: Call | None = None, outcome: Any = None) -> R:
         """Run *op* for one caller. The *outcome* of its first step is known if that is the call that was tried."""

@@ -75,7 +75,8 @@ class Sharing:
             results = verb.results(tried, reply)
             if results is None:
                 return self._finish(verb.op((item,), until, tried), tried.call, reply)
-            return own(results[0])
+            result = results[0]
+            return own(result) if isinstance(result, Exception) else result
         except Exception:
             raise
         except BaseException:  # such as KeyboardInterrupt

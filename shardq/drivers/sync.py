@@ -307,7 +307,7 @@ class Driver:
                 links.give(link)
             else:
                 links.drop(link)
-        if demoted(answers):
+        if Refused in map(type, answers) and demoted(answers):
             links.drop_idle()
         return answers
 

@@ -7,9 +7,8 @@ import random
 import pytest
 
 from shardq.drivers.wire import commands_of, packed
-from shardq.ops.write.command import MANY, call_for
+from shardq.ops.write.command import MANY, WriteMany, call_for
 from shardq.ops.write.outgoing import Outgoing
-from shardq.ops.write.packing import WriteMany
 from shardq.protocol.packing import pack
 from shardq.protocol.script import FUNCTION
 from shardq.spark.ops.bulk import BulkOffset, _call

@@ -1,13 +1,18 @@
 """The call of write.lua: for many messages, and for one plain message its bytes alone.
 
-A `Call` has some forty words, for each shard key others. That is much memory, of which little is in the processor's
-caches when the server has answered the call before. To touch it took a client longer than all else that a single write
-does, so the bytes of a single write are put together from words that all of them share.
+What is packed once is used again. Of the words of a message in a large batch only the payload is new: the positions of
+its streams, the shard key and the tag are the same for all messages of the shard key, and to pack them for each took
+longer than all else that a client does for such a message.
+
+A `Call` of one message has some forty words, for each shard key others. That is much memory, of which little is in the
+processor's caches when the server has answered the call before. To touch it took a client longer than all else that a
+single write does, so the bytes of a single write are put together from words that all of them share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,9 +20,8 @@ from shardq.ops.queue.state import ProducerSequence, QueueState
 from shardq.ops.queue.steps import Argument, Call
 from shardq.ops.queue.view import QueueView
 from shardq.ops.write.outgoing import Outgoing
-from shardq.ops.write.packing import WORDS, WriteMany, pack_messages, word_of
 from shardq.protocol.keys import QueueKeys
-from shardq.protocol.packing import pack_words
+from shardq.protocol.packing import pack_script, pack_words
 from shardq.protocol.script import FUNCTION, HASH, Form
 from shardq.sharding import CACHED_SHARDS
 
@@ -32,6 +36,69 @@ MANY = 8
 
 LATE = 120.0
 """A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
+
+
+WORDS = 4
+"""Words of a plain message: positions, shard key, tag, payload."""
+
+
+@dataclass(slots=True)
+class WriteMany(Call):
+    """A `Call` whose last words, those of the messages, are `packed` already."""
+
+    packed: bytes = b""
+    messages: int = 0
+
+    def request(self, form: Form) -> bytes:
+        """Return the bytes of the command, the same as those of any call with these words."""
+        words = WORDS * self.messages
+        return pack_script(self.script, form, self.keys, self.args[: len(self.args) - words], self.packed, words)
+
+
+class _Lengths(dict[int, bytes]):
+    """What precedes a word of so many bytes."""
+
+    def __missing__(self, length: int) -> bytes:
+        """Make it. There are few lengths in most batches."""
+        if len(self) >= CACHED_SHARDS:
+            self.clear()
+        head = self[length] = b"$%d\r\n" % length
+        return head
+
+
+_LENGTHS = _Lengths()
+
+
+def pack_messages(
+    view: QueueView, positions: Sequence[bytes], keys: Sequence[str | bytes], tag: str, bodies: Sequence[bytes]
+) -> bytes:
+    """Return the packed words of messages with one *tag*. The *positions* must be those that their keys always have."""
+    heads = _heads(view, positions, keys, tag)
+    parts = [b"\r\n"] * (WORDS * len(bodies))
+    parts[0::4] = heads
+    parts[1::4] = [_LENGTHS[length] for length in map(len, bodies)]
+    parts[2::4] = bodies
+    return b"".join(parts)
+
+
+def _heads(view: QueueView, positions: Sequence[bytes], keys: Sequence[str | bytes], tag: str) -> Sequence[bytes]:
+    """Return for each message its words before the payload. They are cached, since a view does not change."""
+    known = view.heads_cache.get(tag)
+    if known is None or len(known) > CACHED_SHARDS:
+        known = view.heads_cache[tag] = {}
+    try:
+        return [known[key] for key in keys]
+    except KeyError:
+        last = word_of(tag.encode())
+        for own, key in zip(positions, keys, strict=True):
+            if key not in known:
+                known[key] = word_of(own) + word_of(key if isinstance(key, bytes) else key.encode()) + last
+        return [known[key] for key in keys]
+
+
+def word_of(raw: bytes) -> bytes:
+    """Return a word of a command as it is sent."""
+    return b"$%d\r\n%b\r\n" % (len(raw), raw)
 
 
 class StreamWords(dict[int, bytes]):
