@@ -1,4 +1,4 @@
-"""What the documents show works: python blocks run, make targets and shardq commands exist."""
+"""What the documents show works: python blocks run, make targets and shardq commands exist, links lead somewhere."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ LANGUAGES = {
     *("", "bash", "console", "sh", "python"),
     *("dockerfile", "ini", "json", "lua", "mermaid", "proto", "text", "toml", "yaml"),
 }
+
+LINKED = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "benchmarks" / "results").glob("*.md"))]
+CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]+))?\)")
 
 each_shell_block = pytest.mark.parametrize("block", SHELL, ids=str)
 
@@ -71,6 +75,37 @@ def test_shardq_commands_parse(block: doc_blocks.Block, capsys: pytest.CaptureFi
                 parser().parse_args(shlex.split(found[1]))
             except SystemExit as ended:
                 pytest.fail(f"{command}: exit code {ended.code}\n{capsys.readouterr().err}")
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of *page*."""
+    found = re.findall(
+        r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def broken_links(page: Path) -> list[str]:
+    """The links of *page* to a file that is not there, or to a heading that this has not."""
+    broken = []
+    for path, heading in LINK.findall(CODE.sub("", page.read_text())):
+        target = page.parent / path if path else page
+        if "://" not in path and not (target.exists() and (not heading or heading in headings(target))):
+            broken.append(f"{path}#{heading}" if heading else path)
+    return broken
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "a.md"
+    page.write_text(
+        "# What, *is* it?\n[a](#what-is-it) [b](#no) [c](b.md) [d](https://x.y/z) `[e](no.md)` ![f](a.md)\n"
+    )
+    assert broken_links(page) == ["#no", "b.md"]
 
 
 def test_the_runner_runs_skips_awaits_and_fails(tmp_path: Path) -> None:
