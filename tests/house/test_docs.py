@@ -29,6 +29,21 @@ LINKED = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "benchmarks" / "
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]+))?\)")
 
+PRIVATE = {
+    r"\btak(?:e|es|en|ing)\b[\w ]{0,30} along\b": "piggyback",
+    r"\bstraight parts?\b": "fast path",
+    r"\bgeneral (?:parts?|way)\b": "slow path",
+    r"\bfirst looks?\b": "first try, or fast path",
+    r"\bin nobody's way\b": "delays nobody",
+    r"\bdearest\b": "most expensive",
+    r"\bas ever\b": "as usual",
+    r"\b(?:gives?|given) out\b": "hand out",
+    r"\breplaced no more\b": "cannot be replaced",
+    r"(?:^|[.:] |\*)Whoever\b": "the one who acts: the caller, the reader, the next read",
+    r"(?:^|[.:] |\*)Who [^.?]*\.": "the one who acts: the caller, a tenant; or a sentence without `who`",
+}
+"""Phrases of our own, and the plain words to use instead. Code, in blocks and in backticks, may have them as names."""
+
 each_shell_block = pytest.mark.parametrize("block", SHELL, ids=str)
 
 
@@ -106,6 +121,31 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
         "# What, *is* it?\n[a](#what-is-it) [b](#no) [c](b.md) [d](https://x.y/z) `[e](no.md)` ![f](a.md)\n"
     )
     assert broken_links(page) == ["#no", "b.md"]
+
+
+def private_phrases(text: str) -> list[str]:
+    """The private phrases of a page, each with what to write instead."""
+    paragraphs = [" ".join(part.split()) for part in CODE.sub("``", text).split("\n\n")]
+    return [
+        f"{found[0].strip()!r}: write {plain!r} instead, in: {paragraph[:60]}"
+        for phrase, plain in PRIVATE.items()
+        for paragraph in paragraphs
+        for found in re.finditer(phrase, paragraph)
+    ]
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_words_are_plain(page: Path) -> None:
+    found = private_phrases(page.read_text())
+    assert not found, "\n".join([f"{page.relative_to(ROOT)} has private phrases:", *found])
+
+
+def test_private_phrases_are_found_over_line_ends_and_names_are_none() -> None:
+    text = "A read can take\nthe acks along. Who settles a message shows it. Who reads it?\n\nSee `a first look`."
+    assert [found.partition(":")[0] for found in private_phrases(text)] == [
+        "'take the acks along'",
+        "'. Who settles a message shows it.'",
+    ]
 
 
 def test_the_runner_runs_skips_awaits_and_fails(tmp_path: Path) -> None:
