@@ -146,9 +146,9 @@ bench: $(STAMP) ## the benchmarks, each beside its reference (45 min)
 bench-worker: $(STAMP) ## a worker process beside huey, dramatiq, arq, taskiq, RQ and Celery (fetches them; 10 min)
 	@$(PY) -m benchmarks.worker
 
-plots: setup ## docs/benchmarks.md anew, its tables and its pictures from the same runs (an hour, quiet machine)
+plots: setup ## benchmarks/results anew, and the pictures from the same runs (an hour, quiet machine)
 	@$(PIP) install -e '.[bench]'
-	@$(PY) -m benchmarks --publish docs/benchmarks.md
+	@$(PY) -m benchmarks --publish benchmarks/results
 
 wheel: setup ## build the wheel and check what is in it
 	@$(PY) -m tests.house.wheel

@@ -38,7 +38,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--quick", action="store_true", help="a tenth of the work: for a first look")
     made.add_argument("--json", type=Path, metavar="FOLDER", help="write the numbers of every round there")
     made.add_argument("--plot", type=Path, metavar="FOLDER", help="draw pictures there (needs the extra `bench`)")
-    made.add_argument("--publish", type=Path, metavar="PAGE", help="fill it in: run what its marks say, of NAME ...")
+    made.add_argument(
+        "--publish", type=Path, metavar="PAGES", help="a page, or a folder of some: run what their marks say"
+    )
     for item in fields(Settings):
         words: dict[str, Any] = {"type": type(item.default)}
         if item.name in CHOICES:

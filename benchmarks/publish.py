@@ -1,4 +1,4 @@
-"""Fills in a page: after each mark `<!-- benchmarks: ARGUMENTS -->` it puts the tables of that command."""
+"""Fills in pages: after each mark `<!-- benchmarks: ARGUMENTS -->` it puts the tables of that command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from benchmarks.report import Table
 MARK = re.compile(r"(<!-- benchmarks: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def publish(page: Path, run: Callable[[list[str]], list[Table]], only: Collection[str] = ()) -> None:
+def publish(place: Path, run: Callable[[list[str]], list[Table]], only: Collection[str] = ()) -> None:
+    """Run the commands that the pages of *place* mark, and replace the tables there; of a file, those of this page."""
+    for page in sorted(place.glob("*.md")) if place.is_dir() else [place]:
+        fill(page, run, only)
+
+
+def fill(page: Path, run: Callable[[list[str]], list[Table]], only: Collection[str] = ()) -> None:
     """Run the commands that *page* marks, and replace the tables there; *only* limits it to commands that begin so.
 
     The page is written after each command, so that an interrupted run is not lost.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from benchmarks import flow, service, waiting
 from benchmarks.edge import tables
 from benchmarks.fairness import limited, served
 from benchmarks.prior_art import Bare, PriorArt
-from benchmarks.publish import publish
+from benchmarks.publish import MARK, publish
 from benchmarks.report import Table, Target, percentile
 from tests.servers import Server
 
 pytestmark = pytest.mark.runs_in("test-all")
 
+ROOT = Path(__file__).resolve().parents[2]
 TINY = (
     "--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20", "--batch", "10", "--members", "40",
 )  # fmt: skip
@@ -124,6 +126,34 @@ def test_a_part_of_a_page_is_filled_in(tmp_path: Path) -> None:
     assert first == "<!-- benchmarks: one -->\nold\n"
     assert "new" in second
     assert "old" not in second
+
+
+def test_all_pages_of_a_folder_are_filled_in(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.md").write_text(f"<!-- benchmarks: {name} -->\nold\n<!-- end -->\n")
+    (tmp_path / "c.md").write_text("without marks\n")
+    (tmp_path / "d.txt").write_text("<!-- benchmarks: d -->\nold\n<!-- end -->\n")
+    asked: list[str] = []
+
+    def run(words: list[str]) -> list[Table]:
+        asked.extend(words)
+        return [Table(words[0], words[0], "here", ("what",), [("new",)])]
+
+    publish(tmp_path, run)
+    assert asked == ["a", "b"]
+    assert all("new" in (tmp_path / f"{name}.md").read_text() for name in asked)
+    assert (tmp_path / "c.md").read_text() == "without marks\n"
+    assert "old" in (tmp_path / "d.txt").read_text()
+
+
+def test_the_marks_name_benchmarks_and_stand_where_make_plots_fills_them_in() -> None:
+    results = ROOT / "benchmarks" / "results"
+    assert f"--publish {results.relative_to(ROOT)}\n" in (ROOT / "Makefile").read_text()
+    asked = [mark[2] for page in sorted(results.glob("*.md")) for mark in MARK.finditer(page.read_text())]
+    assert asked
+    for words in asked:
+        assert {*program.parser().parse_args(shlex.split(words)).names} <= {*program.NAMES}
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if MARK.search(page.read_text())] == []
 
 
 def test_targets_know_both_sides() -> None:

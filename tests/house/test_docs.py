@@ -1,4 +1,4 @@
-"""What the documents show works: python blocks run, make targets and shardq commands exist."""
+"""What the documents show works: python blocks run, make targets and shardq commands exist, links lead somewhere."""
 
 from __future__ import annotations
 
@@ -24,6 +24,25 @@ LANGUAGES = {
     *("", "bash", "console", "sh", "python"),
     *("dockerfile", "ini", "json", "lua", "mermaid", "proto", "text", "toml", "yaml"),
 }
+
+LINKED = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "benchmarks" / "results").glob("*.md"))]
+CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]+))?\)")
+
+PRIVATE = {
+    r"\btak(?:e|es|en|ing)\b[\w ]{0,30} along\b": "piggyback",
+    r"\bstraight parts?\b": "fast path",
+    r"\bgeneral (?:parts?|way)\b": "slow path",
+    r"\bfirst looks?\b": "first try, or fast path",
+    r"\bin nobody's way\b": "delays nobody",
+    r"\bdearest\b": "most expensive",
+    r"\bas ever\b": "as usual",
+    r"\b(?:gives?|given) out\b": "hand out",
+    r"\breplaced no more\b": "cannot be replaced",
+    r"(?:^|[.:] |\*)Whoever\b": "the one who acts: the caller, the reader, the next read",
+    r"(?:^|[.:] |\*)Who [^.?]*\.": "the one who acts: the caller, a tenant; or a sentence without `who`",
+}
+"""Phrases of our own, and the plain words to use instead. Code, in blocks and in backticks, may have them as names."""
 
 each_shell_block = pytest.mark.parametrize("block", SHELL, ids=str)
 
@@ -71,6 +90,62 @@ def test_shardq_commands_parse(block: doc_blocks.Block, capsys: pytest.CaptureFi
                 parser().parse_args(shlex.split(found[1]))
             except SystemExit as ended:
                 pytest.fail(f"{command}: exit code {ended.code}\n{capsys.readouterr().err}")
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of *page*."""
+    found = re.findall(
+        r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def broken_links(page: Path) -> list[str]:
+    """The links of *page* to a file that is not there, or to a heading that this has not."""
+    broken = []
+    for path, heading in LINK.findall(CODE.sub("", page.read_text())):
+        target = page.parent / path if path else page
+        if "://" not in path and not (target.exists() and (not heading or heading in headings(target))):
+            broken.append(f"{path}#{heading}" if heading else path)
+    return broken
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "a.md"
+    page.write_text(
+        "# What, *is* it?\n[a](#what-is-it) [b](#no) [c](b.md) [d](https://x.y/z) `[e](no.md)` ![f](a.md)\n"
+    )
+    assert broken_links(page) == ["#no", "b.md"]
+
+
+def private_phrases(text: str) -> list[str]:
+    """The private phrases of a page, each with what to write instead."""
+    paragraphs = [" ".join(part.split()) for part in CODE.sub("``", text).split("\n\n")]
+    return [
+        f"{found[0].strip()!r}: write {plain!r} instead, in: {paragraph[:60]}"
+        for phrase, plain in PRIVATE.items()
+        for paragraph in paragraphs
+        for found in re.finditer(phrase, paragraph)
+    ]
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_words_are_plain(page: Path) -> None:
+    found = private_phrases(page.read_text())
+    assert not found, "\n".join([f"{page.relative_to(ROOT)} has private phrases:", *found])
+
+
+def test_private_phrases_are_found_over_line_ends_and_names_are_none() -> None:
+    text = "A read can take\nthe acks along. Who settles a message shows it. Who reads it?\n\nSee `a first look`."
+    assert [found.partition(":")[0] for found in private_phrases(text)] == [
+        "'take the acks along'",
+        "'. Who settles a message shows it.'",
+    ]
 
 
 def test_the_runner_runs_skips_awaits_and_fails(tmp_path: Path) -> None:
