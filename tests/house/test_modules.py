@@ -1,4 +1,4 @@
-"""A file is one noun: its size, its public names, and what it may never import."""
+"""A file is one noun: the size of its functions, its public names, and what it may never import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import shardq
-from tests.house.lengths import FILES, MAX_LINES, ROOT, lengths
+from tests.house.lengths import FILES, ROOT, long_functions
 
 BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
 BANNED_CALLS = {"eval", "exec", "yaml.load", "yaml.unsafe_load", "pandas.read_pickle"}
@@ -35,8 +35,18 @@ def banned(tree: ast.AST) -> Iterator[str]:
                 yield ast.unparse(func)
 
 
-def test_no_module_is_long() -> None:
-    assert {name: lines for name, lines in lengths().items() if lines > MAX_LINES} == {}
+ONE_LOOP = {"shardq/routing/lookup.py": ["walk"]}
+"""The walk over a trie is one loop: each function that it called would cost a lookup of 2 µs a tenth."""
+
+
+def test_no_function_is_long() -> None:
+    assert found_in(lambda path: long_functions(path.read_text())) == ONE_LOOP
+
+
+def test_that_a_function_is_long_is_seen() -> None:
+    body = "".join(f"    a{line} = {line}\n" for line in range(60))
+    assert long_functions(f"def f():\n{body}") == ["f"]
+    assert long_functions("def f():\n    pass\n") == []
 
 
 def test_no_module_runs_what_it_was_sent() -> None:
