@@ -162,7 +162,7 @@ def _crowd(place: Place, client: Client, server: Any) -> Table:
     survey = time.perf_counter() - begun
     slow = _slow(server)
     stats = queue.stats()
-    assert (stats.withheld, stats.runnable, len(first)) == (tenants * (EACH - 1), 0, 10)
+    assert (stats.limited, stats.runnable, len(first)) == (tenants * (EACH - 1), 0, 10)
     at = {name: percentile(each, 0.99) for name, each in (("alone", alone), ("crowd", crowd))}
     return Table(
         "controls-crowd",

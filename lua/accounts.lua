@@ -107,7 +107,7 @@ function Accounts.find_account(q, name)
 end
 
 -- Counts how many messages of an account may be delivered now, beside those in the streams: less than none if its
--- limits withhold some of these.
+-- limits block some of these.
 function Accounts.count_servable(q, a)
   local counted = a.behind
   if a.ruled then counted = min(a.taken + a.behind, max(0, Limits.allowance(a, q.now))) - a.taken end

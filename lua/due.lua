@@ -79,7 +79,7 @@ function Due.take_due(q)
       local a = q.accounts[name]
       a.look_at = 0
       if a.pause and a.pause <= q.now then Limits.end_pause(a) end
-      -- (What limits withheld has waked nobody.)
+      -- (A limited message has waked nobody.)
       if a.ruled and a.behind > 0 then Notifications.notify_readers(q, min(a.behind, Limits.allowance(a, q.now))) end
       if a.delayed > 0 then bring_delayed(q, a, max(1, floor(q.piece / #names))) end
     end

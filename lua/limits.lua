@@ -1,6 +1,6 @@
 -- The limits of an account: its own, or the queue's. Own ones are "cap,rate,burst,pause_until,pause_length,weight",
 -- where '' is as the queue says, and '=' and a name in place of the cap are the limits and the weight of that plan (but
--- a weight of its own that is not 1 stands). No moment that is stored withholds for longer than its rule: this bounds
+-- a weight of its own that is not 1 stands). No moment that is stored blocks for longer than its rule: this bounds
 -- what a wrong clock can do.
 Limits.NO_LIMITS = ',,,0,0,1'
 

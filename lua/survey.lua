@@ -5,12 +5,12 @@ local function open_survey(KEYS)
   return State.open_call(KEYS, 18)
 end
 
--- Returns what an account has: "in streams|in flight|held back|of these withheld by limits|delayed|ahead". It is ahead
+-- Returns what an account has: "in streams|in flight|held back|of these limited|delayed|ahead". It is ahead
 -- by how much more it has received than those whose turn it is, in 0.1 ms by weight.
 local function spell_account(q, a)
-  local withheld = a.taken == 0 and max(0, a.behind - Limits.allowance(a, q.now)) or 0
+  local limited = a.taken == 0 and max(0, a.behind - Limits.allowance(a, q.now)) or 0
   local ahead = max(0, (a.served or q.virtual) - q.virtual)
-  return concat({a.taken, a.flight, a.behind, format('%d', withheld), a.delayed, format('%d', ahead)}, '|')
+  return concat({a.taken, a.flight, a.behind, format('%d', limited), a.delayed, format('%d', ahead)}, '|')
 end
 
 -- @verb accounts | no-writes: a page of the shard keys (or parents) of which something is known.
@@ -18,7 +18,7 @@ end
 -- ARGV[1] cursor: where to go on, '0' to start
 -- ARGV[2] count: about how many fields to look at
 -- Reply: {} when there is no such queue | {cursor to go on from, '0' at the end, {name, "in streams|in flight|held
---        back|of these withheld by limits|delayed|ahead", '1' if it waits in `turns`, ...}}
+--        back|of these limited|delayed|ahead", '1' if it waits in `turns`, ...}}
 function verbs.accounts(KEYS, ARGV)
   if not call then begin() end
   local q = open_survey(KEYS)
@@ -89,7 +89,7 @@ end
 -- KEYS[19..] streams: some of those that it may use
 -- ARGV[1] name: the shard key or parent
 -- Reply: {} when there is no such queue
---        | {now, "in streams|in flight|held back|of these withheld by limits|delayed|ahead", weight,
+--        | {now, "in streams|in flight|held back|of these limited|delayed|ahead", weight,
 --        "cap rate burst until" of its own limits or those of its plan or '', the plan or '', "keys|dead letters|bytes
 --        of results", since when its first message has been deliverable (ms, '' if
 --        nothing is found), {shard key, backlog, ...}: others that wait at the heads of these streams, or have much,

@@ -10,7 +10,7 @@ local function leave(q, name)
   if name == '' then add(q, 'turn', NEVER, '') else add(q, 'turned', name) end
 end
 
--- Who comes back from a pause or for a token has no credit for the time in which its own limits withheld it.
+-- Who comes back from a pause or for a token has no credit for the time in which its own limits blocked it.
 local function list_turn(q, a)
   if not a.served or a.listed ~= 1 and (a.ruled or a.flight == 0) then
     a.served = max(a.served or q.virtual, q.virtual)

@@ -249,7 +249,7 @@ local function forget_some(q)
   Unique.forget_keys(q, 64)
 end
 
--- Wakes a reader, unless limits withhold what was written.
+-- Wakes a reader, unless limits block what was written.
 local function notify_of_waiting(q, a)
   if not a.ruled or Limits.allowance(a, q.now) >= 1 then Notifications.notify_reader(q) end
 end

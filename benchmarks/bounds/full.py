@@ -67,7 +67,7 @@ class Full:
         for _ in range(ROUNDS):
             self.write(Message(PAYLOAD, f"tenant-{number}") for number in range(self.tenants))
 
-    def fill_withheld(self) -> None:
+    def fill_limited(self) -> None:
         """The same members, but nothing that may be delivered."""
         self._bury()
         self.limit(NEVER)

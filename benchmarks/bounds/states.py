@@ -38,7 +38,7 @@ class State:
     begin: Callable[[Full, Any], object]
     calls: Sequence[Call]
     end: Callable[[Full], object] = lambda _: None
-    withheld: bool = False
+    limited: bool = False
     """It is a state of the queue that has nothing to deliver."""
 
 
@@ -121,7 +121,7 @@ def _delays_over(full: Full, _: Any) -> None:
 
 
 STATES: Final = (
-    State("all is withheld", lambda full, _: full.queue.read_many(1), (*NO_READS, *COUNTS, CALLS[0]), withheld=True),
+    State("all is limited", lambda full, _: full.queue.read_many(1), (*NO_READS, *COUNTS, CALLS[0]), limited=True),
     State("tokens due, pauses over", _nothing, CALLS),
     State(
         "the queue is paused",

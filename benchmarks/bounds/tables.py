@@ -55,11 +55,11 @@ def table(place: Place) -> Table:
         reference = clock.reference()
         full = Full(open_queue(client, "bounds", chosen), chosen)
         full.fill()
-        withheld = Full(open_queue(client, "withheld", chosen), chosen)
-        withheld.fill_withheld()
+        limited = Full(open_queue(client, "limited", chosen), chosen)
+        limited.fill_limited()
         spent = time.perf_counter() - began
         for state in STATES:
-            there = withheld if state.withheld else full
+            there = limited if state.limited else full
             state.begin(there, server)
             for call in state.calls:
                 found[state.name, call.name] = call.bound, _spent(call, there, clock, times // call.fewer or 1)

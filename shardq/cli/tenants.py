@@ -8,7 +8,7 @@ from typing import Any, Final
 from shardq.cli.text import bytes_fields, duration, shown_key
 from shardq.model import Tenant
 
-COLUMNS: Final = ("shard key", "backlog", "held", "withheld", "flight", "ahead", "delayed", "oldest", "")
+COLUMNS: Final = ("shard key", "backlog", "held", "limited", "flight", "ahead", "delayed", "oldest", "")
 USES: Final = ("shard key", "dedup keys", "dead", "result bytes", "backlog", "delayed", "flight", "")
 RIGHT: Final = frozenset({*COLUMNS[1:-1], *USES[1:-1]})
 FOLDED: Final = {"shard key": 9, "": 6}
@@ -20,8 +20,8 @@ def row_of(tenant: Tenant) -> tuple[str, ...]:
     return (
         shown_key(tenant.shard_key),
         f"{tenant.backlog:,}",
-        f"{tenant.held_back - tenant.withheld:,}",
-        f"{tenant.withheld:,}",
+        f"{tenant.held_back - tenant.limited:,}",
+        f"{tenant.limited:,}",
         f"{tenant.in_flight:,}",
         duration(tenant.ahead),
         f"{tenant.delayed:,}",

@@ -14,7 +14,7 @@ class QueueStats:
     shard keys, or for redelivery in very many streams, only some of these are looked at. `streams` has the number of
     undelivered messages of each stream; with more than 1,000 streams these are from a moment later.
 
-    `held_back` counts the messages of the backlog that wait in the overflows of their shard keys; `withheld` those of
+    `held_back` counts the messages of the backlog that wait in the overflows of their shard keys; `limited` those of
     them that wait for a limit or the end of a pause, and not for their turn. `runnable` is what free workers would be
     delivered now: the backlog without those, and no more than the limits of the whole queue allow. Scale by it.
     `tenants_waiting` is how many shard keys (or parents) wait for a turn, beside those that have messages in streams.
@@ -46,7 +46,7 @@ class QueueStats:
     vanished: int = 0
     legacy: int = 0
     held_back: int = 0
-    withheld: int = 0
+    limited: int = 0
     runnable: int = 0
     tenants_waiting: int = 0
     result_count: int = 0

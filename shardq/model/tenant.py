@@ -20,7 +20,7 @@ class Neighbour:
 class Tenant:
     """What one shard key has in a queue; where the queue has `parents`, a parent with all its children.
 
-    `backlog` is `in_streams` (undelivered in the shared streams) + `held_back` (in its overflow); `withheld` counts
+    `backlog` is `in_streams` (undelivered in the shared streams) + `held_back` (in its overflow); `limited` counts
     those held back for a limit or a pause, the others wait for their turn. `delayed` messages are not due yet. `ahead`
     is for how many seconds of work, divided by its weight, it has received more than those whose turn is next: 0 for
     who is not served more than others, and soon for who is idle. `oldest_age` is for how many seconds the one that
@@ -42,7 +42,7 @@ class Tenant:
     backlog: int
     in_streams: int
     held_back: int
-    withheld: int
+    limited: int
     delayed: int
     in_flight: int
     ahead: float

@@ -270,7 +270,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
     if len(reply) == 1:
         return QueueStats(queue, now_ms / 1000, 0, 0, 0, 0, None, ())
     _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, *more = reply
-    held_back, withheld, runnable, acked, tenants_waiting = map(int, more)
+    held_back, limited, runnable, acked, tenants_waiting = map(int, more)
     known = pairs(meta)
     counters = (
         "wanted",
@@ -298,7 +298,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         legacy=int(legacy),
         id=known["id"],
         held_back=held_back,
-        withheld=withheld,
+        limited=limited,
         runnable=runnable,
         tenants_waiting=tenants_waiting,
         acked=acked,

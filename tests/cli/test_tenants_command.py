@@ -31,7 +31,7 @@ def test_a_table_of_tenants(cli: Command, queue: Queue) -> None:
     assert len(lines) == 2
     [told] = cli("tenants", "jobs", "--json", "--start", "1").objects
     [row] = told["tenants"]
-    assert (row["shard_key"], row["withheld"], row["paused_until"]) == ("acct-7", 3, "resumed")
+    assert (row["shard_key"], row["limited"], row["paused_until"]) == ("acct-7", 3, "resumed")
     assert cli("tenants", "jobs", "--order", "results").out == "nobody uses any of it\n"
     queue.write(1, shard_key="careful", dedup_key="k")
     assert cli("tenants", "jobs", "--order", "dedup").out.splitlines()[1].split()[:2] == ["careful", "1"]

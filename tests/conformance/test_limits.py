@@ -50,7 +50,7 @@ def test_a_paused_shard_key_is_passed_over_and_comes_back(queue: Queue, world: W
     assert queue.read_many(100) == []
     flood(queue, "loud", 5)
     stats = queue.stats()
-    assert (stats.backlog, stats.held_back, stats.withheld, stats.runnable) == (25, 25, 25, 0)
+    assert (stats.backlog, stats.held_back, stats.limited, stats.runnable) == (25, 25, 25, 0)
     assert sound(queue, world)
     queue.resume("loud")
     assert queue.paused() == {}
@@ -73,7 +73,7 @@ def test_what_lay_in_the_streams_is_held_in_the_order_of_writing(
     while found := queue.read_many(batch):
         assert counted(found).keys() == {"other"}
         queue.ack_many(found)
-    assert (queue.stats().held_back, queue.stats().withheld) == (40, 40)
+    assert (queue.stats().held_back, queue.stats().limited) == (40, 40)
     assert sound(queue, world)
     queue.resume("loud")
     came = numbers(drained(queue))
@@ -166,7 +166,7 @@ def test_a_cap_of_one_shard_key(queue: Queue, world: World) -> None:
     assert queue.limits() == {"capped": Limits(max_in_flight=3)}
     held = queue.read_many(100)
     assert counted(held) == {"capped": 3, "free": 10}
-    assert (queue.stats().withheld, queue.stats().runnable) == (7, 0)
+    assert (queue.stats().limited, queue.stats().runnable) == (7, 0)
     assert queue.read_many(100) == []
     next(each for each in held if each.shard_key == "capped").ack()
     assert counted(queue.read_many(100)) == {"capped": 1}
@@ -247,7 +247,7 @@ def test_a_rate_lets_a_burst_pass_and_then_one_at_a_time(queue: Queue, world: Wo
     flood(queue, "free", 10)
     assert counted(queue.read_many(100)) == {"t": 4, "free": 10}
     stats = queue.stats()
-    assert (stats.withheld, stats.runnable) == (6, 0)
+    assert (stats.limited, stats.runnable) == (6, 0)
     queue.set_limits({"t": Limits()})
     assert len(drained(queue)) == 6
     assert sound(queue, world)

@@ -102,7 +102,7 @@ def test_a_full_queue_learns_of_a_lease_that_ends_behind_one_that_was_acked(
 def test_a_delivery_that_is_given_back_unseen_makes_room_in_a_full_queue(
     queue: Queue, world: World, start_reader: StartReader
 ) -> None:
-    """Its own message is withheld by now, so that it wakes nobody."""
+    """Its own message is limited by now, so that it wakes nobody."""
     queue.configure(total_in_flight=1)
     queue.write("mine", shard_key="t")
     held = queue.read()

@@ -50,7 +50,7 @@ def test_a_plan_that_changes_is_in_force_with_the_next_call(queue: Queue, world:
     assert sound(queue, world)
 
 
-def test_a_plan_that_becomes_stricter_withholds_at_once(queue: Queue) -> None:
+def test_a_plan_that_becomes_stricter_blocks_at_once(queue: Queue) -> None:
     queue.set_plan("gold")
     queue.set_limits({"a": "gold"})
     flood(queue, "a", 5)
@@ -58,7 +58,7 @@ def test_a_plan_that_becomes_stricter_withholds_at_once(queue: Queue) -> None:
     queue.set_plan("gold", max_in_flight=2)
     assert queue.read_many(5) == []
     told = queue.tenant("a")
-    assert (told.plan, told.limits, told.withheld) == ("gold", Limits(max_in_flight=2), 3)
+    assert (told.plan, told.limits, told.limited) == ("gold", Limits(max_in_flight=2), 3)
 
 
 def test_a_plans_weight_is_that_of_who_has_none_of_its_own(queue: Queue) -> None:

@@ -137,7 +137,7 @@ def test_what_was_held_back_after_its_delay_waits_from_when_it_was_due(open_queu
     world.elapse(queue, 3600)
     assert queue.read_many(9) == []  # it was due, and there is no room for it
     stats = queue.stats()
-    assert (stats.backlog, stats.withheld, stats.oldest_age) == (1, 1, None), "it could not be delivered"
+    assert (stats.backlog, stats.limited, stats.oldest_age) == (1, 1, None), "it could not be delivered"
     queue.configure(max_in_flight=0)
     told = queue.stats().oldest_age
     assert told is not None

@@ -37,7 +37,7 @@ def test_who_has_most_comes_first(queue: Queue, world: World) -> None:
     assert queue.tenants(start=7) == []
     for each in found:
         assert each.backlog == each.in_streams + each.held_back
-        assert (each.in_flight, each.delayed, each.withheld, each.weight) == (0, 0, 0, 1)
+        assert (each.in_flight, each.delayed, each.limited, each.weight) == (0, 0, 0, 1)
         assert each.oldest_age is not None
         assert each.streams == queue.state.view.shard(each.shard_key)
     assert sum(each.held_back for each in found) == queue.stats().held_back
@@ -158,7 +158,7 @@ def test_limits_pauses_and_weights_are_shown(queue: Queue) -> None:
     queue.set_weights({"t": 3})
     assert len(queue.read_many(9)) == 2
     found = queue.tenant("t")
-    assert (found.backlog, found.withheld, found.in_flight, found.weight) == (8, 8, 2, 3)
+    assert (found.backlog, found.limited, found.in_flight, found.weight) == (8, 8, 2, 3)
     assert (found.limits, found.paused_until) == (Limits(max_in_flight=2, rate=0.001, burst=4), None)
     queue.pause("t", seconds=60)
     assert 50 < (queue.tenant("t").paused_until or 0) - queue.stats().time <= 60
@@ -205,7 +205,7 @@ def test_a_parent_stands_for_its_children(open_queue: OpenQueue) -> None:
     assert {each.shard_key for each in held} == {"acct-8/c"}
     found = queue.tenants("in_flight")
     assert [(each.shard_key, each.in_flight) for each in found] == [("acct-8", 3)]
-    assert queue.tenant("acct-7").withheld == 11
+    assert queue.tenant("acct-7").limited == 11
 
 
 def test_a_queue_without_a_window_does_not_know_its_tenants(open_queue: OpenQueue, world: World) -> None:

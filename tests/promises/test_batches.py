@@ -19,16 +19,16 @@ SOON = 10.0
 """Seconds within which a reader that was woken has its message, also on a machine that stood still for two."""
 
 LASTS = 3.0
-"""Seconds for which a limit withholds that ends by itself: a machine that stands still for two must not outlast it."""
+"""Seconds for which a limit blocks that ends by itself: a machine that stands still for two must not outlast it."""
 
 
 def taken_back(queue: Queue, how: str, count: int) -> int:
-    """Write so many messages, some of which lie in streams, and let a limit withhold them, as a read has noticed.
+    """Write so many messages, some of which lie in streams, and let a limit block them, as a read has noticed.
 
     Return how many may be delivered without the limit.
     """
     queue.write_many([(number, "t") for number in range(count)])
-    withhold(queue, how)
+    limit(queue, how)
     first = queue.read_many(100)
     assert len(first) == (0 if "pause" in how else 1)
     if "rate" in how:
@@ -37,7 +37,7 @@ def taken_back(queue: Queue, how: str, count: int) -> int:
     return 1 if how == "a rate's next token" else count - len(first)
 
 
-def withhold(queue: Queue, how: str) -> None:
+def limit(queue: Queue, how: str) -> None:
     match how:
         case "a pause":
             queue.pause("t")
@@ -52,7 +52,7 @@ def withhold(queue: Queue, how: str) -> None:
 
 
 def let_go(queue: Queue, how: str) -> None:
-    """Lift the limit, or wait until it withholds nothing."""
+    """Lift the limit, or wait until it blocks nothing."""
     if how == "a pause":
         queue.resume("t")
     elif how in BY_ITSELF:
@@ -108,16 +108,16 @@ def several(client: Client, window: int) -> list[Queue]:
 
 
 def test_a_read_of_many_is_not_empty_after_a_pause_that_a_read_noticed(client: Client) -> None:
-    """The short form. Where this machine stood still for as long as a pause, nothing was withheld."""
-    withheld = []
+    """The short form. Where this machine stood still for as long as a pause, nothing was limited."""
+    limited = []
     for queue in several(client, 1):
         queue.write_many([(number, "t") for number in range(3)])
         queue.pause("t", seconds=0.4)
         if not queue.read_many(100):
-            withheld.append(queue)
-    now = withheld[-1].stats().time
-    eventually(lambda: withheld[-1].stats().time > now + 0.4, what="so much time")
-    assert [len(queue.read_many(5)) for queue in withheld] == [3] * len(withheld)
+            limited.append(queue)
+    now = limited[-1].stats().time
+    eventually(lambda: limited[-1].stats().time > now + 0.4, what="so much time")
+    assert [len(queue.read_many(5)) for queue in limited] == [3] * len(limited)
 
 
 @pytest.mark.parametrize("how", LIFTED + BY_ITSELF)

@@ -36,7 +36,7 @@ def test_a_cap_that_is_set_holds_for_who_is_busy(open_queue: OpenQueue, cap: str
 
 
 @pytest.mark.parametrize("cap", CAPS)
-def test_a_cap_withholds_nothing_of_others(open_queue: OpenQueue, cap: str) -> None:
+def test_a_cap_blocks_nothing_of_others(open_queue: OpenQueue, cap: str) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=1)
     queue.write_many([(number, "busy") for number in range(20)])
     held: list[Delivery] = []

@@ -1,4 +1,4 @@
-"""A server's clock that is wrong for a while: nobody is withheld for long, and no live lease is taken."""
+"""A server's clock that is wrong for a while: nobody is limited for long, and no live lease is taken."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def all_tokens(queue: Queue) -> list[Delivery]:
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("ahead", [HOUR, DAY])
-def test_a_clock_that_was_ahead_for_a_while_withholds_nobody_for_longer_than_a_burst(
+def test_a_clock_that_was_ahead_for_a_while_blocks_nobody_for_longer_than_a_burst(
     server: Shimmed, client: Client, rate: str, ahead: int
 ) -> None:
     """While it was ahead all tokens were used up, and a reader saw that there are none. It looks again as soon as the

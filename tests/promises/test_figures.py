@@ -74,7 +74,7 @@ def delayed_nack(queue: Queue) -> object:
     return None
 
 
-WITHHOLD: dict[str, Callable[[Queue], object]] = {
+LIMIT: dict[str, Callable[[Queue], object]] = {
     each.__name__: each
     for each in (
         rate, queue_rate, total_rate, pause, pause_of_the_queue, delay, lease, lease_below_a_cap,
@@ -87,15 +87,15 @@ def runnable(queue: Queue) -> int:
     return queue.stats().runnable
 
 
-@pytest.mark.parametrize("withhold", WITHHOLD)
+@pytest.mark.parametrize("limit", LIMIT)
 @pytest.mark.parametrize("looks", [False, True], ids=["nobody looks", "a reader looks once"])
 @pytest.mark.runs_in("test-all")
 def test_runnable_is_above_0_exactly_if_a_read_would_get_something(
-    open_queue: OpenQueue, withhold: str, looks: bool
+    open_queue: OpenQueue, limit: str, looks: bool
 ) -> None:
     """Nothing may be delivered; then, after time alone, something may be, and nobody has read."""
     queue = open_queue(streams=4, streams_per_shard=2, window=1, visibility_timeout=600)
-    WITHHOLD[withhold](queue)
+    LIMIT[limit](queue)
     if looks:
         assert queue.read_many(9) == []
     assert runnable(queue) == 0
@@ -107,13 +107,13 @@ def test_runnable_is_above_0_exactly_if_a_read_would_get_something(
     assert 0 < told <= 3
 
 
-@pytest.mark.parametrize("withhold", ["pause", "rate"])
-def test_who_has_scaled_to_zero_learns_that_a_limit_is_over(open_queue: OpenQueue, withhold: str) -> None:
+@pytest.mark.parametrize("limit", ["pause", "rate"])
+def test_who_has_scaled_to_zero_learns_that_a_limit_is_over(open_queue: OpenQueue, limit: str) -> None:
     """The short form: the last reader saw that nothing may be delivered, and left."""
     queue = open_queue(streams=4, streams_per_shard=2, window=1)
     for number in range(100):
         queue.write(number, shard_key="t")
-        if withhold == "pause":
+        if limit == "pause":
             queue.pause("t", seconds=0.3)
         else:
             queue.set_limits({"t": Limits(rate=3, burst=1)})
@@ -128,7 +128,7 @@ def test_who_has_scaled_to_zero_learns_that_a_limit_is_over(open_queue: OpenQueu
 
 
 @pytest.mark.parametrize("limit", ["a pause", "a cap", "a rate", "the queue's pause", "the queue's cap"])
-def test_runnable_is_0_as_soon_as_a_limit_withholds_all(open_queue: OpenQueue, limit: str) -> None:
+def test_runnable_is_0_as_soon_as_a_limit_blocks_all(open_queue: OpenQueue, limit: str) -> None:
     """At once, and with nobody reading after it was set."""
     queue = open_queue(streams=4, streams_per_shard=2, window=1)
     queue.write_many([(number, "t") for number in range(5)])

@@ -82,7 +82,7 @@ def test_after_ten_thousand_pauses_that_ended_somebody_can_still_be_paused(queue
 
 
 @pytest.mark.runs_in("test-all")
-def test_a_pause_withholds_as_long_as_it_lasts_and_no_longer(queue: Queue) -> None:
+def test_a_pause_blocks_as_long_as_it_lasts_and_no_longer(queue: Queue) -> None:
     queue.pause("t", seconds=3)
     queue.write("work", shard_key="t")
     start = queue.stats().time

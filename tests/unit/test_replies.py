@@ -174,7 +174,7 @@ def test_the_numbers_of_a_queue_are_read() -> None:
     got = stats("q", [NOW, 3, 2, 1, 0, 1_700_000_003_000, [1, 2], 5, meta, 4, 1, 2, 2, 3])
     assert (got.backlog, got.in_flight, got.delayed, got.legacy, got.streams) == (3, 2, 1, 5, (1, 2))
     assert (got.written, got.acked, got.wanted, got.purged, got.oldest_age, got.held_back) == (9, 2, 4, 0, 2.0, 4)
-    assert (got.withheld, got.runnable, got.tenants_waiting) == (1, 2, 3)
+    assert (got.limited, got.runnable, got.tenants_waiting) == (1, 2, 3)
     assert stats("q", [NOW, 0, 0, 0, 0, NOW + 5, [], 0, meta, 0, 0, 0, 0, 0]).oldest_age == 0
 
 

@@ -44,7 +44,7 @@ def _facts(found: Tenant) -> list[tuple[str, str]]:
         ("in streams", f"{found.in_streams:,}"),
         (
             "held back",
-            f"{found.held_back - found.withheld:,} until its turn comes, {found.withheld:,} by a limit or pause",
+            f"{found.held_back - found.limited:,} until its turn comes, {found.limited:,} by a limit or pause",
         ),
         ("in flight", f"{found.in_flight:,}"),
         ("ahead", f"{duration(found.ahead)} of work more than those whose turn is next"),

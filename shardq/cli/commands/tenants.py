@@ -16,7 +16,7 @@ from shardq.model import Tenant
 from shardq.ops.inspect.tenants import BOUNDS, MOST, ORDERS
 
 ABOUT = """Of each shard key (or parent): its backlog; of this, what is held back until its turn comes, and what a limit
-or a pause withholds; what is in flight; by how much work it is ahead of those whose turn is next; what is delayed; and
+or a pause blocks; what is in flight; by how much work it is ahead of those whose turn is next; what is delayed; and
 for how long the first of its messages has waited. In the orders dedup, dead and results: what it uses of the bounds
 that all tenants share."""
 

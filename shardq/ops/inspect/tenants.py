@@ -48,7 +48,7 @@ class Account(NamedTuple):
 
     in_streams: int = 0
     held_back: int = 0
-    withheld: int = 0
+    limited: int = 0
     delayed: int = 0
     in_flight: int = 0
     ahead: int = 0
@@ -61,8 +61,8 @@ class Account(NamedTuple):
 
 def account_of(text: bytes) -> Account:
     """Read an account as the verbs `accounts` and `tenant` tell it."""
-    in_streams, in_flight, held, withheld, delayed, ahead = map(int, text.split(b"|"))
-    return Account(in_streams, held, withheld, delayed, in_flight, ahead)
+    in_streams, in_flight, held, limited, delayed, ahead = map(int, text.split(b"|"))
+    return Account(in_streams, held, limited, delayed, in_flight, ahead)
 
 
 def tenants(state: QueueState, order: str, limit: int, start: int, timeout: float | None = None) -> Op[list[Tenant]]:
@@ -202,7 +202,7 @@ def _tenant(view: QueueView, name: bytes, reply: Sequence[Any]) -> Tenant:
         backlog=account.backlog,
         in_streams=account.in_streams,
         held_back=account.held_back,
-        withheld=account.withheld,
+        limited=account.limited,
         delayed=account.delayed,
         in_flight=account.in_flight,
         ahead=account.ahead / 10_000,
