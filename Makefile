@@ -114,6 +114,7 @@ lint: $(STAMP) ## ruff: rules and formatting; whether the client for threads is 
 	@$(PY) -m ruff check -q $(SOURCES)
 	@$(PY) -m ruff format -q --check $(SOURCES) || { echo "lint: run make fmt" >&2; exit 1; }
 	@$(PY) -m tests.house.twins --check
+	@$(PY) -m tests.house.queue_settings --check
 	@$(PY) -m tests.house.lengths
 
 types: $(STAMP) ## mypy --strict
@@ -131,8 +132,9 @@ docs: $(STAMP) ## run the code blocks of README.md and docs/
 diagrams: $(STAMP) ## draw the diagrams of docs/worker.md and docs/flow.md from their tables
 	@$(PY) -m tests.house.diagrams
 
-twins: $(STAMP) ## the client for threads, generated from the one for asyncio
+twins: $(STAMP) ## what is generated: the client for threads, the settings for type checkers
 	@$(PY) -m tests.house.twins
+	@$(PY) -m tests.house.queue_settings
 
 proto: $(STAMP) ## compile the definition of the wire between edge producers and gateways
 	@cd shardq/datasink && ../../$(PY) -m grpc_tools.protoc -I. --descriptor_set_out=shardq_edge.binpb shardq_edge.proto

@@ -24,22 +24,18 @@ local function create_keys(KEYS, now)
   end
 end
 
--- The fields of the state that are no counters of calls: settings, and what is told of the queue.
-local SETTINGS = {
-  'epoch', 'id', 'created', 'streams', 'wanted', 'assigned', 'reach',
-  'events', 'rules', 'streams_per_shard', 'visibility_timeout', 'max_deliveries', 'max_len', 'max_dead',
-  'drop_dead', 'dead_ttl', 'dedup_window', 'max_dedup', 'key_scope', 'max_bulk_offsets', 'window',
-  'max_in_flight', 'max_backlog', 'rate', 'burst', 'total_in_flight', 'total_rate', 'total_burst', 'parents',
-  'journal', 'result_ttl', 'max_result_size', 'max_result_bytes', 'ttl', 'legacy_stream', 'legacy_group',
-  'fair', 'accounts', 'adopted', 'expired', 'cancelled', 'purged',
-  'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count', 'result_bytes', 'results_refused',
-  'vanished', 'redriven', 'offset',
+-- The fields of the state that are told of a queue: its settings, of which the library puts the names in (library.py),
+-- what it is, and what was counted.
+local FACTS = {
+  '@settings', 'epoch', 'id', 'created', 'streams', 'wanted', 'assigned', 'reach', 'events', 'rules', 'accounts',
+  'adopted', 'expired', 'cancelled', 'purged', 'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count',
+  'result_bytes', 'results_refused', 'vanished', 'redriven', 'offset',
 }
 
 local function facts_of(meta)
-  local values = call('HMGET', meta, unpack(SETTINGS)) -- at most 100: the settings
+  local values = call('HMGET', meta, unpack(FACTS)) -- at most 100: the facts
   local facts = {}
-  for at, name in ipairs(SETTINGS) do
+  for at, name in ipairs(FACTS) do
     if values[at] then facts[#facts + 1], facts[#facts + 2] = name, values[at] end
   end
   local last = call('HGET', meta, 'last')

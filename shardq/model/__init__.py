@@ -8,7 +8,8 @@ from shardq.model.event import Event, JournalPage
 from shardq.model.limits import Limits, Plan
 from shardq.model.message import Message, MessageId
 from shardq.model.peeked import PeekedMessage, PeekedPage, PeekState
-from shardq.model.settings import QueueConfig, QueueSettings
+from shardq.model.queue_settings import QueueSettings
+from shardq.model.settings import QueueConfig
 from shardq.model.stats import QueueStats
 from shardq.model.status import MessageState, MessageStatus, Progress
 from shardq.model.tenant import Neighbour, Tenant

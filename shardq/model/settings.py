@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
 from shardq.arguments import MAX_LEASE, MIN_LEASE, check_known, rate, seconds, shown, whole
 from shardq.errors import ConfigError
@@ -152,43 +152,6 @@ def differs(name: str, one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is not other
     return _SETTINGS[name].stored(one) != _SETTINGS[name].stored(other)
-
-
-class QueueSettings(TypedDict, total=False):
-    """The keyword arguments of `Client.queue`: any of the fields of `QueueConfig`.
-
-    This copy is for type checkers, which cannot read them from `QueueConfig`. A test compares the two.
-    """
-
-    streams: int
-    streams_per_shard: int
-    visibility_timeout: float
-    max_deliveries: int
-    max_len: int
-    max_dead: int
-    drop_dead: int
-    dead_ttl: float | None
-    dedup_window: float
-    max_dedup: int
-    key_scope: KeyScope
-    max_bulk_offsets: int
-    window: int
-    fair: Fair
-    max_in_flight: int
-    max_backlog: int
-    rate: float
-    burst: int
-    total_in_flight: int
-    total_rate: float
-    total_burst: int
-    parents: int
-    journal: int
-    result_ttl: float | None
-    max_result_size: int
-    max_result_bytes: int
-    ttl: float | None
-    legacy_stream: str | None
-    legacy_group: str | None
 
 
 _DEFAULTS: Final = QueueConfig()

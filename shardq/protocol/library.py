@@ -19,15 +19,20 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.resources.abc import Traversable
 from typing import Final
 
+from shardq.model import QueueConfig
 from shardq.protocol import records
 from shardq.protocol.script import Line, Script
 
 PREFIX: Final = "shardq_"
 """The names of shardq's libraries begin so."""
+
+SETTINGS_MARK: Final = "'@settings'"
+_SETTINGS: Final = ", ".join(f"'{each.name}'" for each in fields(QueueConfig) if each.name != "streams")
+"""In Lua the names of the settings stand in place of the mark, so that a setting is named in one place only."""
 
 _DIGITS: Final = 12
 _FLAGS: Final = frozenset({"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"})
@@ -97,19 +102,19 @@ def read(folder: Traversable) -> Library:
     body: list[Line] = []
     verbs: dict[str, Verb] = {}
     keys: list[str] = []
-    fields: records.Records = {}
+    known: records.Records = {}
     for module in _order(folder):
         lines = folder.joinpath(f"{module}.lua").read_text(encoding="utf-8").splitlines()
         if module == BASE:
             keys = [found[1].lower() for line in lines if (found := _PLACE.fullmatch(line))]
-            fields = records.read(lines)
-            body += _sent(module, lines, fields)
+            known = records.read(lines)
+            body += _sent(module, lines, known)
         else:
             own = "".join(part.capitalize() for part in module.split("_"))
             body += [
                 Line("", 0, f"local {own} = {{}}"),
                 Line("", 0, "do"),
-                *_sent(module, lines, fields),
+                *_sent(module, lines, known),
                 Line("", 0, "end"),
             ]
         for verb in _verbs(module, lines, keys):
@@ -134,13 +139,14 @@ def _order(folder: Traversable) -> list[str]:
     return named
 
 
-def _sent(module: str, lines: Sequence[str], fields: records.Records) -> Iterator[Line]:
+def _sent(module: str, lines: Sequence[str], known: records.Records) -> Iterator[Line]:
     """Yield the lines of a module that are sent: all but blank ones and those that are only a comment.
 
     A record that is made over several lines is one, with the number of the first.
     """
     begun, first = "", 0
-    for number, line in enumerate(lines, 1):
+    for number, written in enumerate(lines, 1):
+        line = written.replace(SETTINGS_MARK, _SETTINGS)
         if "--[" in line or ("[[" in line and "]]" not in line):
             raise ValueError(f"{module}.lua:{number}: no comment or text may go over several lines")
         code = records.without_comment(line)
@@ -151,7 +157,7 @@ def _sent(module: str, lines: Sequence[str], fields: records.Records) -> Iterato
             begun = text if begun else code
             continue
         try:
-            yield Line(f"{module}.lua", first, records.numbered(fields, records.made(fields, text)))
+            yield Line(f"{module}.lua", first, records.numbered(known, records.made(known, text)))
         except ValueError as error:
             raise ValueError(f"{module}.lua:{first}: {error}") from None
         begun = ""

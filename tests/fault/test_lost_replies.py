@@ -207,7 +207,7 @@ def test_a_lost_read_is_looked_for_a_page_at_a_time(
     queue: Queue, other: Queue, lose: Cutter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much is in flight, no call looks at all of it; among pages are some of others' leases alone."""
-    monkeypatch.setattr("shardq.ops.read.command.RECOVER_PAGE", 3)
+    monkeypatch.setattr("shardq.ops.read.give_back.RECOVER_PAGE", 3)
     ids = other.write_many([(str(n), "tenant") for n in range(30)])
     theirs = [delivery for _ in range(3) for delivery in other.read_many(4)]
     cut = lose("read")
