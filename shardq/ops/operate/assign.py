@@ -53,6 +53,7 @@ def assign(
                 f"a queue stores shards of at most {MAX_ASSIGNED:,} shard keys: name those that need them"
             )
         yield from _add_all(state, planned, new, until)
+        # Nothing to store: the assignment has all names, by the same rule.
         same = planned.max_overlap == known.max_overlap or not len(planned)
         if (same and not new) or (yield from _store(state, view.epoch, planned, (), new, until)):
             return planned

@@ -44,6 +44,7 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
             yield from part_of(removed, require_queue(state, until))
             call = _purge(state)
         effect: Op[Any] = retry_until(always(call), until, state.clock)
+        # Each part is done for good, so an error says how many were removed before it.
         word, count, more = yield from part_of(removed, effect)
         removed += int(count)
         if word != b"OK":  # another client changed or purged the queue meanwhile
@@ -83,6 +84,7 @@ def delete(state: QueueState, expected: int | None, timeout: float | None = None
             )
         if word == b"OK":
             break
+    # Before the list: whatever fails from here on, this client must not believe that the queue is there.
     state.view = QueueView()
     yield from told_after("the queue was deleted", _strike(state, until))
     return int(held)
@@ -112,6 +114,7 @@ def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[
         yield from reopen(state, until)
         raise shrink_refused(state, streams)
     yield from told_after(f"the queue has {streams:,} streams now", reopen(state, until))
+    # New streams have no expiry yet, and streams that are left over may be empty: both are looked after at once.
     state.touch_at = state.shrink_at = 0.0
     yield from upkeep(state, state.clock.monotonic())
     return check_replicas(state, underreplicated, (state.streams, state.wanted))

@@ -89,6 +89,7 @@ def _look_up(state: QueueState, until: float, *, create: bool) -> Op[bool]:
         call = Call.on(state.keys, "open", (wanted, new_epoch(), *state.requested.settings()), rest=streams)
         sent, known, opened = state.clock.monotonic(), state.streams > 0, state.opened  # others may open it meanwhile
         reply = yield from retry_until(always(call), until, state.clock)
+        # So the first read can say already what the server's clock should show.
         if state.server_time is None:
             state.note_server_time(int(reply[1]), sent, sent)
         if reply[0] == b"NOQUEUE":
@@ -98,11 +99,13 @@ def _look_up(state: QueueState, until: float, *, create: bool) -> Op[bool]:
                 f"queue {state.keys.name!r} was made by another version of shardq: use that version, or delete it"
             )
         meta, found = pairs(reply[2]), state.view.assigned
+        # The assignment is read only when it has changed: it may have 10,000 shards.
         if meta.get("assigned", "") != found.since:
             found = yield from _load_assignment(state, until)
         created = reply[0] == b"CREATED"
         remember(state, meta, found, created=created, known=known)
         state.opened = True
+        # Its name is added once by each client, and again when the queue was made anew.
         if state.creates and (created or not opened):
             yield from register(state)
         if not created and not opened and (differences := _differences(state)):

@@ -79,6 +79,7 @@ def retry_until(
     maybe_done: float | None = None  # when the first try was made that may have happened
     while True:
         tried_at = clock.monotonic()
+        # Redis may have forgotten the first try by now, so that one more would not be recognized.
         if maybe_done is not None and tried_at > maybe_done + remembered:  # this machine may have been suspended
             give_up(tries, True, last)
         try:
@@ -96,9 +97,11 @@ def retry_until(
             last = str(lost)
             if lost.sent and maybe_done is None:
                 maybe_done = tried_at
+                # The tries must end before Redis forgets the first one.
                 until = min(until, tried_at + remembered)
         tries += 1
         pause = pause_after(tries)
+        # A try that could begin only after the deadline is not waited for.
         if clock.monotonic() + pause > until:
             give_up(tries, maybe_done is not None, last)
         yield Sleep(pause)

@@ -40,6 +40,7 @@ def _run(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
                 for at, outcome in zip(part, outcomes, strict=True):
                     _advance(at, ops[at], outcome, steps, results)
         else:
+            # One pause for all, the longest, so that their next calls go out together again.
             yield Sleep(max(pauses))
             for at in list(steps):
                 _advance(at, ops[at], None, steps, results)

@@ -56,6 +56,7 @@ def ack_and_read(
     except GeneratorExit:
         unsure_of(state, [delivery for _, _, delivery in part])
         raise
+    # The ack first: if it failed for good, what was read must go back, and that is known only after this.
     in_time = not isinstance(acked, Exception)
     if in_time:
         note_acked(state, part, acked, acks.results)
@@ -71,6 +72,7 @@ def _ack_again(
     try:
         yield from ack_part(state, part, until, found, to_count(failed))
     except BackendError:
+        # The caller gets the error of the ack and no messages, so nobody else would give these back.
         if may_have_run(outcome):
             yield from ignore_failure(recover(state, outstanding, until))
         raise

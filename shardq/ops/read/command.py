@@ -96,6 +96,7 @@ def read_call(
     call = _call(state, request, block, numbers, holder, time, max(0, state.watch) if watches else "-")
     outstanding.visibility = round(request.visibility * 1000)
     outstanding.since = (clock.ms if clock else 0) + outstanding.visibility
+    # The holder comes last: from here on a caller that is cancelled looks for what was granted, by the two above.
     outstanding.holder = holder
     jump = clock.jump if clock else None
     return ReadCall(call, request.count, holder, sent, request.visibility, len(numbers), jump, watches)
@@ -103,6 +104,7 @@ def read_call(
 
 def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | None = None) -> ReadReply:
     """Read *reply* and note in *state* what it says. The server ran the call at local time *granted* or later."""
+    # A queue that is gone is looked up by the next call, which says that it is missing or creates it.
     if reply[0] == b"NOQUEUE":
         state.forget()
         return ReadReply([], more=True, moved=True)
@@ -112,6 +114,7 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     state.reported(call.jump)
     state.hints = _hints(reply[4])
     rows = deliveries(reply, call.holder, safe_deadline(granted, call.visibility))
+    # The rows count all the same: the server has leased them, whatever this client believed of the queue.
     moved = reply[2].decode() != state.epoch
     if moved:
         state.forget()
@@ -120,6 +123,7 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     else:
         state.declare_fewer()
     wait_ms = int(reply[3])
+    # A call of a reader that does not watch says nothing of when somebody must look again.
     if call.watches and (rows or reply[0] == b"OK"):
         state.watch = now_ms + wait_ms if wait_ms >= 0 else OTHERS_WATCH if wait_ms == _OTHERS_WATCH else 0
     return ReadReply(

@@ -31,6 +31,7 @@ def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[Non
             yield from retry_until(always(call), until, state.clock)
         if not reply:
             return
+        # Pages grow while all leases on them are of others with the same end, or this would never get past them.
         page = page * 2 if reply.decode() == where else RECOVER_PAGE
         where = reply.decode()
 

@@ -93,6 +93,7 @@ def look(
         # With rows in hand the queue is looked up by the next call: a failure here would lose them.
         if found.moved and not found.rows:
             yield from reopen(state, until)
+        # After a jump the next read reports it; without the ack there may be room now that the read has not seen.
         if found.jumped or not (acked or found.rows):
             continue
         if found.rows or not found.more:
@@ -128,6 +129,7 @@ def _answered_call(
         try:
             if acks is None:
                 return attempt, (known.reply() if known else (yield attempt.call)), True
+            # Acks go out with the first try only; `ack_and_read` tries them again by itself.
             taken, acks = acks, None
             reply, acked = yield from ack_and_read(state, taken, attempt, until, outstanding, known and known.outcome)
             if not isinstance(reply, (Refused, Unanswered)):
@@ -142,6 +144,7 @@ def _answered_call(
         except Unanswered as lost:
             sent, last = lost.sent, str(lost)
         tries += 1
+        # What this try was granted goes back before the next one: it would come again only when its lease ends.
         if sent:
             yield from recover(state, outstanding, until)
         if state.clock.monotonic() >= until:

@@ -76,6 +76,7 @@ class _Pump:
         """Make one read after the other, until there are no waiters."""
         while True:
             yield from upkeep(self.state, self.clock.monotonic())
+            # Only a read that found nothing may end the waits whose time is up: else a message may be there for them.
             if self.quiet:
                 self.waiting.expire_all(self.clock.monotonic())
             request = self.waiting.request()
@@ -86,11 +87,13 @@ class _Pump:
                 continue
             if found.rows:
                 yield from self._deliver(request, found)
+            # The queue must be looked up, which may fail or take long: each waiter does that with its own deadline.
             if found.moved:
                 self.waiting.release()
                 return
 
     def _read(self, request: Request) -> Op[ReadReply | None]:
+        # After a read that found something more may be there, of which no notification comes: this one must not block.
         if not self.quiet:
             return (yield from self._plain(request))
         if self.state.watch == OTHERS_WATCH:
@@ -167,6 +170,7 @@ class _Pump:
 
     def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
         found = read_reply(self.state, read, reply, granted)
+        # The answer is here, so nothing is outstanding; what it brought is given out, or given back, by `_deliver`.
         self.outstanding.holder = ""
         self.quiet = not (found.rows or found.more or found.moved or found.jumped)
         self.wake_at = found.wake_at(self.clock.monotonic())

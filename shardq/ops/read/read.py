@@ -45,6 +45,7 @@ def read(
     operation goes on from its outcome.
     """
     clock = state.clock
+    # Two ends: `until` that of waiting for messages, `call_until` that of trying a call that failed.
     until = made.until if made else clock.monotonic() + block
     if made is None and not state.epoch:
         yield from await_queue(state, block, state.until(timeout))
@@ -65,6 +66,7 @@ def read(
         if len(found.rows) == count:  # the common case
             return found.rows
         read_at, now = now, clock.monotonic()
+        # The first rows end the wait; more come only if they are there already.
         if found.rows or now >= until:
             return (yield from _fill(state, request, found, call_until, outstanding))
         waiter = Waiter(waiting_of(state), request, until=until, read_at=read_at, wake_at=found.wake_at(now))
@@ -74,6 +76,7 @@ def read(
             return (yield from _fill(state, request, found, call_until, outstanding))
         if waiter.failure is not None:
             _raise_failure(waiter.failure)
+        # The pump lost an answer: what that read was granted is given back before this reader reads by itself.
         if waiter.outstanding is not None:
             yield from recover(state, waiter.outstanding, call_until)
 

@@ -55,6 +55,7 @@ def result(state: QueueState, message_id: str, wait: float | None = None) -> Op[
     yield from _check_kept(state)
     woken_by = "0-0"
     while True:
+        # The look comes before the wait, and its position is where the wait goes on: what ends between is not missed.
         ended, position = yield from _look(state, message_id, announce=clock.monotonic() < ends)
         if ended is None:
             ended = yield from _check_alive(state, message_id)
@@ -100,6 +101,7 @@ def _check_alive(state: QueueState, message_id: str) -> Op[Ended | None]:
     if found.state not in ("unknown", "done", "dead"):
         return None
     ended, _ = yield from _look(state, message_id, announce=False)
+    # It may have ended between the two calls, so nothing is known only if this look finds nothing either.
     if ended is None and found.state == "unknown":
         raise NoResult(
             f"message {message_id} has no result: it was removed or expired, its result was not kept or was kept long "
@@ -150,9 +152,11 @@ class _AwaitPump:
                 return
             entries = yield from self._armed(waiters)
             yield from self._wake(self.waiting.note(entries))
+            # Whoever joins from here on knows by it whether its message came before.
             self.waiting.position = self.position
             if self._looks_in() <= 0:
                 waiters = self.waiting.result_waiters()
+                # Some look for themselves now and then: of what was removed or forgotten no entry tells.
                 yield from self._wake(waiters[: max(LOOKING, len(waiters) // 10)])
                 self.waiting.looked_at = self.clock.monotonic()
 

@@ -81,6 +81,7 @@ def ack_part(
         reply = yield from retry_until(
             lambda repeated: ack_call(state, part, repeated), until, state.clock, failed=failed
         )
+    # The ack may have happened, so another one of the same lease must count as its repetition.
     except (GeneratorExit, OutcomeUnknown):
         unsure_of(state, [delivery for _, _, delivery in part])
         raise

@@ -102,6 +102,7 @@ class Settles(Verb[Settle, Settled]):
         try:
             return _in_order(items, (yield from self._settle(items, until, tried)))
         except BackendError as error:
+            # One delivery that Redis refuses, such as one in a stream of another type, must not fail those of others.
             if len(items) == 1 or not is_of_one(error):
                 raise
         found: dict[str, Result] = {}

@@ -14,7 +14,16 @@ R = TypeVar("R")
 
 
 class Phase(Enum):
-    """Where a caller is."""
+    """Where a caller is.
+
+    | from | to | when |
+    |---|---|---|
+    | WAITING | LEADING | fewer calls than the most are under way, or one has ended: it makes the next one |
+    | WAITING | IN_CALL | a leader takes it along, or a task makes a call for all who wait |
+    | LEADING | IN_CALL | it has taken those who wait along, or goes on with the call of a leader that left |
+    | IN_CALL | LEADING | the leader of its call left, and it is the first who stayed (`SharedCall.heir`) |
+    | WAITING, IN_CALL | ENDED | it has its result, its time is up, or it left |
+    """
 
     WAITING = "waits for a call"
     LEADING = "must make the next call"

@@ -59,6 +59,7 @@ class Coalescer(Generic[I, R]):
     def join(self, caller: Caller[I, R], most: int) -> bool:
         """Let *caller* wait. Return whether it must lead instead, since fewer than *most* calls are under way."""
         with self.lock:
+            # Whoever waits already goes first, also where one more call would be allowed.
             if self.calls < most and not self._waiting:
                 self.calls += 1
                 caller.phase = Phase.LEADING
@@ -190,6 +191,7 @@ class Coalescer(Generic[I, R]):
             if (len(taken) >= count or weight > room) and caller.phase is Phase.WAITING:
                 break
             self._waiting.popleft()
+            # Others keep their order among themselves, and lead or share the next call.
             if verb.kind(caller.item) != kind:
                 others.append(caller)
             elif self._may_go(caller, lanes):

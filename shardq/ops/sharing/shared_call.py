@@ -54,6 +54,7 @@ class SharedCall(Generic[I, R]):
             if self.ended:
                 return None
             live = [caller for caller in self.callers if caller.phase is not Phase.ENDED]
+            # Those who left were told that nothing was sent, so their items may not be in the next try.
             if not self._fixed and len(live) < len(self.callers):
                 self.callers = live
                 self._restart()
@@ -76,6 +77,7 @@ class SharedCall(Generic[I, R]):
         with self._lock:
             self._sent = False
             if isinstance(step, Call) and step.script.name not in _NOTHING_DONE:
+                # From the first try on that may have happened, another set of items would be another call for Redis.
                 self._fixed = self._fixed or not _is_harmless(outcome)
         if self._op is None:
             results = None if failed else self._verb.results(self._tried, outcome)
@@ -133,11 +135,13 @@ class SharedCall(Generic[I, R]):
     def _sending(self) -> None:
         """Note that the call is sent now; or withdraw it if somebody has left, who was told that nothing was sent."""
         with self._lock:
+            # Between `step` and here somebody may have left, and was told that nothing was sent: that must be true.
             if not self._fixed and any(caller.phase is Phase.ENDED for caller in self.callers):
                 raise Withdrawn
             self._sent = True
 
     def _begin(self) -> None:
+        # The one with most time decides how long tries go on. Others give up by themselves (`Coalescer.expire`).
         self._until = max(caller.until for caller in self.callers)
         self._tried = self._verb.attempt([caller.item for caller in self.callers], self._until)
         self._first = self._tried

@@ -75,6 +75,7 @@ def load_bindings(keys: RouterKeys, part: int, until: float, clock: Clock) -> Op
         cursor, members = yield from retry_until(always(page), until, clock)
         for member in members:
             copy.take(b"+", member)
+        # Changes are noted while pages are read, and applied after them: a page may show a binding before or after one.
         total = yield from _catch_up(copy, keys, part, until, clock)
         if total is None:
             return None
@@ -84,6 +85,7 @@ def load_bindings(keys: RouterKeys, part: int, until: float, clock: Clock) -> Op
             return None
     for member, verb in copy.noted.items():
         copy.take(verb, member)
+    # The count proves the copy; where it differs, the load starts again.
     return copy if copy.bound + len(copy.foreign) == total else None
 
 

@@ -186,6 +186,8 @@ def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, messag
     words = view.words_cache.get(len(declared)) or _words(state, view, len(declared))
     positions = word_of(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
     key = message.shard_key if isinstance(message.shard_key, bytes) else message.shard_key.encode()
+    # The order of a call of write: KEYS (those of the queue, then the streams), the head (ARGV[1], which ends with the
+    # number and the name of the sequence), then the words of the message. `call_of` makes the same for many.
     return b"".join([
         words.start_by_hash if form is HASH else words.start,
         *[words.streams[stream] for stream in declared],
@@ -201,6 +203,7 @@ def _words(state: QueueState, view: QueueView, declared: int) -> Words:
     """Return the words of writes that declare so many streams. They are made once for each view."""
     own = bytes(range(1, declared + 1))
     like = call_of(state, view, "", "", range(declared), [[own], [""], [""], [b""]], 0)
+    # The last two words of the head, the number and the name, are the only ones that differ from call to call.
     before = str(like.args[0]).rsplit(" ", 2)[0]
     count, keys = 3 + len(like.keys) + len(like.args), like.keys[: len(like.keys) - declared]
     start, start_by_hash = [
@@ -240,6 +243,7 @@ def number_of(state: QueueState, sequence: ProducerSequence, until: float) -> st
 
     Redis must remember it for as long as a repeated try may still arrive.
     """
+    # Redis forgets a sequence when no try can arrive any more; to forget it earlier would store a message twice.
     lasts = min(max(0.0, until - state.clock.monotonic()), REPEATED_FOR) + LATE
     return f"{sequence.number}|{round(lasts * 1000)}"
 
@@ -260,12 +264,15 @@ def call_of(
     """
     count, stride = len(columns[0]), len(columns)
     window = view.config.dedup_window if state.remember is None else state.remember
+    # lua/write.lua reads the head in this order.
     head = view.epoch, round(window * 1000), keyed, count, stride, number, field or "-"
     args: list[Argument] = [" ".join(map(str, head)), *[b""] * (stride * count)]
+    # ARGV has the messages one after the other, `stride` words each; here they come by columns.
     for at, column in enumerate(columns, 1):
         args[at::stride] = column
     streams, replicas = tuple(map(state.keys.stream, numbers)), state.durability.replicas
     call = Call.on(state.keys, "write", tuple(args), rest=streams, replicas=replicas)
+    # Cached words are right only where all streams are declared: then a shard key has the same positions in each call.
     if count < MANY or stride > WORDS or not isinstance(numbers, range) or len(set(columns[2])) > 1:
         return call
     positions, keys, tags, bodies = columns
