@@ -125,6 +125,7 @@ class AsyncDriver:
 
     async def aclose(self) -> None:
         """End all blocked reads, and close every connection."""
+        # Blocked reads first: they give back what they were granted, for which they need connections.
         await self._pumping.aclose()
         self._closed = True
         self._links.close()
@@ -178,8 +179,10 @@ class AsyncDriver:
         request = call.request(exchanges.forms.of(address))
         try:
             link = await self._link(address, request, call.until)
+            # The shared link is busy with something large, or the call is large: it takes a link of its own.
             if link is None:
                 return await drive(exchanges.of(call.call), self._carry_out)
+            # Between this and the next line no other task runs, so what is not withdrawn now is sent.
             if call.on_send is not None:
                 call.on_send()
             (reply,) = await link.ask(request, 1, exchanges.limit(call.until))

@@ -82,6 +82,7 @@ class AsyncSharing:
 
         try:
             outcomes = await self._driver.run(run_together([alone(part, until, self.leave, join) for part in parts]))
+            # By now those that went alone have ended; the others are in calls with callers that were there before.
             for _, _, future in callers:
                 await future
         except BaseException:
@@ -105,6 +106,7 @@ class AsyncSharing:
 
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun."""
+        # A task goes on with those who wait: the caller that leaves has its result, and is not held up by others.
         if coalescer.done(MOST):
             self._start(coalescer)
 

@@ -105,6 +105,7 @@ class Exchanges:
         except (Refused, Unanswered):
             return
         if isinstance(answer, Refused):
+            # Where it is denied, waits end by themselves from now on.
             self._may_unblock = answer.code not in ("NOPERM", "ERR")
 
     def owner(self, key: str) -> Address | None:
@@ -154,6 +155,7 @@ class Exchanges:
                 for at in indexes:
                     outcomes[at] = failure
                     self.lost(calls[at].keys[0], address, failure)
+        # These were refused, so nothing of them was executed, and those behind them have run already.
         for at, ended in enumerate(() if batch.once else outcomes):
             if isinstance(ended, Refused) and ended.code in RESENT_ALONE:
                 outcomes[at] = yield from self._outcome(calls[at], until)
@@ -182,7 +184,9 @@ class Exchanges:
                 return _first(answers[1:]) if asking else answers
             except Redirected as to:
                 asking = to.code == "ASK"
+                # An empty host means the one that answered.
                 address = (to.address[0] or address[0], to.address[1])
+                # ASK is for this one call, while a slot is on its way; MOVED is for good.
                 (self.topology.add(address) if asking else self.topology.moved(number, address))
             except Unanswered as failure:
                 self.lost(key, address, failure)

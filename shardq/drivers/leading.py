@@ -129,6 +129,7 @@ class Leading:
                     waiting.expire(waiter)
         finally:
             del self._waits[get_ident()]
+            # In this order: one who has ended may not be woken as the next leader.
             waiter.cancel()
             waiting.resign(waiter)
 
@@ -142,6 +143,7 @@ class Leading:
             return
         waiting = waiter.waiting
         waiter.until = min(waiter.until, waiting.clock.monotonic())
+        # A thread that does not lead waits for its event; the leader waits at the server, and is told there.
         waiter.wake()
         run = _run_of(waiting)
         pending = run.pending if run else None
@@ -153,9 +155,11 @@ class Leading:
         try:
             while not waiter.done:
                 self._advance(step)
+            # Nobody waits any more, but what was granted to those who left must go back before the leader leaves.
             while waiting.pump is not None and not waiting.waiters():
                 self._advance(step)
         except BaseException:
+            # The others wait for a pump that nobody runs: each reads by itself from here on.
             waiting.stop()
             waiting.release()
             raise
@@ -174,6 +178,7 @@ class Leading:
 
     def _go_on(self, waiting: Waiting, run: PumpRun, leader: Waiter) -> None:
         try:
+            # The leader performs all steps but the armed read, for which it waits no longer than until its own end.
             if not isinstance(run.step, Armed):
                 run.step = run.op.send(self._driver.perform(run.step))
             elif run.pending is None and leader.done:
@@ -198,6 +203,7 @@ class Leading:
         if now >= run.until:
             pending.drop()
             raise Unanswered("no answer to a blocked read", sent=True)
+        # With others in line the leader may go at once; alone it stays for the answer, which is its last read.
         if not leader.done and now >= leader.until and step.waiting.expire(leader):
             return None
         wake_at = now if leader.done else min(step.wake_at, leader.until)
@@ -205,6 +211,7 @@ class Leading:
             ready = pending.ready(min(wake_at, run.until) - now)
         elif not (ready := pending.ready(0)):
             self._driver.unblock(pending)
+            # The server may not have read the blocking command yet, so it is told again, less and less often.
             pause, pending.pause = pending.pause, min(2 * pending.pause, MAX_PAUSE)
             ready = pending.ready(pause)
         return pending.answers if ready else None

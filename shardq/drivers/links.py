@@ -69,6 +69,7 @@ class Link:
         while len(answers) < count:
             reply = gets()
             if reply is MORE:
+                # The server has begun to answer, so it works on the call: it may be silent for longer than before.
                 self._receive(self._silence)
             else:
                 answers.append(answer_of(reply) if isinstance(reply, Exception) else reply)
@@ -85,6 +86,7 @@ class Link:
                 answers.append(answer_of(reply))
             if len(answers) == count:
                 return True
+            # TLS may have decrypted more than was asked for: then poll() sees nothing, though there is something.
             if not (self._decrypted and self._decrypted()) and not self._readable.poll(seconds * 1000):
                 return False
             self._receive(self._silence)
@@ -173,6 +175,7 @@ class Links:
                 link = self._idle.pop()
             except IndexError:
                 return Link(self._connect(self._pool))
+            # To look at a socket is a system call, and one that was used just now is hardly ever dead.
             if self._now() - link.used_at < TRUSTED and not self._has_sentinels:
                 return link  # the common case
             if self._is_fit(link):
@@ -187,6 +190,7 @@ class Links:
     def drop(self, link: Link) -> None:
         """Close *link*."""
         link.connection.disconnect()
+        # The pool counts its connections, and would refuse new ones for one that is not given back.
         self._pool.release(link.connection)
 
     def drop_idle(self) -> None:
@@ -198,6 +202,7 @@ class Links:
                 return
 
     def _is_fit(self, link: Link) -> bool:
+        # Sentinels may have named another master since. The old one may still accept writes, which would be lost.
         if self._has_sentinels and not leads_to_master(self._pool, link.connection):
             return False
         idle = self._now() - link.used_at

@@ -104,9 +104,11 @@ class Sharing:
             op.close()
 
     def _together(self, coalescer: Coalescer[I, R], item: I, until: float) -> R:
+        # A lock that is held: to wait for its release is the cheapest way in which a thread can be woken.
         ticket = Lock()
         ticket.acquire()
         caller: Caller[I, R] = Caller(item, until, partial(_release, ticket))
+        # One call at a time is best while it lasts less than PATIENCE: those who come meanwhile share the next one.
         if coalescer.join(caller, 1):
             self.lead(coalescer, caller)
         try:
@@ -238,6 +240,7 @@ class Sharing:
                 except FAILURES as failure:
                     outcome = failure
                 shared.answer(outcome)
+                # The leader's time is up, but the call goes on for the others: one of them takes it over.
                 if not shared.ended and (leader.phase is Phase.ENDED or self._clock.monotonic() >= leader.until):
                     coalescer.give_up(leader)
                     self._hand_over(coalescer, shared)
@@ -245,10 +248,12 @@ class Sharing:
         except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
             shared.fail(error)
         except BaseException:  # such as KeyboardInterrupt, and GeneratorExit where a batch of calls fails
+            # It may have been sent. Whoever takes over repeats it as it is, and Redis recognizes it.
             shared.answer(Unanswered("the call was interrupted", sent=True))
             coalescer.give_up(leader)
             self._hand_over(coalescer, shared)
             raise
+        # First the place, then the callers: one who is woken and calls again must not find this call still under way.
         coalescer.leave()
         shared.wake(leader)
         self._give_back(shared)

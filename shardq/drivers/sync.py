@@ -130,11 +130,13 @@ class Driver:
     def forked(self) -> None:
         """Start with new connections in a forked child: the old ones belong to the parent."""
         self._pools.forget()
+        # Not closed: to say goodbye on a connection of the parent would end it there.
         self._permits, self._links = {}, {}
         self._leading = Leading(self)
 
     def close(self) -> None:
         """Close every connection."""
+        # Before the connections: a call that fails by their end must see why.
         self._closed = self._leading.closed = True
         for pool in list(self._pools.values()):
             pool.disconnect()
@@ -216,6 +218,7 @@ class Driver:
         """Send the commands of *exchange*, and what must follow. Return the answers."""
         with self._permit(exchange.address, exchange.until):
             answers = self._answers(exchange, exchange.commands)
+            # The permit is kept: what follows, such as loading the library, belongs to the same call.
             while follow_up := exchange.follow_up(answers):
                 answers = self._answers(exchange, follow_up)
             return answers
@@ -258,6 +261,7 @@ class Driver:
         address = self._exchanges.owner(key)
         first, second = batch.calls
         form = self._exchanges.forms.of(address)
+        # One write of both, so that the server runs the second right after the first.
         request = first.request(form) + second.request(form)
         try:
             permit = self._permit(address, until)
@@ -293,8 +297,10 @@ class Driver:
         links = self._links.get((address, False)) or self._links_to(address, blocking=False)
         link, clean = links.take(), True
         try:
+            # The last moment at which the call may be withdrawn: the link is clean, and nothing of it was sent.
             if on_send is not None:
                 on_send()
+            # From here on an answer may still come, so a link whose call fails is of no use to anybody else.
             clean = False
             if server is not None and link.peer != server:
                 raise Unanswered("another server is at this address now", sent=False)
@@ -307,6 +313,7 @@ class Driver:
                 links.give(link)
             else:
                 links.drop(link)
+        # What is idle leads to the same node, which is no master any more.
         if Refused in map(type, answers) and demoted(answers):
             links.drop_idle()
         return answers
