@@ -27,9 +27,10 @@ end
 -- The fields of the state that are told of a queue: its settings, of which the library puts the names in (library.py),
 -- what it is, and what was counted.
 local FACTS = {
-  '@settings', 'epoch', 'id', 'created', 'streams', 'wanted', 'assigned', 'reach', 'events', 'rules', 'accounts',
-  'adopted', 'expired', 'cancelled', 'purged', 'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count',
-  'result_bytes', 'results_refused', 'vanished', 'redriven', 'offset',
+  '@settings',
+  'epoch', 'id', 'created', 'streams', 'wanted', 'assigned', 'reach', 'events', 'rules', 'accounts', 'adopted',
+  'expired', 'cancelled', 'purged', 'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count', 'result_bytes',
+  'results_refused', 'vanished', 'redriven', 'offset',
 }
 
 local function facts_of(meta)
