@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from shardq.ops.sharing.shared_call import SharedCall
+from typing import Any, Generic, TypeVar
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
@@ -44,7 +41,7 @@ class Caller(Generic[I, R]):
         self.item, self.until, self.wake, self.lane = item, until, wake, lane
         self.phase = Phase.WAITING
         self.result: R | Exception | None = None
-        self.shared: SharedCall[I, R] | None = None
+        self.shared: Any = None  # a SharedCall, which knows its callers
 
 
 def posted(item: I, until: float, lane: Hashable) -> Caller[I, Any]:

@@ -143,10 +143,11 @@ class Coalescer(Generic[I, R]):
     def lead(self, leader: Caller[I, R]) -> SharedCall[I, R]:
         """Return the call that *leader* has taken over, or a call for *leader* and those who wait."""
         with self.lock:
-            if leader.shared is None:
+            taken_over: SharedCall[I, R] | None = leader.shared
+            if taken_over is None:
                 return self._shared(leader, 1 + len(self._waiting), set())
             leader.phase = Phase.IN_CALL
-            return leader.shared
+            return taken_over
 
     def _shared(self, first: Caller[I, R], most: int, lanes: set[Hashable]) -> SharedCall[I, R]:
         callers = self._like(first, most, lanes)
