@@ -128,7 +128,7 @@ class AsyncSharing:
         except FAILURES as failure:
             return await self._finish(verb.op((item,), until, tried), tried.call, failure)
         except BaseException:
-            verb.drop(tried)
+            verb.drop(tried)  # the next call of its sequence has a higher number: a late copy of this one does nothing
             raise
         results = verb.results(tried, reply)
         if results is None:
