@@ -480,6 +480,7 @@ function verbs.purge(KEYS, ARGV)
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return {answer, 0, 0} end
   local q = Settle.open_change(KEYS)
+  Types.look_at_all(q) -- gaps in a ring are written at once
   q.most, q.purged = ARGV[3] + 0, 0
   local ready = call('HGET', KEYS[META], 'ready')
   q.ready = ready

@@ -177,7 +177,7 @@ def require_queue(state: QueueState, until: float) -> Op[None]:
 
 def new_epoch() -> str:
     """Return a new random epoch. A counter could repeat after a failover that lost the last changes."""
-    return f"2.{secrets.token_urlsafe(9)}"
+    return f"3.{secrets.token_urlsafe(9)}"
 
 
 def check_legacy(state: QueueState, config: QueueConfig) -> None:
