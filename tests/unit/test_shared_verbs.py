@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardq.errors import BackendError, QueueFull
+from shardq.errors import BackendError, OutcomeUnknown, QueueFull
 from shardq.model import Received, Written
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Refused, Step, Unanswered
@@ -70,6 +70,22 @@ def test_a_message_alone_has_the_bytes_of_its_call_in_both_forms(
         [b"FCALL", b"shardq_x_write"],
         [b"EVALSHA", function.sha.encode()],
     ]
+
+
+@pytest.mark.parametrize("options", [{}, {"headers": b"x"}])
+def test_a_write_is_not_repeated_after_a_sleep_of_the_machine_during_its_first_try(
+    clock: ManualClock, options: dict[str, Any]
+) -> None:
+    """Redis may have forgotten that try, which the driver made before the operation began."""
+    writes = writes_of(state_of(clock)).verb
+    messages = [Outgoing("t", "b", b"", **options)]
+    tried = writes.attempt(messages, UNTIL)
+    clock.advance(3601)
+    op = writes.op(messages, UNTIL, tried)
+    assert next(op) is tried.call
+    with pytest.raises(StopIteration) as ended:
+        op.throw(Unanswered("reset", sent=True))
+    assert [type(result) for result in ended.value.value] == [OutcomeUnknown]
 
 
 @pytest.mark.parametrize("options", [{"headers": b"x"}, {"delay": 1}, {"deadline": 1}, {"dedup_key": "x"}])

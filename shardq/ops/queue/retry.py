@@ -66,19 +66,21 @@ def retry_until(
     clock: Clock,
     *,
     remembered: float = math.inf,
+    begun_at: float | None = None,
     failed: Refused | Unanswered | None = None,
 ) -> Op[Any]:
     """Yield the call that *make* makes until it is answered. Return the reply.
 
     The call must be harmless to repeat, or notice itself that it was executed before; *remembered* says for how many
-    seconds after the first try it can. If the caller has made the first try already, *failed* is how it ended. At
-    *until* (seconds of the local monotonic clock) the tries end. Raises BackendTimeout if nothing was executed,
-    OutcomeUnknown if a try may have been, OutOfMemory, or BackendError for a refusal that will not go away.
+    seconds after the first try it can. If the driver has made that try already, it was *begun_at*; if the caller has,
+    *failed* is how it ended. At *until* the tries end. Times are seconds of the local monotonic clock. Raises
+    BackendTimeout if nothing was executed, OutcomeUnknown if a try may have been, OutOfMemory, or BackendError for a
+    refusal that will not go away.
     """
     tries, last = 0, "no answer"
     maybe_done: float | None = None  # when the first try was made that may have happened
     while True:
-        tried_at = clock.monotonic()
+        tried_at, begun_at = clock.monotonic() if begun_at is None else begun_at, None
         # Redis may have forgotten the first try by now, so that one more would not be recognized.
         if maybe_done is not None and tried_at > maybe_done + remembered:  # this machine may have been suspended
             give_up(tries, True, last)
@@ -117,14 +119,14 @@ def ask(state: QueueState, *words: Argument, key: str = "", until: float | None 
 
 
 def retry_replicated(
-    make: Maker, until: float, clock: Clock, *, remembered: float = math.inf
+    make: Maker, until: float, clock: Clock, *, remembered: float = math.inf, begun_at: float | None = None
 ) -> Op[tuple[Any, Underreplicated | None]]:
     """Do as `retry_until`, for a call that waits for replicas.
 
     Return the reply, and `Underreplicated` if too few replicas confirmed the call, else None.
     """
     try:
-        return (yield from retry_until(make, until, clock, remembered=remembered)), None
+        return (yield from retry_until(make, until, clock, remembered=remembered, begun_at=begun_at)), None
     except Underreplicated as underreplicated:
         return underreplicated.reply, underreplicated
 

@@ -32,11 +32,13 @@ class ProducerSequence:
     """A name and a number that counts up with each write, so that Redis recognizes a repeated write.
 
     `name` is the field in which Redis remembers the last call. One write at a time uses a sequence. (Source: Kafka's
-    idempotent producer, KIP-98, which has a producer id and a sequence number.)
+    idempotent producer, KIP-98, which has a producer id and a sequence number.) `numbered_at` is when that call got its
+    number, in seconds of the local monotonic clock.
     """
 
     name: str
     number: int = 0
+    numbered_at: float = 0.0
 
 
 OTHERS_WATCH: Final = -1

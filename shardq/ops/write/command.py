@@ -244,7 +244,8 @@ def number_of(state: QueueState, sequence: ProducerSequence, until: float) -> st
     Redis must remember it for as long as a repeated try may still arrive.
     """
     # Redis forgets a sequence when no try can arrive any more; to forget it earlier would store a message twice.
-    lasts = min(max(0.0, until - state.clock.monotonic()), REPEATED_FOR) + LATE
+    sequence.numbered_at = state.clock.monotonic()
+    lasts = min(max(0.0, until - sequence.numbered_at), REPEATED_FOR) + LATE
     return f"{sequence.number}|{round(lasts * 1000)}"
 
 

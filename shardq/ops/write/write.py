@@ -188,8 +188,12 @@ def _answer(
     """
     while True:
         call = Same(made or call_for(state, sequence, chunk, until))
+        # The driver may have made the first try long before it came here: the machine may have slept meanwhile.
+        begun_at = sequence.numbered_at if made else None
         made, remembered = None, REPEATED_FOR if sequence.name else 0.0
-        reply, underreplicated = yield from retry_replicated(call, until, state.clock, remembered=remembered)
+        reply, underreplicated = yield from retry_replicated(
+            call, until, state.clock, remembered=remembered, begun_at=begun_at
+        )
         match reply:
             case [b"EPOCH"]:
                 state.forget()
