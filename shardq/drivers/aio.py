@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import redis.asyncio as redis
@@ -16,7 +17,7 @@ from shardq.drivers.async_links import AsyncLinks
 from shardq.drivers.async_sharing import AsyncSharing
 from shardq.drivers.exchanges import Exchange, Exchanges
 from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
-from shardq.drivers.permits import AsyncPermits
+from shardq.drivers.permits import MIN_TRY, AsyncPermits
 from shardq.drivers.pools import Pools
 from shardq.drivers.pumping import PendingRead, Pumping
 from shardq.drivers.shared_links import SharedLinks
@@ -40,14 +41,27 @@ from shardq.ops.queue.steps import (
     Wait,
 )
 from shardq.ops.sharing.coalescing import Coalescer, Part
+from shardq.protocol.script import FUNCTION, Form
 from shardq.timing import LoopTimer
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 S = TypeVar("S")
 Pool = redis.ConnectionPool
+MAX_ROUTES = 16_384
+"""So many routes are remembered."""
+
 GREETING_TIMEOUT = 10.0
 """Seconds in which a connection must be made, including AUTH and similar commands; the event loop may be busy."""
+
+
+@dataclass(slots=True)
+class Route:
+    """Where the calls about a key go: a node, the form in which it runs calls, and the shared link to it, once open."""
+
+    address: Address | None
+    form: Form
+    link: AsyncLink | None = None
 
 
 class AsyncDriver:
@@ -73,6 +87,9 @@ class AsyncDriver:
         self._shareable = LARGE if max_connections > 1 else 0
         self._max_connections = max(1, max_connections - 1)
         self._permits: dict[Address | None, AsyncPermits] = {}
+        self._routes: dict[str, Route] = {}
+        # Whether an open shared link may be unfit: it was idle for too long, or sentinels name another master.
+        self._ages = target.kind == "sentinel" or bool(self._pools.most_idle)
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._pumping = Pumping(self, timer)
@@ -154,15 +171,14 @@ class AsyncDriver:
 
     async def arm(self, step: Armed) -> PendingRead:
         """Connect to the node that owns the queue of *step*. Return the armed read, which has not been sent yet."""
-        address = self._exchanges.owner(step.key)
+        route = self._routes.get(step.key) or self._find_route(step.key)
         try:
-            link = await self._links.take((address, True), GREETING_TIMEOUT)
+            link = await self._links.take((route.address, True), GREETING_TIMEOUT)
         except Unanswered as failure:
-            self._exchanges.lost(step.key, address, failure)
+            self._lost(step.key, route, failure)
             raise
         limit = step.block_ms / 1000 + BLOCK_MARGIN
-        commands = armed(step, self._exchanges.forms.of(address))
-        return PendingRead(self._links, link, commands, limit, address)
+        return PendingRead(self._links, link, armed(step, route.form), limit, route.address)
 
     async def unblock(self, pending: PendingRead) -> None:
         """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""
@@ -174,51 +190,71 @@ class AsyncDriver:
         The general way begins anew where the server cannot run it in this form or another node owns the slot: this one
         executed nothing.
         """
-        exchanges, key = self._exchanges, call.key
-        address = exchanges.owner(key)
-        request = call.request(exchanges.forms.of(address))
+        key = call.key
+        route = self._routes.get(key) or self._find_route(key)
+        request = call.request(route.form)
         try:
-            link = await self._link(address, request, call.until)
+            link = await self._link(route, request, call.until)
             # The shared link is busy with something large, or the call is large: it takes a link of its own.
             if link is None:
-                return await drive(exchanges.of(call.call), self._carry_out)
+                return await drive(self._exchanges.of(call.call), self._carry_out)
             # Between this and the next line no other task runs, so what is not withdrawn now is sent.
             if call.on_send is not None:
                 call.on_send()
-            (reply,) = await link.ask(request, 1, exchanges.limit(call.until))
+            (reply,) = await link.ask(request, 1, self._limit(call.until))
         except Unanswered as failure:
-            exchanges.lost(key, address, failure)
+            self._lost(key, route, failure)
             raise
-        if isinstance(reply, Redirected) or (isinstance(reply, Refused) and reply.code == "NOSCRIPT"):
-            return await drive(exchanges.of(call.call), self._carry_out)
-        if isinstance(reply, Refused):
-            raise call.call.explain(reply)
-        return reply
+        if not isinstance(reply, Refused):
+            return reply
+        if isinstance(reply, Redirected) or reply.code == "NOSCRIPT":
+            self._routes.pop(key, None)
+            return await drive(self._exchanges.of(call.call), self._carry_out)
+        raise call.call.explain(reply)
 
     async def _pair(self, batch: Batch) -> list[Any]:
         """Make the calls of *batch*, which are of one queue, in one round trip. Return each one's reply or failure."""
-        exchanges, key, until = self._exchanges, batch.calls[0].keys[0], batch.until
-        address = exchanges.owner(key)
-        form = exchanges.forms.of(address)
-        request = b"".join([call.request(form) for call in batch.calls])
+        key, until = batch.calls[0].keys[0], batch.until
+        route = self._routes.get(key) or self._find_route(key)
+        first, second = batch.calls
+        request = first.request(route.form) + second.request(route.form)
         try:
-            link = await self._link(address, request, until)
+            link = await self._link(route, request, until)
             if link is None:
-                return await drive(exchanges.of(batch), self._carry_out)
-            return explained(batch.calls, await link.ask(request, len(batch.calls), exchanges.limit(until)))
+                return await drive(self._exchanges.of(batch), self._carry_out)
+            return explained(batch.calls, await link.ask(request, 2, self._limit(until)))
         except (Refused, Unanswered) as failure:
-            exchanges.lost(key, address, failure)
-            return [failure] * len(batch.calls)
+            self._lost(key, route, failure)
+            return [failure, failure]
 
-    async def _link(self, address: Address | None, request: bytes, until: float) -> AsyncLink | None:
-        """Return the shared link to *address*; None if *request* must go over a link of its own."""
+    def _limit(self, until: float) -> float:
+        """Return for how many seconds a server may be silent if the caller gives up at local time *until*."""
+        return min(self._timeout, max(MIN_TRY, until - self._clock.monotonic()))
+
+    def _find_route(self, key: str) -> Route:
+        """Return where calls about *key* go, and remember it until a call fails there."""
+        address = self._exchanges.owner(key)
+        route = Route(address, self._exchanges.forms.of(address))
+        if route.form is FUNCTION:  # the other form is for a while only
+            if len(self._routes) >= MAX_ROUTES:
+                self._routes.clear()
+            self._routes[key] = route
+        return route
+
+    def _lost(self, key: str, route: Route, failure: Refused | Unanswered) -> None:
+        """Note that a call about *key* ended with *failure*. The next one finds its way anew."""
+        self._routes.pop(key, None)
+        self._exchanges.lost(key, route.address, failure)
+
+    async def _link(self, route: Route, request: bytes, until: float) -> AsyncLink | None:
+        """Return the shared link of *route*; None if *request* must go over a link of its own."""
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
         if len(request) > self._shareable:
             return None
-        link = self._shared.get(address)
-        if link is None:
-            link = await self._shared.open(address, self._exchanges.left(until))
+        link = route.link
+        if link is None or self._ages or link.closed or link.retired:
+            link = route.link = await self._shared.get(route.address, self._exchanges.left(until))
         return link if link.is_free() else None
 
     async def _carry_out(self, exchange: Exchange) -> list[Any]:
@@ -239,7 +275,7 @@ class AsyncDriver:
     async def _answers_shared(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any] | None:
         """Make one round trip on the shared link, and return the answers; None if that cannot be."""
         request = packed(commands)
-        link = await self._link(exchange.address, request, exchange.until)
+        link = await self._link(Route(exchange.address, FUNCTION), request, exchange.until)
         return None if link is None else await self._ask(link, exchange, request, len(commands))
 
     async def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
@@ -259,7 +295,7 @@ class AsyncDriver:
             raise Unanswered("another server is at this address now", sent=False)
         if exchange.on_send is not None:
             exchange.on_send()
-        return await link.ask(request, count, self._exchanges.limit(exchange.until))
+        return await link.ask(request, count, self._limit(exchange.until))
 
     async def _permit(self, address: Address | None, until: float) -> AsyncPermits:
         """Wait for the right to use one of the connections to *address*."""

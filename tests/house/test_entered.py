@@ -14,8 +14,8 @@ from shardq.embedded import EmbeddedServer
 
 PACKAGE = f"{Path(__file__).resolve().parents[2] / 'shardq'}/"
 MOST = {
-    "write": (18, 39), "read(ack=)": (30, 64), "ack": (21, 44),
-    "async write": (20, 47), "async read(ack=)": (32, 72), "async ack": (23, 53),
+    "write": (15, 30), "read(ack=)": (27, 56), "ack": (18, 35),
+    "async write": (16, 41), "async read(ack=)": (28, 64), "async ack": (19, 47),
 }  # fmt: skip
 """By call, how many files at most, and how often the file changes from one call of a function to the next."""
 
