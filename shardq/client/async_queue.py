@@ -30,7 +30,7 @@ from shardq.ops.settle import cancel, settle
 from shardq.ops.settle.cancel import Cancelled
 from shardq.ops.settle.settle import checked_each
 from shardq.ops.settle.sharing import Settle, noted, settles_of
-from shardq.ops.write.outgoing import compose, compose_all, compose_plain, is_plain
+from shardq.ops.write.outgoing import compose, compose_all
 from shardq.ops.write.write import write_many
 from shardq.telemetry import Telemetry, enabled
 
@@ -94,16 +94,30 @@ class AsyncQueue(AsyncQueueAdmin):
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
-        is_bare = is_plain(delay, deadline, dedup_key, headers, unique_key) and on_conflict == "existing"
-        if is_bare and not enabled():
-            plain = compose_plain(self.state, self._codecs, payload, shard_key)
-            return await self._client.store(self.state, plain, timeout)
-        message = Message(payload, shard_key, delay, deadline, dedup_key, headers, unique_key, on_conflict)
-        with self._telemetry.writing(None) as context:
-            composed = compose(self.state, self._codecs, message, context)
-            message_id = await self._client.store(self.state, composed, timeout)
-            self._telemetry.wrote(message_id)
-            return message_id
+        span = self._telemetry.begin_write()
+        try:
+            context = span.context if span is not None else None
+            message = compose(
+                self.state,
+                self._codecs,
+                payload,
+                shard_key,
+                delay,
+                deadline,
+                dedup_key,
+                headers,
+                unique_key,
+                on_conflict,
+                context,
+            )
+            message_id = await self._client.store(self.state, message, timeout)
+        except BaseException as error:
+            if span is not None:
+                span.end(error)
+            raise
+        if span is not None:
+            span.end(message_id)
+        return message_id
 
     async def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None

@@ -6,9 +6,7 @@ producer sequences are in a deque, whose `pop` and `append` are atomic.
 
 from __future__ import annotations
 
-import itertools
 import secrets
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -25,20 +23,6 @@ from shardq.protocol.replies import StoredAssignment
 MIN_WIDTH = 4
 REMEMBERED = 64
 """So many reads a miss is remembered."""
-
-
-@dataclass(slots=True)
-class ProducerSequence:
-    """A name and a number that counts up with each write, so that Redis recognizes a repeated write.
-
-    `name` is the field in which Redis remembers the last call. One write at a time uses a sequence. (Source: Kafka's
-    idempotent producer, KIP-98, which has a producer id and a sequence number.) `numbered_at` is when that call got its
-    number, in seconds of the local monotonic clock.
-    """
-
-    name: str
-    number: int = 0
-    numbered_at: float = 0.0
 
 
 OTHERS_WATCH: Final = -1
@@ -92,8 +76,6 @@ class QueueState:
     _reads_without_miss: int = 0
     _reads_after_miss: int = REMEMBERED
     _names: dict[str, str] = field(default_factory=dict)
-    _idle: deque[ProducerSequence] = field(default_factory=deque)
-    _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         """Until a legacy stream is known, `legacy` is a key that nothing writes to."""
@@ -143,24 +125,10 @@ class QueueState:
         """Let the next call look the queue up, because its epoch has changed."""
         self.view = replace(self.view, epoch="")
 
-    def take_sequence(self) -> ProducerSequence:
-        """Return a sequence that no other call uses, with the number for this call. Release it with `free_sequence`."""
-        try:
-            sequence = self._idle.pop()
-        except IndexError:
-            sequence = ProducerSequence(f"p:{self.producer}:{next(self._numbers)}")
-        sequence.number += 1
-        return sequence
-
-    def free_sequence(self, sequence: ProducerSequence) -> None:
-        """Let another call use *sequence*."""
-        self._idle.append(sequence)
-
     def forked(self, client: str) -> None:
         """Become a new producer named *client*: a child process shares no sequences or waiters with its parent."""
         self.client = client
         self.producer = secrets.token_urlsafe(9)
-        self._idle = deque()
         self.coalescers, self.waiting = {}, {}
 
     def note_server_time(self, ms: int, sent: float, at: float) -> None:
