@@ -12,6 +12,7 @@ from typing import Any, Unpack
 from shardq.client.base import BaseClient, ClientSettings
 from shardq.client.leases import Leases
 from shardq.drivers import AsyncDriver, Target
+from shardq.drivers.async_sharing import AsyncSharing
 from shardq.errors import ClosedError
 from shardq.ops.queue.steps import Op
 from shardq.timing import LoopTimer
@@ -28,7 +29,7 @@ class AsyncBaseClient(BaseClient):
         self.timer = LoopTimer(loop, clock=self.clock)
         self.leases = Leases(self.timer, self.clock, loop.call)
         self._driver = AsyncDriver(self._target, timer=self.timer, **self._driver_settings())
-        self._posting: AsyncDriver | None = None
+        self._posting: AsyncSharing | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready_on: asyncio.AbstractEventLoop | None = None  # the loop, once `prepare` was there; None when closed
         self._pid = os.getpid()
@@ -63,10 +64,10 @@ class AsyncBaseClient(BaseClient):
         """Look at the server. Several tasks may do so at once: no lock may be held while one waits."""
         await driver.run(self._inspection())
 
-    def _start_posting(self) -> AsyncDriver:
-        """Return what makes the calls of writers: the driver does so with tasks of its own."""
-        self._posting = self._driver
-        return self._driver
+    def _start_posting(self) -> AsyncSharing:
+        """Return what makes the calls of writers, with tasks of its own."""
+        self._posting = self._driver.sharing
+        return self._posting
 
     def _run_in_background(self, op: Op[Any]) -> None:
         """Start *op* in the background. Its failure is ignored."""

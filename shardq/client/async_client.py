@@ -186,7 +186,7 @@ class AsyncClient(AsyncBaseClient):
         parts = [
             Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
         ]
-        ids = publishing.ids_of(bindings, states, await self._driver.share_all(parts, until))
+        ids = publishing.ids_of(bindings, states, await self._driver.sharing.run_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
             await self.run(publishing.upkeep_all(expiring))
         return ids
@@ -212,14 +212,14 @@ class AsyncClient(AsyncBaseClient):
             raise
         finally:
             if look.coalescer is not None:
-                driver.leave(look.coalescer)
+                driver.sharing.leave(look.coalescer)
         return look.rows(outcome)
 
     async def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or with others on *coalescer*. For the parts of shardq that use a client."""
         if self._ready_on is not get_running_loop():
             await self.prepare()
-        return await self._driver.share(coalescer, item, until)
+        return await self._driver.sharing.run(coalescer, item, until)
 
     def post(
         self,
@@ -238,7 +238,7 @@ class AsyncClient(AsyncBaseClient):
         if self._ready_on is not get_running_loop():
             await self.prepare()
         until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
-        message_id = await self._driver.share(writes_of(state), message, until)
+        message_id = await self._driver.sharing.run(writes_of(state), message, until)
         if state.view.config.ttl is not None:
             await self.run(upkeep(state, state.clock.monotonic()))
         return message_id

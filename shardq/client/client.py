@@ -184,7 +184,7 @@ class Client(SyncBaseClient):
         parts = [
             Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
         ]
-        ids = publishing.ids_of(bindings, states, self._driver.share_all(parts, until))
+        ids = publishing.ids_of(bindings, states, self._driver.sharing.run_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
             self.run(publishing.upkeep_all(expiring))
         return ids
@@ -210,14 +210,14 @@ class Client(SyncBaseClient):
             raise
         finally:
             if look.coalescer is not None:
-                driver.leave(look.coalescer)
+                driver.sharing.leave(look.coalescer)
         return look.rows(outcome)
 
     def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or with others on *coalescer*. For the parts of shardq that use a client."""
         if not self._is_ready:
             self.prepare()
-        return self._driver.share(coalescer, item, until)
+        return self._driver.sharing.run(coalescer, item, until)
 
     def post(
         self,
@@ -236,7 +236,7 @@ class Client(SyncBaseClient):
         if not self._is_ready:
             self.prepare()
         until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
-        message_id = self._driver.share(writes_of(state), message, until)
+        message_id = self._driver.sharing.run(writes_of(state), message, until)
         if state.view.config.ttl is not None:
             self.run(upkeep(state, state.clock.monotonic()))
         return message_id

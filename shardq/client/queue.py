@@ -20,15 +20,15 @@ from shardq.ops.inspect.peek import peek
 from shardq.ops.inspect.status import status
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
-from shardq.ops.read.first_look import first_look
-from shardq.ops.read.read import checked_block, checked_count, checked_stream, read
+from shardq.ops.read.look import first_look
+from shardq.ops.read.read import checked_count, checked_wanted, read
 from shardq.ops.read.waiting import Outstanding
 from shardq.ops.results.keep import keep
 from shardq.ops.results.wait import result
 from shardq.ops.settle import cancel, settle
 from shardq.ops.settle.cancel import Cancelled
 from shardq.ops.settle.settle import checked_each
-from shardq.ops.settle.sharing import Settle, noted, settles_of
+from shardq.ops.settle.sharing import OK, Settle, noted, settles_of
 from shardq.ops.write.outgoing import compose, compose_all
 from shardq.ops.write.write import write_many
 from shardq.telemetry import Telemetry, enabled
@@ -183,19 +183,21 @@ class Queue(QueueAdmin):
         *,
         batch: bool,
     ) -> list[Delivery]:
-        checked_block(block, visibility)
-        prefer = checked_stream(prefer)
+        if block != 0 or visibility is not None or prefer is not None:
+            checked_wanted(block, visibility, prefer)
         settled, acks = to_ack(self, ack)
         outstanding = Outstanding()
         asked = (self.state, count, block, visibility, prefer, timeout, outstanding, acks)
-        look = None
-        if not enabled() and (look := first_look(*asked)) is not None:
+        is_traced = enabled()
+        started = round(self.state.clock.wall() * 1e9) if is_traced else 0
+        if (look := first_look(*asked)) is not None:
             rows = self._client.look(look)
             if rows is not None:
                 if acks is not None:
                     settled[0]._note(lost=False)
+                if is_traced:
+                    self._telemetry.looked(rows, acks.last if acks else (), started, batch=batch)
                 return delivered(Delivery, rows, self)
-        started = round(self.state.clock.wall() * 1e9)
         try:
             rows = self._client.run(read(*asked, look if look and look.made else None))
         finally:
@@ -346,9 +348,11 @@ class Queue(QueueAdmin):
 
     def _settle(self, verb: str, item: Settle, timeout: float | None) -> settle.Settled:
         state = self.state
-        coalescer, until = settles_of(state, verb), state.until(timeout)
+        coalescer = settles_of(state, verb)
+        until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
         if not enabled():
-            return noted(state, item, self._client.share(coalescer, item, until))
+            settled = self._client.share(coalescer, item, until)
+            return settled if settled is OK and not state.unsure else noted(state, item, settled)
         with self._telemetry.settling(verb, [item.delivery]):
             settled = noted(state, item, self._client.share(coalescer, item, until))
             self._telemetry.note_dead(int(settled is settle.Settled.DEAD))

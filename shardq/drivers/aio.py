@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -40,7 +40,6 @@ from shardq.ops.queue.steps import (
     Underreplicated,
     Wait,
 )
-from shardq.ops.sharing.coalescing import Coalescer, Part
 from shardq.protocol.script import FUNCTION, Form
 from shardq.timing import LoopTimer
 
@@ -78,6 +77,7 @@ class AsyncDriver:
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
+        self._now = self._clock.monotonic
         self._timeout = min(timeout, COMMAND_TIMEOUT)
         # With a socket_timeout redis-py would swallow cancellations on Python 3.11 (cpython #86296).
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, socket_timeout=None)
@@ -93,7 +93,7 @@ class AsyncDriver:
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._pumping = Pumping(self, timer)
-        self._sharing = AsyncSharing(self, timer, self._clock)
+        self.sharing = AsyncSharing(self, timer, self._clock)
         self._closed = False
 
     async def run(self, op: Op[T]) -> T:
@@ -101,14 +101,12 @@ class AsyncDriver:
         with closing(op):
             return await drive(op, self._perform)
 
-    async def call(self, call: Sendable) -> Any:
-        """Make one try of *call*, as if an operation had yielded it, and return its reply.
+    def call(self, call: Sendable) -> Coroutine[Any, Any, Any]:
+        """Make one try of *call*, as if an operation had yielded it. Await its reply.
 
-        Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
+        That raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
-        if call.replicas:
-            return await self._perform(call.call)
-        return await self._call(call)
+        return self._perform(call.call) if call.replicas else self._call(call)
 
     async def attempt(self, step: Call | Batch) -> Any:
         """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
@@ -116,29 +114,6 @@ class AsyncDriver:
             return await (self.call(step) if isinstance(step, Call) else self._perform(step))
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
-
-    async def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
-        """Make a call for *item*, alone or with others on *coalescer*. Return its result, or raise its error."""
-        return await self._sharing.run(coalescer, item, until)
-
-    async def share_all(self, parts: Sequence[Part], until: float) -> list[Any]:
-        """Do as `share` for all *parts* at once. Return for each its result or its error."""
-        return await self._sharing.run_all(parts, until)
-
-    def post(
-        self,
-        coalescer: Coalescer[I, T],
-        item: I,
-        until: float,
-        lane: Hashable,
-        tell: Callable[[T | Exception], object],
-    ) -> None:
-        """Make a call for *item*, alone or with others, after those of its *lane*. `tell` gets its result or error."""
-        self._sharing.post(coalescer, item, until, lane, tell)
-
-    def leave(self, coalescer: Coalescer[Any, Any]) -> None:
-        """End what `coalescer.enter()` has begun: whoever waits there may make a call."""
-        self._sharing.leave(coalescer)
 
     async def aclose(self) -> None:
         """End all blocked reads, and close every connection."""
@@ -150,7 +125,7 @@ class AsyncDriver:
             await pool.disconnect()
         for sentinel in self._pools.sentinels:
             await sentinel.aclose()
-        await self._sharing.aclose()
+        await self.sharing.aclose()
 
     async def _perform(self, step: Step) -> Any:
         match step:
@@ -161,7 +136,7 @@ class AsyncDriver:
             case Call() | Batch() | Ask():
                 return await drive(self._exchanges.of(step), self._carry_out)
             case Share():
-                return await self.share(step.coalescer, step.item, step.until)
+                return await self.sharing.run(step.coalescer, step.item, step.until)
             case Wait():
                 return await self._pumping.wait(step)
             case Armed():
@@ -201,7 +176,7 @@ class AsyncDriver:
             # Between this and the next line no other task runs, so what is not withdrawn now is sent.
             if call.on_send is not None:
                 call.on_send()
-            (reply,) = await link.ask(request, 1, self._limit(call.until))
+            (reply,) = await link.ask(request, 1, min(self._timeout, max(MIN_TRY, call.until - self._now())))
         except Unanswered as failure:
             self._lost(key, route, failure)
             raise
@@ -214,7 +189,7 @@ class AsyncDriver:
 
     async def _pair(self, batch: Batch) -> list[Any]:
         """Make the calls of *batch*, which are of one queue, in one round trip. Return each one's reply or failure."""
-        key, until = batch.calls[0].keys[0], batch.until
+        key, until = batch.calls[0].key, batch.until
         route = self._routes.get(key) or self._find_route(key)
         first, second = batch.calls
         request = first.request(route.form) + second.request(route.form)
@@ -222,14 +197,11 @@ class AsyncDriver:
             link = await self._link(route, request, until)
             if link is None:
                 return await drive(self._exchanges.of(batch), self._carry_out)
-            return explained(batch.calls, await link.ask(request, 2, self._limit(until)))
+            answers = await link.ask(request, 2, min(self._timeout, max(MIN_TRY, until - self._now())))
+            return explained(batch.calls, answers) if Refused in map(type, answers) else answers
         except (Refused, Unanswered) as failure:
             self._lost(key, route, failure)
             return [failure, failure]
-
-    def _limit(self, until: float) -> float:
-        """Return for how many seconds a server may be silent if the caller gives up at local time *until*."""
-        return min(self._timeout, max(MIN_TRY, until - self._clock.monotonic()))
 
     def _find_route(self, key: str) -> Route:
         """Return where calls about *key* go, and remember it until a call fails there."""
@@ -295,7 +267,7 @@ class AsyncDriver:
             raise Unanswered("another server is at this address now", sent=False)
         if exchange.on_send is not None:
             exchange.on_send()
-        return await link.ask(request, count, self._limit(exchange.until))
+        return await link.ask(request, count, self._exchanges.limit(exchange.until))
 
     async def _permit(self, address: Address | None, until: float) -> AsyncPermits:
         """Wait for the right to use one of the connections to *address*."""

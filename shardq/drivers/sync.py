@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -38,7 +38,6 @@ from shardq.ops.queue.steps import (
     Underreplicated,
     Wait,
 )
-from shardq.ops.sharing.coalescing import Coalescer, Part
 from shardq.protocol.packing import Packer
 from shardq.protocol.script import FUNCTION, Form
 from shardq.timing import ThreadTimer
@@ -83,7 +82,7 @@ class Driver:
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._leading = Leading(self)
-        self._sharing = Sharing(self, self._clock)
+        self.sharing = Sharing(self, self._clock)
         self._closed = False
 
     def run(self, op: Op[T]) -> T:
@@ -116,25 +115,13 @@ class Driver:
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 
-    def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
-        """Make a call for *item*, alone or with others on *coalescer*. Return its result, or raise its error."""
-        return self._sharing.run(coalescer, item, until)
-
-    def share_all(self, parts: Sequence[Part], until: float) -> list[Any]:
-        """Do as `share` for all *parts* at once. Return for each its result or its error."""
-        return self._sharing.run_all(parts, until)
-
     def posting(self, timer: ThreadTimer) -> Posting:
         """Return what makes calls for callers that no thread waits for. It has threads of its own, and uses *timer*."""
-        return Posting(self._sharing, timer, self._clock)
+        return Posting(self.sharing, timer, self._clock)
 
     def owner(self, key: str) -> Address | None:
         """Return the address of the node that owns *key*; None if there is a single node."""
         return self._exchanges.owner(key)
-
-    def leave(self, coalescer: Coalescer[Any, Any]) -> None:
-        """End what `coalescer.enter()` has begun: whoever waits there may make a call."""
-        self._sharing.leave(coalescer)
 
     def recall(self, thread: int) -> None:
         """End the blocked read of another *thread*, if it has one, as if its time were up."""
@@ -173,7 +160,7 @@ class Driver:
             case Call() | Batch() | Ask():
                 return drive(self._exchanges.of(step), self._carry_out)
             case Share():
-                return self.share(step.coalescer, step.item, step.until)
+                return self.sharing.run(step.coalescer, step.item, step.until)
             case Wait():
                 return self._leading.wait(step)
             case Armed():
@@ -288,13 +275,14 @@ class Driver:
 
     def _pair(self, batch: Batch) -> list[Any]:
         """Make the two calls of *batch*, which are of one queue, in one round trip. Return the outcome of each."""
-        key = batch.calls[0].keys[0]
+        key = batch.calls[0].key
         route = self._routes.get(key) or self._find_route(key)
         first, second = batch.calls
         # One write of both, so that the server runs the second right after the first.
         request = first.request(route.form) + second.request(route.form)
         try:
-            return explained(batch.calls, route.links.ask(request, 2, batch.until))
+            answers = route.links.ask(request, 2, batch.until)
+            return explained(batch.calls, answers) if Refused in map(type, answers) else answers
         except (Refused, Unanswered) as failure:
             self._lost(key, route, failure)
             return [failure, failure]

@@ -6,12 +6,14 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from shardq.errors import BackendError, OutcomeUnknown, QueueFull
 from shardq.model import Received, Written
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Refused, Step, Unanswered
+from shardq.ops.settle.command import LoneAck, ack_call
 from shardq.ops.settle.settle import Settled
 from shardq.ops.settle.sharing import Settle, settles_of
 from shardq.ops.write.command import LoneWrite, call_of, positions_of
@@ -105,6 +107,20 @@ def test_a_write_is_not_repeated_after_a_sleep_of_the_machine_during_its_first_t
     with pytest.raises(StopIteration) as ended:
         op.throw(Unanswered("reset", sent=True))
     assert [type(result) for result in ended.value.value] == [OutcomeUnknown]
+
+
+@pytest.mark.parametrize("place", ["0", "3", "l", "d"])
+@pytest.mark.parametrize("config", [{}, {"legacy_stream": "old", "legacy_group": "g"}, {"parents": 1}])
+def test_an_ack_alone_has_the_bytes_of_its_call(clock: ManualClock, place: str, config: dict[str, Any]) -> None:
+    state = state_of(clock, **config)
+    for shard_key, cost in (("t", ""), ("ä", "12.5"), (b"\xff".decode(errors="surrogateescape"), "=3.0")):
+        delivery = msgspec.structs.replace(received(7), token=f"{place}:1-7:1:holder:-:{shard_key}", cost=cost)
+        tried = settles_of(state, "ack").verb.attempt([Settle(delivery)], UNTIL)
+        assert isinstance(tried, LoneAck)
+        assert tried.call == ack_call(state, [(place, "1-7", delivery)])
+        assert tried.call is tried.call
+        assert (tried.key, tried.until, tried.tokens) == (tried.call.key, tried.call.until, (delivery.token,))
+        assert [tried.request(form) for form in FORMS] == [tried.call.request(form) for form in FORMS]
 
 
 def test_a_message_that_may_go_to_very_many_streams_has_a_call_of_the_general_form(clock: ManualClock) -> None:

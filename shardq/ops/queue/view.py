@@ -35,13 +35,22 @@ class QueueView:
     has_results: bool = False
     id: str = ""
     choices: int = field(init=False, compare=False, default=0)
+    has_upkeep: bool = field(init=False, compare=False, default=False)
     shards: Shards = field(init=False, compare=False, repr=False)
     positions_cache: list[dict[str | bytes, bytes]] = field(default_factory=lambda: [{}], compare=False, repr=False)
     words_cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     heads_cache: dict[str, dict[str | bytes, bytes]] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Set what follows from the rest. `choices` is the largest number of streams that a message may go to."""
+        """Set what follows from the rest.
+
+        `choices` is the largest number of streams that a message may go to. `has_upkeep` says whether `upkeep` may have
+        anything to do.
+        """
+        config, has_drained = self.config, self.wanted < self.streams
+        has_old_results = self.has_results and config.result_ttl is None
+        has_upkeep = config.ttl is not None or has_drained or config.dead_ttl is not None or has_old_results
+        object.__setattr__(self, "has_upkeep", has_upkeep)
         choices = min(self.wanted, max(self.config.streams_per_shard, self.assigned.width))
         object.__setattr__(self, "choices", choices)
         object.__setattr__(self, "shards", Shards(self.wanted, self.config.streams_per_shard, self.assigned.by_key))

@@ -21,7 +21,7 @@ from shardq.ops.queue.steps import Argument, Call
 from shardq.ops.queue.view import QueueView
 from shardq.ops.write.outgoing import Outgoing
 from shardq.protocol.keys import QueueKeys
-from shardq.protocol.packing import pack_script, pack_words
+from shardq.protocol.packing import PACKED_KEYS, pack_words
 from shardq.protocol.script import FUNCTION, HASH, Form
 from shardq.sharding import CACHED_SHARDS
 
@@ -58,15 +58,15 @@ class ProducerSequence:
 
 @dataclass(slots=True)
 class WriteMany(Call):
-    """A `Call` whose last words, those of the messages, are `packed` already."""
+    """A `Call` whose last words, those of the messages, are packed already."""
 
-    packed: bytes = b""
+    last: bytes = b""
     messages: int = 0
 
     def request(self, form: Form) -> bytes:
         """Return the bytes of the command, the same as those of any call with these words."""
         words = WORDS * self.messages
-        return pack_script(self.script, form, self.keys, self.args[: len(self.args) - words], self.packed, words)
+        return self.packed(form, self.args[: len(self.args) - words], self.last, words)
 
 
 class _Lengths(dict[int, bytes]):
@@ -123,7 +123,7 @@ class StreamWords(dict[int, bytes]):
 
     def __missing__(self, stream: int) -> bytes:
         """Make it."""
-        word = self[stream] = pack_words((self._keys.stream(stream),))
+        word = self[stream] = PACKED_KEYS[self._keys.stream(stream)]
         return word
 
 
@@ -302,7 +302,7 @@ def call_of(
         return call
     positions, keys, tags, bodies = columns
     packed = pack_messages(view, positions, keys, tags[0], bodies)
-    return WriteMany(call.script, call.keys, call.args, replicas, packed=packed, messages=count)
+    return WriteMany(call.script, call.keys, call.args, replicas, last=packed, messages=count)
 
 
 def positions_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
