@@ -132,6 +132,7 @@ local function spell_number(number)
   local text = spelled[number]
   if text then return text end
   text = format('%d', number)
+  -- As many as there are streams at most, so what is kept has a bound.
   if number < 4096 then spelled[number] = text end
   return text
 end
