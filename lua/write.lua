@@ -392,7 +392,8 @@ local function close_write(q, lane, offset)
   if q.marks then State.put(q, 'ready', Streams.ready(q)) end
   if q.children then Waiting.save_children(q) end
   Turns.save_accounts(q)
-  -- The last looks. What comes after them are effects, of which none may fail.
+  -- The last looks. Of the effects after them none may fail. (XADD still can, where another program added an entry with
+  -- a later id.)
   if q.dirty or q.lists then Types.look_at_waiting(q) end
   Streams.look_at_grown(q)
   -- Entries before the state: on one stream XADD is its own look (`look_at_grown`). An entry beyond the count is found

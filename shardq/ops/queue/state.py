@@ -141,11 +141,14 @@ class QueueState:
 
     def forget(self) -> None:
         """Let the next call look the queue up, because its epoch has changed."""
+        # The rest stays: the number of streams says, when the queue is created anew, that there was one.
         self.view = replace(self.view, epoch="")
 
     def take_sequence(self) -> ProducerSequence:
         """Return a sequence that no other call uses, with the number for this call. Release it with `free_sequence`."""
         try:
+            # No check before: another thread may take the last one in between. The one used last comes first, so a
+            # client uses few, and Redis remembers as few.
             sequence = self._idle.pop()
         except IndexError:
             sequence = ProducerSequence(f"p:{self.producer}:{next(self._numbers)}")

@@ -25,7 +25,9 @@ def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[Non
     where, page, holder = "", RECOVER_PAGE, token_argument(outstanding.holder)
     while True:
         lost = Call.on(state.keys, "lost", (holder, outstanding.since, outstanding.visibility, page, where))
+        # Its first call also makes the read void, should it still be on its way (`verbs.lost`).
         reply, tokens = yield from retry_until(always(lost), until, state.clock)
+        # No streams are declared: what nobody saw stays where it lies (`end_returned` in lua/settle.lua).
         if tokens:
             call = settle_call(state, "g", tokens)
             yield from retry_until(always(call), until, state.clock)
