@@ -85,7 +85,7 @@ local function apply_changes(r, verb, members, version, stamp)
   if not last_stamp then create_router(r, stamp) end
   for i, member in ipairs(members) do
     results[i] = apply_change(r, verb, member)
-    -- What changed nothing moves no version: followers would load for nothing.
+    -- A binding that was there already moves no version: followers would load for nothing.
     if results[i] == 1 then version, last_stamp = record_change(r, verb, member, stamp), stamp end
   end
   call('HSET', r.bindings, ' ', last_stamp or stamp) -- also if nothing changed: WAIT waits for what a call wrote

@@ -45,7 +45,7 @@ local function share_of(q, owner)
 end
 
 local function save_share(q, owner, share)
-  -- Nothing is kept of who has no letter: numbers begin with 1 again.
+  -- A tenant without letters keeps no share: its numbers begin with 1 again.
   if share.count == 0 then
     q.dead_shares[owner] = nil
     return Shares.put(q, 'X:', owner, false)

@@ -4,7 +4,6 @@
 -- Appends one entry with `size` events. Its id is the number of the last of them, and the time. A call never fails
 -- because of its journal: readers notice what could not be written, since its numbers are missing.
 function Journal.append_events(q, size, text)
-  -- The numbers are taken before the entry is written: if that fails, readers see that some are missing.
   local last = call('HINCRBY', q.keys[META], 'events', size)
   local oldest = spell(max(0, last - q.rules.journal))
   pcall_redis('XADD', q.keys[JOURNAL], 'MINID', '~', oldest, format('%.0f-%.0f', last, q.now), '1', text)

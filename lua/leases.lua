@@ -117,7 +117,7 @@ function Leases.take_ended(q, till)
     tokens[#tokens + 1], names[#names + 1] = list[at], Rules.owner_of(q.rules, owner)
   end
   if #tokens > 0 then
-    -- Before ZREM, the first effect of a read: what was a lease is given back below, and no key may refuse that.
+    -- Before ZREM, the first effect of a read: the messages are given back below, and no key may refuse that.
     Types.look_at_all(q)
     call('ZREM', key, unpack(tokens)) -- at most 128: a piece
     Accounts.load_accounts(q, names)
@@ -127,7 +127,7 @@ function Leases.take_ended(q, till)
     end
     if q.places then q.places = q.places + #tokens end
   end
-  -- What is left is read anew, so `lease_at` is exact after this. (The sentinel is always there.)
+  -- The first lease that is left is looked up, so `lease_at` is exact after this. (The sentinel is always there.)
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   q.lease_at = min(head + 0, FAR)
   q.is_catching_up = q.lease_at <= till

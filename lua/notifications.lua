@@ -54,7 +54,7 @@ function Notifications.watch(q, at, watch, stays)
   if at >= FAR then return -1 end
   local wait = max(0, ceil(at - q.now))
   if wait >= SOON then return wait end -- all look by then
-  -- Who leaves before that cannot watch, and who has a pump that watches need not.
+  -- A reader that leaves before that moment cannot watch. One need not, if its client has another that does.
   if wait > stays or not watch then return -1 end
   local moment = q.now + wait
   local watched = watched_until(q, 'watched')
@@ -88,7 +88,7 @@ function Notifications.pass_watch_on(q, at, watch)
   local moment = ceil(at)
   -- A notification that nobody reads keeps the watch for so long at most.
   if moment <= q.now or moment > q.now + DEPUTY then return Notifications.notify_reader(q) end
-  -- Negative until a reader finds nothing and so proves that the notification was taken (`settle_passed_watch`).
+  -- Negative until a reader that finds nothing has seen whether the notification was taken (`settle_passed_watch`).
   State.put_odd(q, 'watched', spell(-moment))
   Notifications.notify_reader(q, '@' .. spell(moment))
 end
@@ -111,7 +111,7 @@ end
 -- taken.
 function Notifications.clear_notifications(q)
   local key = q.keys[NOTIFICATIONS]
-  -- Another program has deleted the stream or its group: who is about to block needs both.
+  -- Another program has deleted the stream or its group: a reader that is about to block needs both.
   local reply = pcall_redis('XGROUP', 'SETID', key, 'shardq', '$')
   if reply.err then call('XGROUP', 'CREATE', key, 'shardq', '$', 'MKSTREAM') end
   if q.noted > 0 then call('XTRIM', key, 'MAXLEN', 0) end

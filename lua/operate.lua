@@ -202,7 +202,7 @@ function verbs.pause(KEYS, ARGV)
   till = byte(till) == 43 and now + till or till + 0 -- 43 is '+'
   Rules.set_epoch(meta, ARGV[2])
   State.set_odd(meta, 'paused', till > now and spell(till) .. ',' .. spell(till - now) or '')
-  -- Also where it only begins: who is blocked learns by a look when the pause ends.
+  -- Also where a pause only begins: readers that are blocked have to learn when it ends.
   if till < FAR and waiting > now then
     for _ = 1, ARGV[4] do Notifications.wake_reader(KEYS[2], '') end
   end
@@ -254,7 +254,7 @@ function verbs.cancel(KEYS, ARGV)
   else
     Places.take_out(q, found)
   end
-  -- At once, also of one in flight: whoever cancels it may write it anew.
+  -- At once, also of a message in flight: its writer may cancel it in order to write it anew.
   Unique.release_key(q, found.body, id)
   -- Of one in flight the body says whose it is, until its delivery ends. A stream may not be declared then.
   if not in_flight or place ~= 'd' then
@@ -502,7 +502,7 @@ function verbs.purge(KEYS, ARGV)
   if q.purged < q.most then purge_index(q, KEYS[DELAYED], 'not_later', purge_delayed) end
   if q.purged < q.most then purge_index(q, KEYS[RETURNED], 'not_back', purge_returned) end
   local cursor = q.purged < q.most and q.behind > 0 and purge_overflows(q) or '0'
-  -- Only a call that found nothing ends the purge: what came meanwhile may lie behind where others looked.
+  -- Only a call that found nothing ends the purge: messages that came meanwhile may lie behind the look of another.
   local more = q.purged > 0 or cursor ~= '0' or walk_vanished(q)
   if not more then Rules.set_epoch(KEYS[META], ARGV[2]) end
   State.count_up(q, 'purged', q.purged)

@@ -137,7 +137,7 @@ end
 function Overflow.look_at_records(q, holder, base, block, offset, each)
   local o = Overflow.overflow_of(holder)
   if o.size == 0 then return end
-  -- Whoever looks on from a place noted earlier may find that it was taken meanwhile.
+  -- The place may be one of an earlier page, and records before the head have been taken since.
   if block < o.head or block == o.head and offset < o.offset then block, offset = o.head, o.offset end
   while block <= o.tail do
     local text = Overflow.read_block(q, Overflow.block_field(base, block))
@@ -164,15 +164,14 @@ function Overflow.remove_record(q, holder, base, found, first)
   local field = Overflow.block_field(base, found.block)
   local text = Overflow.read_block(q, field)
   text = sub(text, 1, found.from - 1) .. sub(text, found.upto + 1)
-  -- What was taken of the first block is still there: only behind that anything is left.
+  -- Records that were taken are still in the text of the first block, before the offset.
   local offset = found.block == o.head and o.offset or 0
   if #text > offset then
     write_block(q, field, text)
     if found.block == o.tail then o.size = #text end
     return
   end
-  -- At either end nothing need tell of the block; inside, a gap does (gaps.lua), or each read would look at what is not
-  -- there.
+  -- At either end the overflow just becomes shorter. Inside, a gap says that the block is gone (gaps.lua).
   if found.block == o.head then return drop_head(q, o, base) end
   if found.block == o.tail then return drop_tail(q, o, base) end
   drop_block(q, base, found.block)

@@ -161,7 +161,7 @@ end
 -- 'returned', 'delayed', 'in_flight' or 'dead'; nil if there is none. `origin` is the last part of its id, and `key`
 -- its shard key if it was there.
 function Places.find(q, full_id, origin, id, key)
-  -- Dead letters first: a message that was redriven has left `moved`, so what is there is dead.
+  -- Dead letters first: a message that was redriven has left `moved`, so one that is there is dead.
   local entry_id = DeadLetters.entry_of(q.keys[MOVED], full_id)
   if entry_id then return {state = 'dead', id = entry_id} end
   id = Messages.inner_id(id, origin)

@@ -231,7 +231,7 @@ function verbs.shrink(KEYS, ARGV)
   local left = streams + 0
   while left > wanted + 0 do
     local key = KEYS[1 + left - wanted]
-    -- Both: what is in flight is in the stream and not in the count, and a count above an empty stream is for a read to
+    -- Both: messages in flight are in the stream, and not in the count; a count above an empty stream is for a read to
     -- notice.
     if call('XLEN', key) > 0 or tonumber(call('HGET', meta, key) or 0) > 0 then break end
     call('DEL', key)

@@ -1,8 +1,8 @@
 -- The verb read: what time has brought comes back, then messages are delivered, from the streams and from those that
 -- wait.
 --
--- Its steps. What changes the state and the accounts is noted, and written once at the end; at once goes what a later
--- step must find changed.
+-- Its steps. Changes of the state and the accounts are noted, and written once at the end. A step writes at once where
+-- a later one looks at the same key; and dead letters, since only Redis knows their ids.
 --   look       the state. A read that was given up on ends here (VOID)
 --   heed       a pause, rate or cap of the whole queue: if that lets nothing through, the next two steps are left out
 --   bring      ZREM at once: leases that ended, moments that came, a piece of each
@@ -21,7 +21,7 @@ local LENGTH = State.COMMON + 4
 local CURSOR = State.COMMON + 5
 
 local function look_of_read(KEYS, count)
-  -- A read of one takes from one stream, mostly the first that is declared: what is known of that comes with the state.
+  -- A read of one takes from one stream, mostly the first that is declared: its fields come with the state.
   local first = count == 1 and KEYS[19] or nil
   local number = first and match(first, ':s(%d+)$')
   local q
@@ -56,7 +56,7 @@ local function is_over(q, w)
     local _, _, its_attributes = Messages.head_of_body(w.body)
     attributes = its_attributes
   end
-  -- The deadline first: what is past it is dropped, and is no dead letter, however often it was delivered.
+  -- The deadline first: a message that is past it is dropped and is no dead letter, however often it was delivered.
   local ends = attributes ~= '' and Messages.deadline_in(attributes)
   if ends and ends <= q.now then
     expire(q, w)
@@ -219,13 +219,13 @@ end
 
 -- Delivers from those that wait, in the order of their turns. Returns how many were taken.
 local function from_turns(q, need)
-  -- What the call has changed so far counts for whose turn it is: entries of streams may have filled a cap.
+  -- The changes of this call count for whose turn it is: entries of streams may have filled a cap.
   Turns.schedule_all(q)
   flush_waiting(q)
   local picked = Turns.choose_turns(q, need)
   if #picked == 0 then return 0 end
   for _, a in ipairs(picked) do
-    -- The virtual time is the service of whoever is served now. It only grows: who was idle begins there.
+    -- The virtual time is the service of the account that is served now. It only grows: idle accounts begin there.
     if (a.served or 0) > q.virtual then q.virtual = a.served end
   end
   local out = Waiting.take_turns(q, picked)
@@ -273,7 +273,7 @@ local function deliver(q, count)
     if may_be_in_streams and q.found < front then got = got + from_streams(q, front - q.found) end
     local may_be_in_turns = q.behind > 0 and not q.missed and not q.is_catching_up
     if may_be_in_turns and q.found < count then got = got + from_turns(q, count - q.found) end
-    -- The part of those that wait was kept for one round. What they left of it may come from the streams.
+    -- The part of those that wait was kept for one round. The rest of it may come from the streams.
     front = count
     local is_done = got == before and count_vanished(q) == lost or got - q.found > OFTEN or tries > OFTEN
   until is_done or q.found >= count or q.missed
@@ -344,7 +344,7 @@ end
 -- What the reader is told: how much it was handed, or that the call is to be sent again, or how long until something
 -- may be there.
 local function answer_read(q, width, wait)
-  -- Last: if the call failed after this, nobody would be told any more of what the notifications announced.
+  -- Last: if the call failed after this, nobody would hear any more of the messages that they announced.
   if wait then
     Notifications.clear_notifications(q)
     return {'OK', q.now, q.rules.epoch, wait, '', {}, {}, ''}

@@ -142,7 +142,7 @@ function verbs.keep(KEYS, ARGV)
   call('SCARD', KEYS[3])
   local r = open_results(KEYS[1], KEYS[4], KEYS[5], now)
   if not r then return {now, rep('l', #ARGV / 4), ''} end
-  -- First, so that what has ended makes room for what comes.
+  -- First, so that results that have ended make room for new ones.
   local more = forget_ended(r)
   for at = 1, #ARGV, 4 do tokens[#tokens + 1] = ARGV[at] end
   local letters, owners = look_at_leases(r, KEYS[2], KEYS[3], tokens)
@@ -217,7 +217,7 @@ function verbs.await(KEYS, ARGV)
   if not epoch then return {now} end
   for at = 2, #ARGV do texts[at - 1] = spell_end(KEYS, ARGV[at], now) end
   local last = call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)[1]
-  -- In one step with the looks: what ends after them is announced.
+  -- In one step with the looks: messages that end after them are announced.
   if waits > 0 and tonumber(awaited or 0) < now + waits then call('HSET', KEYS[1], 'awaited', spell(now + waits)) end
   return {now, last and last[1] or '0-0', texts}
 end

@@ -100,7 +100,7 @@ local function end_returned(q, a, p, kind, delay, text)
   local place, id, attempt = p.place, p.id, p.attempt
   local flags = Leases.flags_in(p.marks)
   if kind == 'u' or kind == 'g' then attempt = attempt - 1 end
-  -- Unlike all others it stays in its stream: who gives it back (shardq/ops/read/give_back.py) declares no streams.
+  -- Unlike all others it stays in its stream: its caller (shardq/ops/read/give_back.py) declares no streams.
   if kind == 'g' then
     if find(flags, 'u', 1, true) then Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, 'w') end
     Waiting.give_back(q, a, p.key, place, id, attempt .. flags)
@@ -223,8 +223,8 @@ end
 -- Writes down what a call did beside the state, if it did.
 function Settle.save_rest(q)
   if q.dirty or q.lists then
-    -- None of these may fail: their types were looked at. Where a message lies is written before the bodies go: a body
-    -- that nobody names is only memory, but what is named without a body counts as vanished.
+    -- None of these may fail: their types were looked at. The bodies go last: a body that nobody names is only memory,
+    -- but a message that is named without a body counts as vanished.
     DeadLetters.save_places(q)
     Waiting.save_waiting(q)
     Turns.flush_turns(q)
@@ -254,7 +254,7 @@ function Settle.close_change(q, client)
   if q.changed_shares then Shares.note(q) end
   State.save_state(q)
   Settle.save_rest(q)
-  -- What only tells others comes last, and fails nothing.
+  -- Notes for others come last, and fail nothing.
   if q.wakes then Notifications.wake_readers(q) end
   if q.events then Journal.save_events(q, client) end
   if q.ended then Notifications.announce_ends(q, q.ended) end

@@ -22,8 +22,8 @@ function verbs.settle(KEYS, ARGV)
   local v, first = q.values, State.COMMON + 1
   q.lease_at, q.jump = v[first] + 0, q.odd.jump and Clock.read_jump(q.odd.jump, q.now)
   if q.rules.journal > 0 then Journal.begin_events(q) end
-  -- An ack writes nothing before `close_change`. Other ends move bodies and bury messages, and a cancelled one leaves
-  -- `cancelled`, while the tokens are gone through.
+  -- An ack removes no more than its lease before `close_change`. Other ends move bodies and bury messages, and a
+  -- cancelled one leaves `cancelled`, while the tokens are gone through.
   if kind ~= 'a' or q.cancels > 0 then Types.look_at_all(q) end
   if q.rules.parents == (parents == '1') then
     for at = 1, #fields do Accounts.meet(q, sub(fields[at], 3), v[first + at]) end
@@ -32,7 +32,8 @@ function verbs.settle(KEYS, ARGV)
   end
   if kind == 'r' then Settle.look_at_shares(q, parts) end
   local letters = Settle.settle_all(q, ARGV, 6, stride, parts, kind, ARGV[4], ARGV[2] == '1')
-  -- A blocked reader may have what was given back unseen, or the place that is free under the cap of the queue.
+  -- A blocked reader may have the messages that were given back unseen, or the place that is free under the queue's
+  -- cap.
   if kind == 'g' or q.rules.total_cap > 0 then
     for _ = 1, q.ended_leases do Notifications.notify_reader(q) end
   end
@@ -148,11 +149,11 @@ function verbs.lost(KEYS, ARGV)
   for at = 1, #found, 2 do
     if match(found[at], '^[^:]+:[^:]+:%d+:([^:]*)') == holder then
       tokens[#tokens + 1] = found[at]
-      -- All leases of a read end together: what is found once says where to look, and where to end.
+      -- All leases of a read end together: the first one that is found says where to look for the others.
       from = found[at + 1]
     end
   end
-  -- The last one's end again, not what comes behind it: others with the same end may be on the next page.
+  -- The end of the last one once more, and nothing later: others with the same end may be on the next page.
   local last = #found == 2 * page and found[#found] + 0
   local goes_on = last and last >= from + 0
   return {goes_on and format('%.0f|%.0f', from, last) or '', tokens}

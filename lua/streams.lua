@@ -4,7 +4,7 @@ local MOST_ENTRIES = 500 -- of one stream in one look
 local BYTES = 32 -- of a shard that are looked at together
 
 function Streams.goes_to_stream(q, a)
-  -- Its own messages first, in their order: what waits elsewhere came earlier.
+  -- Its own messages first, in their order: those that wait elsewhere came earlier.
   if a.behind > 0 or a.taken >= q.rules.window then return false end
   local somebody_waits = q.shared + q.behind > 0 and q.rules.window < Rules.WITHOUT_WINDOW
   if somebody_waits and (a.flight > 0 or (a.served or 0) > q.virtual) then return false end
@@ -142,7 +142,7 @@ local function note_vanished(q, number)
   local lost = q.lengths[number]
   q.shared = q.shared - lost
   State.count_up(q, 'vanished', lost)
-  -- Whose they were is not known: all accounts are looked at, once the streams are empty.
+  -- Nobody knows whose they were: all accounts are looked at, once the streams are empty.
   q.walk = Due.walk_for_vanished(q.walk)
   State.put_odd(q, 'walk', q.walk)
   q.more = true
@@ -197,7 +197,7 @@ function Streams.take_entries(q, need)
   local ready = Streams.ready_streams(q, need == 1 and 1 or 9e9)
   local groups, found = {}, 0
   know_streams(q, ready, need)
-  -- What was read is of the right type, so `Types.look_at_all` need not ask the streams again.
+  -- Streams that were read are of the right type, so `Types.look_at_all` need not ask them again.
   q.has_taken = true
   for at, number in ipairs(ready) do
     if found >= need then break end
@@ -206,7 +206,8 @@ function Streams.take_entries(q, need)
       q.missed = number
       break
     end
-    -- What is still wanted is split evenly among the streams that are left; what one has not, the next ones may give.
+    -- The messages that are still wanted are split evenly among the streams that are left. A stream with fewer leaves
+    -- more to the next ones.
     local share = max(1, min(left, floor((need - found) / (#ready - at + 1)), MOST_ENTRIES))
     found = found + take_of_stream(q, number, share, groups)
     q.next_stream = number + 1

@@ -58,11 +58,11 @@ end
 -- Puts an account where it belongs after what happened to it. The one place that writes `turns` and `due`; done twice,
 -- it changes nothing.
 function Turns.schedule(q, a)
-  -- What is in the streams was written before what waits, so it goes first: until then its shard key has no turn.
+  -- Messages in the streams were written before those that wait, so they go first: until then there is no turn.
   local waits = a.behind > 0 and a.taken == 0 and Limits.allowance(a, q.now) > 0
   if waits then list_turn(q, a) elseif a.listed == 1 then unlist_turn(q, a) end
   if a.served and not waits and a.taken + a.flight + a.behind == 0 then list_idle(q, a) end
-  -- One moment in `due` for both, the earlier one: what comes due, and what limits let through.
+  -- One moment in `due` for both, the earlier one: of the next delayed message, and of the limits.
   local at = Limits.moment_of_limits(a, q.now)
   if a.next_at and (not at or a.next_at < at) then at = a.next_at end
   note_moment(q, a, at)

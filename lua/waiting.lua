@@ -29,7 +29,7 @@ function Waiting.child_of(q, key)
   if not q.children then q.children = {} end
   local child = q.children[key]
   if not child then
-    -- A child that nothing waits of has no field: its weight is then known by its account only.
+    -- A child of which nothing waits has no field: its weight is then known by its account only.
     local text, account = unpack(call('HMGET', q.keys[META], 'c:' .. key, 't:' .. key)) -- at most 2: the fields
     local behind, returned, queue, weight, turn, block =
       match(text or '0 0 - 1 0 0', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$')
@@ -114,8 +114,8 @@ end
 
 -- A message came due. For the first time it is new since then, else it is given back.
 function Waiting.come_due(q, a, key, place, id, attempts, since)
-  -- By its due time it stands behind what was written before that. What was delivered before keeps the place of its
-  -- number.
+  -- For the first time it stands by its due time, behind messages that were written before that. Later it keeps the
+  -- place of its number.
   local is_new = byte(attempts) == 48 -- '0'
   local order = is_new and Waiting.order_of_time(since) or Waiting.order_of_number(id)
   put_back(q, a, key, order, place, id, attempts, since)
@@ -184,7 +184,7 @@ local function take_returned(q, a, holder, number, out)
       q.missed = (q.missed and q.missed .. ',' or '') .. place -- the call is sent again, with these streams declared
       break
     end
-    -- What came due stands among what is new by time, so what was written earlier goes first.
+    -- A message that came due stands by that time among the new ones, so those that were written earlier go first.
     if order == 'd' then take_written_before(q, a, holder, since + 0, number - (#out - before), out) end
     if #out - before == number then break end
     out[#out + 1] = new_w{
@@ -206,7 +206,8 @@ local function take_of_key(q, a, holder, number, out)
   local before = #out
   if holder.returned > 0 then take_returned(q, a, holder, number, out) end
   number = number - (#out - before)
-  -- What was given back comes before what is new, also if it is left to the next read, which declares its stream.
+  -- Messages that were given back come before new ones, also if one is left to the next read, which declares its
+  -- stream.
   if number > 0 and holder.returned == 0 and not q.missed then take_overflow(q, a, holder, number, out) end
 end
 
@@ -233,7 +234,7 @@ local function take_of_parent(q, a, number, out)
     if child.turn == 0 or child.behind == 0 then
       Overflow.pass_record(q, a, base, offset)
       child.turn, child.is_listed = 0, false
-      -- Only who has something is in the ring, so no turn is spent on others.
+      -- A child with nothing is not in the ring, so no turn is spent on it.
       if child.behind > 0 then list_child(q, a, child) end
     end
     a.behind = a.behind - (#out - before)

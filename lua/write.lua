@@ -336,7 +336,7 @@ local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
     local owner = option and keyed > 0 and Rules.owner_of(q.rules, ARGV[at + 1])
     local place = owner and find_standing(q, option, window, owner)
     if not place then
-      -- What an earlier message stands for takes no number: so the caller counts the new ids from the first one on.
+      -- A repetition takes no number: so the caller counts the new ids from the first one on.
       n = n + 1
       m.index, m.shard, m.key, m.tag, m.payload = i, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
       if stride == 6 then m.headers = ARGV[at + 4] end
@@ -475,7 +475,7 @@ function verbs.write(KEYS, ARGV)
   State.put(q, 'last', ms .. '-' .. n)
   if q.lane_ends then State.put(q, lane, q.lane_ends .. '|' .. q.lane_number .. '|' .. stored) end
   close_write(q, lane, offset)
-  -- Behind all else, since nothing depends on it: what was not forgotten now is by a later call.
+  -- Behind all else, since nothing depends on it: a later call forgets the rest.
   if forgets then
     forget_some(q)
     Shares.save(KEYS[META], q)

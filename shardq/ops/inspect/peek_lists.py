@@ -137,7 +137,7 @@ def held(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int
     for name, key, position, place, entry, known, origin, standing, fields in rows:
         behind = replace_point(point, member=name, child=key, position=position)
         spot = Spot(place.decode(), entry.decode(), standing.decode())
-        # A page of those that are held back leaves out what may be delivered now, but goes on behind it.
+        # A page of those that are held back leaves out messages that may be delivered now, but goes on behind them.
         if wanted.state != "held_back" or spot.state == "held_back":
             found.append(Found(spot, behind, known, origin.decode(), fields))
     if done < len(names):

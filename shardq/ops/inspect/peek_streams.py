@@ -91,7 +91,7 @@ def in_streams(state: QueueState, wanted: Wanted, tracks: list[Track]) -> Op[tup
         for source, reply in zip(asked, replies, strict=True):
             source.found(reply)
     _take(sources, found, wanted.count)
-    # From `taken`, not from `seen`: what was found and not returned is found again by the next page.
+    # From `taken`, not from `seen`: rows that were found and not returned are found again by the next page.
     left = [each.taken for each in sources if each.rows or not each.is_over]
     return [_message(wanted, *each) for each in found], Point("waiting", left) if left else None
 

@@ -139,7 +139,7 @@ def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *
     state.legacy = (
         config.legacy_stream or state.legacy
     )  # its messages in flight are settled there, even after the setting changed
-    # What a resize has taken away need not be declared any more.
+    # Streams that a resize has taken away need not be declared any more.
     state.hints = tuple(hint for hint in state.hints if int(hint) < streams)
     epoch = meta["epoch"] if meta.get("assigned", "") == found.since else ""
     has_results = meta.get("result_count", "0") != "0"

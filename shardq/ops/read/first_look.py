@@ -1,6 +1,6 @@
 """The common case of a read, without a generator: one look that finds all that is wanted, after at most one ack.
 
-A look is a try of `ops/read.py`, `read`: the same calls, with a holder of its own. If anything but the common case
+A look is a try of `ops/read/read.py`, `read`: the same calls, with a holder of its own. If anything but the common case
 comes of it, the operation goes on from its outcome.
 """
 

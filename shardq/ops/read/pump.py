@@ -75,7 +75,7 @@ class _Pump:
     def __init__(self, state: QueueState, outstanding: Outstanding) -> None:
         self.state, self.clock, self.waiting, self.outstanding = state, state.clock, waiting_of(state), outstanding
         waiters = self.waiting.waiters()
-        # One who has looked since anything was last found, and found nothing, proves it for all.
+        # If one of them has looked since anything was last found, and found nothing, that proves it for all.
         self.quiet = any(waiter.read_at > self.waiting.found_at for waiter in waiters)
         self.wake_at = min((waiter.wake_at for waiter in waiters), default=math.inf)
 
@@ -169,7 +169,7 @@ class _Pump:
         if not moments or isinstance(time_before, Refused):
             return False
         self.state.watch = min(moments)
-        # The moment is by the server's clock: the server's time before the wait says what it is by ours.
+        # The moment is by the server's clock. Its time before the wait tells how far that is from ours.
         self.wake_at = min(self.wake_at, sent + self.state.watch / 1000 - _seconds(time_before))
         return len(moments) == len(told)
 

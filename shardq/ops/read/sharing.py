@@ -71,7 +71,8 @@ class Reads(Verb[Want, ReadReply]):
 
     def attempt(self, wants: Sequence[Want], until: float) -> TriedRead:
         """Return the call for *wants*."""
-        # A lone caller gives back by itself what it was granted. With several the call does so for all (`unclaimed`).
+        # A lone caller gives back by itself the rows that it was granted. With several the call does so for all
+        # (`unclaimed`).
         outstanding = wants[0].outstanding if len(wants) == 1 else Outstanding()
         request, block = _together(wants)
         read = read_call(self._state, request, block, outstanding, declare=ALL_DECLARED)

@@ -2,7 +2,7 @@
 
 The waiters share one pending read on one blocking connection (`shardq.ops.read.pump`). The purgatory makes sure that
 each wait ends exactly once: with rows, with none when its time is up, or with the order to make a read of its own.
-Whoever comes first ends it:
+The first of these ends it:
 
     Waiting.deliver       the pump's read brought messages              its rows
     Waiting.expire_all    the pump's read found none, after `until`     []
@@ -109,7 +109,8 @@ class Waiter(Operation):
         """End the wait. Return whether it had not ended before."""
         if not self.cancel():
             return False
-        # In this order: whoever waits looks for `done` when it is woken, and then reads the rest without a lock.
+        # In this order: the thread that waits looks for `done` when it is woken, and then reads the rest without a
+        # lock.
         self.rows, self.outstanding, self.more, self.failure = rows, outstanding, more, failure
         self.done = True
         self.wake()
@@ -190,7 +191,7 @@ class Waiting:
             if self._leader is not None:
                 return
             if remaining := self.waiters():
-                # The pump stays: the next leader goes on with it, and with what is pending on its connection.
+                # The pump stays: the next leader goes on with it and with the answer that is pending on its connection.
                 remaining[0].wake()
                 return
             orphan, self.pump = self.pump, None
@@ -210,7 +211,7 @@ class Waiting:
         these get what that answer brings. If the answer is overdue, *waiter* must make a read of its own.
         """
         with self._lock:
-            # Under the lock, so that of two whose time is up at once one stays for the answer.
+            # Under the lock: of two waiters whose time is up at once, one stays for the answer.
             if len(self.waiters()) < 2:
                 return waiter.done
             overdue = self.clock.monotonic() > self.overdue_at

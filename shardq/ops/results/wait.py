@@ -143,7 +143,7 @@ class _AwaitPump:
 
     def __init__(self, state: QueueState) -> None:
         self.state, self.clock, self.waiting = state, state.clock, result_waiting_of(state)
-        # From the oldest on, so that nobody misses an entry; but what all were told of before is not read again.
+        # From the oldest on, so that nobody misses an entry; but entries that all were told of are not read again.
         oldest = min((each.position for each in self.waiting.result_waiters()), key=order, default="0-0")
         self.position = max(oldest, self.waiting.position, key=order)
 

@@ -120,7 +120,7 @@ def _streams(state: QueueState, places: Iterable[str]) -> tuple[str, ...]:
 def _one_line(text: str) -> str:
     """Return an error or reason as it is stored: one line of at most MAX_ERROR characters."""
     line = " ".join(str(text).split())
-    # What users raise may hold lone surrogates, which cannot be sent: an error must not make its own nack fail.
+    # Errors of users may hold lone surrogates, which cannot be sent: an error must not make its own nack fail.
     return line[:MAX_ERROR].encode(errors="replace").decode(errors="replace")
 
 

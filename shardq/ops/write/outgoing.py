@@ -72,7 +72,7 @@ def compose(state: QueueState, codecs: Codecs, message: Message, context: Mappin
         return plain
     check_conflict(message.unique_key, message.on_conflict)
     due = 0 if message.delay is None else _ms("delay", message.delay, 0)
-    # 0 stands for none, so what is rounded to it becomes 1.
+    # 0 stands for none, so a deadline that is rounded to it becomes 1.
     ends = 0 if message.deadline is None else max(1, _ms("deadline", message.deadline, 0.001))
     if ends and ends <= due:
         raise ConfigError("deadline must be later than delay: the message would never be delivered")

@@ -74,7 +74,7 @@ def _conflict(state: QueueState, message: Outgoing, holder: str) -> UniqueConfli
 
 def _replace(state: QueueState, message: Outgoing, holder: str, until: float, store: Store) -> Op[Result]:
     """Give the message *holder* the payload of *message*, or write this if that one is gone or being worked on."""
-    # One for all tries, also with other epochs: Redis does what it stands for once.
+    # One for all tries, also with other epochs: Redis makes the replacement once.
     nonce = secrets.token_urlsafe(9)
     while True:
         call = _replace_call(state, message, holder, nonce, until)
