@@ -79,7 +79,10 @@ function Accounts.meet(q, name, text)
       overflow = nil, -- the last one that many have
     }
   end
+  -- Without limits a bucket that was left says nothing any more.
   if q.rules.for_all or a.limits ~= '-' then Limits.heed_limits(a, q.rules, q.now) else a.full_at = 0 end
+  -- Its place in `turns` follows from what the account says, so it need not be asked for. `find_heads` mends one that
+  -- is wrong.
   if a.listed == 1 then a.score = Accounts.score_of(a, q.virtual) end
   local names = q.names
   q.accounts[name], names[#names + 1] = a, name

@@ -82,7 +82,7 @@ local LATE = 50 -- ms by which a token may be taken late without being lost
 local NEVER = 9000000000000000 -- the score of a sentinel: later than anything
 local FAR = 9000000000000 -- "never", in ms: later than any time of a message
 local LEASES_PIECE = 128 -- what a read takes back at most of leases that have ended
-local PIECE = 128 -- what a read of many takes at most out of an index of what time has brought; a read of one a quarter
+local PIECE = 128 -- what a read of many takes at most out of an index of what time has brought; a read of one an eighth
 
 -- Arguments of a command that several functions of a call put together: a list by name, sent once.
 local function add(q, name, one, two)
@@ -132,6 +132,7 @@ local function spell_number(number)
   local text = spelled[number]
   if text then return text end
   text = format('%d', number)
+  -- As many as there are streams at most, so what is kept has a bound.
   if number < 4096 then spelled[number] = text end
   return text
 end

@@ -16,6 +16,7 @@ local function is_changed_since(r, version, seen, members)
   if seen == version then return false end
   if seen > version or version - seen > RECENT then return true end
   local entries = call('XRANGE', r.changes, change_id(seen + 1), '+', 'COUNT', RECENT)
+  -- Some were trimmed: one of them may have changed a member.
   if #entries < version - seen then return true end
   for _, entry in ipairs(entries) do
     if members[entry[2][2]] then return true end
@@ -84,6 +85,7 @@ local function apply_changes(r, verb, members, version, stamp)
   if not last_stamp then create_router(r, stamp) end
   for i, member in ipairs(members) do
     results[i] = apply_change(r, verb, member)
+    -- A binding that was there already moves no version: followers would load for nothing.
     if results[i] == 1 then version, last_stamp = record_change(r, verb, member, stamp), stamp end
   end
   call('HSET', r.bindings, ' ', last_stamp or stamp) -- also if nothing changed: WAIT waits for what a call wrote
@@ -159,6 +161,7 @@ function verbs.follow(KEYS, ARGV)
   if not version or not is_version(version) then return {'DAMAGED', version or ''} end
   local bound = call('HLEN', r.bindings) - 2
   if version + 0 == have and stamp == known then return {'OK', stamp, version, {}, bound} end
+  -- A lower version, or the same with another stamp: Redis has lost changes that this caller has.
   if version + 0 <= have then return {'RELOAD', stamp, version} end
   local changes, last_stamp = read_changes(r, have, known, ARGV[3] + 0)
   if not changes[1] then return {'RELOAD', stamp, version} end

@@ -43,6 +43,8 @@ end
 function Clock.update_jump(q, view, known, visibility)
   local jump = Clock.read_jump(known, q.now)
   if view and view.from then jump = report_jump(jump, view, visibility) end
+  -- This caller has agreed with the clock since before the jump, more exactly than the jump was long: so there was
+  -- none.
   if jump and view and view.since <= jump.from and q.now <= view.latest and view.slack < jump.by then jump = nil end
   local text = jump and format('%.0f %.0f %.0f %.0f', jump.from, jump.to, jump.by, jump.ends) or ''
   State.put_odd(q, 'jump', text)
@@ -53,6 +55,7 @@ end
 function Clock.is_live(q, score)
   if not score then return false end
   local ends, jump = score + 0, q.jump
+  -- Granted before the jump: its holder counts by his own clock, which did not jump.
   if jump and ends < jump.to then ends = ends + jump.by end
   return ends > q.now
 end

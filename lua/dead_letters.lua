@@ -45,6 +45,7 @@ local function share_of(q, owner)
 end
 
 local function save_share(q, owner, share)
+  -- A tenant without letters keeps no share: its numbers begin with 1 again.
   if share.count == 0 then
     q.dead_shares[owner] = nil
     return Shares.put(q, 'X:', owner, false)
@@ -111,6 +112,7 @@ local function drop_oldest(q, owner)
       call('HDEL', moved, message_id, number_field(share.first, owner))
       share.count = share.count - 1
     end
+    -- Behind numbers that are gone the next search begins, so each is passed over once.
     share.first = share.first + 1
     save_share(q, owner, share)
   end
@@ -128,6 +130,7 @@ function DeadLetters.has_room_for_dead(q, owner)
     save_share(q, owner, share)
   end
   if Shares.may_use(share.count, free, 1) then return true end
+  -- Refused rather than dropped: the message waits, and a person decides (`Settle.end_dead`).
   if not q.rules.drops_dead then return false end
   local dropped = 0
   repeat
@@ -159,6 +162,7 @@ function DeadLetters.bury(q, id, reason, attempts, last_error, body, kind)
   local b = Messages.parse_body(body)
   local deliveries = attempts + Messages.deliveries_before(b.attributes)
   local letter = spell_letter(id, reason, deliveries, last_error, b)
+  -- At once, unlike places and counters: only Redis knows the entry's id.
   local entry_id = call('XADD', q.keys[DEAD], '*', unpack(letter)) -- at most 7,000: the fields of an entry
   if q.letters then q.letters = q.letters + 1 end
   local owner = Rules.owner_of(q.rules, b.key)

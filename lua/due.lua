@@ -15,6 +15,7 @@ local function comes_due(q, a, member, prefix)
   local at, place, id, attempts, key = match(member, '^(%d+):(%w+):([%d-]+):(%w+):(.*)$', #prefix + 1)
   add(q, 'not_later', member)
   a.delayed = a.delayed - 1
+  -- Since its due time, not since now: its age is told, and it stands by that.
   Waiting.come_due(q, a, key ~= '' and key or a.name, place, id, attempts, at + 0)
   Notifications.notify_reader(q)
 end
@@ -24,6 +25,8 @@ end
 local function put_behind(q, a)
   if not q.last_due then
     local range = {q.keys[DUE], q.now + 0.999, '-inf', 'WITHSCORES', 'LIMIT', 0, 1}
+    -- Behind the last one that has come by now, and by less than a ms: so it comes again in this ms, but after all
+    -- others.
     q.last_due = (call('ZREVRANGEBYSCORE', unpack(range))[2] or q.now) + 0.001 -- at most 7: the words
     State.put_odd(q, 'late', format('%.3f', q.last_due))
   end
@@ -54,6 +57,7 @@ local function bring_delayed(q, a, share)
   for at, member in ipairs(members) do
     local moment = sub(member, #prefix + 1, #prefix + 14) + 0
     if moment > q.now then
+      -- The first one that lies ahead: at that moment the shard key is looked at again.
       a.next_at = moment
       return
     end
@@ -72,12 +76,14 @@ function Due.take_due(q)
   for at = 1, #list, 2 do names[#names + 1] = list[at] end
   if #names > 0 then
     Types.look_at_all(q)
+    -- Out of the index first: `Turns.schedule` puts each in again by its next moment, if it has one.
     call('ZREM', key, unpack(names)) -- at most 128: a piece
     Accounts.load_accounts(q, names)
     for _, name in ipairs(names) do
       if name == '' then call('ZADD', key, NEVER, '') end -- the sentinel is its account's member
       local a = q.accounts[name]
       a.look_at = 0
+      -- An account with limits of its own, if only a pause, is never forgotten (`Accounts.save_account`).
       if a.pause and a.pause <= q.now then Limits.end_pause(a) end
       -- (A limited message has waked nobody.)
       if a.ruled and a.behind > 0 then Notifications.notify_readers(q, min(a.behind, Limits.allowance(a, q.now))) end
@@ -103,6 +109,7 @@ function Due.is_walking(q) return q.walk ~= '' and (byte(q.walk) ~= 118 or q.sha
 function Due.walk_accounts(q)
   local kind, cursor, following = match(q.walk, '^(v?)(%d+)(v?)$')
   local is_for_vanished = kind == 'v'
+  -- HSCAN shows every field that is there all the time. Accounts that come later know the rules already.
   local piece = call('HSCAN', q.keys[META], cursor, 'COUNT', q.piece)
   if piece[1] == '0' then
     q.walk = following == 'v' and 'v0' or ''
@@ -118,6 +125,7 @@ function Due.walk_accounts(q)
     if name and not q.accounts[name] and not tonumber(piece[2][at + 1]) then
       local a = Accounts.meet(q, name, piece[2][at + 1])
       a.look_at = 0
+      -- Its moment may be wrong, so it is looked at by the next read, which finds the right one.
       if a.delayed > 0 then a.next_at = q.now end
     end
   end

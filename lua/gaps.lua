@@ -25,6 +25,7 @@ end
 function Gaps.leave_gap(q, base, block, number)
   local level, size = 0, 1
   while true do
+    -- As in a buddy allocator: two gaps are one only where the number of the first is a multiple of both together.
     local is_first = floor(block / size) % 2 == 0
     local field = gap_field(base, level, is_first and block + size or block - size)
     local other = call('HGET', q.keys[BODIES], field)

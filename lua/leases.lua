@@ -14,6 +14,7 @@ function Leases.grant(q, a, key, place, id, attempt, flags)
       mark = q.mark
     end
     a.flight = a.flight + 1
+    -- A token of the rate is taken for each delivery, also of a message that was delivered before.
     if a.ruled and a.interval > 0 then a.full_at = Limits.full_after(a.full_at, a.interval, q.now) end
   end
   local token = place .. ':' .. id .. ':' .. attempt .. ':' .. q.holder .. ':' .. flags .. mark .. ':' .. key
@@ -52,7 +53,9 @@ end
 
 -- One less is in flight, and the time that it took is charged, unless the cost is 'nothing'.
 function Leases.end_flight(q, a, marks, cost, till)
+  -- A delivery without an account was counted nowhere, so nothing is counted down.
   if byte(marks, -1) == 45 then return end -- '-': it is on no account
+  -- (An account that another program has spoilt begins with nothing in flight.)
   if a.flight > 0 then a.flight = a.flight - 1 end
   if marks ~= '' and cost ~= 'nothing' then Leases.charge(q, a, marks, 1, cost, till) end
 end
@@ -88,6 +91,7 @@ end
 -- A lease is over that nobody settled. A message that was cancelled meanwhile is gone with it.
 local function end_lease(q, place, id, attempt, marks, key, till)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
+  -- Until the end of the lease, not until now: nobody is charged for the time in which no reader came by.
   Leases.end_flight(q, a, marks, 'age', till)
   if Leases.end_cancelled(q, place, id, key) then return end
   Leases.note_end(q, 'l', place, id, key, attempt)
@@ -96,6 +100,7 @@ local function end_lease(q, place, id, attempt, marks, key, till)
     local is_over = q.rules.deliveries > 0 and attempt + 0 >= q.rules.deliveries -- it goes to the dead letters
     Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, is_over and 'p' or 'w')
   end
+  -- Not an error's text, which would be one more write for each lease that ends: the flag stands for it (`error_of`).
   if not find(flags, 'l', 1, true) then flags = flags .. 'l' end
   Waiting.give_back(q, a, key, place, id, attempt .. flags, till)
   Notifications.notify_reader(q)
@@ -112,6 +117,7 @@ function Leases.take_ended(q, till)
     tokens[#tokens + 1], names[#names + 1] = list[at], Rules.owner_of(q.rules, owner)
   end
   if #tokens > 0 then
+    -- Before ZREM, the first effect of a read: the messages are given back below, and no key may refuse that.
     Types.look_at_all(q)
     call('ZREM', key, unpack(tokens)) -- at most 128: a piece
     Accounts.load_accounts(q, names)
@@ -121,6 +127,7 @@ function Leases.take_ended(q, till)
     end
     if q.places then q.places = q.places + #tokens end
   end
+  -- The first lease that is left is looked up, so `lease_at` is exact after this. (The sentinel is always there.)
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   q.lease_at = min(head + 0, FAR)
   q.is_catching_up = q.lease_at <= till

@@ -32,11 +32,13 @@ function Legacy.take_entries(q, most)
     return {}
   end
   Types.look_at_all(q)
+  -- New ones first: those of consumers that died are looked for only where there are too few.
   local entries = read_group(q, most)
   if #entries < most then
     local group = q.rules.legacy_group
     local idle = call('XAUTOCLAIM', key, group, 'shardq', q.visibility, '0-0', 'COUNT', most - #entries)[2]
     for _, entry in ipairs(idle) do
+      -- From here on a lease of shardq's holds it, so the group need not.
       call('XACK', key, group, entry[1])
       entries[#entries + 1] = entry
     end
@@ -50,6 +52,7 @@ end
 function Legacy.adopt(q, entry)
   local id = Messages.inner_id(entry[1], 'l')
   local body = Messages.body_of_entry('l', entry[2])
+  -- The body before the entry goes: an error between the two leaves the message twice, and not nowhere.
   call('HSET', q.keys[BODIES], id, body)
   call('XDEL', q.legacy, entry[1])
   return id, body

@@ -89,12 +89,14 @@ local function restore(q, entry_id)
   local id, origin = match(letter[2], '^(%d+%-%d+)%-(%w+)')
   if not id then return false end
   id = Messages.inner_id(id, origin)
+  -- The letter goes before the body is there: types were looked at (`redrive`), so nothing fails between them.
   call('XDEL', q.keys[DEAD], entry_id)
   local known, number, kind = DeadLetters.entry_of(q.keys[MOVED], letter[2])
   if known == entry_id then DeadLetters.forget_letter(q, letter[2], letter[10], number, kind) end
   call('HSET', q.keys[BODIES], id, restored_body(letter, origin))
   local flags = ''
   if letter[8] ~= '' then
+    -- Its last error stays with it, as if it had been given back.
     call('HSET', q.keys[ERRORS], id, '||' .. letter[8])
     flags = 'e'
   end
@@ -123,6 +125,7 @@ function verbs.redrive(KEYS, ARGV)
   for at = 3, #ARGV, 2 do
     if restore(q, ARGV[at]) then
       count = count + 1
+    -- Its letter is gone, but the message is there: the first try moved it.
     elseif ARGV[1] == '1' then
       local id, origin = match(ARGV[at + 1], '^(%d+%-%d+)%-(%w+)')
       if id and call('HEXISTS', KEYS[BODIES], Messages.inner_id(id, origin)) == 1 then count = count + 1 end

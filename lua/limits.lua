@@ -15,6 +15,7 @@ function Limits.heed_limits(a, rules, now)
       own_cap, own_rate, own_burst = plan[1], plan[2], plan[3]
       if own_weight == '1' then own_weight = plan[4] end
     end
+    -- A pause never lasts longer from now on than it was long: so a clock that was set back does not prolong it.
     weight, pause = own_weight + 0, min(till + 0, now + length)
     -- It is written down, or it would end as much later at each look.
     if pause < till + 0 then a.limits = gsub(a.limits, ',%d+,(%d+),(%d+)$', ',' .. spell(pause) .. ',%1,%2') end
@@ -25,6 +26,7 @@ function Limits.heed_limits(a, rules, now)
   end
   a.cap, a.burst, a.pause, a.weight = cap, burst, pause, weight
   a.interval, a.ruled = rate > 0 and 1000 / rate or 0, true
+  -- Nor can a bucket be emptier than empty, whatever the clock said when it was noted.
   a.full_at = rate > 0 and min(a.full_at, now + burst * a.interval) or 0
 end
 
@@ -55,6 +57,7 @@ function Limits.moment_of_limits(a, now)
     if a.cap > 0 and a.flight >= a.cap then return nil end
     return tokens_of(a.full_at, a.interval, a.burst, now) < 1 and ceil(a.full_at - (a.burst - 1) * a.interval) or nil
   end
+  -- Nothing waits, so only its memory is at stake: that has time, and one look for all of a second is enough.
   if a.full_at > now - LATE then return ceil((a.full_at + LATE) / 1000) * 1000 end
 end
 
@@ -116,7 +119,9 @@ function Limits.limit_queue(q, count)
     count = min(count, tokens)
   end
   if rules.total_cap > 0 then
+    -- A lease that has ended counts, too, until a read takes it back.
     local places = rules.total_cap - (call('ZCARD', q.keys[LEASES]) - 1) -- the sentinel is no lease
+    -- With a lease that has ended the read goes on: `bring` may free its place.
     if places < 1 and q.lease_at > now then return 0, q.lease_at end
     q.places = places
   end

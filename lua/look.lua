@@ -25,6 +25,7 @@ local function status_of_dead(q, found, progress)
   if not letter then return answer(q, 'unknown', {}) end
   local words, rest = letter[2], {}
   for at = 9, #words do rest[at - 8] = words[at] end
+  -- Its size in place of the payload, as in all that is told bare.
   if rest[4] then rest[4] = format('%d', #rest[4]) end
   local known = words[6] .. '@' .. match(found.id, '^%d+') .. '||' .. words[8]
   return answer(q, 'dead', {reason = words[4], known = known, bare = rest, progress = progress})
@@ -92,6 +93,7 @@ local function status_of_flight(q, found, progress)
   told.cancelled = Places.cancelled_at(q, found.id, {found.place}) and '1' or ''
   told.bare = Messages.bare_fields(found.body)
   if not ends or Clock.is_live(q, ends) then return answer(q, 'in_flight', told) end
+  -- The lease is over, but no read has taken it back yet.
   told.reason = 'lease ended'
   return answer(q, 'waiting', told)
 end

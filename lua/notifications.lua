@@ -11,6 +11,7 @@ end
 -- Notes that one blocked reader is to be woken, if there is any. Readers that found nothing say until when they may be
 -- blocked. A hint is the number of the stream to look at.
 function Notifications.notify_reader(q, hint)
+  -- On a busy queue nobody is blocked, so nothing is written.
   if q.waiting <= q.now then return end
   local wakes = q.wakes
   if wakes then wakes[#wakes + 1] = hint or '' else q.wakes = {hint or ''} end
@@ -47,11 +48,13 @@ end
 -- A reader found nothing, and stays for so many ms. Time brings something at `at`. Returns in how many ms it is to look
 -- again, -1 if it shall sleep, -2 if others watch meanwhile.
 function Notifications.watch(q, at, watch, stays)
+  -- It looks now, so the watch is free: for itself, unless somebody has it already.
   stop_watching(q, watch)
   settle_passed_watch(q)
   if at >= FAR then return -1 end
   local wait = max(0, ceil(at - q.now))
   if wait >= SOON then return wait end -- all look by then
+  -- A reader that leaves before that moment cannot watch. One need not, if its client has another that does.
   if wait > stays or not watch then return -1 end
   local moment = q.now + wait
   local watched = watched_until(q, 'watched')
@@ -59,6 +62,7 @@ function Notifications.watch(q, at, watch, stays)
     State.put_odd(q, 'watched', spell(moment))
     return wait
   end
+  -- One deputy is enough. If both are gone, all look again after a `wait_slice` at the latest.
   if wait + DEPUTY > stays or watched_until(q, 'deputy') > 0 then return -2 end
   State.put_odd(q, 'deputy', spell(moment + DEPUTY))
   return wait + DEPUTY
@@ -82,7 +86,9 @@ function Notifications.pass_watch_on(q, at, watch)
   stop_watching(q, watch)
   if not lacks_watcher(q, at) then return end
   local moment = ceil(at)
+  -- A notification that nobody reads keeps the watch for so long at most.
   if moment <= q.now or moment > q.now + DEPUTY then return Notifications.notify_reader(q) end
+  -- Negative until a reader that finds nothing has seen whether the notification was taken (`settle_passed_watch`).
   State.put_odd(q, 'watched', spell(-moment))
   Notifications.notify_reader(q, '@' .. spell(moment))
 end
@@ -105,6 +111,7 @@ end
 -- taken.
 function Notifications.clear_notifications(q)
   local key = q.keys[NOTIFICATIONS]
+  -- Another program has deleted the stream or its group: a reader that is about to block needs both.
   local reply = pcall_redis('XGROUP', 'SETID', key, 'shardq', '$')
   if reply.err then call('XGROUP', 'CREATE', key, 'shardq', '$', 'MKSTREAM') end
   if q.noted > 0 then call('XTRIM', key, 'MAXLEN', 0) end
@@ -114,6 +121,7 @@ end
 -- this fails nothing else shall.
 local KEPT_ENDS = 1000
 function Notifications.announce_ends(q, ids)
+  -- Nobody waits for results on most queues: then this costs one look.
   if #ids == 0 or tonumber(call('HGET', q.keys[META], 'awaited') or 0) <= q.now then return end
   pcall_redis('XADD', q.keys[FINISHED], 'MAXLEN', '~', KEPT_ENDS, '*', 'ids', concat(ids, ' '))
 end

@@ -13,6 +13,7 @@ local function change_limits(q, a, parts)
   if a.limits == '-' then add(q, 'unlimited', a.name) else add(q, 'limited', a.name, text) end
   a.look_at = 0
   Limits.heed_limits(a, q.rules, q.now)
+  -- Its moment in `due` is noted anew: that of a delayed message, too, which the next read finds.
   if a.delayed > 0 then a.next_at = q.now end
 end
 
@@ -85,6 +86,7 @@ function verbs.limit(KEYS, ARGV)
   local names = {}
   for at = 4, #ARGV, 5 do
     local lifts = ARGV[at + 1] == '-' and ARGV[at + 2] == '-' and ARGV[at + 3] == '-' or ARGV[at + 4] == '0'
+    -- A limit may be taken back from a key that has become a child since: `parents` was switched on later.
     if not lifts and Rules.owner_of(q.rules, ARGV[at]) ~= ARGV[at] then return 'CHILD' end
     local plan = match(ARGV[at + 1], '^=(.*)$')
     if plan and not q.rules.plans[plan] then return {'NOPLAN', plan} end
@@ -200,6 +202,7 @@ function verbs.pause(KEYS, ARGV)
   till = byte(till) == 43 and now + till or till + 0 -- 43 is '+'
   Rules.set_epoch(meta, ARGV[2])
   State.set_odd(meta, 'paused', till > now and spell(till) .. ',' .. spell(till - now) or '')
+  -- Also where a pause only begins: readers that are blocked have to learn when it ends.
   if till < FAR and waiting > now then
     for _ = 1, ARGV[4] do Notifications.wake_reader(KEYS[2], '') end
   end
@@ -237,6 +240,7 @@ function verbs.cancel(KEYS, ARGV)
   Types.look_at_all(q)
   local found = Places.find(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
   if not found then
+    -- It may have been cancelled before: then its body is gone, and the mark is left until its lease ends.
     local origin = match(ARGV[2], '^%d+$') or 'd'
     return Places.cancelled_at(q, ARGV[3], {origin, 'd'}) and 'in flight' or 'unknown'
   end
@@ -244,11 +248,13 @@ function verbs.cancel(KEYS, ARGV)
   local id, place = found.id, found.place
   local in_flight = found.state == 'in_flight'
   if in_flight then
+    -- A repetition finds the mark, and counts nothing again.
     if call('SADD', KEYS[CANCELLED], place .. ':' .. id) == 0 then return 'in flight' end
     q.cancels = q.cancels + 1
   else
     Places.take_out(q, found)
   end
+  -- At once, also of a message in flight: its writer may cancel it in order to write it anew.
   Unique.release_key(q, found.body, id)
   -- Of one in flight the body says whose it is, until its delivery ends. A stream may not be declared then.
   if not in_flight or place ~= 'd' then
@@ -298,6 +304,7 @@ function verbs.replace(KEYS, ARGV)
   local full_id, shard_key, delay, lasts = ARGV[4], ARGV[6], ARGV[10], ARGV[11]
   local q = Settle.open_change(KEYS, 'last')
   if not q then return 'EPOCH' end
+  -- Before the epoch: a repetition was done under the epoch that it names, whatever it is by now.
   if call('HEXISTS', KEYS[DEDUP], nonce) == 1 then
     call('HSET', KEYS[META], 'last', q.values[State.COMMON + 1]) -- WAIT waits for what its own connection wrote last
     return 'OK'
@@ -309,6 +316,7 @@ function verbs.replace(KEYS, ARGV)
   local id, state, known = match(text or '', '^(%S+) (%a) ([^|]*)')
   local body = id and known == full_id and call('HGET', KEYS[BODIES], id)
   if not body then return 'GONE' end
+  -- The text of the key says the state, so no index must be searched for a message that is worked on.
   if state ~= 'w' then return 'FLIGHT' end
   local found = Places.find(q, full_id, 'd', id, '')
   if not found or found.state == 'in_flight' then return 'FLIGHT' end
@@ -449,6 +457,7 @@ local function purge_overflows(q)
         purge_overflow_of(q, Accounts.find_account(q, Rules.owner_of(q.rules, name)), Waiting.child_of(q, name))
       end
     end
+    -- Not on from here: something of this piece may be left, so the next call looks at it again.
     if q.purged >= q.most then break end
     cursor = piece[1]
     if cursor == '0' then break end
@@ -493,6 +502,7 @@ function verbs.purge(KEYS, ARGV)
   if q.purged < q.most then purge_index(q, KEYS[DELAYED], 'not_later', purge_delayed) end
   if q.purged < q.most then purge_index(q, KEYS[RETURNED], 'not_back', purge_returned) end
   local cursor = q.purged < q.most and q.behind > 0 and purge_overflows(q) or '0'
+  -- Only a call that found nothing ends the purge: messages that came meanwhile may lie behind the look of another.
   local more = q.purged > 0 or cursor ~= '0' or walk_vanished(q)
   if not more then Rules.set_epoch(KEYS[META], ARGV[2]) end
   State.count_up(q, 'purged', q.purged)

@@ -58,8 +58,11 @@ end
 function Overflow.push_record(q, holder, base, record)
   local o = Overflow.overflow_of(holder)
   local size = #record
+  -- A full block is never written again by a write: so a message costs no more than a block, however long the overflow
+  -- is.
   if o.size > 0 and o.size + size > Overflow.BLOCK then o.tail, o.size = o.tail + 1, 0 end
   local field = Overflow.block_field(base, o.tail)
+  -- An empty one was never written, or is another one's from before: it is not read.
   local text = o.size == 0 and '' or Overflow.read_block(q, field)
   if not q.blocks then q.blocks, q.dirty = {}, {} end
   text = text .. spell_number(size) .. ':' .. record
@@ -73,6 +76,7 @@ local function end_overflow(o) o.head, o.offset, o.tail, o.size = 0, 0, 0, 0 end
 local function drop_block(q, base, number)
   local field = Overflow.block_field(base, number)
   add(q, 'used_up', field)
+  -- Not dirty any more: `save_blocks` removes it, and must not write it again.
   q.dirty[field], q.blocks[field] = nil, ''
 end
 
@@ -133,6 +137,7 @@ end
 function Overflow.look_at_records(q, holder, base, block, offset, each)
   local o = Overflow.overflow_of(holder)
   if o.size == 0 then return end
+  -- The place may be one of an earlier page, and records before the head have been taken since.
   if block < o.head or block == o.head and offset < o.offset then block, offset = o.head, o.offset end
   while block <= o.tail do
     local text = Overflow.read_block(q, Overflow.block_field(base, block))
@@ -159,12 +164,14 @@ function Overflow.remove_record(q, holder, base, found, first)
   local field = Overflow.block_field(base, found.block)
   local text = Overflow.read_block(q, field)
   text = sub(text, 1, found.from - 1) .. sub(text, found.upto + 1)
+  -- Records that were taken are still in the text of the first block, before the offset.
   local offset = found.block == o.head and o.offset or 0
   if #text > offset then
     write_block(q, field, text)
     if found.block == o.tail then o.size = #text end
     return
   end
+  -- At either end the overflow just becomes shorter. Inside, a gap says that the block is gone (gaps.lua).
   if found.block == o.head then return drop_head(q, o, base) end
   if found.block == o.tail then return drop_tail(q, o, base) end
   drop_block(q, base, found.block)

@@ -28,6 +28,7 @@ end
 -- nothing comes after them.
 local function peek_stream(list, key, after, shard_key)
   local rows, looked, left = {}, 0, list.most
+  -- Messages may be large: few at first, so that one page does not read much more than it may return.
   local asked = min(left, 4)
   while asked > 0 and list.seen < list.bytes do
     local before = list.seen
@@ -214,6 +215,7 @@ function verbs.leased(KEYS, ARGV)
   local rows = {}
   if not q then return {0, {}} end
   q.jump = Clock.read_jump(q.odd.jump, q.now)
+  -- By the token's rank as long as it is there; else behind its time, where leases of the same ms are passed over.
   local rank = ARGV[1] ~= '' and call('ZRANK', KEYS[LEASES], ARGV[1])
   local start = rank and rank + 1 or ARGV[1] ~= '' and call('ZCOUNT', KEYS[LEASES], '-inf', ARGV[2]) or 0
   local list = call('ZRANGE', KEYS[LEASES], start, start + ARGV[3] - 1, 'WITHSCORES')

@@ -136,6 +136,7 @@ local function find_of_body(q, place, id, body)
   local _, key, attributes, unique_key = Messages.head_of_body(body)
   local found = {place = place, id = id, body = body, key = key, state = 'in_flight'}
   local since = call('HGET', q.keys[ERRORS], id) or ''
+  -- It lies by the time for which it was put off: that of the write, or a later one, which stands with its error.
   local times = {tonumber(match(attributes, ' t(%d+)')), tonumber(match(since, '^%d+'))}
   local returned = find_returned(q, key, place, id, times)
   if returned then
@@ -147,6 +148,7 @@ local function find_of_body(q, place, id, body)
     found.state, found.member, found.at = 'delayed', delayed.member, delayed
     return found
   end
+  -- Of those with a body of their own only they wait in an overflow, as references.
   if unique_key == '' then return found end
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
   local holder = q.rules.parents and Waiting.child_of(q, key) or a
@@ -159,6 +161,7 @@ end
 -- 'returned', 'delayed', 'in_flight' or 'dead'; nil if there is none. `origin` is the last part of its id, and `key`
 -- its shard key if it was there.
 function Places.find(q, full_id, origin, id, key)
+  -- Dead letters first: a message that was redriven has left `moved`, so one that is there is dead.
   local entry_id = DeadLetters.entry_of(q.keys[MOVED], full_id)
   if entry_id then return {state = 'dead', id = entry_id} end
   id = Messages.inner_id(id, origin)
@@ -178,6 +181,7 @@ function Places.find(q, full_id, origin, id, key)
   if not entry then return nil end
   local found = find_of_body(q, origin, id, Messages.body_of_entry(origin, entry[2]))
   found.is_counted = entry[2][1] == 'K'
+  -- In no index and above the cursor: no read has taken it.
   if found.state == 'in_flight' and not is_behind_cursor(q, origin, id) then found.state = 'new' end
   return found
 end

@@ -33,6 +33,7 @@ function verbs.plan(KEYS, ARGV)
   if limits == '' then
     if not q.rules.plans[name] then return 'NOPLAN' end
     local users = tonumber(call('HGET', meta, 'G:' .. name) or 0)
+    -- An account has only the plan's name: without the plan its limits would be gone, too.
     if users > 0 then return {'USED', users} end
     State.unset(q, 'G:' .. name)
   else

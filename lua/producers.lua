@@ -7,6 +7,7 @@ local MAX_SEQUENCES = 100000 -- newcomers beyond them write without one
 -- Forgets at most so many of an index whose end has come, which lie in this hash.
 function Producers.forget_ended(q, index, hash, most, keep)
   local ended = call('ZRANGEBYSCORE', index, '-inf', q.now, 'LIMIT', 0, most)
+  -- `keep` may move some to a later end: these are looked at again then.
   if #ended > 0 and keep then ended = keep(q, ended) end
   if #ended == 0 then return end
   call('HDEL', hash, unpack(ended)) -- at most 1,004: a write
@@ -23,11 +24,15 @@ end
 -- if it was done, else until when the lane is remembered, and whether the index is to say that.
 function Producers.check_lane(q, number, keep, text)
   local ends, last, stored = match(text or '', '^(%d+)|(%d+)|(.*)$')
+  -- Only the last call of a lane is known: one call of it is under way at a time (`take_sequence` in
+  -- ops/queue/state.py).
   if ends and last + 0 == number then return {'OK', stored} end
   if ends and last + 0 > number then return {'STALE'} end
+  -- Mostly the lane is remembered for long enough: then a write touches no index for it.
   if ends and ends - q.now >= keep then return nil, ends end
   local index = q.keys[PRODUCERS]
   if not ends and not has_room_in(q, index, q.keys[META], MAX_SEQUENCES) then return {'FULL', 'max_producers'} end
+  -- A look, before the effects: `save_lane` will write there.
   if ends then call('ZCARD', index) end
   q.lane_moves, q.lane_is_known = true, ends ~= nil
   return nil, spell(q.now + 2 * keep)
@@ -47,6 +52,7 @@ function Producers.has_lost_offsets(q, began)
   if began == '0' then return false end
   local since = call('HGET', q.keys[DEDUP], '')
   local created = call('HGET', q.keys[META], 'created')
+  -- The hash is gone. If the queue is gone, too, so are its messages, and nothing is lost beside them.
   if not since then return created ~= false end
   local at = tonumber(since) or 0
   return at > began + 0 and at <= q.now and since ~= created
@@ -63,6 +69,8 @@ function Producers.check_offset(q, field, text)
   local ends, stored, at_batch, at_mark = match(known or '0|0|0|', '^(%d+)|(%d+)|(%d+)|(%w*)$')
   local offset = at_batch == batch and stored + 0 or 0
   local fits = at_batch + 0 <= batch + 0 and offset == from + 0
+  -- The caller begins elsewhere, or the rows before that are others than those that are stored: it is told how far it
+  -- is.
   if not fits or offset > 0 and at_mark ~= mark_before then return {'COUNTED', at_batch, stored, at_mark} end
   if not known and Producers.has_lost_offsets(q, began) then return {'FORGOTTEN'} end
   if not known and not has_room_in(q, q.keys[BULK_OFFSETS], q.keys[DEDUP], most + 0) then
@@ -72,6 +80,7 @@ function Producers.check_offset(q, field, text)
 end
 
 function Producers.save_offset(q, offset)
+  -- Its end moves only when half of the time is gone, so most calls of a bulk write leave the index alone.
   if offset.ends - q.now < offset.keep / 2 then
     offset.ends = q.now + offset.keep
     call('ZADD', q.keys[BULK_OFFSETS], spell(offset.ends), offset.field)

@@ -64,12 +64,14 @@ function verbs.open(KEYS, ARGV)
   local present = call('HGET', KEYS[META], 'epoch')
   if not present and wanted == 0 then return {'NOQUEUE', now, {}} end
   if present and match(present, '^%d+%.') ~= match(epoch, '^%d+%.') then return {'FORMAT', now, {}} end
+  -- Keys are made one by one below: one of another type would leave a queue of which half is there.
   Types.look_at_fixed(KEYS)
   check_types({KEYS[19], KEYS[20], KEYS[21]}, {KEYS[PRODUCERS], KEYS[BULK_OFFSETS], KEYS[22]}, {})
   create_keys(KEYS, now)
   for _, key in ipairs({KEYS[19], KEYS[20], KEYS[21]}) do call('HSETNX', key, '', '') end
   call('ZADD', KEYS[22], 'NX', NEVER, '')
   if not present then
+    -- The streams before the state: with an epoch in it the queue is there, and needs all of them.
     for at = 23, 22 + wanted do create_stream(KEYS[at]) end
     local stamp = spell(now)
     call('HSET', KEYS[META], 'epoch', epoch, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'last', stamp .. '-0',
@@ -98,9 +100,11 @@ end
 -- wrote last). These are calls of operators: they run a command that no other role may, since Redis knows of rights to
 -- commands alone (docs/operations.md).
 function Queue.check_epoch(meta, epoch, following)
+  -- It tells nothing: it is the command that only operators may run.
   call('HSTRLEN', meta, 'epoch')
   local present = call('HGET', meta, 'epoch')
   if not present then return 'NOQUEUE' end
+  -- Before it is compared with the caller's epoch: a repetition of the call that moved it finds its own.
   if present == following then
     call('HSET', meta, 'epoch', present)
     return 'OK'
@@ -118,6 +122,7 @@ local function refused_change(q, changes)
     if q.behind + q.shared + others > 0 then return 'BUSY' end
   end
   if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
+    -- Those that have ended only lie there still, so they must not refuse the change.
     Unique.forget_keys(q, 1000)
     Shares.save(meta, q)
     if call('ZCARD', q.keys[DEDUP_INDEX]) > 1 then return 'KEYS' end -- the sentinel is one
@@ -132,6 +137,7 @@ local function change_journal(q, changes)
     call('HMGET', meta, 'last', 'adopted', 'created', 'events', 'journal'))
   local is_new = match(last, '%d+$') + adopted == 0 and events == spell(created * 1000)
   if changes.journal and (size or '0') == '0' and not is_new then call('HINCRBY', meta, 'events', 1) end
+  -- Trimmed and not deleted: a key that is missing makes calls wait while the slot moves.
   if changes.journal == '0' then call('XTRIM', q.keys[JOURNAL], 'MAXLEN', 0) end
 end
 
@@ -168,9 +174,11 @@ function verbs.configure(KEYS, ARGV)
   end
   call('HSET', KEYS[META], 'epoch', following)
   Rules.compile_rules(KEYS[META])
+  -- The accounts below are judged by the new rules already.
   q.rules = Rules.rules_of(call('HGET', KEYS[META], 'rules'))
   Queue.walk_for_rules(q)
   local is_total = changes.total_in_flight or changes.total_rate or changes.total_burst
+  -- Limits of the whole queue may have held back anything. Otherwise one reader is enough to go through the accounts.
   Notifications.notify_readers(q, is_total and q.shared + q.behind or min(q.behind, 1))
   Settle.close_change(q, ARGV[3])
   if q.rules.journal > 0 then
@@ -199,6 +207,7 @@ function verbs.resize(KEYS, ARGV)
   if wanted < tonumber(reach or 0) then return 'ASSIGNED' end
   if written_to + 0 == wanted then return 'OK' end
   for at = 2, 1 + wanted do create_stream(KEYS[at]) end
+  -- Streams that are left over are read until they are empty; `shrink` ends that.
   local read_from = max(streams + 0, wanted)
   call('HSET', KEYS[META], 'streams', read_from, 'wanted', wanted, 'ready', ready .. rep('0', read_from - #ready))
   Rules.set_epoch(KEYS[META], following)
@@ -222,6 +231,8 @@ function verbs.shrink(KEYS, ARGV)
   local left = streams + 0
   while left > wanted + 0 do
     local key = KEYS[1 + left - wanted]
+    -- Both: messages in flight are in the stream, and not in the count; a count above an empty stream is for a read to
+    -- notice.
     if call('XLEN', key) > 0 or tonumber(call('HGET', meta, key) or 0) > 0 then break end
     call('DEL', key)
     left = left - 1

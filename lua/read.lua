@@ -1,5 +1,16 @@
 -- The verb read: what time has brought comes back, then messages are delivered, from the streams and from those that
 -- wait.
+--
+-- Its steps. Changes of the state and the accounts are noted, and written once at the end. A step writes at once where
+-- a later one looks at the same key; and dead letters, since only Redis knows their ids.
+--   look       the state. A read that was given up on ends here (VOID)
+--   heed       a pause, rate or cap of the whole queue: if that lets nothing through, the next two steps are left out
+--   bring      ZREM at once: leases that ended, moments that came, a piece of each
+--   deliver    ZREM, ZADD at once: `turns`, `returned`, which it looks at again; XADD of dead letters
+--   decide     is there nothing? Then until when may the caller be blocked, and when shall it look again
+--   close      ZADD leases; HSET state; returned, blocks, turns, due; then XDEL and HDEL of what is over; notifications
+--   clear      if there was nothing, the notifications count as seen
+-- Types are looked at before the first of these that writes (types.lua).
 local OFTEN = 64 -- what a read passes over at most that may not be delivered, before it is sent again
 
 -- Where the fields that a read looks at are among its values.
@@ -10,6 +21,7 @@ local LENGTH = State.COMMON + 4
 local CURSOR = State.COMMON + 5
 
 local function look_of_read(KEYS, count)
+  -- A read of one takes from one stream, mostly the first that is declared: its fields come with the state.
   local first = count == 1 and KEYS[19] or nil
   local number = first and match(first, ':s(%d+)$')
   local q
@@ -44,6 +56,7 @@ local function is_over(q, w)
     local _, _, its_attributes = Messages.head_of_body(w.body)
     attributes = its_attributes
   end
+  -- The deadline first: a message that is past it is dropped and is no dead letter, however often it was delivered.
   local ends = attributes ~= '' and Messages.deadline_in(attributes)
   if ends and ends <= q.now then
     expire(q, w)
@@ -54,6 +67,8 @@ local function is_over(q, w)
   if not is_rejected and (attempts == '0' or q.rules.deliveries == 0 or attempts + 0 < q.rules.deliveries) then
     return false
   end
+  -- `end_dead` looks after `bodies`. An entry leaves its stream in any case: the letter, or the body of a message that
+  -- waits for room among the letters, is a copy.
   if w.place ~= 'd' then Messages.drop_body(q, w.place, w.id) end
   local ending = {key = w.key, id = w.id, attempts = attempts + 0, flags = w.flags, kind = 'b'}
   Settle.end_dead(q, w.account, ending, '', w.body, is_rejected)
@@ -116,6 +131,7 @@ local function from_legacy(q, need)
   local most = 0
   if need > 1 and Legacy.may_have_some(q) then
     local _, ready = gsub(Streams.ready(q), '1', '')
+    -- It counts as one stream among those that have something.
     most = max(1, floor(need / (ready + 1)))
   elseif Legacy.has_turn(q) then
     q.next_stream, most = 0, need
@@ -136,6 +152,7 @@ local function deliver_entries(q, groups)
   Accounts.load_accounts(q, owners_of_entries(q, groups))
   for at = 1, #groups, 2 do
     local stream = spell_number(groups[at])
+    -- The list is copied only where an entry is left out of it: mostly none is.
     local entries, kept = groups[at + 1], nil
     for i, entry in ipairs(entries) do
       local delivered = deliver_entry(q, stream, entry)
@@ -179,6 +196,7 @@ local function deliver_waiting(q, w)
   local marks = Leases.grant(q, w.account, key, place, id, attempt, flags)
   local error_text = ''
   if flags ~= '' then
+    -- In flight: from here on `replace` is refused, since the holder has the payload already.
     if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'f') end
     error_text = DeadLetters.error_of(q, id, flags)
   end
@@ -201,11 +219,13 @@ end
 
 -- Delivers from those that wait, in the order of their turns. Returns how many were taken.
 local function from_turns(q, need)
+  -- The changes of this call count for whose turn it is: entries of streams may have filled a cap.
   Turns.schedule_all(q)
   flush_waiting(q)
   local picked = Turns.choose_turns(q, need)
   if #picked == 0 then return 0 end
   for _, a in ipairs(picked) do
+    -- The virtual time is the service of the account that is served now. It only grows: idle accounts begin there.
     if (a.served or 0) > q.virtual then q.virtual = a.served end
   end
   local out = Waiting.take_turns(q, picked)
@@ -218,6 +238,7 @@ end
 local function bring(q, view)
   local till = q.lease_at <= q.now and Clock.end_of_leases(q, view)
   local has_ended = till and q.lease_at <= till
+  -- Mostly time has brought nothing: then no index is looked at.
   if not has_ended and q.due_at >= q.now + 1 and (q.walk == '' or not Due.is_walking(q)) then return end
   q.piece = q.count > 1 and min(PIECE, q.count + 32) or PIECE / 8
   if has_ended then Leases.take_ended(q, till) end
@@ -240,6 +261,7 @@ end
 local function count_vanished(q) return q.counts and q.counts.vanished end
 
 local function deliver(q, count)
+  -- If somebody else waits while these are worked on, their time is charged (`Leases.grant`).
   q.contested = q.shared + q.behind > count
   local front = share_of_streams(q, count)
   local got, tries = 0, 0
@@ -251,9 +273,12 @@ local function deliver(q, count)
     if may_be_in_streams and q.found < front then got = got + from_streams(q, front - q.found) end
     local may_be_in_turns = q.behind > 0 and not q.missed and not q.is_catching_up
     if may_be_in_turns and q.found < count then got = got + from_turns(q, count - q.found) end
+    -- The part of those that wait was kept for one round. The rest of it may come from the streams.
     front = count
     local is_done = got == before and count_vanished(q) == lost or got - q.found > OFTEN or tries > OFTEN
   until is_done or q.found >= count or q.missed
+  -- All that was taken was over, or passed over. An OK without a message would let the reader block, though more may
+  -- lie behind.
   if got - q.found > OFTEN or q.found == 0 and got > 0 then q.more = true end
   local has_idle = q.odd.idle
   if has_idle and (q.behind == 0 or q.found > 0 and (count > 1 or q.behind % 8 == 0)) then Turns.forget_idle(q) end
@@ -279,7 +304,9 @@ local function close_read(q, watch, client)
   Streams.save_streams(q)
   if q.children then Waiting.save_children(q) end
   Turns.save_accounts(q)
+  -- After the accounts: only they say which changes of `turns` and `due` are pending.
   if q.dirty or q.lists then Types.look_at_pending(q) end
+  -- Leases before cursors: an entry that a cursor has passed and no lease names would never be delivered again.
   if q.found > 0 then save_leases(q) end
   if q.marks or q.ready ~= v[READY] then State.put(q, 'ready', Streams.ready(q)) end
   if q.next_stream ~= v[OFFSET] + 0 then State.put(q, 'offset', q.next_stream) end
@@ -304,9 +331,12 @@ end
 -- key of another type in their place is found before the first effect.) Returns in how many ms it is to look again,
 -- -1 if it shall sleep, -2 if others watch meanwhile; nil if there is something.
 local function finds_nothing(q, till, watch, stays)
+  -- While the limits of the queue let nothing through, there is no use in coming again at once, whatever more there is.
   local goes_on = q.more and not (till and till > q.now)
   if q.found > 0 or q.missed or goes_on then return nil end
   q.noted = call('XLEN', q.keys[NOTIFICATIONS])
+  -- Twice as long, since the wait begins only when the caller has this reply. If that is still too short, the read at
+  -- the end of the wait finds the message.
   if stays > 0 then q.waiting = max(q.waiting, q.now + 2 * stays) end
   return Notifications.watch(q, till or min(q.lease_at, q.due_at), watch, stays)
 end
@@ -314,6 +344,7 @@ end
 -- What the reader is told: how much it was handed, or that the call is to be sent again, or how long until something
 -- may be there.
 local function answer_read(q, width, wait)
+  -- Last: if the call failed after this, nobody would hear any more of the messages that they announced.
   if wait then
     Notifications.clear_notifications(q)
     return {'OK', q.now, q.rules.epoch, wait, '', {}, {}, ''}
@@ -323,7 +354,8 @@ local function answer_read(q, width, wait)
   return {status, q.now, q.rules.epoch, -1, hints_of(q, width), q.entries, q.again, q.contested and q.mark or ''}
 end
 
--- Says whether this read was given up on. For how long that is to be remembered is noted beside it.
+-- Says whether this read was given up on: then nobody would look for what it leases. For how long that is to be
+-- remembered is noted beside it.
 local function is_void(q, holder)
   local till, holders = match(q.odd.void, '^(%d+)|(.*)$')
   if till + 0 > q.now then return find(',' .. holders .. ',', ',' .. holder .. ',', 1, true) end
@@ -379,12 +411,14 @@ function verbs.read(KEYS, ARGV)
   local jump, view = q.odd.jump, nil
   local has_jumped = jump or find(ARGV[2], 'jump', 1, true)
   if ARGV[2] ~= '' and (has_jumped or q.lease_at <= q.now) then view = Clock.read_view(ARGV[2]) end
+  -- Before `bring`, which must take back no lease that only seems to have ended.
   if has_jumped then Clock.update_jump(q, view, jump, visibility + 0) end
   if q.odd.late and q.odd.late + 0 > q.now + 1 then Due.note_set_back(q) end
   local till
   if q.rules.has_total or q.odd.paused then count, till = heed_queue(q, count) end
   if count > 0 then
     bring(q, view)
+    -- After `bring`: leases that it took back have freed places.
     if q.places then count = max(0, min(count, q.places)) end
     if count == 0 then till = q.lease_at end
   end

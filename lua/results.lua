@@ -60,6 +60,8 @@ local function keep_text(r, owner, field, ends, rest, known, is_mark)
   local before = known and size_of(field, known) or 0
   local used = Shares.used(r.call, 'R:', owner) - before
   local size = size_of(field, text)
+  -- The mark may have a quarter more than the share: so its caller learns that the message is done, though not of the
+  -- value.
   if is_mark then used = used * 4 / 5 end
   if not Shares.may_use(used, r.max_bytes - r.bytes + before, size) then return false end
   call('HSET', r.hash, field, text)
@@ -111,6 +113,7 @@ end
 -- letter of the reply, and whether the payload was refused.
 local function keep_result(r, owner, message_id, kind, payload)
   local known, progress = unpack(call('HMGET', r.hash, message_id, 'p:' .. message_id)) -- at most 2: the fields
+  -- A message that is done has no progress; without a kind that is all this call does.
   if progress then forget_result(r, 'p:' .. message_id, progress) end
   if kind == '' then return 'o', false end
   local ends = spell(r.now + (r.ttl or 0))
@@ -139,6 +142,7 @@ function verbs.keep(KEYS, ARGV)
   call('SCARD', KEYS[3])
   local r = open_results(KEYS[1], KEYS[4], KEYS[5], now)
   if not r then return {now, rep('l', #ARGV / 4), ''} end
+  -- First, so that results that have ended make room for new ones.
   local more = forget_ended(r)
   for at = 1, #ARGV, 4 do tokens[#tokens + 1] = ARGV[at] end
   local letters, owners = look_at_leases(r, KEYS[2], KEYS[3], tokens)
@@ -213,6 +217,7 @@ function verbs.await(KEYS, ARGV)
   if not epoch then return {now} end
   for at = 2, #ARGV do texts[at - 1] = spell_end(KEYS, ARGV[at], now) end
   local last = call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)[1]
+  -- In one step with the looks: messages that end after them are announced.
   if waits > 0 and tonumber(awaited or 0) < now + waits then call('HSET', KEYS[1], 'awaited', spell(now + waits)) end
   return {now, last and last[1] or '0-0', texts}
 end

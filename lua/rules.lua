@@ -49,6 +49,7 @@ function Rules.rules_of(text)
   local rules = Rules.known[text]
   if rules then return rules end
   rules = parse_rules(text)
+  -- The text has the epoch, so each change of settings makes a new one; old ones are dropped all together.
   if known_size >= 500 then
     for each in pairs(Rules.known) do Rules.known[each] = nil end
     known_size = 0
@@ -68,6 +69,7 @@ function Rules.compile_rules(meta)
   local note = function(letter, value, usual)
     if value and value ~= usual then parts[#parts + 1] = letter .. value end
   end
+  -- `accounts` is never taken back: messages that were counted must be discounted, also when the window is off.
   if s[18] ~= '1' then window = '0' elseif window == '0' then window = format('%d', Rules.WITHOUT_WINDOW) end
   note('w', window, '1')
   note('c', s[2], '0')

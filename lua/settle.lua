@@ -1,5 +1,16 @@
 -- One end for all deliveries: ack, nack (at once or after a delay), reject, and what a reader gives back unseen. Kinds:
 -- 'a' ack, 'n' nack, 'r' reject, 'u' nack uncounted, 'g' given back unseen.
+--
+-- A message is taken out of one place and put into another within one call. The effects in their order:
+--   for each    end       ack: nothing yet. Others: XDEL of the entry that moves, HSET of its body and error; or XADD
+--                         of a letter. Of a cancelled one SREM
+--   close       leases    ZREM: the tokens. Only a lone plain ack does so before all else, as its look (`goes_first`)
+--               state     HSET
+--               places    where letters lie; returned, blocks, turns, due; unique keys
+--               bodies    XDEL, HDEL of what is over, which fails no call
+--               tell      notifications, journal, ids for those who wait for results
+-- Other verbs that change accounts (cancel, purge, limit, ...) end by the same `close_change`, and a read like it.
+
 -- Removes what is left of messages that are over. Where a key has another type nothing is left, so that fails no call.
 local function remove_bodies(q)
   local over = q.over or {}
@@ -23,6 +34,8 @@ local function take_body(q, place, id)
   local key = Messages.stream_key(q, place)
   local entry = key and call('XRANGE', key, id, id)[1]
   if not entry then return nil end
+  -- It is nowhere until `end_again` or `end_dead` puts it where it lies next. Nothing may fail between the two: so
+  -- `settle` has looked at all types before.
   call('XDEL', key, id)
   return Messages.body_of_entry(place, entry[2])
 end
@@ -30,6 +43,7 @@ end
 -- Keeps the last error of a message, and when it comes due. Returns its flags.
 local function keep_error(q, id, flags, due, text)
   if text == '' then text = DeadLetters.error_of(q, id, flags) end
+  -- The mark stands for an error that is not stored. From here on it is, or another one takes its place.
   flags = gsub(flags, 'l', '')
   if text == '' and not due then return flags end
   call('HSET', q.keys[ERRORS], id, (due and spell(due) or '') .. '||' .. text)
@@ -50,10 +64,12 @@ function Settle.end_dead(q, a, m, text, body, is_rejected)
     add(q, 'without_error', id)
     return 'd'
   end
+  -- No room: it waits like a delayed message, so that reads try it again. It is not dropped, and blocks nobody.
   local at = q.now + DeadLetters.RETRY_AFTER
   flags = keep_error(q, id, flags, at, last_error)
   call('HSET', q.keys[BODIES], id, body)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'p') end
+  -- Without the mark the next try would judge it by its deliveries, and deliver it again.
   if is_rejected and not find(flags, 'r', 1, true) then flags = flags .. 'r' end
   DeadLetters.park(q, a, m.key, id, m.attempts, flags, body, at)
   return 'o'
@@ -84,6 +100,7 @@ local function end_returned(q, a, p, kind, delay, text)
   local place, id, attempt = p.place, p.id, p.attempt
   local flags = Leases.flags_in(p.marks)
   if kind == 'u' or kind == 'g' then attempt = attempt - 1 end
+  -- Unlike all others it stays in its stream: its caller (shardq/ops/read/give_back.py) declares no streams.
   if kind == 'g' then
     if find(flags, 'u', 1, true) then Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, 'w') end
     Waiting.give_back(q, a, p.key, place, id, attempt .. flags)
@@ -141,6 +158,7 @@ end
 local function end_delivery(q, parts, n, kind, cost, delay, text)
   local place, id, marks, key = parts[n + 1], parts[n + 2], parts[n + 4], parts[n + 5]
   local a = q.accounts[q.rules.parents and Rules.parent_of(key) or key]
+  -- Also of a message that was cancelled: the work was done, and its place in flight is free.
   if a then Leases.end_flight(q, a, marks, kind == 'g' and 'nothing' or cost, q.now) end -- of what nobody saw
   if q.cancels > 0 and Leases.end_cancelled(q, place, id, key) then return 'c' end
   if kind ~= 'a' then
@@ -205,6 +223,8 @@ end
 -- Writes down what a call did beside the state, if it did.
 function Settle.save_rest(q)
   if q.dirty or q.lists then
+    -- None of these may fail: their types were looked at. The bodies go last: a body that nobody names is only memory,
+    -- but a message that is named without a body counts as vanished.
     DeadLetters.save_places(q)
     Waiting.save_waiting(q)
     Turns.flush_turns(q)
@@ -225,12 +245,16 @@ end
 function Settle.close_change(q, client)
   if q.children then Waiting.save_children(q) end
   Turns.save_accounts(q)
+  -- After the accounts, which say what is pending of `turns` and `due`; before the first effect that cannot be undone.
   if q.dirty or q.lists then Types.look_at_pending(q) end
+  -- Their scores were read, so this cannot fail for the type. With it the token is worth nothing, also to a repeated
+  -- call.
   local settled = q.settled
   if settled and #settled > 0 then call('ZREM', q.keys[LEASES], unpack(settled)) end -- at most 250: a chunk
   if q.changed_shares then Shares.note(q) end
   State.save_state(q)
   Settle.save_rest(q)
+  -- Notes for others come last, and fail nothing.
   if q.wakes then Notifications.wake_readers(q) end
   if q.events then Journal.save_events(q, client) end
   if q.ended then Notifications.announce_ends(q, q.ended) end

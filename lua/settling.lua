@@ -22,6 +22,8 @@ function verbs.settle(KEYS, ARGV)
   local v, first = q.values, State.COMMON + 1
   q.lease_at, q.jump = v[first] + 0, q.odd.jump and Clock.read_jump(q.odd.jump, q.now)
   if q.rules.journal > 0 then Journal.begin_events(q) end
+  -- An ack removes no more than its lease before `close_change`. Other ends move bodies and bury messages, and a
+  -- cancelled one leaves `cancelled`, while the tokens are gone through.
   if kind ~= 'a' or q.cancels > 0 then Types.look_at_all(q) end
   if q.rules.parents == (parents == '1') then
     for at = 1, #fields do Accounts.meet(q, sub(fields[at], 3), v[first + at]) end
@@ -30,6 +32,8 @@ function verbs.settle(KEYS, ARGV)
   end
   if kind == 'r' then Settle.look_at_shares(q, parts) end
   local letters = Settle.settle_all(q, ARGV, 6, stride, parts, kind, ARGV[4], ARGV[2] == '1')
+  -- A blocked reader may have the messages that were given back unseen, or the place that is free under the queue's
+  -- cap.
   if kind == 'g' or q.rules.total_cap > 0 then
     for _ = 1, q.ended_leases do Notifications.notify_reader(q) end
   end
@@ -87,13 +91,17 @@ function verbs.extend(KEYS, ARGV)
   q.jump = q.odd.jump and Clock.read_jump(q.odd.jump, q.now)
   local parts = Settle.look_at_tokens(ARGV, 3, 1, q.rules.parents)
   local letters = judge_leases(q, ARGV, 3, parts, moved)
+  -- Only live leases are charged (`judge_leases`). A delivery that is over is charged by whatever ended it.
   if costs ~= '' then charge_so_far(q, parts, letters, costs) end
   if visibility and #moved > 0 then
     local ends = q.now + visibility
     local words = {}
     local text = spell(ends)
     for at, token in ipairs(moved) do words[2 * at - 1], words[2 * at] = text, token end
+    -- With XX no lease comes to be that was not there.
     call('ZADD', KEYS[LEASES], 'XX', unpack(words)) -- at most 1,000: a chunk
+    -- `lease_at` is a bound from below, so a lease that moves away from it changes nothing: the next read that looks
+    -- corrects it.
     if ends < lease_at then State.put(q, 'lease_at', text) end
     Notifications.announce_moment(q, ends)
   end
@@ -123,6 +131,8 @@ function verbs.lost(KEYS, ARGV)
   local holder, page, where = ARGV[1], ARGV[4] + 0, ARGV[5]
   local from = ARGV[2] + 0
   local upto = now + ARGV[3]
+  -- Once for a lost read, in the first call: a read that is still under way shall lease nothing any more (`is_void`),
+  -- or it would do so behind the back of this search.
   if where == '' then
     local odd = call('HGET', KEYS[1], 'odd')
     if not odd then return {'', {}} end
@@ -139,9 +149,11 @@ function verbs.lost(KEYS, ARGV)
   for at = 1, #found, 2 do
     if match(found[at], '^[^:]+:[^:]+:%d+:([^:]*)') == holder then
       tokens[#tokens + 1] = found[at]
+      -- All leases of a read end together: the first one that is found says where to look for the others.
       from = found[at + 1]
     end
   end
+  -- The end of the last one once more, and nothing later: others with the same end may be on the next page.
   local last = #found == 2 * page and found[#found] + 0
   local goes_on = last and last >= from + 0
   return {goes_on and format('%.0f|%.0f', from, last) or '', tokens}

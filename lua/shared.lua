@@ -87,6 +87,7 @@ function verbs.delete(KEYS, ARGV)
   local epoch, written, adopted, gone, shared, line = unpack( -- at most 6: the fields
     call('HMGET', KEYS[META], 'epoch', 'n', 'adopted', 'gone', 'shared', 'line'))
   if not epoch then return {'NOQUEUE', 0} end
+  -- With another epoch there may be streams that the caller has not declared: they would stay.
   if epoch ~= ARGV[1] then return {'EPOCH', 0} end
   local indexes = {[DELAYED] = KEYS[3], [LEASES] = KEYS[4]}
   local living

@@ -36,6 +36,7 @@ function State.read_line(text)
     match(text, '^(%d+) (%d+) (%d+) (-?%d+) (%S+) (%d+) (%d+)$')
   local line = {virtual + 0, behind + 0, turns + 0, servable + 0, due_at + 0, waiting + 0, cancels + 0}
   if behind == '0' then
+    -- All queues of the server share it, so it has a bound.
     if known_size >= 500 then
       known_lines = {}
       known_size = 0
@@ -74,6 +75,7 @@ end
 -- Notes something that is not as usual; '' if it is again.
 function State.put_odd(q, name, value)
   if (q.odd[name] or '') == value then return end
+  -- A copy, since USUAL is shared by all calls.
   if not q.has_changed_odd then
     local copy = {}
     for each, its_value in pairs(q.odd) do copy[each] = its_value end
@@ -101,6 +103,7 @@ function State.open_call(KEYS, fixed, ...)
   v[3] = shared
   return new_q{
     keys = KEYS, fixed = fixed, values = v, now = time[1] * 1000 + floor(time[2] / 1000),
+    -- The same text is the same rules, in each queue and for each call: so the settings are parsed once.
     rules = Rules.known[v[1]] or Rules.rules_of(v[1]), line = line, shared = shared,
     virtual = line[1], behind = line[2], turns = line[3], servable = line[4], due_at = line[5], waiting = line[6],
     cancels = line[7], odd = odd == '' and USUAL or State.read_odd(odd),

@@ -4,6 +4,7 @@ local MOST_ENTRIES = 500 -- of one stream in one look
 local BYTES = 32 -- of a shard that are looked at together
 
 function Streams.goes_to_stream(q, a)
+  -- Its own messages first, in their order: those that wait elsewhere came earlier.
   if a.behind > 0 or a.taken >= q.rules.window then return false end
   local somebody_waits = q.shared + q.behind > 0 and q.rules.window < Rules.WITHOUT_WINDOW
   if somebody_waits and (a.flight > 0 or (a.served or 0) > q.virtual) then return false end
@@ -21,6 +22,7 @@ local function shortest_stream(q, shard)
       local position = bytes[at]
       if is_wide then position = position * 256 + bytes[at + 1] end
       local length = lengths[position]
+      -- No other is shorter.
       if length == 0 then return position end
       if length < fewest then to, fewest = position, length end
     end
@@ -122,6 +124,7 @@ local function know_streams(q, ready, need)
     if at > need then break end
     if not q.lengths[number] then
       local key = Messages.stream_key(q, number)
+      -- Streams are taken in their order, so behind one that is not declared none is taken.
       if not key then break end
       if not fields then fields, numbers = {}, {} end
       fields[#fields + 1], fields[#fields + 2], numbers[#numbers + 1] = key, 'h' .. spell_number(number), number
@@ -139,6 +142,7 @@ local function note_vanished(q, number)
   local lost = q.lengths[number]
   q.shared = q.shared - lost
   State.count_up(q, 'vanished', lost)
+  -- Nobody knows whose they were: all accounts are looked at, once the streams are empty.
   q.walk = Due.walk_for_vanished(q.walk)
   State.put_odd(q, 'walk', q.walk)
   q.more = true
@@ -162,6 +166,7 @@ local function take_of_stream(q, number, share, groups)
     Streams.count_foreign(q, size - counted)
     counted = size
   end
+  -- The one more was only asked for to see whether there is any.
   if size > share then entries[size], size = nil, share end
   if size > 0 then
     groups[#groups + 1], groups[#groups + 2] = number, entries
@@ -192,6 +197,7 @@ function Streams.take_entries(q, need)
   local ready = Streams.ready_streams(q, need == 1 and 1 or 9e9)
   local groups, found = {}, 0
   know_streams(q, ready, need)
+  -- Streams that were read are of the right type, so `Types.look_at_all` need not ask them again.
   q.has_taken = true
   for at, number in ipairs(ready) do
     if found >= need then break end
@@ -200,6 +206,8 @@ function Streams.take_entries(q, need)
       q.missed = number
       break
     end
+    -- The messages that are still wanted are split evenly among the streams that are left. A stream with fewer leaves
+    -- more to the next ones.
     local share = max(1, min(left, floor((need - found) / (#ready - at + 1)), MOST_ENTRIES))
     found = found + take_of_stream(q, number, share, groups)
     q.next_stream = number + 1

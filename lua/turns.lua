@@ -17,6 +17,7 @@ local function list_turn(q, a)
   end
   local score = Accounts.score_of(a, q.virtual)
   if a.listed ~= 1 then q.turns = q.turns + 1 end
+  -- Most calls leave the place as it is: then `turns` is not written.
   if a.score ~= score then add(q, 'turn', spell(score), a.name) end
   a.listed, a.score = 1, score
 end
@@ -47,6 +48,8 @@ local function note_moment(q, a, at)
   if not at or a.look_at > 0 and at >= a.look_at then return end
   add(q, 'moments', format('%.3f', at), a.name)
   a.look_at = at
+  -- If the clock is set back after this, a moment that limits gave lies too far ahead: by `late` the next read notices
+  -- (due.lua).
   if a.ruled and not q.last_due then State.put_odd(q, 'late', format('%.3f', q.now)) end
   if at < q.due_at then q.due_at = at end
   if not q.found then Notifications.announce_moment(q, at) end -- a read has its own look at what is next
@@ -55,9 +58,11 @@ end
 -- Puts an account where it belongs after what happened to it. The one place that writes `turns` and `due`; done twice,
 -- it changes nothing.
 function Turns.schedule(q, a)
+  -- Messages in the streams were written before those that wait, so they go first: until then there is no turn.
   local waits = a.behind > 0 and a.taken == 0 and Limits.allowance(a, q.now) > 0
   if waits then list_turn(q, a) elseif a.listed == 1 then unlist_turn(q, a) end
   if a.served and not waits and a.taken + a.flight + a.behind == 0 then list_idle(q, a) end
+  -- One moment in `due` for both, the earlier one: of the next delayed message, and of the limits.
   local at = Limits.moment_of_limits(a, q.now)
   if a.next_at and (not at or a.next_at < at) then at = a.next_at end
   note_moment(q, a, at)
@@ -77,6 +82,7 @@ function Turns.save_accounts(q)
   for at = 1, #names do
     local a = accounts[names[at]]
     if a.behind > 0 or a.listed > 0 or a.served or a.ruled or a.next_at then Turns.schedule(q, a) end
+    -- Before the account is written down: its text has this count.
     if a.ruled or a.behind ~= a.counted then Accounts.count_servable(q, a) end
     Accounts.save_account(q, a)
   end
@@ -96,6 +102,7 @@ local function find_heads(q, need)
     local list = call('ZRANGE', q.keys[TURNS], 0, need - 1, 'WITHSCORES')
     local names, ready = {}, {}
     for at = 1, #list, 2 do
+      -- Behind these are only idle ones.
       if list[at + 1] + 0 >= Accounts.IDLE then break end
       names[#names + 1] = list[at]
     end
@@ -107,10 +114,13 @@ local function find_heads(q, need)
       Turns.schedule(q, a)
       if a.listed == 1 and a.score == score then ready[#ready + 1] = a end
     end
+    -- Some stood at a wrong place: others may belong before those that were found, so `turns` is mended and looked at
+    -- again.
     if not (q.lists and (q.lists.turn or q.lists.turned)) then return ready end
     Types.look_at_all(q)
     Turns.flush_turns(q)
   end
+  -- So many wrong places come from a change of rules. Each round has mended some, and the next read goes on.
   q.more = true
   return {}
 end

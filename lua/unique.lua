@@ -19,6 +19,7 @@ end
 function Unique.find_unique(q, key)
   local known = call('HGET', q.keys[DEDUP], 'u:' .. key)
   local id, state, full_id = match(known or '', '^(%S+) (%a) ([^|]*)')
+  -- On its way to the dead letters it will not be worked on any more, so it keeps nobody from writing.
   if id and state ~= 'p' and lives(q, id) then return full_id, known end
   return nil, known
 end
@@ -33,6 +34,7 @@ local function owner_of_dedup_key(text) return owner_in(match(text or '', '^%d+|
 -- Counts a key in the share of who has it from now on; `before` had it so far, if anybody had.
 local function count_key(q, before, owner)
   if before == owner then return end
+  -- It was another tenant's before: the key had ended, or is taken from it.
   if before then Shares.count(q, 'D:', before, -1) end
   Shares.count(q, 'D:', owner, 1)
 end
@@ -49,6 +51,7 @@ function Unique.note_unique(q, body, id, state)
   local _, _, _, key = Messages.head_of_body(body)
   if key == '' then return end
   local known, _, rest = match(call('HGET', q.keys[DEDUP], 'u:' .. key) or '', '^(%S+) (%a) (.*)$')
+  -- Another message may have the key by now: `takes_from`, or since this one was as good as dead.
   if known == id then add(q, 'noted', 'u:' .. key, spell_unique(id, state, rest)) end
 end
 
@@ -69,6 +72,7 @@ local function keep_unique(q, fields)
     local text = texts[at] or ''
     local id = sub(field, 1, 2) == 'u:' and match(text, '^%S+')
     if id and call('HEXISTS', q.keys[BODIES], id) == 1 then
+      -- Twice as old at each look, so a message that waits for long is looked at a few times in all.
       local age = q.now - match(id, '^%d+')
       call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + max(Unique.FIRST_LOOK, age)), field)
     else

@@ -29,6 +29,7 @@ function Waiting.child_of(q, key)
   if not q.children then q.children = {} end
   local child = q.children[key]
   if not child then
+    -- A child of which nothing waits has no field: its weight is then known by its account only.
     local text, account = unpack(call('HMGET', q.keys[META], 'c:' .. key, 't:' .. key)) -- at most 2: the fields
     local behind, returned, queue, weight, turn, block =
       match(text or '0 0 - 1 0 0', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$')
@@ -86,6 +87,7 @@ local function count_waiting(q, a, key)
   if a.behind == 0 then
     a.served = a.flight == 0 and max(a.served or q.virtual, q.virtual) or a.served or q.virtual
   end
+  -- With parents the child counts it, too: turns look at the parent, and the parent's ring at the child.
   a.behind, q.behind = a.behind + 1, q.behind + 1
   if not q.rules.parents then return a end
   local child = Waiting.child_of(q, key)
@@ -112,6 +114,8 @@ end
 
 -- A message came due. For the first time it is new since then, else it is given back.
 function Waiting.come_due(q, a, key, place, id, attempts, since)
+  -- For the first time it stands by its due time, behind messages that were written before that. Later it keeps the
+  -- place of its number.
   local is_new = byte(attempts) == 48 -- '0'
   local order = is_new and Waiting.order_of_time(since) or Waiting.order_of_number(id)
   put_back(q, a, key, order, place, id, attempts, since)
@@ -142,11 +146,14 @@ local function take_overflow(q, a, holder, number, out)
   holder.account, holder.body_head = a, Messages.spell_body('o', holder.name, '')
   while number > 0 and holder.behind > 0 do
     local got = Overflow.pop_records(q, holder, base, number, take_record, out)
+    -- Only gaps so far (`MOST_PASSED`): the next read goes on behind them.
     if got == 0 and holder.overflow.size > 0 then
       q.more = true -- nothing was found so far, but there is more
       return
     end
     if got == 0 then
+      -- The blocks are gone, which another program deleted: the count is mended, or it would be looked for again and
+      -- again.
       holder.behind = holder.returned
       return
     end
@@ -177,6 +184,7 @@ local function take_returned(q, a, holder, number, out)
       q.missed = (q.missed and q.missed .. ',' or '') .. place -- the call is sent again, with these streams declared
       break
     end
+    -- A message that came due stands by that time among the new ones, so those that were written earlier go first.
     if order == 'd' then take_written_before(q, a, holder, since + 0, number - (#out - before), out) end
     if #out - before == number then break end
     out[#out + 1] = new_w{
@@ -190,6 +198,7 @@ local function take_returned(q, a, holder, number, out)
     Types.look_at_all(q)
     call('ZREM', q.keys[RETURNED], unpack(taken)) -- at most 1,000: a read
   end
+  -- The index has nothing of it, though it was counted: the count is mended.
   if #members == 0 then holder.behind, holder.returned = holder.behind - holder.returned, 0 end
 end
 
@@ -197,6 +206,8 @@ local function take_of_key(q, a, holder, number, out)
   local before = #out
   if holder.returned > 0 then take_returned(q, a, holder, number, out) end
   number = number - (#out - before)
+  -- Messages that were given back come before new ones, also if one is left to the next read, which declares its
+  -- stream.
   if number > 0 and holder.returned == 0 and not q.missed then take_overflow(q, a, holder, number, out) end
 end
 
@@ -214,13 +225,16 @@ local function take_of_parent(q, a, number, out)
     end
     local child = Waiting.child_of(q, key)
     local before = #out
+    -- A turn goes on in the next read where this one ended: the child stays at the head until it is over.
     if child.turn == 0 then child.turn = child.weight end
     take_of_key(q, a, child, 1, out)
     if q.missed and #out == before then return end
+    -- (Its weight may have become less in the middle of a turn.)
     child.turn = min(child.turn, child.weight) - 1
     if child.turn == 0 or child.behind == 0 then
       Overflow.pass_record(q, a, base, offset)
       child.turn, child.is_listed = 0, false
+      -- A child with nothing is not in the ring, so no turn is spent on it.
       if child.behind > 0 then list_child(q, a, child) end
     end
     a.behind = a.behind - (#out - before)

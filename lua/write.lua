@@ -1,4 +1,18 @@
 -- The verb write: store messages, all or none.
+--
+-- Its effects, in their order. Redis undoes nothing of a call that fails, so whatever may fail comes above the line.
+--   look        the state, the streams' lengths, the accounts; is the epoch right, was this call done before
+--   forget      HDEL, ZREM: keys, producers, offsets that have ended: they count no more, also after a refusal
+--   refuse      TAKEN, FULL: nothing else has changed
+--   keys        HSET, ZADD: dedup and unique keys, as each message is stored: the next one may have the same
+--   look again  at the types of what is pending (types.lua)
+--   ------------------------------------------------------------------------------------------------------------------
+--   entries     XADD
+--   lane        ZADD: until when the producer is remembered; what it was answered is a field of the state
+--   state       HSET: lengths, accounts, the lane, the last id, all in one
+--   waiting     HSET: blocks and bodies; ZADD: turns, delayed, due; the offset of a bulk write
+--   tell        XADD: notifications, journal, which fail no call; in between, some more that has ended is forgotten
+-- To the log and to replicas all of it goes as one transaction, so after a crash all is there or none.
 
 -- Reads the options of a message: "delay in ms|ms to its deadline|dedup key", with '@' in place of the second '|' if
 -- the dedup key has a scope of its own; with a unique key it is "delay|ms to its deadline/<mode><length of the unique
@@ -42,6 +56,8 @@ local function find_conflicts(q, options, repeated, count)
     local key = option and option.unique_key ~= '' and not repeated[i] and option.unique_key
     local holder
     if key then holder, option.unique_known = Unique.find_unique(q, key) end
+    -- The caller was told of this holder before, and that it is being worked on (shardq/ops/write/unique.py): so its
+    -- key is taken from it.
     if holder and holder == option.takes_from then holder = nil end
     if key and (holder or first[key]) then
       if option.mode == 'e' then
@@ -66,6 +82,7 @@ local function find_earlier(q, options, count)
       if option.standing then repeated[i] = true end
     end
   end
+  -- After the dedup keys: a repetition finds its own unique key taken, which is no conflict.
   local conflicts = find_conflicts(q, options, repeated, count)
   for _ in pairs(repeated) do known = known + 1 end
   return repeated, known, conflicts
@@ -90,6 +107,7 @@ local LANE = State.COMMON + 3
 
 -- Returns the streams of a call and the accounts of its shard keys, as fields of the state, and how many are streams.
 local function fields_of_write(KEYS, ARGV, count, stride)
+  -- The streams first and in the order of KEYS: so a stream's position among the keys is its place among the values.
   local fields = {unpack(KEYS, 15)} -- at most 4,096: the streams
   local seen = {}
   local streams = #fields
@@ -107,6 +125,8 @@ end
 -- Looks at all that must be known: the state, the producer's last call, the streams, and the accounts.
 local function look_of_write(KEYS, ARGV, lane, count, stride)
   local fields, streams = fields_of_write(KEYS, ARGV, count, stride)
+  -- Accounts are asked for before it is known whether the queue has any: fields that are missing cost less than a
+  -- second look.
   local q = State.open_call(KEYS, 14, 'last', 'ready', lane, unpack(fields)) -- at most 5,100: streams and accounts
   if not q then return nil end
   local v, lengths = q.values, {}
@@ -114,6 +134,7 @@ local function look_of_write(KEYS, ARGV, lane, count, stride)
   q.lengths, q.is_wide, q.grown, q.ready = lengths, streams > 255, {}, v[READY]
   q.appended = {nil, nil, nil, nil, nil, nil, nil, nil}
   if q.rules.window == 0 then return q end
+  -- The caller named children, and the accounts are their parents': that takes a second look.
   if q.rules.parents then
     local owners = {}
     for at = streams + 1, #fields do owners[#owners + 1] = Rules.owner_of(q.rules, sub(fields[at], 3)) end
@@ -196,6 +217,7 @@ local function beyond_keys(q, ARGV, count, stride, options, repeated)
   local needs = count_keys(count, options, repeated)
   local beyond, free = beyond_bound(q, ARGV, count, stride, bound - remembered, needs, count_remembered, has_share)
   if beyond == '' then return nil end
+  -- The first key that ends makes room, so the caller is told when that is.
   local first = call('ZRANGEBYSCORE', q.keys[DEDUP_INDEX], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return {'FULL', 'max_dedup', beyond, bound, bound - free, spell(max(0, min(FAR, first) - q.now))}
 end
@@ -227,6 +249,8 @@ end
 local function check_messages(q, ARGV, count, stride, options, keyed)
   local repeated, known, conflicts = {}, 0, nil
   if keyed > 0 then
+    -- First, so that keys that have ended take no place in `max_dedup`; and more of them than come, so that they never
+    -- pile up.
     Unique.forget_keys(q, 2 * keyed + 4)
     repeated, known, conflicts = find_earlier(q, options, count)
     if #conflicts > 0 then return {'TAKEN', concat(conflicts, ',')} end
@@ -260,6 +284,8 @@ local function store_apart(q, m, id)
   local flags = m.unique_key ~= '' and 'u' or ''
   add(q, 'kept', id, Messages.body_of_message('d', m))
   if m.unique_key ~= '' then
+    -- `dedup_index` has it from now on with the time of a first look: while its message waits, an earlier one would
+    -- only put it off again (`keep_unique`).
     local full_id = id .. '-d'
     Unique.save_unique(q, m.unique_key, id, 'w', full_id, a.name, m.unique_known)
     call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + Unique.FIRST_LOOK), 'u:' .. m.unique_key)
@@ -268,6 +294,7 @@ local function store_apart(q, m, id)
   if m.delay > 0 then
     Due.put_off(q, a, m.key, q.now + m.delay, 'd', id, '0' .. flags)
   else
+    -- Only a reference goes into the overflow: so `replace` finds the body, and changes it where it lies.
     Waiting.wait_behind(q, a, m.key, id .. Messages.REFERENCE)
     notify_of_waiting(q, a)
   end
@@ -309,6 +336,7 @@ local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
     local owner = option and keyed > 0 and Rules.owner_of(q.rules, ARGV[at + 1])
     local place = owner and find_standing(q, option, window, owner)
     if not place then
+      -- A repetition takes no number: so the caller counts the new ids from the first one on.
       n = n + 1
       m.index, m.shard, m.key, m.tag, m.payload = i, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
       if stride == 6 then m.headers = ARGV[at + 4] end
@@ -364,8 +392,12 @@ local function close_write(q, lane, offset)
   if q.marks then State.put(q, 'ready', Streams.ready(q)) end
   if q.children then Waiting.save_children(q) end
   Turns.save_accounts(q)
+  -- The last looks. Of the effects after them none may fail. (XADD still can, where another program added an entry with
+  -- a later id.)
   if q.dirty or q.lists then Types.look_at_waiting(q) end
   Streams.look_at_grown(q)
+  -- Entries before the state: on one stream XADD is its own look (`look_at_grown`). An entry beyond the count is found
+  -- by a read (`count_foreign`), but one that is counted and not there counts as vanished.
   Streams.save_entries(q)
   if q.lane_moves then Producers.save_lane(q, lane) end
   if q.changed_shares then Shares.note(q) end
@@ -376,6 +408,7 @@ local function close_write(q, lane, offset)
     Due.save_due(q)
   end
   if offset then Producers.save_offset(q, offset) end
+  -- Last: it cannot fail, and without it a reader finds the message at the end of its wait.
   if q.wakes then Notifications.wake_readers(q) end
 end
 
@@ -418,11 +451,13 @@ function verbs.write(KEYS, ARGV)
     match(ARGV[1], '^(%S+) (%d+) (%d+) (%d+) (%d) (%S*) (.*)$')
   keyed, count, stride = keyed + 0, count + 0, stride + 0
   local q = look_of_write(KEYS, ARGV, lane, count, stride)
+  -- Also to a repetition: the caller makes the call anew with the same number, which finds what a first try stored.
   if not q or q.rules.epoch ~= epoch then return {'EPOCH'} end
   local answer, offset = check_sequence(q, lane, sequence)
   if answer then return answer end
   local ms, number = match(q.values[LAST], '^(%d+)-(%d+)$')
   local before = number + 0
+  -- Calls follow each other without a gap in their numbers, so one in 32 messages begins among the first `count` of 32.
   local forgets = before % 32 < count
   if forgets or keyed > 0 or offset then look_at_keys(q, keyed, offset, forgets) end -- before anything is forgotten
   local options = stride == 6 and all_options(q, ARGV, count) or {}
@@ -431,13 +466,16 @@ function verbs.write(KEYS, ARGV)
     Shares.save(KEYS[META], q) -- of what was forgotten
     return answer
   end
+  -- One look for all. (With parents the overflows are the children's, which no account names.)
   if count > 1 and q.behind > 0 and not q.rules.parents then load_tails(q) end
+  -- A clock that was set back makes no id smaller: XADD would refuse it, and a cursor would have passed it.
   if q.now > ms + 0 then ms = spell(q.now) end
   local places, n = store_all(q, ARGV, count, stride, ms, before, options, keyed, window + 0)
   local stored = ms .. '|' .. number .. '|' .. concat(places, ',')
   State.put(q, 'last', ms .. '-' .. n)
   if q.lane_ends then State.put(q, lane, q.lane_ends .. '|' .. q.lane_number .. '|' .. stored) end
   close_write(q, lane, offset)
+  -- Behind all else, since nothing depends on it: a later call forgets the rest.
   if forgets then
     forget_some(q)
     Shares.save(KEYS[META], q)

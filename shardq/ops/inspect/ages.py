@@ -34,6 +34,7 @@ def all_waits(state: QueueState, view: QueueView, held: Sequence[bytes], until: 
     for at in range(0, len(held), RUNS):
         _note(found, view, (yield from _ask(state, until, Call.on(state.keys, "runs", tuple(held[at : at + RUNS])))))
     for number in (yield from _occupied(state, view, until)):
+        # To the end of each stream, since any message may be the first of its tenant.
         page = _Page(number)
         while page:
             _note(found, view, (yield from page.read(state, until)))
@@ -49,6 +50,7 @@ def wait_of(state: QueueState, view: QueueView, name: bytes, in_streams: int, un
     found: Waits = {}
     own = () if view.config.parents else view.shard(text_or_bytes(name))
     occupied = yield from _occupied(state, view, until)
+    # Its own come first: the sort keeps the order of the others.
     pages = [_Page(number) for number in sorted(occupied, key=lambda number: number not in own)]
     looked_at = 0
     while pages and in_streams > 0 and looked_at < PAGES:
@@ -58,6 +60,7 @@ def wait_of(state: QueueState, view: QueueView, name: bytes, in_streams: int, un
         _note(found, view, [word for row in rows_of_it for word in row])
         in_streams, looked_at = in_streams - len(rows_of_it), looked_at + 1
         if page:
+            # Behind the others: first the heads of all its streams, where the oldest messages are.
             pages.append(page)
     return found.get(name)
 
@@ -96,6 +99,7 @@ def _occupied(state: QueueState, view: QueueView, until: float) -> Op[list[int]]
 def _note(found: Waits, view: QueueView, rows: Sequence[Any]) -> None:
     for key, ms in _pairs(rows):
         name = tenant_of(view, key)
+        # Pages come in no order of time.
         found[name] = min(found.get(name, 2**60), int(ms))
 
 

@@ -54,6 +54,7 @@ def _page(state: QueueState, seen: Sight, wanted: Wanted, point: Point) -> Op[tu
         messages, left = yield from in_streams(state, wanted, tracks)
         if left:
             return messages, left
+    # The page is full, and the streams have no more: the next one begins with messages that are held back.
     if len(messages) == wanted.count:
         return messages, Point("held_back")
     point = point if point.kind == "held_back" else Point("held_back")

@@ -16,8 +16,10 @@ def dead(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[Peeke
     found: list[PeekedMessage] = []
     for _ in range(CALLS):
         after = point.member.decode(errors="replace") or "-"
+        # The time that is left of the whole look, since each page waits by itself.
         letters = yield from dead_letters(state, LOOKED, after, max(0.0, wanted.until - state.clock.monotonic()))
         for letter in letters:
+            # Before it is judged: the next page goes on behind letters that are not wanted, too.
             point = Point("dead", member=letter.entry_id.encode())
             message = peeked_letter(letter, has_payload=wanted.payloads)
             if _is_wanted(message, wanted):

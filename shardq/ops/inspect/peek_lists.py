@@ -57,6 +57,7 @@ def listed(
     for _ in range(CALLS):
         if going is None:
             break
+        # Of one shard key or stream most of a page may be left out, so a page is as large as may be.
         most = min(LOOKED, wanted.count - len(found)) if wanted.is_any else LOOKED
         page, going = yield from lister(state, seen, wanted, going, most)
         for each, message in zip(page, (yield from _messages(state, wanted, page)), strict=True):
@@ -78,8 +79,10 @@ def _messages(state: QueueState, wanted: Wanted, page: Sequence[Found]) -> Op[li
     missing = [each for each in page if not each.fields]
     rows: list[Any] = []
     while len(rows) < len(missing):
+        # A call may return fewer than it was asked for, if they are large.
         rows += yield from _fetch(state, wanted, [each.spot for each in missing[len(rows) :]])
     bodies = dict(zip([each.spot.handle for each in missing], rows, strict=True))
+    # A lease without a body: the message was cancelled in flight, or is over since the list was read.
     gone = [each.spot.handle for each in missing if not bodies[each.spot.handle] and each.spot.lease]
     marks = (yield from ask(state, "SMISMEMBER", state.keys.cancelled, *gone, until=wanted.until)) if gone else []
     cancelled = {handle for handle, mark in zip(gone, marks, strict=True) if mark}
@@ -125,6 +128,7 @@ def held(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int
         only = b""
     if not names:
         return [], following
+    # A position says something of the shard key at which the page ended, and nothing of another.
     begun = point if point.member == names[0] else Point(point.kind)
     args: tuple[Argument, ...] = (most, BYTES, int(wanted.payloads), only, begun.child, begun.position, *names)
     call = Call.on(state.keys, "held", args)
@@ -133,9 +137,11 @@ def held(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int
     for name, key, position, place, entry, known, origin, standing, fields in rows:
         behind = replace_point(point, member=name, child=key, position=position)
         spot = Spot(place.decode(), entry.decode(), standing.decode())
+        # A page of those that are held back leaves out messages that may be delivered now, but goes on behind them.
         if wanted.state != "held_back" or spot.state == "held_back":
             found.append(Found(spot, behind, known, origin.decode(), fields))
     if done < len(names):
+        # The call was full in the middle of a shard key: the next one goes on behind its last row.
         last = rows[-1]
         return found, replace_point(point, member=last[0], child=last[1], position=last[2])
     return found, following
@@ -156,6 +162,7 @@ def _in_turns(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[
             start = yield from ask(state, "ZCOUNT", key, "-inf", f"({point.number}", until=wanted.until)
     flat = yield from ask(state, "ZRANGE", key, start, start + NAMES - 1, "WITHSCORES", until=wanted.until)
     names, last = [name for name, score in zip(flat[::2], flat[1::2], strict=True) if float(score) < IDLE], flat[-2:]
+    # No more that have a turn: then come those of all accounts that have none.
     if len(names) < NAMES or names[-1:] == [point.member]:
         return names, Point(point.kind, bucket=_SCAN)
     return names, Point(point.kind, member=last[0], number=int(float(last[1])), position=b"o9007199254740992.0")
@@ -169,6 +176,7 @@ def _scanned(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[b
         return [], None
     cursor, rows = reply
     others = (name for name, has_turn in zip(rows[::3], rows[2::3], strict=True) if not has_turn)
+    # Sorted, so that a page which ends within a piece of HSCAN can go on in it: the cursor shows the same names again.
     names = [name for name in sorted(others) if name >= point.member]
     following = None if cursor == b"0" else Point(point.kind, bucket=_SCAN, number=int(cursor))
     return names, following
@@ -211,6 +219,7 @@ def in_flight(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most
     now, rows = yield from retry_until(always(call), wanted.until, state.clock)
     found = []
     for token, time, ends, known in rows:
+        # With the time: if the lease is gone by then, the next page goes on from that.
         behind = Point(point.kind, member=token, number=int(time))
         if lease := lease_of(token):
             state_now = "in_flight" if int(ends) > now else "waiting"

@@ -49,6 +49,7 @@ class _Source:
     def take(self) -> tuple[str, Any]:
         """Take the next message: the number of the stream, and its row."""
         before, point, row = self.rows.popleft()
+        # Behind the last row all that was looked at is passed over, too: none of it was wanted.
         self.taken = Track(self.seen.number, point, before + 1) if self.rows else self.seen
         return self.seen.number, row
 
@@ -73,6 +74,7 @@ def sources_of(state: QueueState, seen: Sight, wanted: Wanted) -> Op[list[Track]
     if wanted.shard_key:
         shard = {*seen.view.shard(wanted.shard_key)}
         ready = [number for number in ready if number in shard]
+    # As reads go round them: from the offset on, then those before it.
     ready.sort(key=lambda number: (number < seen.offset, number))
     return [Track(str(number)) for number in ready]
 
@@ -89,6 +91,7 @@ def in_streams(state: QueueState, wanted: Wanted, tracks: list[Track]) -> Op[tup
         for source, reply in zip(asked, replies, strict=True):
             source.found(reply)
     _take(sources, found, wanted.count)
+    # From `taken`, not from `seen`: rows that were found and not returned are found again by the next page.
     left = [each.taken for each in sources if each.rows or not each.is_over]
     return [_message(wanted, *each) for each in found], Point("waiting", left) if left else None
 

@@ -58,8 +58,10 @@ def numbers(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
         if len(reply) == 1:
             return stats(keys.name, reply)
         meta = pairs(reply[8])
+        # The call declared the streams that this client knew: with others the ages and lengths would lack some.
         if int(meta["streams"]) == streams and ("legacy_stream" in meta) == bool(legacy):
             reply[6] += yield from lengths(state, streams, until, start=len(reply[6]))
             return stats(keys.name, reply)
+        # Only the number of streams matters for the next try, so the assignment is not read.
         remember(state, meta, state.view.assigned, created=False, known=state.streams > 0)
         state.forget()  # the next call that changes the queue looks it up again

@@ -77,6 +77,7 @@ def tenants(state: QueueState, order: str, limit: int, start: int, timeout: floa
         uses = yield from _uses(state, BOUNDS[order], until)
         return (yield from _first(state, seen, uses, None, limit, start, until))
     accounts = yield from _accounts(state, until)
+    # Each message in a stream has to be looked at, but of an overflow only the first.
     is_small = sum(each.in_streams + bool(each.held_back) for each in accounts.values()) <= SMALL
     held = [name for name, each in accounts.items() if each.held_back]
     waits = (yield from all_waits(state, seen.view, held, until)) if is_small or order == "oldest" else None
@@ -93,6 +94,7 @@ def _first(
     until: float,
 ) -> Op[list[Tenant]]:
     """Return those of the highest ranks."""
+    # By name where ranks are the same, so that two pages show nobody twice.
     first = heapq.nsmallest(start + limit, ranks.items(), key=lambda each: (-each[1], each[0]))[start:]
     found: list[Tenant] = []
     for name, _ in first:
@@ -133,6 +135,7 @@ def _ranks(order: str, accounts: Mapping[bytes, Account], waits: Waits | None) -
         return {name: each.ahead for name, each in accounts.items() if each.ahead}
     if order == "held_back":
         return {name: each.held_back for name, each in accounts.items() if each.held_back}
+    # Those with delayed messages alone come last, by 0: they are tenants of the queue, too.
     return {name: each.backlog for name, each in accounts.items() if each.backlog or each.delayed}
 
 
@@ -163,6 +166,7 @@ def _accounts(state: QueueState, until: float) -> Op[dict[bytes, Account]]:
 def _knowing(state: QueueState, until: float) -> Op[Sight]:
     """Look at the queue. ConfigError if it does not know its shard keys."""
     seen = yield from sight(state, until)
+    # Without a window messages are counted on no account, and all would look idle.
     if not seen.view.config.window:
         raise ConfigError(
             f"queue {state.keys.name!r} has no window, so it does not know its shard keys: "
@@ -188,6 +192,7 @@ def _look(state: QueueState, view: QueueView, name: bytes, until: float, *, alon
 
 
 def _age(seen: Sight, since: int | None) -> float | None:
+    # Not below 0: the look at the queue may be older than the message.
     return None if since is None else max(0, round(seen.time * 1000) - since) / 1000
 
 
@@ -219,6 +224,7 @@ def _tenant(view: QueueView, name: bytes, reply: Sequence[Any]) -> Tenant:
 
 
 def _streams(view: QueueView, name: bytes) -> tuple[int, ...]:
+    # A parent has no shard: its children's messages go to streams of their own.
     return () if view.config.parents else tuple(view.shard(text_or_bytes(name)))
 
 

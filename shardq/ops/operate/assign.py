@@ -111,6 +111,7 @@ def _store(
 ) -> Op[bool]:
     """Store the changed shards. Return False if the queue has another epoch than the shards were chosen for."""
     rule = f"{planned.max_overlap}|{planned.width}" if len(planned) else ""
+    # A resize to fewer streams than this is refused, without a look at the shards.
     reach = max((max(shard) + 1 for _, shard in planned.items()), default=0)
     args: list[Argument] = [epoch, new_epoch(), rule, reach, len(removed), *removed]
     for name in new:

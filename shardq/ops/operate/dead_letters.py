@@ -100,7 +100,9 @@ def delete_selected(
         after = letters[-1].entry_id
         page = [each for each in letters if each.died_at <= now and chosen.selects(each, now)][:left]
         done = yield from part_of(deleted, delete_letters(state, page, timeout))
+        # By those that were meant: if another client has deleted some of them, no others take their place.
         deleted, left = deleted + done, left - len(page)
+        # Letters come by their time of death, so all that follow died since.
         if letters[-1].died_at > now:
             break
     return deleted

@@ -25,6 +25,7 @@ def declare(state: QueueState, timeout: float | None = None) -> Op[QueueConfig]:
 
 def refuse(state: QueueState, differences: Differences) -> None:
     """Raise ConfigError, in this call and in each after it, as long as the settings differ."""
+    # As if it were not known: so the next call looks it up, and is refused as well.
     state.view, state.opened = QueueView(), False
     told = ", ".join(f"{name}={actual!r} instead of {requested!r}" for name, (requested, actual) in differences.items())
     raise ConfigError(

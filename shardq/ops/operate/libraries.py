@@ -42,6 +42,8 @@ def why_no_library(clock: Clock, timeout: float) -> Op[Refused | None]:
             refused = error.__cause__
             if not isinstance(refused, Refused):
                 raise
+            # ERR means that the server has read the command: this user may send it, and it is only the text that is
+            # wrong.
             if refused.code != "ERR" and refused.text != "Function not found":
                 return refused
             if refused.text.startswith("unknown command"):

@@ -76,6 +76,7 @@ def set_limits(state: QueueState, changes: Mapping[Key, Limits | str], timeout: 
     for key, each in changes.items():
         name = key_bytes(key)
         rows[name] = (name, *_spelled(key, each), _SAME)
+    # To take limits back is always possible, of however many.
     if sum(each != Limits() for each in changes.values()) > MOST:
         raise ConfigError(f"at most {MOST:,} shard keys can be given limits at once")
     yield from _limit(state, [*rows.values()], timeout)

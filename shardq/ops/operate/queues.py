@@ -52,6 +52,7 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
             if state.clock.monotonic() > until:
                 fail_after(removed, BackendTimeout(f"other clients kept changing queue {state.keys.name!r}"))
         elif not more:
+            # The last part has moved the epoch.
             state.forget()
             return removed
         until = state.until(timeout)

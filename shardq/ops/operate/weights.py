@@ -43,6 +43,7 @@ def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: 
     """Set weights of shard keys, and return all weights. ConfigError for a bad one; then nothing is changed."""
     if not isinstance(changes, Mapping):
         raise ConfigError(f"weights must be a dict of shard key: weight, not {shown(changes)}")
+    # One call for all, since they are changed together or not at all.
     if len(changes) > MAX_WEIGHTED:
         raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys can be given a weight at once, not {len(changes):,}")
     args: list[Argument] = []

@@ -28,6 +28,7 @@ def change_queue(
     while True:
         call = make(state.epoch, new_epoch())
         call.replicas = state.durability.replicas
+        # The same call each time, with the same next epoch: by that a repetition sees that it was done.
         reply, underreplicated = yield from retry_replicated(always(call), until, state.clock)
         if reply not in (b"EPOCH", b"NOQUEUE"):
             return reply, underreplicated

@@ -46,6 +46,7 @@ def _nodes(until: float, clock: Clock) -> Op[list[str | None]]:
     firsts = {
         bytes(owner[2]): int(first) for first, _, owner, *_ in (yield from _ask(until, clock, "CLUSTER", "SLOTS"))
     }
+    # Commands go to a node by a key, so for each node one is looked for that it owns.
     keys = [next(key for each in count() if slot(key := str(each)) == first) for first in firsts.values()]
     for key in keys:  # SCAN is not redirected, so the owner of the key must be known before
         yield from _ask(until, clock, "EXISTS", key, key=key)

@@ -62,6 +62,7 @@ def await_queue(state: QueueState, block: float, until: float) -> Op[None]:
         if left <= 0:
             raise missing(state)
         yield Sleep(min(left, AWAITED))
+        # Each look has a time of its own: the queue may be created long after the first one.
         until = max(until, state.until())
 
 
@@ -137,6 +138,7 @@ def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *
     config = QueueConfig.from_settings(meta, wanted)
     if config.legacy_stream:  # its messages in flight are settled there, even after the setting changed
         state.names["l"] = config.legacy_stream
+    # Streams that a resize has taken away need not be declared any more.
     state.hints = tuple(hint for hint in state.hints if int(hint) < streams)
     epoch = meta["epoch"] if meta.get("assigned", "") == found.since else ""
     has_results = meta.get("result_count", "0") != "0"

@@ -25,6 +25,7 @@ def register(state: QueueState) -> Op[None]:
     call = Call.on(SHARED, "register", ("+", state.keys.name))
     call.until = state.clock.monotonic() + PATIENCE
     try:
+        # A single try: the queue is of use without it, and the next client that opens it adds its name.
         yield call
     except (Refused, Unanswered):
         return

@@ -1,4 +1,11 @@
-"""Repeat one call until it is answered or its deadline comes, and raise the error that says what is known then."""
+"""Repeat one call until it is answered or its deadline comes, and raise the error that says what is known then.
+
+how a try ended        what follows                         at the deadline
+refused, will pass     a pause, and the next try            BackendTimeout: nothing was changed
+not sent               a pause, and the next try            BackendTimeout
+sent, no answer        the same, and the call is told so    OutcomeUnknown, whatever the later tries said
+refused for good       BackendError or OutOfMemory; OutcomeUnknown if an earlier try may have run
+"""
 
 from __future__ import annotations
 
@@ -80,6 +87,7 @@ def retry_until(
     tries, last = 0, "no answer"
     maybe_done: float | None = None  # when the first try was made that may have happened
     while True:
+        # Only the first try was made before this began.
         tried_at, begun_at = clock.monotonic() if begun_at is None else begun_at, None
         # Redis may have forgotten the first try by now, so that one more would not be recognized.
         if maybe_done is not None and tried_at > maybe_done + remembered:  # this machine may have been suspended

@@ -58,6 +58,7 @@ class ServerTime(msgspec.Struct, frozen=True):
         """Return the view after the reply to a call sent at *sent*: *ms* was shown between *at* and *arrived*."""
         elapsed, longest, shortest = ms - self.ms, (arrived - self.at) * 1000, max(0.0, (sent - self.arrived) * 1000)
         if elapsed > longest * (1 + DRIFT) + SPARE_MS:
+            # As far as it can have jumped: a jump told too short would let leases of others end early.
             return ServerTime(ms, sent, arrived, ms, Jump(self.ms, ms, round(elapsed - shortest * (1 - DRIFT))))
         if (
             elapsed < shortest * (1 - DRIFT) - SPARE_MS

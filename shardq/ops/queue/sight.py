@@ -30,9 +30,11 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     Other operations look it up by the verb `open`, which needs the right to create it. Of what is seen this client
     remembers only the name of the legacy stream.
     """
+    # Of the node that has the queue: on a cluster each has a clock of its own.
     seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)
     facts = Call.on(state.keys, "facts")
     meta = pairs((yield from retry_until(always(facts), until, state.clock)))
+    # Each queue has `n` from the beginning; of one that is missing nothing is told.
     if "n" not in meta:
         raise missing(state)
     streams, wanted, assigned = int(meta["streams"]), int(meta["wanted"]), state.view.assigned

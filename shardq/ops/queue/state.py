@@ -122,6 +122,7 @@ class QueueState:
 
     def forget(self) -> None:
         """Let the next call look the queue up, because its epoch has changed."""
+        # The rest stays: the number of streams says, when the queue is created anew, that there was one.
         self.view = replace(self.view, epoch="")
 
     def forked(self, client: str) -> None:

@@ -36,6 +36,7 @@ def _run(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
         pauses = [step.seconds for step in steps.values() if isinstance(step, Sleep)]
         if calls:
             for part in _parts(calls):
+                # Until the latest deadline. An operation with an earlier one gives up by itself when its outcome comes.
                 outcomes = yield Batch(tuple([calls[at] for at in part]), max(calls[at].until for at in part))
                 for at, outcome in zip(part, outcomes, strict=True):
                     _advance(at, ops[at], outcome, steps, results)

@@ -33,6 +33,7 @@ def upkeep(state: QueueState, now: float) -> Op[None]:
 
 def _upkeep(state: QueueState, now: float) -> Op[None]:
     if state.config.ttl is not None and now >= state.touch_at:
+        # A quarter: some calls may fail before any key expires.
         state.touch_at = now + state.config.ttl / 4
         yield from touch(state, now + state.timeout)
     if state.wanted < state.streams and now >= state.shrink_at:
@@ -42,6 +43,7 @@ def _upkeep(state: QueueState, now: float) -> Op[None]:
     if state.config.dead_ttl is not None and now >= state.bury_at:
         state.bury_at = now + min(60.0, state.config.dead_ttl / 10)
         if (yield from delete_old_letters(state, now + state.timeout)):
+            # There may be more: the next call goes on, instead of one that takes long.
             state.bury_at = now
     if (state.config.result_ttl is not None or state.view.has_results) and now >= state.sweep_at:
         state.sweep_at = now + min(60.0, (state.config.result_ttl or SWEPT) / 10)

@@ -58,6 +58,8 @@ def ack_and_read(
     """
     part = acks.last
     try:
+        # Once: if the driver sent a refused ack again, the read would have run before it, without the room that it
+        # makes.
         acked, outcome = known or (yield Batch((ack_call(state, part), read.call), until, once=True))
     except GeneratorExit:
         unsure_of(state, [delivery for _, _, delivery in part])

@@ -81,6 +81,7 @@ def request_of(state: QueueState, count: int, visibility: float | None, prefer: 
     """Return what a caller requests. By default the leases last as long as the queue's settings say."""
     view = state.view
     if prefer is not None and prefer >= view.streams:
+        # It is a wish, and the queue may have fewer streams by now.
         prefer = None
     return Request(count, view.config.visibility_timeout if visibility is None else visibility, prefer)
 
@@ -113,6 +114,7 @@ def read_call(
     outstanding.since = (clock.ms if clock else 0) + outstanding.visibility
     # The holder comes last: from here on a caller that is cancelled looks for what was granted, by the two above.
     outstanding.holder = holder
+    # Noted with this call: only this jump is reported if the call is answered, though another may be seen meanwhile.
     jump = clock.jump if clock else None
     return ReadCall(call, request.count, holder, sent, request.visibility, len(numbers), jump, watches)
 
@@ -209,6 +211,7 @@ def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
         if request.prefer is not None and str(request.prefer) not in numbers:
             numbers.append(str(request.prefer))
     if view.config.legacy_stream is not None:
+        # The last one: the verb takes the last key for it, if it is no stream of the queue.
         numbers.append("l")
     return numbers
 
@@ -223,6 +226,7 @@ def _call(
         holder,
         round(request.visibility * 1000),
         math.ceil(block * 1000),
+        # No hints where all streams are declared anyway.
         0 if streams <= ALL_DECLARED else max(state.width, min(count, streams)),
         "-" if request.prefer is None else request.prefer,
         int(has_all),

@@ -13,11 +13,11 @@ from shardq.ops.settle.command import settle_call
 from shardq.protocol.lease import token_argument
 
 RECOVER_PAGE = 1000
-"""One call of recover.lua looks at so many leases."""
+"""One call of the verb `lost` looks at so many leases."""
 
 
 GIVEN_BACK = 250
-"""One call of recover.lua gives back at most so many messages by their lease tokens."""
+"""One call of the verb `settle` gives back at most so many messages by their lease tokens."""
 
 
 def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
@@ -25,7 +25,9 @@ def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[Non
     where, page, holder = "", RECOVER_PAGE, token_argument(outstanding.holder)
     while True:
         lost = Call.on(state.keys, "lost", (holder, outstanding.since, outstanding.visibility, page, where))
+        # Its first call also makes the read void, should it still be on its way (`verbs.lost`).
         reply, tokens = yield from retry_until(always(lost), until, state.clock)
+        # No streams are declared: messages that nobody saw stay where they lie (`end_returned` in lua/settle.lua).
         if tokens:
             call = settle_call(state, "g", tokens)
             yield from retry_until(always(call), until, state.clock)

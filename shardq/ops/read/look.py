@@ -2,6 +2,14 @@
 
 In the common case the first try finds all that is wanted, and acks at most one delivery before: `first_look` makes it
 without a generator, and the driver sends it. If anything else comes of it, the operation goes on from its outcome.
+
+what came of a try                        what follows
+messages; or none, and there is no more   the look is over
+none, but there may be more               the next try at once, with the streams that the reply named
+the queue has changed, no messages        it is looked up first, then as above; one that was missing: the next try
+the clock jumped; or the ack was late     the next try at once
+no answer, though it may have run         what it was granted goes back, then a pause and the next try
+a refusal that passes                     a pause and the next try
 """
 
 from __future__ import annotations
@@ -190,6 +198,8 @@ def _answered_call(
             reply, acked = yield from ack_and_read(state, taken, attempt, until, outstanding, known and known.outcome)
             if not isinstance(reply, (Refused, Unanswered)):
                 return attempt, reply, acked
+            # It has only to be sent again, in another form or to another node: that is no failed try, and waits for
+            # nothing.
             if to_count(reply) is None:
                 continue
             raise reply

@@ -6,6 +6,11 @@ notifications and tells writers that a reader waits. Only then may the pump bloc
 more messages may be there for which no notification comes, so the pump reads once more without blocking.
 
 While others watch for what time brings, it only waits: it may be woken to watch, not to read.
+
+    the last read                  what is sent next                 after that
+    found something, or failed     the read alone                    quiet if it finds nothing
+    found nothing (quiet)          a wait, and the read behind it    quiet if it finds nothing
+    quiet, and others watch        a wait alone                      quiet only if it was woken to watch
 """
 
 from __future__ import annotations
@@ -52,6 +57,7 @@ def pump(state: QueueState) -> Op[None]:
     except Refused as refused:
         outstanding.holder, failure = "", None if refused.code in _ENDED else refused
     waiting = waiting_of(state)
+    # Nothing is pending now, so no waiter need fear that its answer is late.
     waiting.overdue_at = math.inf
     yield Sleep(PAUSE)
     lost_read = outstanding if outstanding.holder else None
@@ -69,6 +75,7 @@ class _Pump:
     def __init__(self, state: QueueState, outstanding: Outstanding) -> None:
         self.state, self.clock, self.waiting, self.outstanding = state, state.clock, waiting_of(state), outstanding
         waiters = self.waiting.waiters()
+        # If one of them has looked since anything was last found, and found nothing, that proves it for all.
         self.quiet = any(waiter.read_at > self.waiting.found_at for waiter in waiters)
         self.wake_at = min((waiter.wake_at for waiter in waiters), default=math.inf)
 
@@ -127,11 +134,14 @@ class _Pump:
         if isinstance(reply, Refused):
             if reply.code != "NOSCRIPT":
                 raise read.call.explain(reply)
+            # The server has lost the script, and nothing was read. The plain read that comes next brings it there
+            # again.
             self.quiet = False
             return None
         arrived = self.clock.monotonic()
         found = self._judge(read, reply, _granted(read.sent, time_before, reply, arrived))
         if self.quiet:
+            # Only a read that found nothing is followed by a wait, for which the moment matters.
             self._heed(notified, read.sent, time_before)
         return found
 
@@ -159,6 +169,7 @@ class _Pump:
         if not moments or isinstance(time_before, Refused):
             return False
         self.state.watch = min(moments)
+        # The moment is by the server's clock. Its time before the wait tells how far that is from ours.
         self.wake_at = min(self.wake_at, sent + self.state.watch / 1000 - _seconds(time_before))
         return len(moments) == len(told)
 
@@ -178,6 +189,7 @@ class _Pump:
 
 
 def _granted(sent: float, time_before: Any, reply: Any, arrived: float) -> float:
+    # Then leases count from when the read was sent, before the wait. That is too early, so it is safe.
     if isinstance(time_before, Refused) or len(reply) < 2:
         return sent
     return earliest_grant(sent, _seconds(time_before), int(reply[1]) / 1000, arrived)

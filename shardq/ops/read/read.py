@@ -69,6 +69,8 @@ def read(
         # The first rows end the wait; more come only if they are there already.
         if found.rows or now >= until:
             return (yield from _fill(state, request, found, call_until, outstanding))
+        # `read_at` is from before the look: if anybody found something after that, this look proves nothing to the
+        # pump.
         waiter = Waiter(waiting_of(state), request, until=until, read_at=read_at, wake_at=found.wake_at(now))
         yield Wait(state, waiter, pump)
         if waiter.rows is not None:
@@ -119,6 +121,7 @@ def _fill(
     """
     rows = outstanding.rows = found.rows
     while found.rows and found.more and len(rows) < request.count and state.clock.monotonic() < until:
+        # The preferred stream had its one message out of turn.
         rest = replace(request, count=request.count - len(rows), prefer=None)
         more = yield from outcome_of(look(state, rest, 0.0, until, outstanding))
         if isinstance(more, ShardqError):

@@ -68,6 +68,8 @@ class Reads(Verb[Want, ReadReply]):
 
     def attempt(self, wants: Sequence[Want], until: float) -> TriedRead:
         """Return the call for *wants*."""
+        # A lone caller gives back by itself the rows that it was granted. With several the call does so for all
+        # (`unclaimed`).
         outstanding = wants[0].outstanding if len(wants) == 1 else Outstanding()
         request, block = _together(wants)
         read = read_call(self._state, request, block, outstanding, declare=ALL_DECLARED)
@@ -106,6 +108,7 @@ class Reads(Verb[Want, ReadReply]):
 
         def take(at: int, rows: list[Received]) -> bool:
             if present[at]:
+                # Before it is told: a caller that is cancelled from here on gives these back.
                 tried.wants[at].outstanding.rows = rows
                 given[at] = ReadReply(rows, found.wait_ms, found.more, found.moved)
             return present[at]

@@ -2,6 +2,17 @@
 
 The waiters share one pending read on one blocking connection (`shardq.ops.read.pump`). The purgatory makes sure that
 each wait ends exactly once: with rows, with none when its time is up, or with the order to make a read of its own.
+The first of these ends it:
+
+    Waiting.deliver       the pump's read brought messages              its rows
+    Waiting.expire_all    the pump's read found none, after `until`     []
+    Waiter.fire, by the timer at `until`:
+        others wait on                                                  []
+        the answer is overdue, so the connection may be dead            None: it reads by itself
+        it is the last one                                              it waits on: the block is ended, and the read
+                                                                        behind that is its final one
+    Waiting.release       the pump failed, or the queue changed         None; the first one also gives back what the
+                                                                        lost read was granted
 
 There are two times of the local clock, here and in everything that reads on behalf of waiters: `until`, when a caller
 gives up, and `wake_at`, when there is a reason to read again. `block` is a duration: the seconds of a wait.
@@ -98,6 +109,8 @@ class Waiter(Operation):
         """End the wait. Return whether it had not ended before."""
         if not self.cancel():
             return False
+        # In this order: the thread that waits looks for `done` when it is woken, and then reads the rest without a
+        # lock.
         self.rows, self.outstanding, self.more, self.failure = rows, outstanding, more, failure
         self.done = True
         self.wake()
@@ -178,6 +191,7 @@ class Waiting:
             if self._leader is not None:
                 return
             if remaining := self.waiters():
+                # The pump stays: the next leader goes on with it and with the answer that is pending on its connection.
                 remaining[0].wake()
                 return
             orphan, self.pump = self.pump, None
@@ -197,6 +211,7 @@ class Waiting:
         these get what that answer brings. If the answer is overdue, *waiter* must make a read of its own.
         """
         with self._lock:
+            # Under the lock: of two waiters whose time is up at once, one stays for the answer.
             if len(self.waiters()) < 2:
                 return waiter.done
             overdue = self.clock.monotonic() > self.overdue_at

@@ -60,6 +60,8 @@ def result(state: QueueState, message_id: str, wait: float | None = None) -> Op[
         if ended is None:
             ended = yield from _check_alive(state, message_id)
         if ended is None and clock.monotonic() < ends:
+            # A look may see less than the entry that woke it said: after a failover, say. It must not wake for the same
+            # one for ever.
             position = max(position, woken_by, key=order)
             waiter = ResultWaiter(result_waiting_of(state), message_id, until=ends, position=position)
             yield Wait(state, waiter, await_pump)
@@ -141,6 +143,7 @@ class _AwaitPump:
 
     def __init__(self, state: QueueState) -> None:
         self.state, self.clock, self.waiting = state, state.clock, result_waiting_of(state)
+        # From the oldest on, so that nobody misses an entry; but entries that all were told of are not read again.
         oldest = min((each.position for each in self.waiting.result_waiters()), key=order, default="0-0")
         self.position = max(oldest, self.waiting.position, key=order)
 

@@ -41,6 +41,7 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
         return "in flight"
     if reply == b"dead":
         return "dead"
+    # After a try without an answer nothing may be found since that try removed it.
     if reply == b"removed" or maybe_done:
         return "removed"
     raise MessageNotFound(f"message {message_id} is not waiting, delayed or in flight: it was settled, or never was")

@@ -40,6 +40,7 @@ def ack_parts(deliveries: Sequence[Received]) -> list[Part]:
         return [((place, entry, deliveries[0]),)]
     leases = {delivery.token: delivery for delivery in deliveries}
     split = [(*token.split(":", 2)[:2], delivery) for token, delivery in leases.items()]
+    # By place, so that each part declares few streams.
     return list(parts_of(sorted(split, key=_PLACE)))  # type: ignore[arg-type] # a token has more than two parts
 
 
@@ -58,6 +59,7 @@ def settle_call(
 
 def ack_call(state: QueueState, part: Part, repeated: bool = False) -> Call:
     """Make the call that acks *part*."""
+    # One call cannot say it of each, so all of it counts as a repetition: a message that is gone is then told as acked.
     if state.unsure and not repeated:
         repeated = any(delivery.token in state.unsure for _, _, delivery in part)
     tokens = [token_argument(delivery.token) for _, _, delivery in part]
@@ -218,6 +220,7 @@ def _streams(state: QueueState, places: Iterable[str]) -> tuple[str, ...]:
 def _one_line(text: str) -> str:
     """Return an error or reason as it is stored: one line of at most MAX_ERROR characters."""
     line = " ".join(str(text).split())
+    # Errors of users may hold lone surrogates, which cannot be sent: an error must not make its own nack fail.
     return line[:MAX_ERROR].encode(errors="replace").decode(errors="replace")
 
 

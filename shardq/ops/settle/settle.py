@@ -99,6 +99,8 @@ def note_acked(state: QueueState, part: Part, reply: Any, found: Results) -> Non
 def unsure_of(state: QueueState, deliveries: Iterable[Received]) -> None:
     """Note that these may have been acked: there was no answer. If one is acked again, that is a repetition."""
     if len(state.unsure) > MAX_UNSURE:
+        # Then one that is repeated after all is told LeaseLost, though it was done: its holder drops work that is over
+        # anyway.
         state.unsure.clear()
     state.unsure.update([delivery.token for delivery in deliveries])
 
@@ -179,4 +181,5 @@ def checked_each(name: str, value: object, count: int) -> None:
 
 def extended(received: Received, sent: float, duration: float) -> Received:
     """Return the delivery with the deadline that an extension gives it that was sent at local time *sent*."""
+    # From when it was sent, not from the answer: the holder gives up before the lease ends, never after.
     return msgspec.structs.replace(received, deadline=safe_deadline(sent, duration))

@@ -164,6 +164,7 @@ def _in_order(items: Sequence[Settle], found: dict[str, Result]) -> list[Result]
 
 
 def _once(items: Sequence[Settle]) -> list[Settle]:
+    # Backwards, so that of several items with one token the first stays.
     return list({item.delivery.token: item for item in reversed(items)}.values())[::-1]
 
 
@@ -172,6 +173,7 @@ def _ack(state: QueueState, items: Sequence[Settle], repeated: bool) -> tuple[Ca
         token = items[0].delivery.token
         place, entry, _ = token.split(":", 2)
         return ack_call(state, [(place, entry, items[0].delivery)], repeated), (token,)
+    # One part, since `bounds` lets no more into a call.
     (part,) = ack_parts([item.delivery for item in items])
     return ack_call(state, part, repeated), [delivery.token for _, _, delivery in part]
 
@@ -195,6 +197,7 @@ def _given_back(
 
 def _extend(state: QueueState, items: Sequence[Settle], repeated: bool) -> tuple[Call, Sequence[str]]:
     part = [item.delivery for item in _once(items)]
+    # All have the same seconds: see `kind`.
     return extend_call(state, part, items[0].seconds, repeated), [delivery.token for delivery in part]
 
 

@@ -79,6 +79,7 @@ class Lanes:
             lane.aside.clear()
             lane.taken = False
             lane.in_line += len(waiting)
+            # Those of their lane that are in line came after them.
             ready += waiting
             self._forget(name)
         own.clear()

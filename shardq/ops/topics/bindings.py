@@ -172,6 +172,7 @@ class _Change:
                 raise BackendTimeout(f"other clients kept changing these bindings of router {state.keys.name!r}")
 
     def _call(self, repeated: bool) -> Call:
+        # It stays so when the call is made anew: the try that may have happened was of any version.
         self.repeated_before = self.repeated_before or repeated
         args: tuple[Argument, ...] = (
             self.verb,
@@ -212,6 +213,7 @@ def _follow_changes(state: RouterState, until: float) -> Op[bool]:
     while True:
         with state.lock:
             basis = state.stamp, state.version, state.router
+        # Outside of the lock, since it takes a round trip; `_take_over` sees whether somebody was faster.
         reply = yield from follow(state.keys, *basis[:2], PART, until, state.clock)
         if reply[0] == b"NONE":
             with state.lock:
@@ -248,6 +250,7 @@ def _load_once(state: RouterState, loads: int, until: float) -> Op[None]:
     with state.lock:
         if state.loads != loads:
             return
+        # Under the lock: of several threads that find the copy stale one loads, the others wait.
         busy, state.loading = state.loading, True
     if busy:
         while state.loading:
@@ -258,6 +261,7 @@ def _load_once(state: RouterState, loads: int, until: float) -> Op[None]:
     try:
         yield from _load(state, until)
     finally:
+        # Also after a failure, or all others would wait for it until their deadlines.
         state.loading = False
 
 

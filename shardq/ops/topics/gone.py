@@ -37,6 +37,7 @@ def look_up(bindings: Sequence[Binding], until: float, clock: Clock) -> Op[list[
         some = names[at : at + AT_ONCE]
         found = yield from run_together([_is_gone(name, until, clock) for name in some])
         for name, answer in zip(some, found, strict=True):
+            # Nothing is known of the queue: that must not look like one that this user may not read.
             if isinstance(answer, (BackendTimeout, OutcomeUnknown)):
                 raise answer
             gone[name] = None if isinstance(answer, ShardqError) else answer

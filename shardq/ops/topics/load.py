@@ -102,6 +102,7 @@ def _catch_up(copy: Copy, keys: RouterKeys, part: int, until: float, clock: Cloc
 
 def _apply_noted(copy: Copy, keys: RouterKeys, part: int, until: float, clock: Clock) -> Op[bool]:
     """Apply the noted changes, and note new ones meanwhile. Return False if changes were trimmed."""
+    # New changes are noted apart meanwhile, so that applying these has an end.
     noted, copy.noted = list(copy.noted.items()), {}
     for at in range(0, len(noted), part):
         for member, verb in noted[at : at + part]:

@@ -43,6 +43,7 @@ def match_queues(router: RouterState, topic: str, unmatched: str, timeout: float
 
 def went_nowhere(router: RouterState, topic: str, unmatched: str) -> None:
     """Deal with a *topic* that was published, all of whose queues are gone, as if none were bound to it."""
+    # `match_queues` has counted it already.
     router.published -= 1
     router.unrouted += 1
     if unmatched == "raise":
@@ -73,6 +74,7 @@ def ids_of(router: RouterState, states: Sequence[QueueState], outcomes: Sequence
         note_gone(router, (), there=found)
         return found
     for error in errors:
+        # This client is closed, or there is a bug: of that nothing is told queue by queue.
         if isinstance(error, ClosedError) or not isinstance(error, ShardqError):
             raise copied(error)
     gone = {state.keys.name for state in states if is_gone(state, found[state.keys.name])}

@@ -54,6 +54,7 @@ class Outgoing(msgspec.Struct, frozen=True):
         if not (self.delay or self.deadline or self.dedup_key or self.unique_key):
             return ""
         if self.unique_key:
+            # "replace" and "raise" have the same letter: to the verb only "existing" is another case.
             mode = f"{self.on_conflict[0]}{len(self.unique_key.encode())}"
             times = f"{self.delay or ''}|{self.deadline or ''}"
             return f"{times}/{mode}|{self.takes_from}|{self.unique_key}{self.dedup_key}"
@@ -88,9 +89,11 @@ def compose(
         check_conflict(unique_key, on_conflict)
     delays = delay is not None
     due = 0 if delay is None else _ms("delay", delay, 0)
+    # 0 stands for none, so a deadline that is rounded to it becomes 1.
     ends = 0 if deadline is None else max(1, _ms("deadline", deadline, 0.001))
     if ends and ends <= due:
         raise ConfigError("deadline must be later than delay: the message would never be delivered")
+    # Anything else is no headers, which `encode_headers` says.
     if context and (headers is None or isinstance(headers, Mapping)):
         headers = {**context, **(headers or {})}
     return Outgoing(
@@ -165,6 +168,7 @@ def checked_key(name: str, key: str | None) -> str:
     """Return a dedup key or unique key, '' for None. ConfigError if it is empty, not text, or too long."""
     if key is None:
         return ""
+    # `replace`, so that a lone surrogate passes here, and gets an error of its own below.
     if not isinstance(key, str) or not 1 <= len(key.encode(errors="replace")) <= MAX_DEDUP_KEY:
         raise ConfigError(f"{name} must be text of 1 to {MAX_DEDUP_KEY} bytes")
     if not key.isascii() and key.encode(errors="replace").decode() != key:

@@ -74,6 +74,7 @@ def _conflict(state: QueueState, message: Outgoing, holder: str) -> UniqueConfli
 
 def _replace(state: QueueState, message: Outgoing, holder: str, until: float, store: Store) -> Op[Result]:
     """Give the message *holder* the payload of *message*, or write this if that one is gone or being worked on."""
+    # One for all tries, also with other epochs: Redis makes the replacement once.
     nonce = secrets.token_urlsafe(9)
     while True:
         call = _replace_call(state, message, holder, nonce, until)
@@ -88,6 +89,7 @@ def _replace(state: QueueState, message: Outgoing, holder: str, until: float, st
                 state.forget()
                 yield from reopen(state, until)
             case _:
+                # FLIGHT: the holder's payload is being worked on, so the new one needs a message of its own.
                 again = message if reply == b"GONE" else msgspec.structs.replace(message, takes_from=holder)
                 if state.clock.monotonic() > until:
                     return BackendTimeout("other writers kept taking the unique key: nothing was written")

@@ -50,6 +50,7 @@ class Window:
     def enter(self, place: Place, now: float) -> bool:
         """Give *place* now if there is room, else later. First come, first served."""
         with self._lock:
+            # Behind those that wait, though it may fit: otherwise small messages would pass a large one for ever.
             if self._waiting or not self._has_room(place):
                 self._waiting.append(place)
                 return False

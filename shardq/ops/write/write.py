@@ -1,4 +1,13 @@
-"""write_many, and single writes that share calls: store checked messages in few round trips, each message once."""
+"""write_many, and single writes that share calls: store checked messages in few round trips, each message once.
+
+the verb answers        what follows
+OK                      ids, also of a first try that got no answer
+EPOCH                   the queue is looked up, and the call made anew with the same number
+FULL max_producers      if no try may have run, once more without a sequence; else the outcome is unknown
+FULL, any other bound   the messages without a place are refused, the others go again
+TAKEN                   the others go again, then each conflict by itself (`unique`)
+STALE                   the outcome is unknown
+"""
 
 from __future__ import annotations
 
@@ -49,6 +58,7 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
             results += [_unsent(results[-1])] * len(chunk)
         else:
             results += yield from _store(state, chunk, until)
+    # After the messages, which it must not delay.
     yield from upkeep(state, state.clock.monotonic())
     if failed := next((result for result in results if isinstance(result, ShardqError)), None):
         if all(isinstance(result, QueueMissing) for result in results):
@@ -93,6 +103,8 @@ class Writes(Verb[Outgoing, Written]):
     def take_sequence(self) -> ProducerSequence:
         """Return a sequence that no other call uses, with the number for this call. Release it with `free_sequence`."""
         try:
+            # No check before: another thread may take the last one in between. The one used last comes first, so a
+            # client uses few, and Redis remembers as few.
             sequence = self._idle.pop()
         except IndexError:
             sequence = ProducerSequence(f"p:{self._state.producer}:{next(self._numbers)}")
@@ -178,6 +190,7 @@ def _store(
     try:
         answer = yield from outcome_of(_answer(state, sequence, chunk, until, tried.call if tried else None))
     finally:
+        # Also after no answer: the next call has a higher number, and a copy of this one that comes late is STALE.
         writes.free_sequence(sequence)
     if isinstance(answer, ShardqError):
         if shared and is_of_one(answer):
@@ -224,6 +237,7 @@ def _answer(
                 state.forget()
                 yield from reopen(state, until)
             case [b"FULL", b"max_producers"] if not call.repeated:
+                # No try has run, so there is none to recognize. From here on one at most may run: `remembered` is 0.
                 sequence = FORGOTTEN
             case _:
                 return Answer(reply, underreplicated)
