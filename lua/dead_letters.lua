@@ -19,10 +19,11 @@ function DeadLetters.error_of(q, id, flags)
   return match(call('HGET', q.keys[ERRORS], id) or '', '^%d*|[^|]*|(.*)$') or ''
 end
 
--- What is known of a message that was delivered or delayed before: "deliveries@since|'-' if it is parked|last error".
+-- What is known of a message that was delivered or delayed before, as "deliveries@since|rejected|last error": rejected
+-- is '-' if it was, so that it waits for room, or ''.
 function DeadLetters.spell_known(q, id, attempts, flags, since)
-  local parked = find(flags, 'r', 1, true) and '-' or ''
-  return attempts .. '@' .. spell(since) .. '|' .. parked .. '|' .. DeadLetters.error_of(q, id, flags)
+  local rejected = find(flags, 'r', 1, true) and '-' or ''
+  return attempts .. '@' .. spell(since) .. '|' .. rejected .. '|' .. DeadLetters.error_of(q, id, flags)
 end
 
 -- Looks up the shares of these tenants by one look: of a call that may make many letters.
@@ -175,7 +176,7 @@ function DeadLetters.bury(q, id, reason, attempts, last_error, body, kind)
 end
 
 -- A message for which there is no room waits as a delayed one until `at`, marked as rejected if it was.
-function DeadLetters.park(q, a, key, id, attempts, flags, body, at)
+function DeadLetters.wait_for_room(q, a, key, id, attempts, flags, body, at)
   Due.put_off(q, a, key, at, 'd', id, attempts .. flags)
   if not q.events then return end
   local origin, owner, attributes = Messages.head_of_body(body)

@@ -55,7 +55,7 @@ function Settle.end_dead(q, a, m, text, body, is_rejected)
   call('HSET', q.keys[BODIES], id, body)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'p') end
   if is_rejected and not find(flags, 'r', 1, true) then flags = flags .. 'r' end
-  DeadLetters.park(q, a, m.key, id, m.attempts, flags, body, at)
+  DeadLetters.wait_for_room(q, a, m.key, id, m.attempts, flags, body, at)
   return 'o'
 end
 

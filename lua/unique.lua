@@ -1,8 +1,8 @@
 -- Unique keys. A message with one always waits (it never goes into a stream), and its body lies by itself: so it is
 -- replaced in its place. `dedup` has 'u:' and the key as "id state message-id|tenant": the state is 'w' while it waits,
--- 'f' in flight, 'p' parked on its way to the dead letters. The key stands in `dedup_index`, too, by the time when
--- somebody looks whether it can be forgotten. A dedup key is there as "end|message-id|tenant". Both count in the share
--- of `max_dedup` that the tenant uses.
+-- 'f' in flight, 'p' past its last delivery, on its way to the dead letters. The key stands in `dedup_index`, too, by
+-- the time when somebody looks whether it can be forgotten. A dedup key is there as "end|message-id|tenant". Both count
+-- in the share of `max_dedup` that the tenant uses.
 Unique.FIRST_LOOK = 60000 -- ms
 
 -- Says whether a message can still be delivered, so that it may stand for another: it exists, and its deadline is not
