@@ -106,7 +106,7 @@ function Accounts.find_account(q, name)
   return q.accounts[name] or Accounts.meet(q, name, call('HGET', q.keys[META], 't:' .. name))
 end
 
--- Counts how many messages of an account may be delivered now, beside those in the streams: less than none if its
+-- Counts how many messages of an account may be delivered now, besides those in the streams: less than none if its
 -- limits block some of these.
 function Accounts.count_servable(q, a)
   local counted = a.behind

@@ -6,7 +6,7 @@
 -- whose a letter is, also when the queue has parents, or has none, only since then. Its share is "count first last": no
 -- number is lower than `first`.
 -- (Letters of a version before this one have no number, and are in nobody's share.)
-local OWN_FIELDS = 14 -- names and values that a letter has beside those of what another program wrote
+local OWN_FIELDS = 14 -- names and values that a letter has besides those of what another program wrote
 local MOST_FIELDS = 7000 -- names and values of a letter
 local MOST_DROPPED = 8 -- letters deleted for one that comes, where `max_dead` was lowered
 local MOST_PASSED = 512 -- numbers of letters that are gone, in one call
@@ -63,7 +63,7 @@ function DeadLetters.entry_of(key, message_id)
   return match(call('HGET', key, message_id) or '', '^x:([^|]*)|?(%d*)(p?)$')
 end
 
--- A message has a letter no more.
+-- A message does not have a letter any more.
 function DeadLetters.forget_letter(q, message_id, shard_key, number, kind)
   local moved = q.keys[MOVED]
   if number == '' then return call('HDEL', moved, message_id) end

@@ -178,15 +178,15 @@ function verbs.weights(KEYS, ARGV)
   return {page[1], concat(parts)}
 end
 
--- @verb pause | allow-oom: let reads pass over the whole queue until a time, or no more. The epoch moves only so that a
--- late copy of this call changes nothing.
+-- @verb pause | allow-oom: let reads pass over the whole queue until a time, or end that. The epoch moves only so that
+-- a late copy of this call changes nothing.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2] notifications: wakes blocked readers
 -- KEYS[3] journal: what happened
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
--- ARGV[3] until: the server's time in ms, '+ms' from now, '0' = it is paused no more
--- ARGV[4] readers: wake so many of them when it is paused no more, or is to go on by itself
+-- ARGV[3] until: the server's time in ms, '+ms' from now, '0' = end the pause
+-- ARGV[4] readers: wake so many of them when the pause ends, or is to end by itself
 -- ARGV[5] client: what the journal calls the caller
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.pause(KEYS, ARGV)

@@ -323,7 +323,7 @@ local function answer_read(q, width, wait)
   return {status, q.now, q.rules.epoch, -1, hints_of(q, width), q.entries, q.again, q.contested and q.mark or ''}
 end
 
--- Says whether this read was given up on. For how long that is to be remembered is noted beside it.
+-- Says whether this read was given up on. Until when that is to be remembered is noted with it.
 local function is_void(q, holder)
   local till, holders = match(q.odd.void, '^(%d+)|(.*)$')
   if till + 0 > q.now then return find(',' .. holders .. ',', ',' .. holder .. ',', 1, true) end

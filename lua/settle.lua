@@ -202,7 +202,7 @@ function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, repeated)
   return concat(letters)
 end
 
--- Writes down what a call did beside the state, if it did.
+-- Writes down what a call did besides changing the state, if it did.
 function Settle.save_rest(q)
   if q.dirty or q.lists then
     DeadLetters.save_places(q)

@@ -125,7 +125,7 @@ function State.put(q, field, value)
   changes[n + 1], changes[n + 2] = field, value
 end
 
--- Notes that a field of the state is no more. (Not among the lists of other keys: an ack has nothing for these.)
+-- Notes that a field of the state is gone. (Not among the lists of other keys: an ack has nothing for these.)
 function State.unset(q, field)
   local unset = q.unset
   if unset then unset[#unset + 1] = field else q.unset = {field} end

@@ -3,7 +3,7 @@
 -- 'f' in flight, 'p' past its last delivery, on its way to the dead letters. The key stands in `dedup_index`, too, by
 -- the time when somebody looks whether it can be forgotten. A dedup key is there as "end|message-id|tenant". Both count
 -- in the share of `max_dedup` that the tenant uses.
-Unique.FIRST_LOOK = 60000 -- ms
+Unique.FIRST_CHECK = 60000 -- ms
 
 -- Says whether a message can still be delivered, so that it may stand for another: it exists, and its deadline is not
 -- over.
@@ -60,8 +60,8 @@ function Unique.save_noted(q)
   send(q, 'not_looked_at', 'ZREM', q.keys[DEDUP_INDEX])
 end
 
--- Returns which of these fields of `dedup` may be forgotten: not the unique keys of messages that exist. At those
--- somebody looks again when they are twice as old. What is forgotten leaves its tenant's share.
+-- Returns which of these fields of `dedup` may be forgotten: not the unique keys of messages that exist. Those are
+-- checked again when they are twice as old. What is forgotten leaves its tenant's share.
 local function keep_unique(q, fields)
   local texts = call('HMGET', q.keys[DEDUP], unpack(fields)) -- at most 1,004: a write
   local ended, owners = {}, {}
@@ -70,7 +70,7 @@ local function keep_unique(q, fields)
     local id = sub(field, 1, 2) == 'u:' and match(text, '^%S+')
     if id and call('HEXISTS', q.keys[BODIES], id) == 1 then
       local age = q.now - match(id, '^%d+')
-      call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + max(Unique.FIRST_LOOK, age)), field)
+      call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + max(Unique.FIRST_CHECK, age)), field)
     else
       ended[#ended + 1] = field
       if id then owners[#owners + 1] = owner_in(text) else owners[#owners + 1] = owner_of_dedup_key(text) end

@@ -262,7 +262,7 @@ local function store_apart(q, m, id)
   if m.unique_key ~= '' then
     local full_id = id .. '-d'
     Unique.save_unique(q, m.unique_key, id, 'w', full_id, a.name, m.unique_known)
-    call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + Unique.FIRST_LOOK), 'u:' .. m.unique_key)
+    call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + Unique.FIRST_CHECK), 'u:' .. m.unique_key)
     q.unique_ids[m.index] = full_id
   end
   if m.delay > 0 then

@@ -197,7 +197,7 @@ class AsyncClient(AsyncBaseClient):
         return await self._bound_driver.run(op)
 
     async def look(self, look: Look) -> list[Received] | None:
-        """Make the first look of a read. Return its messages; None if the operation must go on."""
+        """Make the first try of a read. Return its messages; None if the operation must go on."""
         if self._closed or not self._inspected:
             await self.prepare()
         driver = self._bound_driver

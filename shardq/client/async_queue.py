@@ -20,7 +20,7 @@ from shardq.ops.inspect.peek import peek
 from shardq.ops.inspect.status import status
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
-from shardq.ops.read.first_look import first_look
+from shardq.ops.read.fast_path import fast_read
 from shardq.ops.read.give_back import give_back_all
 from shardq.ops.read.read import checked_block, checked_count, checked_stream, read
 from shardq.ops.read.waiting import Outstanding
@@ -179,7 +179,7 @@ class AsyncQueue(AsyncQueueAdmin):
         asked = (self.state, count, block, visibility, prefer, timeout, outstanding, acks)
         look = None
         try:
-            if not enabled() and (look := first_look(*asked)) is not None:
+            if not enabled() and (look := fast_read(*asked)) is not None:
                 rows = await self._client.look(look)
                 if rows is not None:
                     if acks is not None:

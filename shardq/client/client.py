@@ -196,7 +196,7 @@ class Client(SyncBaseClient):
         return self._driver.run(op)
 
     def look(self, look: Look) -> list[Received] | None:
-        """Make the first look of a read. Return its messages; None if the operation must go on."""
+        """Make the first try of a read. Return its messages; None if the operation must go on."""
         if self._closed or not self._inspected:
             self.prepare()
         driver = self._driver

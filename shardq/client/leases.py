@@ -11,7 +11,7 @@ notes the new deadline; when the entry comes up at the old one, it is inserted a
 answer to an extension or an ack. Then the lease is lost, too.
 
 **Lost is lost.** Whoever was told that a lease is lost may have dropped the work. If the lease lived again, since an
-extension was answered late, somebody else could ack work that was not done. So the first look that finds it over, or
+extension was answered late, somebody else could ack work that was not done. So the first check that finds it over, or
 the wheel, decides for good. Only its holder's own ack, nack or reject can still succeed.
 """
 

@@ -20,7 +20,7 @@ from shardq.ops.inspect.peek import peek
 from shardq.ops.inspect.status import status
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
-from shardq.ops.read.first_look import first_look
+from shardq.ops.read.fast_path import fast_read
 from shardq.ops.read.read import checked_block, checked_count, checked_stream, read
 from shardq.ops.read.waiting import Outstanding
 from shardq.ops.results.keep import keep
@@ -175,7 +175,7 @@ class Queue(QueueAdmin):
         outstanding = Outstanding()
         asked = (self.state, count, block, visibility, prefer, timeout, outstanding, acks)
         look = None
-        if not enabled() and (look := first_look(*asked)) is not None:
+        if not enabled() and (look := fast_read(*asked)) is not None:
             rows = self._client.look(look)
             if rows is not None:
                 if acks is not None:

@@ -99,7 +99,7 @@ class Posting:
         self._timer.call_later(PATIENCE, self._ring, coalescer)
 
     def _ring(self, coalescer: Coalescer[Any, Any]) -> None:
-        """End the waits whose time is up, and let those who have waited long start a call beside others."""
+        """End the waits whose time is up, and let those who have waited long start another call."""
         with self._lock:
             self._watched.discard(coalescer)
         for caller in coalescer.expire(self._clock.monotonic(), MIN_TRY):

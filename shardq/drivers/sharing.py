@@ -25,7 +25,7 @@ I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
 Turns: TypeAlias = Generator[bool, None, None]
 PATIENCE: Final = 0.1
-"""After so many seconds of waiting for a call that is under way, a caller makes another call beside it."""
+"""After so many seconds of waiting for a call that is under way, a caller makes another call at the same time."""
 
 MOST: Final = 4
 """So many calls of one coalescer are under way at most."""
@@ -196,7 +196,7 @@ class Sharing:
             coalescer.verb.doubt(caller.item)  # it has ended, but nobody was told
 
     def _wait(self, coalescer: Coalescer[I, R], caller: Caller[I, R], ticket: Any) -> None:
-        """Wait until *caller* has ended or must lead; or lead beside a call that takes long; or give up."""
+        """Wait until *caller* has ended or must lead; or lead another call if one takes long; or give up."""
         waiting = caller.phase is Phase.WAITING
         if not self._woken(ticket, caller.until, waiting=waiting):
             self._look_up(coalescer, caller, waiting)

@@ -226,7 +226,7 @@ class Driver:
     def _call(self, call: Sendable) -> Any:
         """Make one try of *call* in its common case: one command, and one reply. Return the reply.
 
-        The general way begins anew where another node owns the slot: this one executed nothing.
+        The slow path begins anew where another node owns the slot: this one executed nothing.
         """
         exchanges, key, until = self._exchanges, call.key, call.until
         address = exchanges.owner(key)
@@ -313,7 +313,7 @@ class Driver:
                 links.give(link)
             else:
                 links.drop(link)
-        # What is idle leads to the same node, which is no master any more.
+        # The idle connections lead to the same node, which is no master any more.
         if Refused in map(type, answers) and demoted(answers):
             links.drop_idle()
         return answers

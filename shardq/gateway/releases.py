@@ -45,7 +45,7 @@ class Releases:
         self._held[dedup_key(name, message_id)] += 1
 
     def let_go(self, name: str, message_ids: Iterable[bytes]) -> None:
-        """Note that a connection holds copies no more: they were stored, refused or dropped."""
+        """Note that a connection holds no copies any more: they were stored, refused or dropped."""
         for message_id in message_ids:
             key = dedup_key(name, message_id)
             if self._held[key] > 1:

@@ -17,7 +17,7 @@ class QueueStats:
     `held_back` counts the messages of the backlog that wait in the overflows of their shard keys; `limited` those of
     them that wait for a limit or the end of a pause, and not for their turn. `runnable` is what free workers would be
     delivered now: the backlog without those, and no more than the limits of the whole queue allow. Scale by it.
-    `tenants_waiting` is how many shard keys (or parents) wait for a turn, beside those that have messages in streams.
+    `tenants_waiting` is how many shard keys (or parents) wait for a turn, besides those that have messages in streams.
 
     `result_count` results and notes of progress are kept, and take `result_bytes` of memory; `results_refused` counts
     results that were not kept, since they were too large or there was no room.

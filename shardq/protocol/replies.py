@@ -18,7 +18,7 @@ from shardq.protocol.lease import lease_token
 
 Row = Sequence[Any]
 _SHARD = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
-_EXTRA = ((b"m",), (b"h",), (b"m", b"h"))  # names of the fields that an entry may have beside
+_EXTRA = ((b"m",), (b"h",), (b"m", b"h"))  # names of the fields that an entry may have besides
 _KEY = (b"k", b"K")  # the first field of an entry that shardq wrote; K if it counts in the window
 
 

@@ -1,4 +1,4 @@
-"""The first look of a read: when there is one, what it sends, and what it leaves to the operation.
+"""The fast path of a read: when there is one, what it sends, and what it leaves to the operation.
 
 `test_acks` runs with looks and without them; so this is only about what the operation does not show.
 """
@@ -13,7 +13,7 @@ from shardq.model import Received
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Refused, Unanswered
 from shardq.ops.read.acks import Acks
-from shardq.ops.read.first_look import first_look
+from shardq.ops.read.fast_path import fast_read
 from shardq.ops.read.look import Look
 from shardq.ops.read.read import read
 from shardq.ops.read.sharing import FEW, reads_of
@@ -42,7 +42,7 @@ def found(*rows: Any, **told: Any) -> list[Any]:
 
 def looked(state: QueueState, acks: Acks | None = None, count: int = 1, **wanted: Any) -> Look | None:
     wanted = {"block": 0.0, "visibility": None, "prefer": None, "timeout": None, "outstanding": Outstanding()} | wanted
-    return first_look(state, count, acks=acks, **wanted)
+    return fast_read(state, count, acks=acks, **wanted)
 
 
 def taken(state: QueueState, acks: Acks | None = None, **wanted: Any) -> Look:

@@ -30,7 +30,7 @@ LONGEST_PAUSE: Final = 366 * 86_400.0
 PER_CALL: Final = 50
 PAGE: Final = 1000
 READERS: Final = 64
-"""So many blocked readers are woken when a queue is paused no more. Others look again by themselves, within 5 s."""
+"""So many blocked readers are woken when a pause of a queue ends. Others look again by themselves, within 5 s."""
 _SAME = ""
 _PLAN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 

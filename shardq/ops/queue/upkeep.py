@@ -29,7 +29,7 @@ def needs_upkeep(state: QueueState) -> bool:
 
 
 def upkeep(state: QueueState, now: float) -> Op[None]:
-    """Do rare upkeep beside a call: renew the expiry of all keys, and stop reading streams that a resize has drained.
+    """Do rare upkeep with a call: renew the expiry of all keys, and stop reading streams that a resize has drained.
 
     A failure is only logged, since it does not change the outcome of the call.
     """

@@ -170,7 +170,7 @@ class _Pump:
 
     def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
         found = read_reply(self.state, read, reply, granted)
-        # The answer is here, so nothing is outstanding; what it brought is given out, or given back, by `_deliver`.
+        # The answer is here, so nothing is outstanding; what it brought is handed out, or given back, by `_deliver`.
         self.outstanding.holder = ""
         self.quiet = not (found.rows or found.more or found.moved or found.jumped)
         self.wake_at = found.wake_at(self.clock.monotonic())

@@ -50,7 +50,7 @@ class TriedRead:
 
 
 class Reads(Verb[Want, ReadReply]):
-    """The first look of readers of one queue. Each result has the rows of one caller."""
+    """The first try of readers of one queue. Each result has the rows of one caller."""
 
     changes = False  # what nobody got is given back
 

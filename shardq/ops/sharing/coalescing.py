@@ -107,8 +107,8 @@ class Coalescer(Generic[I, R]):
     def may_start(self, most: int, *, at_once: bool = False) -> bool:
         """Return whether somebody must start to `take`: callers wait, and fewer than *most* calls are under way.
 
-        A call of few costs nearly as much as one of many. So beside other calls one starts only when half as many
-        callers wait as the largest of these has, or *at_once*, when they have waited long.
+        A call of few costs nearly as much as one of many. So while others run one starts only when half as many callers
+        wait as the largest of these has, or *at_once*, when they have waited long.
         """
         with self.lock:
             return self._may_start(most, at_once=at_once)
@@ -127,7 +127,7 @@ class Coalescer(Generic[I, R]):
     def take(self, *, halved: bool = False) -> SharedCall[I, R] | None:
         """Return a call for those who wait, as many as one call may have; None if nobody waits.
 
-        A *halved* one beside no other call is for half of them: while Redis works for these, the others make theirs.
+        A *halved* one is for half of them if no other call runs: while Redis works for these, the others make theirs.
         """
         lanes: set[Hashable] = set()
         with self.lock:
@@ -240,7 +240,7 @@ class Coalescer(Generic[I, R]):
 def alone(
     part: Part, until: float, leave: Callable[[Coalescer[Any, Any]], None], join: Callable[[Part], Caller[Any, Any]]
 ) -> Op[Any]:
-    """Return the operation of a caller who wants *part* beside others: a call of its own if nobody else is there.
+    """Return the operation of a caller who wants *part*: a call of its own if nobody else is there.
 
     It ends with a result or an error, and `leave`s. If somebody is there, it ends at once with the caller that
     `join`ed.

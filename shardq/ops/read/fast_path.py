@@ -1,7 +1,7 @@
-"""The common case of a read, without a generator: one look that finds all that is wanted, after at most one ack.
+"""The fast path of a read, without a generator: one try that finds all that is wanted, after at most one ack.
 
-A look is a try of `ops/read.py`, `read`: the same calls, with a holder of its own. If anything but the common case
-comes of it, the operation goes on from its outcome.
+It makes the same calls as `ops/read/read.py`, with a holder of its own. If anything but the common case comes of it,
+the operation goes on from its outcome.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
 from shardq.ops.settle.command import ack_call
 
 
-def first_look(
+def fast_read(
     state: QueueState,
     count: int,
     block: float,
@@ -27,7 +27,7 @@ def first_look(
     outstanding: Outstanding,
     acks: Acks | None,
 ) -> Look | None:
-    """Return the first look of a read, which takes the only one of *acks* along.
+    """Return the first try of a read, on which the only one of *acks* is piggybacked.
 
     None if the operation must do other things first: open the queue, do upkeep, make several acks, or share a call.
     """
