@@ -2,7 +2,7 @@
 -- pairs of fields ahead of those of the message: its id under 'i', the reason under 'r', its deliveries under 'c', the
 -- last error under 'e'. The hash `moved` has under a message's id 'x:', the entry's id and '|' with the letter's number
 -- among those of its tenant, and under 'n', that number, ':' and the tenant the message's id. So a tenant's oldest
--- letter is found, whoever else has how many. A 'p' behind the number says that the tenant is the parent: it is known
+-- letter is found, however many others have. A 'p' behind the number says that the tenant is the parent: it is known
 -- whose a letter is, also when the queue has parents, or has none, only since then. Its share is "count first last": no
 -- number is lower than `first`.
 -- (Letters of a version before this one have no number, and are in nobody's share.)
@@ -29,7 +29,7 @@ end
 -- Looks up the shares of these tenants by one look: of a call that may make many letters.
 function DeadLetters.load_shares(q, owners) Shares.load(q, 'X:', owners) end
 
--- Returns a tenant's share: how many letters, and the numbers of its first and last. Who changes it saves it.
+-- Returns a tenant's share: how many letters, and the numbers of its first and last. A caller that changes it saves it.
 local function share_of(q, owner)
   local shares = q.dead_shares
   if not shares then
@@ -139,7 +139,7 @@ function DeadLetters.has_room_for_dead(q, owner)
   return dropped > 0
 end
 
--- Returns the fields of a letter. What another program wrote comes under the tag 'l'.
+-- Returns the fields of a letter. The fields that another program wrote come under the tag 'l'.
 local function spell_letter(id, reason, deliveries, last_error, b)
   local letter = {
     'i', Messages.message_id(id, b.origin, b.key), 'r', reason, 'c', deliveries, 'e', last_error,

@@ -65,8 +65,8 @@ local function forget_pauses(q, key, number)
   end
 end
 
--- @verb limit | allow-oom: give shard keys (or parents) limits of their own. What has room now may be delivered. The
--- epoch moves only so that a late copy of this call changes nothing.
+-- @verb limit | allow-oom: give shard keys (or parents) limits of their own. Messages within the new limits may be
+-- delivered at once. The epoch moves only so that a late copy of this call changes nothing.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19] limits: limits and weights of shard keys that have any
 -- ARGV[1] epoch: which the caller knows
@@ -250,7 +250,7 @@ function verbs.cancel(KEYS, ARGV)
     Places.take_out(q, found)
   end
   Unique.release_key(q, found.body, id)
-  -- Of one in flight the body says whose it is, until its delivery ends. A stream may not be declared then.
+  -- The body of one in flight says whose it is, until its delivery ends. A stream may not be declared then.
   if not in_flight or place ~= 'd' then
     add(q, 'without_error', id)
     if found.state ~= 'held' or call('HEXISTS', KEYS[BODIES], id) == 1 then Messages.drop_body(q, place, id) end

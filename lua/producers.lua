@@ -80,8 +80,8 @@ function Producers.save_offset(q, offset)
   call('HSET', q.keys[DEDUP], offset.field, spell(offset.ends) .. '|' .. offset.value)
 end
 
--- Whose a key is: its shard key's, unless the queue says that all share them. The length in front keeps a shard key and
--- a key apart, whatever bytes they have.
+-- The owner of a key is its shard key, unless the queue says that all share them. The length in front keeps a shard key
+-- and a key apart, whatever bytes they have.
 function Producers.scope_key(q, shard_key, key)
   if q.rules.shares_keys then return key end
   return #shard_key .. ':' .. shard_key .. key

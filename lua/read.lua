@@ -229,8 +229,8 @@ local function bring(q, view)
 end
 
 -- New shard keys without end must not keep the others from their turns: of 8 messages that are read at once one is
--- theirs, or each 8th read of one. (Which read that is, its holder says, which the client draws: a counter in the state
--- can stand still where messages are given back at once.)
+-- theirs, or each 8th read of one. (The holder, which the client draws, says which read that is: a counter in the state
+-- can stand still if messages are given back at once.)
 local function share_of_streams(q, count)
   if q.turns == 0 then return count end
   if count > 1 then return count - min(floor(count / 8), q.turns) end
@@ -330,8 +330,8 @@ local function is_void(q, holder)
   State.put_odd(q, 'void', '')
 end
 
--- How many of so many messages the limits of the queue let through, and if none, until when. Who slept through a pause
--- is woken.
+-- How many of so many messages the limits of the queue let through, and if none, until when. Readers that slept through
+-- a pause are woken.
 local function heed_queue(q, count)
   local paused = q.odd.paused
   local most, till = Limits.limit_queue(q, count)

@@ -107,8 +107,8 @@ local function look_at_leases(r, leases, cancelled, tokens)
   return letters, owners
 end
 
--- Keeps one result. Where there is no room for the payload, it is still said that the message is done. Returns the
--- letter of the reply, and whether the payload was refused.
+-- Keeps one result. If there is no room for the payload, it is still said that the message is done. Returns the letter
+-- of the reply, and whether the payload was refused.
 local function keep_result(r, owner, message_id, kind, payload)
   local known, progress = unpack(call('HMGET', r.hash, message_id, 'p:' .. message_id)) -- at most 2: the fields
   if progress then forget_result(r, 'p:' .. message_id, progress) end

@@ -1,6 +1,6 @@
 -- One end for all deliveries: ack, nack (at once or after a delay), reject, and what a reader gives back unseen. Kinds:
 -- 'a' ack, 'n' nack, 'r' reject, 'u' nack uncounted, 'g' given back unseen.
--- Removes what is left of messages that are over. Where a key has another type nothing is left, so that fails no call.
+-- Removes what is left of messages that are over. If a key has another type nothing is left, so that fails no call.
 local function remove_bodies(q)
   local over = q.over or {}
   for _, place in ipairs(over) do
@@ -171,7 +171,7 @@ local function look_at_leases(q, tokens)
 end
 
 -- Says whether a lease may be removed before all else: a single one that is acked, of an account of which nothing more
--- is known, so nothing else can fail. Where no lease has ended yet, one that there is is live, so that says as much.
+-- is known, so nothing else can fail. If no lease has ended yet, a lease that exists is live, so that says as much.
 local function goes_first(q, kind, parts)
   if kind ~= 'a' or #parts > PARTS or q.lease_at <= q.now or q.cancels > 0 or parts[4] ~= '' then return false end
   local a = q.accounts[q.names[1]]

@@ -25,12 +25,12 @@ end
 
 local function spell_unique(id, state, rest) return id .. ' ' .. state .. ' ' .. rest end
 
--- Whose a key is, as its text says. (A version before this one did not write it down, and counted nothing.)
+-- The owner of a key, as its text says. (A version before this one did not write it down, and counted nothing.)
 local function owner_in(text) return match(text or '', '^[^|]*|(.*)$') end
 
 local function owner_of_dedup_key(text) return owner_in(match(text or '', '^%d+|(.*)$')) end
 
--- Counts a key in the share of who has it from now on; `before` had it so far, if anybody had.
+-- Counts a key in the share of its owner from now on; `before` had it so far, if anybody had.
 local function count_key(q, before, owner)
   if before == owner then return end
   if before then Shares.count(q, 'D:', before, -1) end
@@ -52,8 +52,8 @@ function Unique.note_unique(q, body, id, state)
   if known == id then add(q, 'noted', 'u:' .. key, spell_unique(id, state, rest)) end
 end
 
--- Writes down what was noted. What is freed goes last: a read notes that a message waits again when its lease has
--- ended, and may bury it then.
+-- Writes down what was noted. Freed keys go last: a read notes that a message waits again when its lease has ended, and
+-- may bury it then.
 function Unique.save_noted(q)
   send(q, 'noted', 'HSET', q.keys[DEDUP])
   send(q, 'freed', 'HDEL', q.keys[DEDUP])
@@ -61,7 +61,7 @@ function Unique.save_noted(q)
 end
 
 -- Returns which of these fields of `dedup` may be forgotten: not the unique keys of messages that exist. Those are
--- checked again when they are twice as old. What is forgotten leaves its tenant's share.
+-- checked again when they are twice as old. The forgotten ones leave their tenant's share.
 local function keep_unique(q, fields)
   local texts = call('HMGET', q.keys[DEDUP], unpack(fields)) -- at most 1,004: a write
   local ended, owners = {}, {}

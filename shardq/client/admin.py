@@ -122,7 +122,8 @@ class QueueAdmin:
     def declare(self, *, timeout: float | None = None) -> QueueConfig:
         """Create the queue if it does not exist, with this client's settings for it, and return the queue's settings.
 
-        Writes and reads of a client with settings do so by themselves. What changes a queue, as `set_limits`, does not.
+        Writes and reads of a client with settings do so by themselves. Calls that change a queue, as `set_limits`, do
+        not.
         """
         return self._client.run(declaring.declare(self.state, timeout))
 

@@ -60,7 +60,7 @@ class Posting:
             self._watch(coalescer)
 
     def close(self) -> None:
-        """Let the threads end with what they do. What is posted later is done in the thread that posts it."""
+        """Let the threads end with what they do. Calls that are posted later are made in the thread that posts them."""
         self._pool.shutdown(wait=False)
 
     def _submit(self, function: Callable[..., object], *args: object) -> None:

@@ -124,7 +124,7 @@ class Sharing:
     def run_all(self, parts: Sequence[Part], until: float) -> list[Any]:
         """Do as `run` for all *parts* at once. Return for each its result or its error.
 
-        The calls that this thread makes alone go out together. Where others are, it waits or leads, too.
+        The calls that this thread makes alone go out together. If there are others, it waits or leads, too.
         """
         if len(parts) == 1:
             try:
@@ -248,7 +248,7 @@ class Sharing:
         except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
             shared.fail(error)
         except BaseException:  # such as KeyboardInterrupt, and GeneratorExit where a batch of calls fails
-            # It may have been sent. Whoever takes over repeats it as it is, and Redis recognizes it.
+            # It may have been sent. The next leader repeats it as it is, and Redis recognizes it.
             shared.answer(Unanswered("the call was interrupted", sent=True))
             coalescer.give_up(leader)
             self._hand_over(coalescer, shared)

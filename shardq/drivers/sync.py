@@ -120,7 +120,7 @@ class Driver:
         return self._exchanges.owner(key)
 
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
-        """End what `coalescer.enter()` has begun: whoever waits there may make a call."""
+        """End what `coalescer.enter()` has begun: those who wait there may make a call."""
         self._sharing.leave(coalescer)
 
     def recall(self, thread: int) -> None:

@@ -31,7 +31,7 @@ OPTIONS: Final = (
 
 
 class ConnectionEnded(BackendError):
-    """The call with the gateway is over. What was not acked goes out again with the next one."""
+    """The call with the gateway is over. Messages that were not acked go out again with the next one."""
 
 
 class Connection:

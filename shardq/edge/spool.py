@@ -116,7 +116,7 @@ class Spool:
         return found
 
     def acked(self, seqs: Iterable[int]) -> None:
-        """Remove messages that the gateway has acked. What is gone already does not count."""
+        """Remove messages that the gateway has acked. Messages that are gone already do not count."""
         with self._writing():
             self._count(acked=self._remove(seqs))
 

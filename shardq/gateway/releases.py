@@ -75,7 +75,7 @@ class Releases:
             await self.forget_due()
 
     async def forget_due(self) -> None:
-        """Let Redis forget what is due now. What fails is left to the end of its memory."""
+        """Let Redis forget what is due now. A key for which that fails is forgotten at the end of its window."""
         now, due = self._client.clock.monotonic(), dict[str, list[str]]()
         for _ in range(len(self._waiting)):
             if self._waiting[0][0] > now:

@@ -20,7 +20,7 @@ def new_holder() -> str:
 def lease_token(place: str, entry: str, count: int, holder: str, marks: str, shard_key: bytes) -> str:
     """Return the lease token: the member that `read` puts into the index of leases.
 
-    The *marks* say what else whoever ends the lease must know of the message (lua/leases.lua).
+    The *marks* are what else must be known of the message when the lease ends (lua/leases.lua).
 
     >>> lease_token("d", "1700000000000-7", 1, "nonce", "f1700000000000", b"acct-7")
     'd:1700000000000-7:1:nonce:f1700000000000:acct-7'
@@ -46,8 +46,8 @@ def is_charged(token: str) -> bool:
 def spelled_cost(seconds: float, *, is_told: bool) -> str:
     """Return what the work on a message costs as the verbs read it, in ms.
 
-    Of a time that was measured the server believes as much as the lease is old. A cost that the consumer told
-    (*is_told*) stands as it is.
+    The server believes a measured time up to the age of the lease. A cost that the consumer told (*is_told*) stands as
+    it is.
 
     >>> spelled_cost(0.0125, is_told=False), spelled_cost(60, is_told=True)
     ('12.5', '=60000.0')

@@ -115,7 +115,7 @@ class Keeper:
             self._owed.put(())
 
     def on_lease_lost(self, job: Job) -> None:
-        """The lease of *job* calls this, when it is lost. What the handler decided before is still tried."""
+        """The lease of *job* calls this, when it is lost. Its handler's decision, if there was one, is still tried."""
         if job.message == LEASED and not self._closed:
             self._events.lost(job)
 

@@ -36,7 +36,7 @@ _PLAN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 Key = str | bytes
 Change = tuple[bytes, Argument, Argument, Argument, Argument]
-"""Of a shard key: its cap, rate and burst, and for how long it is paused, as the verb `limit` has them."""
+"""A shard key's cap, rate and burst, and for how long it is paused, as the verb `limit` has them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,8 @@ class QueueState:
     told to look again, in ms of the server's clock; 0: it was not, or `OTHERS_WATCH`. A verb keeps what it has of the
     queue under its name in `coalescers`, the callers that share its calls, and in `waiting`, those who wait for what
     comes. Writes remember their dedup keys for `remember` seconds; None means for the queue's `dedup_window`. Only a
-    client that was given settings, or told so, `creates` the queue. Where the queue has others, `on_mismatch` says so,
-    or returns what is done about it.
+    client that was given settings, or told so, `creates` the queue. If the queue has others, `on_mismatch` says so, or
+    returns what is done about it.
     """
 
     keys: QueueKeys

@@ -73,7 +73,7 @@ def delete_old_letters(state: QueueState, until: float) -> Op[bool]:
 
 
 def forget_results(state: QueueState, until: float) -> Op[bool]:
-    """Forget some results that were kept long enough. Return whether there may be more. Who keeps some does so, too."""
+    """Forget some results that were kept long enough, as calls that keep some do. Return whether there may be more."""
     call = Call.on(state.keys, "keep")
     reply = yield from retry_until(always(call), until, state.clock)
     return bool(reply[2])

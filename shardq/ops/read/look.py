@@ -144,7 +144,8 @@ def _answered_call(
         except Unanswered as lost:
             sent, last = lost.sent, str(lost)
         tries += 1
-        # What this try was granted goes back before the next one: it would come again only when its lease ends.
+        # Messages that this try was granted go back before the next one: they would come again only when their leases
+        # end.
         if sent:
             yield from recover(state, outstanding, until)
         if state.clock.monotonic() >= until:

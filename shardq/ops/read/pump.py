@@ -138,7 +138,7 @@ class _Pump:
     def _sleep(self, request: Request) -> Op[None]:
         """Wait for a notification while others watch for what time brings: then read, or watch from then on.
 
-        No read is sent behind the wait. For whoever is woken to watch it would be one for nothing.
+        No read is sent behind the wait: a client that is woken only to watch would read for nothing.
         """
         block, now = max(0.001, self._left()), self.clock.monotonic()
         self.waiting.overdue_at = now + block + LATENESS
