@@ -54,7 +54,7 @@ local function forget_ended(r)
 end
 
 -- Keeps a text of a tenant in a field, which says `known` so far, or false. Returns whether there was room: that a
--- message is done is also said for who has its share of payloads (`is_mark`), up to a quarter more.
+-- message is done (`is_mark`) is also said for a tenant that has its share of payloads, up to a quarter more.
 local function keep_text(r, owner, field, ends, rest, known, is_mark)
   local text = spell_result(ends, owner, rest)
   local before = known and size_of(field, known) or 0

@@ -18,7 +18,7 @@
     ├── ResultPending (TimeoutError)    the message is not done yet: ask again
     ├── LeaseLost                       the delivery is not yours any more: drop the work
     │   └── MessageCancelled            the message was cancelled: drop the work
-    ├── PipelineFailed                  a Spark job failed; what it wrote so far stays
+    ├── PipelineFailed                  a Spark job failed; its rows so far stay
     ├── ClosedError                     the client was closed, or used from another event loop
     ├── SpoolFull                       an edge producer's spool or disk is full: slow down, or make room
     ├── SpoolDamaged                    the file is no spool, or cannot be read: move it away

@@ -169,9 +169,10 @@ class AsyncQueueAdmin:
 
         `{"acct-7": Limits(max_in_flight=3, rate=10), "acct-8": "gold"}`: a text names a plan (see `set_plan`), and
         `Limits()` is what the queue's settings say again. At most 10,000 shard keys can be given others at once. They
-        count from the next call on, for all clients; what waited for a lower limit comes at once. Messages beyond wait
-        in the overflow of their shard key, where they delay nobody. ConfigError if the queue is not fair (`window`),
-        for a child where it has parents, and for a plan that there is not; QueueMissing if there is no such queue.
+        count from the next call on, for all clients; messages that waited for a lower limit come at once. Messages
+        beyond wait in the overflow of their shard key, where they delay nobody. ConfigError if the queue is not fair
+        (`window`), for a child where it has parents, and for a plan that there is not; QueueMissing if there is no such
+        queue.
         """
         await self._client.run(limiting.set_limits(self.state, changes, timeout))
 

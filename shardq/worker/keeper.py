@@ -312,4 +312,4 @@ def _delivery(job: Job) -> LeasedDelivery:
 
 def seen_lost(job: Job) -> bool:
     """Return whether the lease of *job* is lost, and the handler may have seen it. Then nothing must be acked."""
-    return job.delivery._lease.state is ENDED  # type: ignore[attr-defined]  # whoever looks makes it so
+    return job.delivery._lease.state is ENDED  # type: ignore[attr-defined]  # a look makes it so

@@ -309,7 +309,7 @@ class Worker:
                 ack=[cast("Delivery", job.delivery) for job in action.acks],
                 timeout=CALL_TIMEOUT,
             )
-        except QueueMissing as error:  # whoever declares it has not done so yet
+        except QueueMissing as error:  # it is not declared yet
             return self._read_fails(action, error)
         except FATAL:
             raise
