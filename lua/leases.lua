@@ -101,8 +101,8 @@ local function end_lease(q, place, id, attempt, marks, key, till)
   Notifications.notify_reader(q)
 end
 
--- Takes back a piece of the leases that ended before `till`. They lie by time: who has many that ended first would hide
--- the others. So nothing that was given back is delivered while there are more, and pieces are large.
+-- Takes back a piece of the leases that ended before `till`. They lie by time: a shard key with many that ended first
+-- would hide the others. So nothing that was given back is delivered while there are more, and pieces are large.
 function Leases.take_ended(q, till)
   local key = q.keys[LEASES]
   local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, LEASES_PIECE)

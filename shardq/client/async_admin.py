@@ -235,8 +235,8 @@ class AsyncQueueAdmin:
     ) -> list[Tenant]:
         """Return who has most in the queue: shard keys, or parents with their children (`Tenant` says what).
 
-        *order* is "backlog", "oldest" (who waits longest), "in_flight", "held_back", "time" (who has received most
-        work beyond the others'), or who uses most of a bound: "dedup" (dedup and unique keys), "dead", "results" (in
+        *order* is "backlog", "oldest" (the longest wait), "in_flight", "held_back", "time" (most work received
+        beyond the others'), or the most use of a bound: "dedup" (dedup and unique keys), "dead", "results" (in
         bytes). Those from rank *start* on, at most *limit* (1 to 1,000). It reads the accounts of all tenants in pages,
         each of which takes the server less than 2 ms, so a million tenants take seconds, and the numbers are not of one
         instant. ConfigError for a queue without a window, which knows its shard keys only by what they use of bounds;

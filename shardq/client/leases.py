@@ -182,7 +182,7 @@ class Leases:
 
 
 class LeasedDelivery(DeliveryView):
-    """What `Delivery` and `AsyncDelivery` share: the delivery's lease, and who is told when it is lost."""
+    """What `Delivery` and `AsyncDelivery` share: the delivery's lease, and the callbacks for when it is lost."""
 
     __slots__ = ("_cost", "_lease", "_queue", "_told", "took", "work")
 

@@ -1,4 +1,4 @@
-"""Limits of shard keys, and pauses: who is delivered what, changed while the queue is used.
+"""Limits of shard keys, and pauses, changed while the queue is used.
 
 A rate is a bucket of tokens by the server's clock (the generic cell rate algorithm, ITU-T I.371).
 lua/limits.lua has the mechanism, docs/limits.md what it promises.

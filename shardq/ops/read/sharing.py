@@ -1,4 +1,4 @@
-"""Calls of read that several callers share: who waits while a read of the queue is under way shares the next one."""
+"""Calls of read that several callers share: those who wait while a read is under way share the next one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Read all that a queue holds, piece by piece, while it is used (lua/sweep.lua).
 
-A message's id never changes, so who reads all messages with ids from one to another is the only one to read these. It
-reads the streams first, then the overflows, then what lies by itself: a message only ever moves in this direction. So
-it meets each of them that stays in the queue, and knows by the ids which it has met before.
+A message's id never changes, so a sweep that reads all messages with ids from one to another is the only one to read
+these. It reads the streams first, then the overflows, then what lies by itself: a message only ever moves in this
+direction. So it meets each of them that stays in the queue, and knows by the ids which it has met before.
 """
 
 from __future__ import annotations
