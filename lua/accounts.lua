@@ -55,14 +55,14 @@ function Accounts.save_account(q, a)
   if text ~= said then State.put(q, 't:' .. a.name, text) end
 end
 
--- Whose turn it is: who has fewest in flight for its weight, and of these who has received least.
+-- Whose turn it is: the account with fewest in flight for its weight, and of these the one that has received least.
 function Accounts.score_of(a, virtual, more)
   local flight = a.flight + (more or 0)
   if a.weight and a.weight > 1 then flight = floor(flight / a.weight) end
   return min(flight, 1000) * FLIGHT + (a.served or virtual)
 end
 
--- Makes an account known to this call. Of a text that something else wrote nothing is known, so that it stops nobody
+-- Makes an account known to this call. A text that something else wrote counts as nothing, so that it stops nobody
 -- else.
 function Accounts.meet(q, name, text)
   local number = text and tonumber(text) or 0
@@ -109,7 +109,7 @@ function Accounts.find_account(q, name)
   return q.accounts[name] or Accounts.meet(q, name, call('HGET', q.keys[META], 't:' .. name))
 end
 
--- Counts how many messages of an account may be delivered now, beside those in the streams: less than none if its
+-- Counts how many messages of an account may be delivered now, besides those in the streams: less than none if its
 -- limits block some of these.
 function Accounts.count_servable(q, a)
   local counted = a.behind

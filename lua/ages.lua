@@ -23,7 +23,7 @@ local function since_of_holder(q, holder)
 end
 
 -- Returns since when a shard key (with parents: a parent) has something outside of the streams; nil if it has nothing.
--- Of a parent that is the child whose turn comes next.
+-- For a parent, the child whose turn comes next says so.
 function Ages.since_outside(q, a)
   if a.behind == 0 then return nil end
   if not q.rules.parents then return since_of_holder(q, a) end
@@ -37,8 +37,8 @@ local function first_in_stream(q, number, key)
   return entry and match(entry[1], '^%d+') + 0
 end
 
--- Returns since when something of this owner waits in a stream, if it is among the first entries. Whose all of these
--- are is noted in `owners`.
+-- Returns since when something of this owner waits in a stream, if it is among the first entries. The owners of all of
+-- these are noted in `owners`.
 function Ages.since_in_stream(q, number, key, owner, owners)
   local cursor = call('HGET', q.keys[META], 'h' .. number) or '0-0'
   local since

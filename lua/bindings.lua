@@ -1,5 +1,5 @@
 -- A router's bindings. The hash `bindings` has each binding as a field, the version under '' and the stamp under ' '.
--- Each change moves the version by one and is one entry of the stream `changes`, whose id is that version: who follows
+-- Each change moves the version by one and is one entry of the stream `changes`, whose id is that version: a follower
 -- sees a gap. The stamp, the time of the last change, is in that entry, too: when Redis lost its last changes and made
 -- others, their versions are the same and the stamps are not.
 local RECENT = 1000 -- versions that are looked through for a member that changed

@@ -2,11 +2,11 @@
 -- pairs of fields ahead of those of the message: its id under 'i', the reason under 'r', its deliveries under 'c', the
 -- last error under 'e'. The hash `moved` has under a message's id 'x:', the entry's id and '|' with the letter's number
 -- among those of its tenant, and under 'n', that number, ':' and the tenant the message's id. So a tenant's oldest
--- letter is found, whoever else has how many. A 'p' behind the number says that the tenant is the parent: it is known
+-- letter is found, however many others have. A 'p' behind the number says that the tenant is the parent: it is known
 -- whose a letter is, also when the queue has parents, or has none, only since then. Its share is "count first last": no
 -- number is lower than `first`.
 -- (Letters of a version before this one have no number, and are in nobody's share.)
-local OWN_FIELDS = 14 -- names and values that a letter has beside those of what another program wrote
+local OWN_FIELDS = 14 -- names and values that a letter has besides those of what another program wrote
 local MOST_FIELDS = 7000 -- names and values of a letter
 local MOST_DROPPED = 8 -- letters deleted for one that comes, where `max_dead` was lowered
 local MOST_PASSED = 512 -- numbers of letters that are gone, in one call
@@ -19,16 +19,17 @@ function DeadLetters.error_of(q, id, flags)
   return match(call('HGET', q.keys[ERRORS], id) or '', '^%d*|[^|]*|(.*)$') or ''
 end
 
--- What is known of a message that was delivered or delayed before: "deliveries@since|'-' if it is parked|last error".
+-- What is known of a message that was delivered or delayed before, as "deliveries@since|rejected|last error": rejected
+-- is '-' if it was, so that it waits for room, or ''.
 function DeadLetters.spell_known(q, id, attempts, flags, since)
-  local parked = find(flags, 'r', 1, true) and '-' or ''
-  return attempts .. '@' .. spell(since) .. '|' .. parked .. '|' .. DeadLetters.error_of(q, id, flags)
+  local rejected = find(flags, 'r', 1, true) and '-' or ''
+  return attempts .. '@' .. spell(since) .. '|' .. rejected .. '|' .. DeadLetters.error_of(q, id, flags)
 end
 
 -- Looks up the shares of these tenants by one look: of a call that may make many letters.
 function DeadLetters.load_shares(q, owners) Shares.load(q, 'X:', owners) end
 
--- Returns a tenant's share: how many letters, and the numbers of its first and last. Who changes it saves it.
+-- Returns a tenant's share: how many letters, and the numbers of its first and last. A caller that changes it saves it.
 local function share_of(q, owner)
   local shares = q.dead_shares
   if not shares then
@@ -63,7 +64,7 @@ function DeadLetters.entry_of(key, message_id)
   return match(call('HGET', key, message_id) or '', '^x:([^|]*)|?(%d*)(p?)$')
 end
 
--- A message has a letter no more.
+-- A message does not have a letter any more.
 function DeadLetters.forget_letter(q, message_id, shard_key, number, kind)
   local moved = q.keys[MOVED]
   if number == '' then return call('HDEL', moved, message_id) end
@@ -141,7 +142,7 @@ function DeadLetters.has_room_for_dead(q, owner)
   return dropped > 0
 end
 
--- Returns the fields of a letter. What another program wrote comes under the tag 'l'.
+-- Returns the fields of a letter. The fields that another program wrote come under the tag 'l'.
 local function spell_letter(id, reason, deliveries, last_error, b)
   local letter = {
     'i', Messages.message_id(id, b.origin, b.key), 'r', reason, 'c', deliveries, 'e', last_error,
@@ -179,7 +180,7 @@ function DeadLetters.bury(q, id, reason, attempts, last_error, body, kind)
 end
 
 -- A message for which there is no room waits as a delayed one until `at`, marked as rejected if it was.
-function DeadLetters.park(q, a, key, id, attempts, flags, body, at)
+function DeadLetters.wait_for_room(q, a, key, id, attempts, flags, body, at)
   Due.put_off(q, a, key, at, 'd', id, attempts .. flags)
   if not q.events then return end
   local origin, owner, attributes = Messages.head_of_body(body)

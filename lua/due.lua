@@ -20,8 +20,9 @@ local function comes_due(q, a, member, prefix)
   Notifications.notify_reader(q)
 end
 
--- Who has more that is due gets behind all others that have something due now. The state remembers until when shard
--- keys were put off like this: if that lies ahead of the clock, the clock was set back, and somebody may be hidden.
+-- A shard key that has more that is due gets behind all others that have something due now. The state remembers until
+-- when shard keys were put off like this: if that lies ahead of the clock, the clock was set back, and somebody may be
+-- hidden.
 local function put_behind(q, a)
   if not q.last_due then
     local range = {q.keys[DUE], q.now + 0.999, '-inf', 'WITHSCORES', 'LIMIT', 0, 1}
@@ -101,7 +102,7 @@ function Due.save_due(q)
   send(q, 'moments', 'ZADD', q.keys[DUE])
 end
 
--- Says whether all accounts are to be looked at. Where entries were deleted by hand ('v') that waits until the streams
+-- Says whether all accounts are to be looked at. After entries were deleted by hand ('v') that waits until the streams
 -- are empty: then no account has anything there.
 function Due.is_walking(q) return q.walk ~= '' and (byte(q.walk) ~= 118 or q.shared == 0) end -- 118 is 'v'
 

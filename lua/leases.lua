@@ -8,8 +8,8 @@ function Leases.grant(q, a, key, place, id, attempt, flags)
   if a then
     mark = ''
     if q.contested then -- somebody else waits while this one is worked on
-      -- Who was idle has no credit for that time. Who waits keeps what is due to it, also while others are served first
-      -- since they have fewer in flight.
+      -- An account that was idle has no credit for that time. One that waits keeps what is due to it, also while others
+      -- are served first since they have fewer in flight.
       if not a.served or a.flight == 0 and a.behind == 0 then a.served = max(a.served or q.virtual, q.virtual) end
       mark = q.mark
     end
@@ -88,7 +88,7 @@ function Leases.end_cancelled(q, place, id, key)
   return true
 end
 
--- A lease is over that nobody settled. A message that was cancelled meanwhile is gone with it.
+-- Ends a lease that is over and that nobody settled. A message that was cancelled meanwhile is gone with it.
 local function end_lease(q, place, id, attempt, marks, key, till)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
   -- Until the end of the lease, not until now: nobody is charged for the time in which no reader came by.
@@ -106,8 +106,8 @@ local function end_lease(q, place, id, attempt, marks, key, till)
   Notifications.notify_reader(q)
 end
 
--- Takes back a piece of the leases that ended before `till`. They lie by time: who has many that ended first would hide
--- the others. So nothing that was given back is delivered while there are more, and pieces are large.
+-- Takes back a piece of the leases that ended before `till`. They lie by time: a shard key with many that ended first
+-- would hide the others. So nothing that was given back is delivered while there are more, and pieces are large.
 function Leases.take_ended(q, till)
   local key = q.keys[LEASES]
   local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, LEASES_PIECE)

@@ -79,7 +79,7 @@ function Limits.spell_own(parts)
 end
 
 -- Returns why a message of an account may not be delivered now that has so many before it, and until when if time ends
--- that; '' if it may. Who has something in flight waits for its end where the queue has a window.
+-- that; '' if it may. If the queue has a window, an account with something in flight waits for its end.
 function Limits.reason_of(q, a, ahead)
   if a.ruled and a.pause > q.now then return 'paused', a.pause < FAR and spell(a.pause) or '' end
   if a.ruled and Limits.allowance(a, q.now) - ahead < 1 then

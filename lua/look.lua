@@ -98,7 +98,7 @@ local function status_of_flight(q, found, progress)
   return answer(q, 'waiting', told)
 end
 
--- Of a message that is nowhere: one that was cancelled is gone from where it lay, and its lease is there yet.
+-- A message that is nowhere may have been cancelled: it is gone from where it lay, and its lease is still there.
 local function status_of_gone(q, id, full_id, place, progress)
   local cancelled = Places.cancelled_at(q, id, {place, 'd'})
   if cancelled then

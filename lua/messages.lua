@@ -45,8 +45,8 @@ function Messages.is_ours(fields)
   return size == 6 and (name == 'm' or name == 'h') or size == 8 and name == 'm' and fields[7] == 'h'
 end
 
--- Returns the body of an entry. What another program wrote has no shard key: its fields lie under the tag 'l', each
--- with its size, since they may be anything.
+-- Returns the body of an entry. An entry that another program wrote has no shard key: its fields lie under the tag 'l',
+-- each with its size, since they may be anything.
 function Messages.body_of_entry(origin, fields)
   if origin ~= 'l' and Messages.is_ours(fields) then
     local attributes, headers = '', fields[6] or ''

@@ -2,8 +2,8 @@
 local SOON = 5000 -- ms after which blocked readers look again by themselves
 local MOST_NOTIFICATIONS = 10000 -- far above any number of blocked readers
 
--- Appends a notification. Where that fails, since another program wrote the key, what was to be told is done all the
--- same: a reader looks again by itself, and the key fails it when it is about to block.
+-- Appends a notification. If that fails, since another program wrote the key, the call succeeds all the same: a reader
+-- looks again by itself, and the key fails it when it is about to block.
 function Notifications.wake_reader(key, hint)
   pcall_redis('XADD', key, 'MAXLEN', '~', MOST_NOTIFICATIONS, '*', 's', hint)
 end
@@ -17,9 +17,9 @@ function Notifications.notify_reader(q, hint)
   if wakes then wakes[#wakes + 1] = hint or '' else q.wakes = {hint or ''} end
 end
 
--- Of the blocked readers one watches for what time alone brings: it looks at the moment `watched`. A second one, its
--- deputy, looks a little later, should the first be gone. All others sleep until they are woken, or a hundred would
--- ask for one message.
+-- One of the blocked readers watches for what time alone brings: it looks at the moment `watched`. A second one, its
+-- deputy, looks a little later, should the first be gone. All others sleep until they are woken, or a hundred would ask
+-- for one message.
 local DEPUTY = 250 -- ms
 
 -- Until when somebody watches; 0: nobody does. (A moment far ahead was noted by a clock that has been set back.)
@@ -80,8 +80,8 @@ function Notifications.announce_moment(q, at)
   if lacks_watcher(q, at) then Notifications.notify_reader(q) end
 end
 
--- Who was handed messages watches no more. The one who is woken is told until when to watch, so it need not look; but
--- for what comes later, it looks, and says whether it stays for so long.
+-- A reader that was handed messages does not watch any more. The one that is woken is told until when to watch, so it
+-- need not look; but for what comes later, it looks, and says whether it stays for so long.
 function Notifications.pass_watch_on(q, at, watch)
   stop_watching(q, watch)
   if not lacks_watcher(q, at) then return end

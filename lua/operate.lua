@@ -66,8 +66,8 @@ local function forget_pauses(q, key, number)
   end
 end
 
--- @verb limit | allow-oom: give shard keys (or parents) limits of their own. What has room now may be delivered. The
--- epoch moves only so that a late copy of this call changes nothing.
+-- @verb limit | allow-oom: give shard keys (or parents) limits of their own. Messages within the new limits may be
+-- delivered at once. The epoch moves only so that a late copy of this call changes nothing.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19] limits: limits and weights of shard keys that have any
 -- ARGV[1] epoch: which the caller knows
@@ -180,15 +180,15 @@ function verbs.weights(KEYS, ARGV)
   return {page[1], concat(parts)}
 end
 
--- @verb pause | allow-oom: let reads pass over the whole queue until a time, or no more. The epoch moves only so that a
--- late copy of this call changes nothing.
+-- @verb pause | allow-oom: let reads pass over the whole queue until a time, or end that. The epoch moves only so that
+-- a late copy of this call changes nothing.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2] notifications: wakes blocked readers
 -- KEYS[3] journal: what happened
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
--- ARGV[3] until: the server's time in ms, '+ms' from now, '0' = it is paused no more
--- ARGV[4] readers: wake so many of them when it is paused no more, or is to go on by itself
+-- ARGV[3] until: the server's time in ms, '+ms' from now, '0' = end the pause
+-- ARGV[4] readers: wake so many of them when the pause ends, or is to end by itself
 -- ARGV[5] client: what the journal calls the caller
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.pause(KEYS, ARGV)
@@ -256,7 +256,7 @@ function verbs.cancel(KEYS, ARGV)
   end
   -- At once, also of a message in flight: its writer may cancel it in order to write it anew.
   Unique.release_key(q, found.body, id)
-  -- Of one in flight the body says whose it is, until its delivery ends. A stream may not be declared then.
+  -- The body of one in flight says whose it is, until its delivery ends. A stream may not be declared then.
   if not in_flight or place ~= 'd' then
     add(q, 'without_error', id)
     if found.state ~= 'held' or call('HEXISTS', KEYS[BODIES], id) == 1 then Messages.drop_body(q, place, id) end

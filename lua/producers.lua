@@ -19,10 +19,10 @@ local function has_room_in(q, index, hash, most)
   return call('ZCARD', index) <= most -- the sentinel is one
 end
 
--- Looks up whether a producer's call was done before. It is number `number` of its lane, and may be repeated for `keep`
--- ms. A lane is remembered for twice as long, and touches its index only when half of that is gone. Returns an answer
--- if it was done, else until when the lane is remembered, and whether the index is to say that.
-function Producers.check_lane(q, number, keep, text)
+-- Looks up whether a producer's call was done before. It has the number `number`, and may be repeated for `keep` ms.
+-- A producer is remembered for twice as long, and touches its index only when half of that is gone. Returns an answer
+-- if it was done, else until when the producer is remembered, and whether the index is to say that.
+function Producers.check_call(q, number, keep, text)
   local ends, last, stored = match(text or '', '^(%d+)|(%d+)|(.*)$')
   -- Only the last call of a lane is known: one call of it is under way at a time (`take_sequence` in
   -- ops/queue/state.py).
@@ -34,15 +34,15 @@ function Producers.check_lane(q, number, keep, text)
   if not ends and not has_room_in(q, index, q.keys[META], MAX_SEQUENCES) then return {'FULL', 'max_producers'} end
   -- A look, before the effects: `save_lane` will write there.
   if ends then call('ZCARD', index) end
-  q.lane_moves, q.lane_is_known = true, ends ~= nil
+  q.producer_moves, q.producer_is_known = true, ends ~= nil
   return nil, spell(q.now + 2 * keep)
 end
 
--- Remembers a lane for as long as it was said.
-function Producers.save_lane(q, lane)
+-- Remembers a producer for as long as it was said.
+function Producers.save_producer(q, producer)
   local index = q.keys[PRODUCERS]
-  call('ZADD', index, q.lane_ends, lane)
-  if q.lane_is_known then Producers.forget_ended(q, index, q.keys[META], 4) end
+  call('ZADD', index, q.producer_ends, producer)
+  if q.producer_is_known then Producers.forget_ended(q, index, q.keys[META], 4) end
 end
 
 -- Says whether bulk offsets may have been lost since the time `began`, while messages stayed: the hash is gone, or
@@ -89,8 +89,8 @@ function Producers.save_offset(q, offset)
   call('HSET', q.keys[DEDUP], offset.field, spell(offset.ends) .. '|' .. offset.value)
 end
 
--- Whose a key is: its shard key's, unless the queue says that all share them. The length in front keeps a shard key and
--- a key apart, whatever bytes they have.
+-- The owner of a key is its shard key, unless the queue says that all share them. The length in front keeps a shard key
+-- and a key apart, whatever bytes they have.
 function Producers.scope_key(q, shard_key, key)
   if q.rules.shares_keys then return key end
   return #shard_key .. ':' .. shard_key .. key

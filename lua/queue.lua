@@ -117,7 +117,7 @@ local function refused_change(q, changes)
   local meta = q.keys[META]
   local parents, scope = unpack(call('HMGET', meta, 'parents', 'key_scope')) -- at most 2: the fields
   if changes.parents and changes.parents ~= (parents or '0') then
-    -- What is delayed or in flight is counted, too, on accounts of the old names. (Each index has a sentinel.)
+    -- Messages delayed or in flight are counted, too, on accounts of the old names. (Each index has a sentinel.)
     local others = call('ZCARD', q.keys[DELAYED]) + call('ZCARD', q.keys[LEASES]) - 2
     if q.behind + q.shared + others > 0 then return 'BUSY' end
   end
@@ -129,8 +129,8 @@ local function refused_change(q, changes)
   end
 end
 
--- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out.
--- Of a queue that had no event and no message yet nothing is.
+-- The events that the journal held end with it, and those until it is switched on again are missing: a number is left
+-- out. None is missing from a queue that had no event and no message yet.
 local function change_journal(q, changes)
   local meta = q.keys[META]
   local last, adopted, created, events, size = unpack( -- at most 5: the fields
@@ -266,8 +266,8 @@ local function count_delayed(KEYS, delayed, due_at, now)
   return due_at < now + 1 and max(0, delayed - count_due(KEYS[DELAYED], KEYS[DUE], now)) or delayed
 end
 
--- @verb len | no-writes: messages that still ask for work now: backlog + in flight. What is delayed counts once it is
--- due.
+-- @verb len | no-writes: messages that still ask for work now: backlog + in flight. Delayed messages count once they
+-- are due.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2] delayed: messages that are not yet due
 -- KEYS[3] due: when time changes something for a shard key

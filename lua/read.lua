@@ -250,8 +250,8 @@ local function bring(q, view)
 end
 
 -- New shard keys without end must not keep the others from their turns: of 8 messages that are read at once one is
--- theirs, or each 8th read of one. (Which read that is, its holder says, which the client draws: a counter in the state
--- can stand still where messages are given back at once.)
+-- theirs, or each 8th read of one. (The holder, which the client draws, says which read that is: a counter in the state
+-- can stand still if messages are given back at once.)
 local function share_of_streams(q, count)
   if q.turns == 0 then return count end
   if count > 1 then return count - min(floor(count / 8), q.turns) end
@@ -354,16 +354,16 @@ local function answer_read(q, width, wait)
   return {status, q.now, q.rules.epoch, -1, hints_of(q, width), q.entries, q.again, q.contested and q.mark or ''}
 end
 
--- Says whether this read was given up on: then nobody would look for what it leases. For how long that is to be
--- remembered is noted beside it.
+-- Says whether this read was given up on: then nobody would look for what it leases. Until when that is to be
+-- remembered is noted with it.
 local function is_void(q, holder)
   local till, holders = match(q.odd.void, '^(%d+)|(.*)$')
   if till + 0 > q.now then return find(',' .. holders .. ',', ',' .. holder .. ',', 1, true) end
   State.put_odd(q, 'void', '')
 end
 
--- How many of so many messages the limits of the queue let through, and if none, until when. Who slept through a pause
--- is woken.
+-- How many of so many messages the limits of the queue let through, and if none, until when. Readers that slept through
+-- a pause are woken.
 local function heed_queue(q, count)
   local paused = q.odd.paused
   local most, till = Limits.limit_queue(q, count)

@@ -54,7 +54,7 @@ local function forget_ended(r)
 end
 
 -- Keeps a text of a tenant in a field, which says `known` so far, or false. Returns whether there was room: that a
--- message is done is also said for who has its share of payloads (`is_mark`), up to a quarter more.
+-- message is done (`is_mark`) is also said for a tenant that has its share of payloads, up to a quarter more.
 local function keep_text(r, owner, field, ends, rest, known, is_mark)
   local text = spell_result(ends, owner, rest)
   local before = known and size_of(field, known) or 0
@@ -109,8 +109,8 @@ local function look_at_leases(r, leases, cancelled, tokens)
   return letters, owners
 end
 
--- Keeps one result. Where there is no room for the payload, it is still said that the message is done. Returns the
--- letter of the reply, and whether the payload was refused.
+-- Keeps one result. If there is no room for the payload, it is still said that the message is done. Returns the letter
+-- of the reply, and whether the payload was refused.
 local function keep_result(r, owner, message_id, kind, payload)
   local known, progress = unpack(call('HMGET', r.hash, message_id, 'p:' .. message_id)) -- at most 2: the fields
   -- A message that is done has no progress; without a kind that is all this call does.

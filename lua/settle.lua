@@ -11,7 +11,7 @@
 --               tell      notifications, journal, ids for those who wait for results
 -- Other verbs that change accounts (cancel, purge, limit, ...) end by the same `close_change`, and a read like it.
 
--- Removes what is left of messages that are over. Where a key has another type nothing is left, so that fails no call.
+-- Removes what is left of messages that are over. If a key has another type nothing is left, so that fails no call.
 local function remove_bodies(q)
   local over = q.over or {}
   for _, place in ipairs(over) do
@@ -71,7 +71,7 @@ function Settle.end_dead(q, a, m, text, body, is_rejected)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'p') end
   -- Without the mark the next try would judge it by its deliveries, and deliver it again.
   if is_rejected and not find(flags, 'r', 1, true) then flags = flags .. 'r' end
-  DeadLetters.park(q, a, m.key, id, m.attempts, flags, body, at)
+  DeadLetters.wait_for_room(q, a, m.key, id, m.attempts, flags, body, at)
   return 'o'
 end
 
@@ -189,7 +189,7 @@ local function look_at_leases(q, tokens)
 end
 
 -- Says whether a lease may be removed before all else: a single one that is acked, of an account of which nothing more
--- is known, so nothing else can fail. Where no lease has ended yet, one that there is is live, so that says as much.
+-- is known, so nothing else can fail. If no lease has ended yet, a lease that exists is live, so that says as much.
 local function goes_first(q, kind, parts)
   if kind ~= 'a' or #parts > PARTS or q.lease_at <= q.now or q.cancels > 0 or parts[4] ~= '' then return false end
   local a = q.accounts[q.names[1]]
@@ -220,7 +220,7 @@ function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, repeated)
   return concat(letters)
 end
 
--- Writes down what a call did beside the state, if it did.
+-- Writes down what a call did besides changing the state, if it did.
 function Settle.save_rest(q)
   if q.dirty or q.lists then
     -- None of these may fail: their types were looked at. The bodies go last: a body that nobody names is only memory,

@@ -58,7 +58,8 @@ local function judge_leases(q, ARGV, first, parts, moved)
   return letters
 end
 
--- Charges the time that these deliveries took since they were last extended. (Who extends a lease may go on for hours.)
+-- Charges the time that these deliveries took since they were last extended. (A holder that extends its lease may go on
+-- for hours.)
 local function charge_so_far(q, parts, letters, costs)
   Settle.load_owners(q, parts)
   local at = 0

@@ -12,7 +12,7 @@
 --   n, adopted messages that were written, and those taken out of the legacy stream; `expired`, `cancelled`, `purged`,
 --              `dead_lettered`, `redriven`, `vanished` what became of them: who is over and none of these was acked
 -- and by name: a stream's key: its messages; 'h' and its number: its cursor, the last entry that a read has taken; 'p:'
--- and a producer's lane: its last call; 't:' and a shard key: its account; 'c:' and a child: what waits of it; 'D:',
+-- and a producer: its last call; 't:' and a shard key: its account; 'c:' and a child: what waits of it; 'D:',
 -- 'X:' and 'R:': what a tenant uses of bounds (shares.lua).
 -- Each field that a call looks at costs it as much as sixty steps of Lua, so what seldom changes has one for several.
 State.COMMON = 4 -- so many fields every call looks at, before those of its own
@@ -128,7 +128,7 @@ function State.put(q, field, value)
   changes[n + 1], changes[n + 2] = field, value
 end
 
--- Notes that a field of the state is no more. (Not among the lists of other keys: an ack has nothing for these.)
+-- Notes that a field of the state is gone. (Not among the lists of other keys: an ack has nothing for these.)
 function State.unset(q, field)
   local unset = q.unset
   if unset then unset[#unset + 1] = field else q.unset = {field} end

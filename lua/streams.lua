@@ -137,7 +137,7 @@ local function know_streams(q, ready, need)
   end
 end
 
--- What a stream should have is not there: somebody deleted it by hand.
+-- The entries that a stream should have are not there: somebody deleted them by hand.
 local function note_vanished(q, number)
   local lost = q.lengths[number]
   q.shared = q.shared - lost
@@ -191,7 +191,7 @@ local function skip_owed(q)
   until q.owed == ','
 end
 
--- Takes up to `need` entries, as a list of stream, entries, and how many they are. What is taken is gone from there.
+-- Takes up to `need` entries, as a list of stream, entries, and how many they are. The taken ones are gone from there.
 function Streams.take_entries(q, need)
   if q.owed then skip_owed(q) end
   local ready = Streams.ready_streams(q, need == 1 and 1 or 9e9)

@@ -58,9 +58,9 @@ local function spell_uses(q, name)
 end
 
 local FIELDS_SEEN = 64 -- of the state, by chance: of a small queue all
-local BLOCKS_SEEN = 64 -- of overflows, by chance: who has much has many
+local BLOCKS_SEEN = 64 -- of overflows, by chance: a shard key that has much has many
 
--- Notes shard keys that may have much: who has blocks of overflows, and some of all.
+-- Notes shard keys that may have much: those with blocks of overflows, and some of all.
 local function note_some(q, owners)
   for _, field in ipairs(call('HRANDFIELD', q.keys[META], FIELDS_SEEN)) do
     if sub(field, 1, 2) == 't:' then owners[sub(field, 3)] = true end

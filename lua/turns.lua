@@ -4,13 +4,14 @@
 -- docs/fairness.md.)
 local MENDED = 4 -- so often a call looks again after it found shard keys at wrong places
 
--- Takes a shard key out. What has none (another program wrote it) is on the account without a name, whose member is the
--- sentinel: that goes back to its place.
+-- Takes a shard key out. Messages without one (another program wrote them) are on the account without a name, whose
+-- member is the sentinel: that goes back to its place.
 local function leave(q, name)
   if name == '' then add(q, 'turn', NEVER, '') else add(q, 'turned', name) end
 end
 
--- Who comes back from a pause or for a token has no credit for the time in which its own limits blocked it.
+-- A shard key that comes back from a pause or for a token has no credit for the time in which its own limits blocked
+-- it.
 local function list_turn(q, a)
   if not a.served or a.listed ~= 1 and (a.ruled or a.flight == 0) then
     a.served = max(a.served or q.virtual, q.virtual)
@@ -27,8 +28,8 @@ local function unlist_turn(q, a)
   leave(q, a.name)
 end
 
--- Of whom nothing waits keeps what it has received as long as that is more than the virtual time and somebody else
--- waits.
+-- A shard key of which nothing waits keeps what it has received as long as that is more than the virtual time and
+-- somebody else waits.
 local function list_idle(q, a)
   if a.served > q.virtual and q.shared + q.behind > 0 then
     if a.listed ~= 0 then return end
@@ -94,8 +95,8 @@ function Turns.flush_turns(q)
   send(q, 'turn', 'ZADD', q.keys[TURNS])
 end
 
--- Returns those at the head of `turns` that really may have something now. Who is found at a wrong place gets to the
--- right one.
+-- Returns those at the head of `turns` that really may have something now. One that is found at a wrong place gets to
+-- the right one.
 local function find_heads(q, need)
   q.has_read_turns = true
   for _ = 1, MENDED do

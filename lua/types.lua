@@ -1,8 +1,8 @@
 -- A key of another type, which another program wrote, fails a call. Redis does not roll a call back, so a call looks at
--- the keys that it may change before its first effect. What it has read is of the right type, and so is what its first
--- effect is on. A call that changes keys only at its end looks at those for which a change is pending: a plain write,
--- read or ack has none. Others look at all. (Events, and notes for those who wait, are appended in a way that fails
--- nothing: see journal.lua and notifications.lua.)
+-- the keys that it may change before its first effect. Keys that it has read are of the right type, and so is the one
+-- of its first effect. A call that changes keys only at its end looks at those for which a change is pending: a plain
+-- write, read or ack has none. Others look at all. (Events, and notes for those who wait, are appended in a way that
+-- fails nothing: see journal.lua and notifications.lua.)
 
 -- Looks at the streams that a call declares.
 local function look_at_streams(q)

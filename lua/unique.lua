@@ -1,9 +1,9 @@
 -- Unique keys. A message with one always waits (it never goes into a stream), and its body lies by itself: so it is
 -- replaced in its place. `dedup` has 'u:' and the key as "id state message-id|tenant": the state is 'w' while it waits,
--- 'f' in flight, 'p' parked on its way to the dead letters. The key stands in `dedup_index`, too, by the time when
--- somebody looks whether it can be forgotten. A dedup key is there as "end|message-id|tenant". Both count in the share
--- of `max_dedup` that the tenant uses.
-Unique.FIRST_LOOK = 60000 -- ms
+-- 'f' in flight, 'p' past its last delivery, on its way to the dead letters. The key stands in `dedup_index`, too, by
+-- the time when somebody looks whether it can be forgotten. A dedup key is there as "end|message-id|tenant". Both count
+-- in the share of `max_dedup` that the tenant uses.
+Unique.FIRST_CHECK = 60000 -- ms
 
 -- Says whether a message can still be delivered, so that it may stand for another: it exists, and its deadline is not
 -- over.
@@ -26,12 +26,12 @@ end
 
 local function spell_unique(id, state, rest) return id .. ' ' .. state .. ' ' .. rest end
 
--- Whose a key is, as its text says. (A version before this one did not write it down, and counted nothing.)
+-- The owner of a key, as its text says. (A version before this one did not write it down, and counted nothing.)
 local function owner_in(text) return match(text or '', '^[^|]*|(.*)$') end
 
 local function owner_of_dedup_key(text) return owner_in(match(text or '', '^%d+|(.*)$')) end
 
--- Counts a key in the share of who has it from now on; `before` had it so far, if anybody had.
+-- Counts a key in the share of its owner from now on; `before` had it so far, if anybody had.
 local function count_key(q, before, owner)
   if before == owner then return end
   -- It was another tenant's before: the key had ended, or is taken from it.
@@ -55,16 +55,16 @@ function Unique.note_unique(q, body, id, state)
   if known == id then add(q, 'noted', 'u:' .. key, spell_unique(id, state, rest)) end
 end
 
--- Writes down what was noted. What is freed goes last: a read notes that a message waits again when its lease has
--- ended, and may bury it then.
+-- Writes down what was noted. Freed keys go last: a read notes that a message waits again when its lease has ended, and
+-- may bury it then.
 function Unique.save_noted(q)
   send(q, 'noted', 'HSET', q.keys[DEDUP])
   send(q, 'freed', 'HDEL', q.keys[DEDUP])
   send(q, 'not_looked_at', 'ZREM', q.keys[DEDUP_INDEX])
 end
 
--- Returns which of these fields of `dedup` may be forgotten: not the unique keys of messages that exist. At those
--- somebody looks again when they are twice as old. What is forgotten leaves its tenant's share.
+-- Returns which of these fields of `dedup` may be forgotten: not the unique keys of messages that exist. Those are
+-- checked again when they are twice as old. The forgotten ones leave their tenant's share.
 local function keep_unique(q, fields)
   local texts = call('HMGET', q.keys[DEDUP], unpack(fields)) -- at most 1,004: a write
   local ended, owners = {}, {}
@@ -74,7 +74,7 @@ local function keep_unique(q, fields)
     if id and call('HEXISTS', q.keys[BODIES], id) == 1 then
       -- Twice as old at each look, so a message that waits for long is looked at a few times in all.
       local age = q.now - match(id, '^%d+')
-      call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + max(Unique.FIRST_LOOK, age)), field)
+      call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + max(Unique.FIRST_CHECK, age)), field)
     else
       ended[#ended + 1] = field
       if id then owners[#owners + 1] = owner_in(text) else owners[#owners + 1] = owner_of_dedup_key(text) end

@@ -1,12 +1,12 @@
--- What waits of a shard key is one queue: first what was given back, by number; then what is new, in its overflow by
--- number, and between these what came due for the first time, by when that was. `returned` is a sorted set without
--- scores, of members "size:key:<order>:place:id:attempts:since", so those of a shard key are together. The order is
--- <letter for the size of the number><number> of what was given back, 'd' and 14 digits of ms of what came due.
--- The place is where the body lies: 'd' in `bodies`, else the number of a stream. The attempts are the deliveries so
--- far, and flags: 'e' an error is stored, 'l' the last lease ended, 'u' it has a unique key, 'r' it was rejected and
--- waits for room among the dead letters.
--- With parents the parent's own queue is a ring of its children, each once; the rest is the child's. A child is there
--- only while something of it waits, so there are never more children than messages that wait.
+-- The waiting messages of a shard key are one queue: first those given back, by number; then the new ones, in its
+-- overflow by number, and between these those that came due for the first time, by when that was. `returned` is a
+-- sorted set without scores, of members "size:key:<order>:place:id:attempts:since", so those of a shard key are
+-- together. The order is <letter for the size of the number><number> of what was given back, 'd' and 14 digits of ms of
+-- what came due. The place is where the body lies: 'd' in `bodies`, else the number of a stream. The attempts are the
+-- deliveries so far, and flags: 'e' an error is stored, 'l' the last lease ended, 'u' it has a unique key, 'r' it was
+-- rejected and waits for room among the dead letters. With parents the parent's own queue is a ring of its children,
+-- each once; the rest is the child's. A child is there only while something of it waits, so there are never more
+-- children than messages that wait.
 local MOST_PASSED = 64 -- children whose messages were deleted by hand, which one call passes over
 
 function Waiting.prefix_of(key) return #key .. ':' .. key .. ':' end
@@ -81,8 +81,8 @@ function Waiting.leave_ring(q, a, child)
   child.turn, child.is_listed = 0, false
 end
 
--- Counts one more that waits of an account, and returns who holds it: the account, or with parents the child. Who was
--- idle has no credit for that time: it has received as much as the virtual time.
+-- Counts one more that waits of an account, and returns who holds it: the account, or with parents the child. One that
+-- was idle has no credit for that time: it has received as much as the virtual time.
 local function count_waiting(q, a, key)
   if a.behind == 0 then
     a.served = a.flight == 0 and max(a.served or q.virtual, q.virtual) or a.served or q.virtual

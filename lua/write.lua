@@ -8,8 +8,8 @@
 --   look again  at the types of what is pending (types.lua)
 --   ------------------------------------------------------------------------------------------------------------------
 --   entries     XADD
---   lane        ZADD: until when the producer is remembered; what it was answered is a field of the state
---   state       HSET: lengths, accounts, the lane, the last id, all in one
+--   producer    ZADD: until when the producer is remembered; what it was answered is a field of the state
+--   state       HSET: lengths, accounts, the producer, the last id, all in one
 --   waiting     HSET: blocks and bodies; ZADD: turns, delayed, due; the offset of a bulk write
 --   tell        XADD: notifications, journal, which fail no call; in between, some more that has ended is forgotten
 -- To the log and to replicas all of it goes as one transaction, so after a crash all is there or none.
@@ -103,7 +103,7 @@ end
 -- Where the fields that a write looks at are among its values; the streams come after those.
 local LAST = State.COMMON + 1
 local READY = State.COMMON + 2
-local LANE = State.COMMON + 3
+local PRODUCER = State.COMMON + 3
 
 -- Returns the streams of a call and the accounts of its shard keys, as fields of the state, and how many are streams.
 local function fields_of_write(KEYS, ARGV, count, stride)
@@ -123,14 +123,14 @@ local function fields_of_write(KEYS, ARGV, count, stride)
 end
 
 -- Looks at all that must be known: the state, the producer's last call, the streams, and the accounts.
-local function look_of_write(KEYS, ARGV, lane, count, stride)
+local function look_of_write(KEYS, ARGV, producer, count, stride)
   local fields, streams = fields_of_write(KEYS, ARGV, count, stride)
   -- Accounts are asked for before it is known whether the queue has any: fields that are missing cost less than a
   -- second look.
-  local q = State.open_call(KEYS, 14, 'last', 'ready', lane, unpack(fields)) -- at most 5,100: streams and accounts
+  local q = State.open_call(KEYS, 14, 'last', 'ready', producer, unpack(fields)) -- at most 5,100: streams and accounts
   if not q then return nil end
   local v, lengths = q.values, {}
-  for at = 1, streams do lengths[at] = tonumber(v[LANE + at] or 0) end
+  for at = 1, streams do lengths[at] = tonumber(v[PRODUCER + at] or 0) end
   q.lengths, q.is_wide, q.grown, q.ready = lengths, streams > 255, {}, v[READY]
   q.appended = {nil, nil, nil, nil, nil, nil, nil, nil}
   if q.rules.window == 0 then return q end
@@ -140,7 +140,7 @@ local function look_of_write(KEYS, ARGV, lane, count, stride)
     for at = streams + 1, #fields do owners[#owners + 1] = Rules.owner_of(q.rules, sub(fields[at], 3)) end
     Accounts.load_accounts(q, owners)
   else
-    for at = streams + 1, #fields do Accounts.meet(q, sub(fields[at], 3), v[LANE + at]) end
+    for at = streams + 1, #fields do Accounts.meet(q, sub(fields[at], 3), v[PRODUCER + at]) end
   end
   return q
 end
@@ -284,11 +284,11 @@ local function store_apart(q, m, id)
   local flags = m.unique_key ~= '' and 'u' or ''
   add(q, 'kept', id, Messages.body_of_message('d', m))
   if m.unique_key ~= '' then
-    -- `dedup_index` has it from now on with the time of a first look: while its message waits, an earlier one would
+    -- `dedup_index` has it from now on with the time of a first check: while its message waits, an earlier one would
     -- only put it off again (`keep_unique`).
     local full_id = id .. '-d'
     Unique.save_unique(q, m.unique_key, id, 'w', full_id, a.name, m.unique_known)
-    call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + Unique.FIRST_LOOK), 'u:' .. m.unique_key)
+    call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + Unique.FIRST_CHECK), 'u:' .. m.unique_key)
     q.unique_ids[m.index] = full_id
   end
   if m.delay > 0 then
@@ -387,7 +387,7 @@ local function note_written(q, ARGV, prefix, places, stride, options)
 end
 
 -- Appends the messages and writes down what has changed, and what is remembered of the call.
-local function close_write(q, lane, offset)
+local function close_write(q, producer, offset)
   for position in pairs(q.grown) do State.put(q, q.keys[q.fixed + position], q.lengths[position]) end
   if q.marks then State.put(q, 'ready', Streams.ready(q)) end
   if q.children then Waiting.save_children(q) end
@@ -399,7 +399,7 @@ local function close_write(q, lane, offset)
   -- Entries before the state: on one stream XADD is its own look (`look_at_grown`). An entry beyond the count is found
   -- by a read (`count_foreign`), but one that is counted and not there counts as vanished.
   Streams.save_entries(q)
-  if q.lane_moves then Producers.save_lane(q, lane) end
+  if q.producer_moves then Producers.save_producer(q, producer) end
   if q.changed_shares then Shares.note(q) end
   State.save_state(q)
   if q.dirty or q.lists then
@@ -413,15 +413,15 @@ local function close_write(q, lane, offset)
 end
 
 -- Says whether the call was done before, or may not be done. Returns an answer, or what to remember of a bulk write.
-local function check_sequence(q, lane, sequence)
-  if lane == '-' then return nil end
+local function check_sequence(q, producer, sequence)
+  if producer == '-' then return nil end
   local number, keep = match(sequence, '^(%d+)|(%d+)$')
   local answer, offset
   if number then
-    answer, q.lane_ends = Producers.check_lane(q, number + 0, keep + 0, q.values[LANE])
-    q.lane_number = number
+    answer, q.producer_ends = Producers.check_call(q, number + 0, keep + 0, q.values[PRODUCER])
+    q.producer_number = number
   else
-    answer, offset = Producers.check_offset(q, lane, sequence)
+    answer, offset = Producers.check_offset(q, producer, sequence)
   end
   -- A time is written that is there already: WAIT waits for what its own connection wrote last.
   local was_done = answer and (answer[1] == 'OK' or answer[1] == 'COUNTED')
@@ -432,10 +432,10 @@ end
 -- @verb write: store messages, all or none. A repeated call of a producer changes nothing and returns the same ids.
 -- KEYS[1..14]: the first 14 of a queue (base.lua)
 -- KEYS[15..] streams: those that the shards of this call may choose from
--- ARGV[1] head: "epoch window keyed count stride sequence lane": the caller's idea of the epoch; for how many ms dedup
---        keys are remembered; how many keys the messages have; how many messages; 4 arguments for each, or 6 with
+-- ARGV[1] head: "epoch window keyed count stride sequence producer": the caller's idea of the epoch; for how many ms
+--        dedup keys are remembered; how many keys the messages have; how many messages; 4 arguments for each, or 6 with
 --        headers or options; "number|ms for which it may be repeated", or see `check_offset`; the field of the call's
---        lane or of its bulk write's partition ('-': none), which may have any letters
+--        producer or of its bulk write's partition ('-': none), which may have any letters
 -- ARGV[2..] messages: of each: shard (positions of its streams), shard key, tag, payload, and with 6 headers and
 -- options
 -- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, "number:used,..."
@@ -447,13 +447,13 @@ end
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 function verbs.write(KEYS, ARGV)
   if not call then begin() end
-  local epoch, window, keyed, count, stride, sequence, lane =
+  local epoch, window, keyed, count, stride, sequence, producer =
     match(ARGV[1], '^(%S+) (%d+) (%d+) (%d+) (%d) (%S*) (.*)$')
   keyed, count, stride = keyed + 0, count + 0, stride + 0
-  local q = look_of_write(KEYS, ARGV, lane, count, stride)
+  local q = look_of_write(KEYS, ARGV, producer, count, stride)
   -- Also to a repetition: the caller makes the call anew with the same number, which finds what a first try stored.
   if not q or q.rules.epoch ~= epoch then return {'EPOCH'} end
-  local answer, offset = check_sequence(q, lane, sequence)
+  local answer, offset = check_sequence(q, producer, sequence)
   if answer then return answer end
   local ms, number = match(q.values[LAST], '^(%d+)-(%d+)$')
   local before = number + 0
@@ -473,8 +473,8 @@ function verbs.write(KEYS, ARGV)
   local places, n = store_all(q, ARGV, count, stride, ms, before, options, keyed, window + 0)
   local stored = ms .. '|' .. number .. '|' .. concat(places, ',')
   State.put(q, 'last', ms .. '-' .. n)
-  if q.lane_ends then State.put(q, lane, q.lane_ends .. '|' .. q.lane_number .. '|' .. stored) end
-  close_write(q, lane, offset)
+  if q.producer_ends then State.put(q, producer, q.producer_ends .. '|' .. q.producer_number .. '|' .. stored) end
+  close_write(q, producer, offset)
   -- Behind all else, since nothing depends on it: a later call forgets the rest.
   if forgets then
     forget_some(q)

@@ -18,7 +18,7 @@
     ├── ResultPending (TimeoutError)    the message is not done yet: ask again
     ├── LeaseLost                       the delivery is not yours any more: drop the work
     │   └── MessageCancelled            the message was cancelled: drop the work
-    ├── PipelineFailed                  a Spark job failed; what it wrote so far stays
+    ├── PipelineFailed                  a Spark job failed; its rows so far stay
     ├── ClosedError                     the client was closed, or used from another event loop
     ├── SpoolFull                       an edge producer's spool or disk is full: slow down, or make room
     ├── SpoolDamaged                    the file is no spool, or cannot be read: move it away
@@ -55,8 +55,8 @@ class PatternError(ConfigError):
 class QueueMissing(ConfigError):
     """There is no such queue: its name is mistyped, or nobody has created it yet.
 
-    Who has settings for a queue creates it by the first write or read. `len`, `stats` and `dead` of such a client say 0
-    until then, or nothing; all other calls that only look at a queue, or change it, raise this error.
+    A client with settings for a queue creates it by its first write or read. `len`, `stats` and `dead` of such a client
+    say 0 until then, or nothing; all other calls that only look at a queue, or change it, raise this error.
     """
 
 
@@ -143,11 +143,11 @@ class ClosedError(ShardqError):
 
 
 class PipelineFailed(ShardqError):
-    """A Spark job failed. What it wrote so far stays. The cause is chained."""
+    """A Spark job failed. The rows that it wrote so far stay. The cause is chained."""
 
 
 class SpoolFull(ShardqError):
-    """An edge producer's spool is full, or its disk; nothing was added. What was added before is still delivered."""
+    """An edge producer's spool is full, or its disk; nothing was added. Earlier messages are still delivered."""
 
 
 class SpoolDamaged(ShardqError):
@@ -180,7 +180,7 @@ class DurabilityUnknown(OutcomeUnknown):
 class PartlyWritten(BackendError):
     """Only a part of a batch was written.
 
-    `results` has one entry per message, in order: its id, or the error with which its write ended. Of a writer it has
+    `results` has one entry per message, in order: its id, or the error with which its write ended. For a writer it has
     the errors only, at most 1,000 of them.
     """
 

@@ -106,7 +106,7 @@ class Telemetry:
         self.read(rows, started_ns, batch=batch)
 
     def acked(self, deliveries: Sequence[Received], started_ns: int, ended_ns: int) -> None:
-        """Make a span for the acks that a read took along, as of a call of their own."""
+        """Make a span for piggybacked acks, as of a call of their own."""
         if not deliveries or not enabled():
             return
         from opentelemetry.trace import SpanKind

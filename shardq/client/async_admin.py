@@ -121,7 +121,8 @@ class AsyncQueueAdmin:
     async def declare(self, *, timeout: float | None = None) -> QueueConfig:
         """Create the queue if it does not exist, with this client's settings for it, and return the queue's settings.
 
-        Writes and reads of a client with settings do so by themselves. What changes a queue, as `set_limits`, does not.
+        Writes and reads of a client with settings do so by themselves. Calls that change a queue, as `set_limits`, do
+        not.
         """
         return await self._client.run(declaring.declare(self.state, timeout))
 
@@ -168,9 +169,10 @@ class AsyncQueueAdmin:
 
         `{"acct-7": Limits(max_in_flight=3, rate=10), "acct-8": "gold"}`: a text names a plan (see `set_plan`), and
         `Limits()` is what the queue's settings say again. At most 10,000 shard keys can be given others at once. They
-        count from the next call on, for all clients; what waited for a lower limit comes at once. Messages beyond wait
-        in the overflow of their shard key, where they delay nobody. ConfigError if the queue is not fair (`window`),
-        for a child where it has parents, and for a plan that there is not; QueueMissing if there is no such queue.
+        count from the next call on, for all clients; messages that waited for a lower limit come at once. Messages
+        beyond wait in the overflow of their shard key, where they delay nobody. ConfigError if the queue is not fair
+        (`window`), for a child where it has parents, and for a plan that there is not; QueueMissing if there is no such
+        queue.
         """
         await self._client.run(limiting.set_limits(self.state, changes, timeout))
 
@@ -233,8 +235,8 @@ class AsyncQueueAdmin:
     ) -> list[Tenant]:
         """Return who has most in the queue: shard keys, or parents with their children (`Tenant` says what).
 
-        *order* is "backlog", "oldest" (who waits longest), "in_flight", "held_back", "time" (who has received most
-        work beyond the others'), or who uses most of a bound: "dedup" (dedup and unique keys), "dead", "results" (in
+        *order* is "backlog", "oldest" (the longest wait), "in_flight", "held_back", "time" (most work received
+        beyond the others'), or the most use of a bound: "dedup" (dedup and unique keys), "dead", "results" (in
         bytes). Those from rank *start* on, at most *limit* (1 to 1,000). It reads the accounts of all tenants in pages,
         each of which takes the server less than 2 ms, so a million tenants take seconds, and the numbers are not of one
         instant. ConfigError for a queue without a window, which knows its shard keys only by what they use of bounds;

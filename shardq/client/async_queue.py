@@ -21,7 +21,7 @@ from shardq.ops.inspect.status import status
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.read.give_back import give_back_all
-from shardq.ops.read.look import first_look
+from shardq.ops.read.look import fast_read
 from shardq.ops.read.read import checked_count, checked_wanted, read
 from shardq.ops.read.waiting import Outstanding
 from shardq.ops.results.keep import keep
@@ -147,9 +147,9 @@ class AsyncQueue(AsyncQueueAdmin):
 
         *ack* is a delivery, or several, of this queue and client. They are settled as done ahead of the read, in the
         same round trip, and do not wait for a message. One whose lease was lost, or whose message was cancelled, gets
-        `lost`, and a line in the log; the read goes on. What has its answer is not acked again, so after Empty or an
-        error you may give the same delivery to the next read. An error means that the read has kept no message: what
-        it was granted is given back.
+        `lost`, and a line in the log; the read goes on. A delivery that has its answer is not acked again, so after
+        Empty or an error you may give the same delivery to the next read. An error means that the read has kept no
+        message: what it was granted is given back.
         """
         found = await self._read(1, block, visibility_timeout, prefer_stream, timeout, ack, batch=False)
         if not found:
@@ -194,7 +194,7 @@ class AsyncQueue(AsyncQueueAdmin):
         is_traced = enabled()
         started = round(self.state.clock.wall() * 1e9) if is_traced else 0
         try:
-            if (look := first_look(*asked)) is not None:
+            if (look := fast_read(*asked)) is not None:
                 rows = await self._client.look(look)
                 if rows is not None:
                     if acks is not None:
@@ -266,11 +266,11 @@ class AsyncQueue(AsyncQueueAdmin):
         return await self._settle_many("reject", deliveries, received, op, found)
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
-        """Remove a message that waits or is delayed: "removed". Of one that is being worked on: "in flight".
+        """Remove a message that waits or is delayed: "removed". For one that is being worked on it returns "in flight".
 
-        Of a dead letter: "dead", and it stays one until it is redriven or deleted. The holder of a message in flight
-        learns of the cancel: its next extend or ack raises MessageCancelled. MessageNotFound if the message neither
-        waits, nor is delayed, in flight or dead.
+        For a dead letter it returns "dead", and the letter stays until it is redriven or deleted. The holder of a
+        message in flight learns of the cancel: its next extend or ack raises MessageCancelled. MessageNotFound if the
+        message neither waits, nor is delayed, in flight or dead.
         """
         return await self._client.run(cancel.cancel(self.state, message_id, timeout))
 
@@ -310,18 +310,18 @@ class AsyncQueue(AsyncQueueAdmin):
         The messages are those of one *state*, of the tenant *shard_key*, or of one *stream*; all by default. They come
         without payloads unless *payloads* is true. Go on with *after*, the `cursor` of a page, until that is None.
 
-        - "waiting": what waits in the streams, and then what is held back. Of one stream this is the order of reads of
-          one message, if nothing else happens. Of several, each gives one message in turn, from the shared read offset
-          on; what is let in or comes due meanwhile takes turns, too, and a batch takes several of a stream together. Of
-          a tenant these are the streams of its shard: what it wrote before it had that shard is found by stream. With
-          *stream* nothing that is held back is listed.
+        - "waiting": messages in the streams, then those held back. For one stream this is the order of reads of one
+          message, if nothing else happens. Several streams each give one message in turn, from the shared read offset
+          on; messages that are let in or come due meanwhile take turns, too, and a batch takes several of a stream
+          together. For a tenant the streams are those of its shard: messages that it wrote before it had that shard are
+          found by stream. With *stream* no held back messages are listed.
         - "held_back": of one shard key after the other, each in the order of writing.
         - "delayed": by due time. "in_flight": by the end of the lease. "dead": the oldest dead letter first.
 
-        In these other states *stream* means where the message was stored. What came due, or whose lease ended, is
-        listed there until a read takes it back, with the state "waiting". Entries of a legacy stream that were never
-        read are not listed. Each call to Redis looks at about 100 messages, so a page is not of one instant, and a
-        message that moves meanwhile may be missed or come twice. QueueMissing if there is no such queue; ConfigError
+        In these other states *stream* means where the message was stored. Messages that came due, or whose lease ended,
+        are listed there until a read takes them back, with the state "waiting". Entries of a legacy stream that were
+        never read are not listed. Each call to Redis looks at about 100 messages, so a page is not of one instant, and
+        a message that moves meanwhile may be missed or come twice. QueueMissing if there is no such queue; ConfigError
         for a bad argument.
         """
         found = await self._client.run(

@@ -111,8 +111,8 @@ class BaseClient:
 
         The `timeout` of a call covers all of it: waiting for one of `max_connections`, and the tries, of which the last
         has at least 0.1 s. A try ends when the server is silent for 5 s. Connecting to a server that hangs can add up
-        to 5 s. Where a firewall forgets connections, put `?health_check_interval=30` into the URL: one that was idle
-        for 30 s is then replaced before it is used again.
+        to 5 s. If a firewall forgets connections, put `?health_check_interval=30` into the URL: one that was idle for
+        30 s is then replaced before it is used again.
         """
         return cls(Target.parse(url), **settings)
 

@@ -60,8 +60,8 @@ class Client(SyncBaseClient):
         Settings belong to the queue. If it exists already with others, *on_mismatch* says what its first call does:
         "warn" logs the differences, "raise" is a ConfigError, and "apply" changes the queue's settings, once.
 
-        Who names no settings creates no queue: its reads wait for one, and its other calls raise QueueMissing. *create*
-        says otherwise: true creates a queue with the defaults (see `QueueConfig`).
+        Without settings the queue is not created: reads wait for it, and other calls raise QueueMissing. *create* says
+        otherwise: true creates a queue with the defaults (see `QueueConfig`).
         """
         return Queue(self, self.state_of(name, settings, create=create, mismatch=on_mismatch))
 
@@ -114,7 +114,7 @@ class Client(SyncBaseClient):
     def bindings(self, *, router: str = "default", timeout: float | None = None) -> list[BoundQueue]:
         """Return the bindings of a router, sorted, each with whether its queue is `gone`.
 
-        A queue is gone if it was deleted, expired (`ttl`), or was never declared. What is published passes over it.
+        A queue is gone if it was deleted, expired (`ttl`), or was never declared. Published messages pass over it.
         """
         return self.run(gone.bound_queues(self.router_state(router), timeout))
 
@@ -145,10 +145,10 @@ class Client(SyncBaseClient):
         """Write a message to each queue that *topic* goes to, in few round trips. Return the ids by queue name.
 
         The other arguments are those of `Queue.write`. A queue that several matching patterns name gets one copy.
-        One that is gone (see `bindings`) gets none: that is logged, and no failure. Where no queue matches, or all are
+        One that is gone (see `bindings`) gets none: that is logged, and no failure. If no queue matches, or all are
         gone, {} is returned, or Unrouted is raised when *unmatched* is "raise". When some writes failed,
-        PartlyPublished has an id or an error for each queue that is not gone; who repeats the call under its
-        *dedup_key* doubles nothing. Bindings that others make are seen within a second.
+        PartlyPublished has an id or an error for each queue that is not gone; repeating the call under its *dedup_key*
+        doubles nothing. Bindings that others make are seen within a second.
         """
         bindings = self.router_state(router)
         names = self.run(publishing.match_queues(bindings, topic, unmatched, timeout))
@@ -196,7 +196,7 @@ class Client(SyncBaseClient):
         return self._driver.run(op)
 
     def look(self, look: Look) -> list[Received] | None:
-        """Make the first look of a read. Return its messages; None if the operation must go on."""
+        """Make the first try of a read. Return its messages; None if the operation must go on."""
         if not self._is_ready:
             self.prepare()
         driver = self._driver

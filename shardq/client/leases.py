@@ -10,9 +10,9 @@ the deadline it takes the entry out, and then the callbacks are called. An exten
 notes the new deadline; when the entry comes up at the old one, it is inserted again. Redis may say so earlier, as the
 answer to an extension or an ack. Then the lease is lost, too.
 
-**Lost is lost.** Whoever was told that a lease is lost may have dropped the work. If the lease lived again, since an
-extension was answered late, somebody else could ack work that was not done. So the first look that finds it over, or
-the wheel, decides for good. Only its holder's own ack, nack or reject can still succeed.
+**Lost is lost.** A holder that was told that its lease is lost may have dropped the work. If the lease lived again,
+since an extension was answered late, somebody else could ack work that was not done. So the first check that finds it
+over, or the wheel, decides for good. Only its holder's own ack, nack or reject can still succeed.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Leases:
 
 
 class LeasedDelivery(DeliveryView):
-    """What `Delivery` and `AsyncDelivery` share: the delivery's lease, and who is told when it is lost."""
+    """What `Delivery` and `AsyncDelivery` share: the delivery's lease, and the callbacks for when it is lost."""
 
     __slots__ = ("_cost", "_lease", "_queue", "_told", "took", "work")
 

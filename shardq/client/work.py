@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Work(msgspec.Struct, eq=False):
     """The work on what one read brought. It counts from the read on, or from when some of it was last settled.
 
-    What is settled together shares the time since then: a worker that handles one message after the other and settles
-    each, and one that settles a batch at its end, are charged the same.
+    Deliveries that are settled together share the time since then: a worker that handles one message after the other
+    and settles each, and one that settles a batch at its end, are charged the same.
     """
 
     clock: Clock

@@ -162,7 +162,7 @@ class AsyncDriver:
     async def _call(self, call: Sendable) -> Any:
         """Make one try of *call* in its common case: one command, and one reply. Return the reply.
 
-        The general way begins anew where the server cannot run it in this form or another node owns the slot: this one
+        The slow path begins anew where the server cannot run it in this form or another node owns the slot: this one
         executed nothing.
         """
         key = call.key

@@ -3,7 +3,7 @@
 redis-py connects, and says hello. Then its transport is taken over: a connection of its own for each call, a task that
 reads from a stream and a timeout for each call would take three quarters of a client's time.
 
-What a caller waits for stays expected when the caller is cancelled or gives up, so that its reply goes to nobody else.
+A reply stays expected when its caller is cancelled or gives up, so that it goes to nobody else.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class AsyncLink(asyncio.BufferedProtocol):
             self.close(LinkLost("the node is no longer a master"))
 
     def close(self, error: Exception) -> None:
-        """Close the link because of *error*. What was sent may have been executed."""
+        """Close the link because of *error*. Calls that were sent may have been executed."""
         if self.closed:
             return
         self.closed = True

@@ -180,7 +180,7 @@ class AsyncSharing:
         task.add_done_callback(self._tasks.discard)
 
     async def _carry(self, coalescer: Coalescer[Any, Any]) -> None:
-        """Make one shared call. Who cannot share it may start another one beside it."""
+        """Make one shared call. A caller that cannot share it may start another one."""
         try:
             if (shared := coalescer.take(halved=True)) is not None:
                 if coalescer.may_start(MOST):
@@ -222,7 +222,7 @@ class AsyncSharing:
         self._alarms[coalescer] = at, self._timer.call_at(at, self._ring, coalescer)
 
     def _ring(self, coalescer: Coalescer[Any, Any]) -> None:
-        """End the waits whose time is up, and let those who have waited long start a call beside others."""
+        """End the waits whose time is up, and let those who have waited long start another call."""
         self._alarms.pop(coalescer, None)
         now = self._clock.monotonic()
         for caller in coalescer.expire(now, MIN_TRY):

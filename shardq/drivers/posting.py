@@ -60,7 +60,7 @@ class Posting:
             self._watch(coalescer)
 
     def close(self) -> None:
-        """Let the threads end with what they do. What is posted later is done in the thread that posts it."""
+        """Let the threads end with what they do. Calls that are posted later are made in the thread that posts them."""
         self._pool.shutdown(wait=False)
 
     def _submit(self, function: Callable[..., object], *args: object) -> None:
@@ -99,7 +99,7 @@ class Posting:
         self._timer.call_later(PATIENCE, self._ring, coalescer)
 
     def _ring(self, coalescer: Coalescer[Any, Any]) -> None:
-        """End the waits whose time is up, and let those who have waited long start a call beside others."""
+        """End the waits whose time is up, and let those who have waited long start another call."""
         with self._lock:
             self._watched.discard(coalescer)
         for caller in coalescer.expire(self._clock.monotonic(), MIN_TRY):

@@ -25,7 +25,7 @@ I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
 Turns: TypeAlias = Generator[bool, None, None]
 PATIENCE: Final = 0.1
-"""After so many seconds of waiting for a call that is under way, a caller makes another call beside it."""
+"""After so many seconds of waiting for a call that is under way, a caller makes another call at the same time."""
 
 MOST: Final = 4
 """So many calls of one coalescer are under way at most."""
@@ -124,7 +124,7 @@ class Sharing:
     def run_all(self, parts: Sequence[Part], until: float) -> list[Any]:
         """Do as `run` for all *parts* at once. Return for each its result or its error.
 
-        The calls that this thread makes alone go out together. Where others are, it waits or leads, too.
+        The calls that this thread makes alone go out together. If there are others, it waits or leads, too.
         """
         if len(parts) == 1:
             try:
@@ -196,7 +196,7 @@ class Sharing:
             coalescer.verb.doubt(caller.item)  # it has ended, but nobody was told
 
     def _wait(self, coalescer: Coalescer[I, R], caller: Caller[I, R], ticket: Any) -> None:
-        """Wait until *caller* has ended or must lead; or lead beside a call that takes long; or give up."""
+        """Wait until *caller* has ended or must lead; or lead another call if one takes long; or give up."""
         waiting = caller.phase is Phase.WAITING
         if not self._woken(ticket, caller.until, waiting=waiting):
             self._look_up(coalescer, caller, waiting)
@@ -248,7 +248,7 @@ class Sharing:
         except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
             shared.fail(error)
         except BaseException:  # such as KeyboardInterrupt, and GeneratorExit where a batch of calls fails
-            # It may have been sent. Whoever takes over repeats it as it is, and Redis recognizes it.
+            # It may have been sent. The next leader repeats it as it is, and Redis recognizes it.
             shared.answer(Unanswered("the call was interrupted", sent=True))
             coalescer.give_up(leader)
             self._hand_over(coalescer, shared)

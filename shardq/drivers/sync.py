@@ -246,7 +246,7 @@ class Driver:
     def _call(self, call: Sendable) -> Any:
         """Make one try of *call* in its common case: one command, and one reply. Return the reply.
 
-        The general way begins anew where another node owns the slot: this one executed nothing.
+        The slow path begins anew where another node owns the slot: this one executed nothing.
         """
         key = call.key
         route = self._routes.get(key) or self._find_route(key)

@@ -130,7 +130,7 @@ class Edge(Producer):
         return self._status()
 
     def close(self) -> None:
-        """End the delivery. What was not acked stays in the spool. Idempotent."""
+        """End the delivery. Messages that were not acked stay in the spool. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -212,7 +212,7 @@ class AsyncEdge(Producer):
         return await asyncio.to_thread(self._status)
 
     async def aclose(self) -> None:
-        """End the delivery. What was not acked stays in the spool. Idempotent."""
+        """End the delivery. Messages that were not acked stay in the spool. Idempotent."""
         if self._closed:
             return
         self._closed = True

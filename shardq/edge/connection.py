@@ -31,7 +31,7 @@ OPTIONS: Final = (
 
 
 class ConnectionEnded(BackendError):
-    """The call with the gateway is over. What was not acked goes out again with the next one."""
+    """The call with the gateway is over. Messages that were not acked go out again with the next one."""
 
 
 class Connection:
@@ -57,7 +57,7 @@ class Connection:
         self._call = send(metadata=metadata)
         try:
             async with asyncio.timeout(WELCOME):
-                # A gateway speaks first. Whoever writes while it refuses the call is told of an internal error
+                # A gateway speaks first. A client that writes while it refuses the call is told of an internal error
                 # instead of the reason (https://github.com/grpc/grpc/issues/36066).
                 first = await self._read()
                 await self.send(Request(version=VERSION, info=self._info))

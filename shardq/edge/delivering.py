@@ -42,14 +42,15 @@ DICTIONARY: Final = "dictionary"
 def _limit() -> Limit:
     """Return how many messages may be in flight. A gateway stores at once what waits, so more than a few should wait.
 
-    Who has a backlog gains nothing by acks that come sooner. (Beside 4 to 8: on loopback 1.8 times as many messages.)
+    A producer with a backlog gains nothing by acks that come sooner. (Compared with 4 to 8: on loopback 1.8 times as
+    many messages.)
     """
     return Vegas(low=32, high=64)
 
 
 @dataclass(slots=True)
 class Progress:
-    """What the delivery is doing: for status, and for who waits. Only the delivery changes it."""
+    """What the delivery is doing: for status, and for those who wait. Only the delivery changes it."""
 
     state: str = "starting"
     last_error: str = ""
@@ -293,7 +294,7 @@ class Delivering:
             self._training = asyncio.ensure_future(self._train(self._trainer.take()))
 
     async def _train(self, samples: list[bytes]) -> None:
-        """Train a dictionary beside all else, and offer it."""
+        """Train a dictionary in the background, and offer it."""
         content = await asyncio.to_thread(trained, samples)
         self._is_training = False
         if content is not None:

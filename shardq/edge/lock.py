@@ -1,4 +1,4 @@
-"""Of all processes that share a spool, one delivers: the one that holds the lock on the file beside it."""
+"""One of the processes that share a spool delivers: the one that holds the lock on the file beside it."""
 
 from __future__ import annotations
 

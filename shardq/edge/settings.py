@@ -26,8 +26,8 @@ class EdgeSettings:
     given, or `tls` is true for those of the system; `certificate` and `key` (PEM) are the client's own. `name` is what
     the gateway's log calls this producer.
 
-    `spool` is the file in which messages wait for their acks. It holds at most `max_bytes`; what is too much is refused
-    with SpoolFull ("raise"), or the oldest messages are lost for it ("drop_oldest", counted). With `durability`
+    `spool` is the file in which messages wait for their acks. It holds at most `max_bytes`; beyond that a message is
+    refused with SpoolFull ("raise"), or the oldest messages are lost for it ("drop_oldest", counted). With `durability`
     "process" a message survives the end of the process, with "disk" also that of the machine.
 
     `compress` sends payloads as zstd frames where that makes them smaller, and `dictionary` trains one. The `level` is

@@ -19,7 +19,7 @@ from shardq.errors import SpoolDamaged, SpoolFull
 
 SCHEMA: Final = 1
 OVERHEAD: Final = 64
-"""Bytes that a message takes in the file beside its request, about."""
+"""Bytes that a message takes in the file besides its request, about."""
 REFUSED_KEPT: Final = 1000
 """So many of the messages that a gateway refused are kept, the newest."""
 WAIT: Final = 10.0
@@ -116,7 +116,7 @@ class Spool:
         return found
 
     def acked(self, seqs: Iterable[int]) -> None:
-        """Remove messages that the gateway has acked. What is gone already does not count."""
+        """Remove messages that the gateway has acked. Messages that are gone already do not count."""
         with self._writing():
             self._count(acked=self._remove(seqs))
 

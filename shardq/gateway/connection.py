@@ -70,7 +70,7 @@ class Connection:
         self._end("draining")
 
     def revoke(self) -> None:
-        """End soon, because the token holds no more."""
+        """End soon, because the token is not valid any more."""
         self._end("revoked")
 
     def _end(self, reason: str) -> None:

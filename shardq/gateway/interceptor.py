@@ -1,4 +1,4 @@
-"""Who may call what: everything needs a token but the check of the gateway's health."""
+"""The right to call: everything needs a token but the check of the gateway's health."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from shardq.gateway.tokens import Token
 
 
 class Bucket:
-    """Lets *rate* units a second through, and a burst of one second's worth. What is taken may run into debt."""
+    """Lets *rate* units a second through, and a burst of one second's worth. Takers may run into debt."""
 
     def __init__(self, rate: int | None, clock: Clock) -> None:
         self._rate, self._clock = rate, clock

@@ -8,7 +8,7 @@ from typing import Any
 from shardq.flow import Receiver
 
 OVERHEAD = 512
-"""About so many bytes a message takes in memory beside its payload, headers and shard key."""
+"""A message takes about so many bytes in memory besides its payload, headers and shard key."""
 
 
 @dataclass(slots=True)

@@ -45,7 +45,7 @@ class Releases:
         self._held[dedup_key(name, message_id)] += 1
 
     def let_go(self, name: str, message_ids: Iterable[bytes]) -> None:
-        """Note that a connection holds copies no more: they were stored, refused or dropped."""
+        """Note that a connection holds no copies any more: they were stored, refused or dropped."""
         for message_id in message_ids:
             key = dedup_key(name, message_id)
             if self._held[key] > 1:
@@ -75,7 +75,7 @@ class Releases:
             await self.forget_due()
 
     async def forget_due(self) -> None:
-        """Let Redis forget what is due now. What fails is left to the end of its memory."""
+        """Let Redis forget what is due now. A key for which that fails is forgotten at the end of its window."""
         now, due = self._client.clock.monotonic(), dict[str, list[str]]()
         for _ in range(len(self._waiting)):
             if self._waiting[0][0] > now:

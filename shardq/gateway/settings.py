@@ -12,7 +12,7 @@ from shardq.errors import ConfigError
 
 MIB = 1024 * 1024
 EXTRA = 64 * 1024
-"""Bytes that a request may have beside its payload."""
+"""Bytes that a request may have besides its payload."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What the bearer of one token may do. Where a number is None, the gateway's own bound holds, or none."""
+    """What the bearer of one token may do. If a number is None, the gateway's own bound holds, or none."""
 
     name: str
     digests: tuple[bytes, ...]

@@ -14,8 +14,8 @@ class Event(msgspec.Struct, frozen=True):
     a write.
 
     Events of the kinds "weighted", "limited", "paused" and "resumed" are of a shard key (None: of the whole queue),
-    those of the kind "configured" of the queue, and none of them of a message: their `message_id` is ''. Of a pause,
-    `due` is its end.
+    those of the kind "configured" of the queue, and none of them of a message: their `message_id` is ''. The `due` of a
+    pause is its end.
     """
 
     number: int

@@ -12,7 +12,7 @@ MAX_WEIGHT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one shard key, or of a parent with all its children, beside the settings of the queue.
+    """The limits of one shard key, or of a parent with all its children, besides the settings of the queue.
 
     None is what the queue's settings say for every shard key; 0 is no limit. `max_in_flight` is how many messages may
     be in flight. `rate` is how many may be delivered in a second, `burst` how many of these at once; without a burst,

@@ -16,14 +16,14 @@ PeekState: TypeAlias = Literal["waiting", "held_back", "delayed", "in_flight", "
 class PeekedMessage(Decoded):
     """One message as it was looked at. All times are seconds since the epoch, by the server's clock.
 
-    What is not known, or has no meaning in a state, is None, or '' for a text. `stream` is where a message waits.
-    `written_at` is when it was written; `since` since when it can be delivered, if it was delayed or given back (of a
-    dead letter: when it died). `until` is when a delayed message comes due, or a lease ends unless it is extended; if
-    that is over, and no read has taken the message back yet, its state is "waiting". `holder` tells the reads that
-    leased messages apart (the beginning of a nonce); `cancelled` says that a message in flight is not delivered again.
-    `deadline` is the message's own: once that is over, a read drops it. `deliveries` counts those so far, this one
-    included if it is in flight; `last_error` is the one with which it was given back last, `reason` why it is a dead
-    letter, or "max_dead" if it waits for room among these. `size` is that of the payload in bytes.
+    A field that is not known, or has no meaning in a state, is None, or '' for a text. `stream` is where a message
+    waits. `written_at` is when it was written; `since` since when it can be delivered, if it was delayed or given back
+    (of a dead letter: when it died). `until` is when a delayed message comes due, or a lease ends unless it is
+    extended; if that is over, and no read has taken the message back yet, its state is "waiting". `holder` tells the
+    reads that leased messages apart (the beginning of a nonce); `cancelled` says that a message in flight is not
+    delivered again. `deadline` is the message's own: once that is over, a read drops it. `deliveries` counts those so
+    far, this one included if it is in flight; `last_error` is the one with which it was given back last, `reason` why
+    it is a dead letter, or "max_dead" if it waits for room among these. `size` is that of the payload in bytes.
     """
 
     message_id: str

@@ -64,8 +64,8 @@ class QueueConfig:
     """The settings of a queue. Redis stores them when the queue is created; `configure` changes them.
 
     Times are seconds. `max_len`, `max_dead`, `max_dedup` (dedup keys) and `max_bulk_offsets` (partitions of bulk
-    writes) bound memory. At a bound a call is refused (or, for dead letters, the message is parked), but no message is
-    dropped. No shard key may have more than four times what is free of a bound, so one alone gets four fifths of it
+    writes) bound memory. At a bound a call is refused (or a dead letter waits for room), but no message is dropped. No
+    shard key may have more than four times what is free of a bound, so one alone gets four fifths of it
     (docs/limits.md). With `drop_dead` = 1 its oldest dead letter is deleted for its new one instead. Dead letters are
     also deleted once they are `dead_ttl` seconds old.
 

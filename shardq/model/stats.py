@@ -10,14 +10,14 @@ class QueueStats:
     """One queue at one instant, as one atomic script saw it. Ages are seconds of the server's clock.
 
     `oldest_age` is for how long the message that waits longest could be delivered: since it was written, came due, was
-    given back, or its lease ended; what waits for a limit or a pause does not count. If messages wait under very many
-    shard keys, or for redelivery in very many streams, only some of these are looked at. `streams` has the number of
-    undelivered messages of each stream; with more than 1,000 streams these are from a moment later.
+    given back, or its lease ended; messages that wait for a limit or a pause do not count. If messages wait under very
+    many shard keys, or for redelivery in very many streams, only some of these are looked at. `streams` has the number
+    of undelivered messages of each stream; with more than 1,000 streams these are from a moment later.
 
     `held_back` counts the messages of the backlog that wait in the overflows of their shard keys; `limited` those of
     them that wait for a limit or the end of a pause, and not for their turn. `runnable` is what free workers would be
     delivered now: the backlog without those, and no more than the limits of the whole queue allow. Scale by it.
-    `tenants_waiting` is how many shard keys (or parents) wait for a turn, beside those that have messages in streams.
+    `tenants_waiting` is how many shard keys (or parents) wait for a turn, besides those that have messages in streams.
 
     `result_count` results and notes of progress are kept, and take `result_bytes` of memory; `results_refused` counts
     results that were not kept, since they were too large or there was no room.

@@ -24,7 +24,7 @@ class Progress:
 class MessageStatus:
     """One message at the instant `time`. All times are seconds since the epoch, by the server's clock.
 
-    What is not known, or has no meaning in a state, is None, or '' for a text.
+    A field that is not known, or has no meaning in a state, is None, or '' for a text.
 
     - "waiting": it is delivered when its turn comes. `stream` is where it waits; `ahead` is about how many messages of
       that stream come before it. Reads go round all streams, so others deliver as many meanwhile. `reason` is "paused"

@@ -22,20 +22,20 @@ class Tenant:
 
     `backlog` is `in_streams` (undelivered in the shared streams) + `held_back` (in its overflow); `limited` counts
     those held back for a limit or a pause, the others wait for their turn. `delayed` messages are not due yet. `ahead`
-    is for how many seconds of work, divided by its weight, it has received more than those whose turn is next: 0 for
-    who is not served more than others, and soon for who is idle. `oldest_age` is for how many seconds the one that
-    waits longest has been deliverable; None if nothing waits. Where more than 10,000 messages wait in the streams, it
-    is told only as far as the first messages of each of its streams and of its overflow tell, and None if they do not,
-    but for a table in the order "oldest". A message whose lease ended counts as in flight, and one that came due as
+    is for how many seconds of work, divided by its weight, it has received more than those whose turn is next: 0 if it
+    is not served more than others, and soon if it is idle. `oldest_age` is for how many seconds the one that waits
+    longest has been deliverable; None if nothing waits. If more than 10,000 messages wait in the streams, only the
+    first messages of each of its streams and of its overflow are looked at, and it is None if they do not tell (but not
+    in a table in the order "oldest"). A message whose lease ended counts as in flight, and one that came due as
     delayed, until a read takes it back. `paused_until` is a time of the server in seconds since 1970, None if it is not
     paused. `streams` are those that it may use; () of a parent. `neighbours`, of one tenant only, are shard keys with
-    large backlogs of those that share most streams with it: of a small queue all are looked at, else those at the heads
-    of its streams and some by chance, most likely among them who has very much.
+    large backlogs of those that share most streams with it: in a small queue all are looked at, else those at the heads
+    of its streams and some by chance, which most likely include those with very large backlogs.
 
     `limits` and `weight` are in force: its own, or those of its `plan` (None if it is on none). `dedup_keys`, `dead`
     and `result_bytes` are what it uses of the bounds `max_dedup` (unique keys too), `max_dead` and `max_result_bytes`;
-    of `max_len` it uses what waits, is delayed or in flight. What has ended leaves these numbers when a later write or
-    ack comes across it, a unique key a minute or more after its message is done.
+    of `max_len` it uses what waits, is delayed or in flight. Things that have ended leave these numbers when a later
+    write or ack comes across them, a unique key a minute or more after its message is done.
     """
 
     shard_key: str | bytes

@@ -1,8 +1,8 @@
 """What streams and shards cost, from measured figures.
 
 The times come from benchmarks/results/reads.md, measured on one small machine, so take them as ratios. A read costs
-the same for 8 streams as for 1,024 ("Many streams, few of them busy"). What grows is the number of keys that a write
-declares ("An empty script with so many keys declared"). The bytes come from an embedded Valkey 9.1, and a test measures
+the same for 8 streams as for 1,024 ("Many streams, few of them busy"). Only the number of keys that a write declares
+grows ("An empty script with so many keys declared"). The bytes come from an embedded Valkey 9.1, and a test measures
 them again.
 """
 

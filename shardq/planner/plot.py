@@ -55,7 +55,7 @@ def _draw_floods(axes: Any, chosen: Plan, others: Sequence[Plan]) -> None:
 
 
 def _draw_clean(axes: Any, chosen: Plan) -> None:
-    """How many clean streams are left beside the floods."""
+    """How many clean streams the floods leave."""
     axes.bar(range(len(chosen.clean)), chosen.clean, color=["tab:red", *["tab:blue"] * chosen.streams_per_shard])
     axes.set(
         xlabel="streams of the shard without a flood",

@@ -38,7 +38,7 @@ Shards: TypeAlias = "NDArray[np.int64]"
 
 @dataclass(frozen=True, slots=True)
 class Closeness:
-    """Counts beside the expected ones; `error` is their distance in standard deviations of a normal distribution."""
+    """Counts and the expected ones; `error` is their distance in standard deviations of a normal distribution."""
 
     name: str
     seen: tuple[int, ...]

@@ -102,7 +102,7 @@ def fields_of_tail(key: bytes, tail: bytes) -> Sequence[bytes]:
 def records_of(block: bytes, offset: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
     """Return the messages in a block of an overflow: the entry id, and what the body has behind the shard key.
 
-    None is in its place where the body lies by itself. What begins before the *offset* is left out.
+    None is in its place where the body lies by itself. Parts that begin before the *offset* are left out.
     """
     at, end = 0, len(block)
     while at < end:

@@ -29,7 +29,7 @@ KINDS: Final = {
     "l": "lease_ended",
     "r": "rejected",
     "b": "dead",
-    "p": "parked",
+    "p": "no_room",
     "v": "redriven",
     "e": "deleted",
     "x": "expired",

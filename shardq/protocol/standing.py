@@ -45,7 +45,7 @@ class Known(NamedTuple):
 
     deliveries: int = 0
     since_ms: int = 0
-    is_parked: bool = False
+    waits_for_room: bool = False
     last_error: str = ""
 
 
@@ -153,7 +153,7 @@ def peeked_message(spot: Spot, flat: Sequence[bytes], known: Known, *, has_paylo
         deadline=deadline_of(body),
         deliveries=deliveries + number_of(body.attributes, "c"),
         last_error=known.last_error,
-        reason="max_dead" if known.is_parked else "",
+        reason="max_dead" if known.waits_for_room else "",
         headers=body.headers,
         size=size,
         body=body.payload if has_payload else None,

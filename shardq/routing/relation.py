@@ -154,8 +154,8 @@ def normalized(words: list[str]) -> list[str]:
 def related(top: list[Any], relation: Relation) -> Iterator[tuple[str, str]]:
     """Each pattern below *top* for which *relation* holds, with each of its values.
 
-    *top* is the content of a root that does not change. Of the patterns with wildcards only branches that can lead to a
-    result are looked at; of the literal ones all, unless the relation's own pattern is literal.
+    *top* is the content of a root that does not change. Patterns with wildcards are looked at only in branches that can
+    lead to a result; literal ones all, unless the relation's own pattern is literal.
     """
     literals, wild = top
     for pattern, held in _literals(literals, relation):

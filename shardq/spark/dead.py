@@ -69,7 +69,7 @@ class DeadTrack:
         """Where to go on for a query that has read up to *start*: there, as a rule.
 
         ConfigError when that is newer than the newest dead letter that there ever was; or that one's point, if data may
-        be lost. Where Redis was rolled back and has new dead letters, these have later ids, so none is passed over.
+        be lost. If Redis was rolled back and has new dead letters, these have later ids, so none is passed over.
         """
         if entry_id(start.encode()) <= entry_id(end.encode()):
             return start

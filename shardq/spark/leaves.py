@@ -1,4 +1,4 @@
-"""Single values of payloads as values of Arrow's types. What would have to be changed for that is refused."""
+"""Single values of payloads as values of Arrow's types. Values that would have to be changed for that are refused."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class Reading(Parsing):
 
 @dataclass(frozen=True, kw_only=True)
 class Leasing(Parsing):
-    """Who acks what a job leases, and how it is decoded."""
+    """How messages that a job leases are acked and decoded."""
 
     modes: ClassVar[tuple[str, ...]] = ("REJECT", *Parsing.modes)
     ack_on: str = "commit"

@@ -2,11 +2,11 @@
 
 A value fits if it is one of the type without a change: a number is no text, 4.5 is no int, and 4.0 is one. Text and
 bytes are each other where they are UTF-8; in JSON, which has no bytes, these are text in base64. A time is one with a
-zone, or text as RFC 3339 has it. Floats and times are rounded to what their type can hold. What a struct has no field
-for is left out, and a field that is missing is null.
+zone, or text as RFC 3339 has it. Floats and times are rounded to what their type can hold. Keys for which a struct has
+no field are left out, and a field that is missing is null.
 
-What does not fit is null, as Spark's JSON reader has it: a field of a struct, but a list or a map as a whole. Where
-null is not allowed, what is around it is null. Reasons name types and the schema's fields, never a value.
+A value that does not fit is null, as Spark's JSON reader has it: a field of a struct, but a list or a map as a whole.
+If null is not allowed there, the value around it is null. Reasons name types and the schema's fields, never a value.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.target = _last(self._tracks(self.subscription.queues()))
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The rows between two offsets, in parts. What a queue had that was deleted is in none."""
+        """The rows between two offsets, in parts. Rows of a deleted queue are in none."""
         most = self.options.partitions or default_parts()
         self.is_new = False  # though it may be its first micro-batch: that was planned when all was there
         found: list[InputPartition] = []

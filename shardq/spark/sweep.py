@@ -120,7 +120,7 @@ class _Sweep:
             yield found
 
     def _delivered(self, place: str, ids: Sequence[bytes]) -> list[_Standing]:
-        """What is said of messages below the cursor. What is gone was delivered while we read."""
+        """What is said of messages below the cursor. Those that are gone were delivered while we read."""
         spots = {each: self._index.spots[each] for each in ids if each in self._index.spots}
         errors = self._client.run(sweep.last_errors(self._state, spots))
         for page in self._told(place, [each for each in ids if each not in spots]):
@@ -235,7 +235,7 @@ class _Sweep:
             at += len(page)
 
     def _standing(self, spot: Spot, error: str = "") -> _Standing:
-        """What is said of a message. Of one that was delivered while we read, the lease is not known."""
+        """What is said of a message. The lease of one that was delivered while we read is not known."""
         now = self._index.now
         if spot.state == "delayed" and spot.at is not None:
             state = "delayed" if spot.at > now else "backlog"

@@ -129,7 +129,7 @@ class FakeDriver(Driver):
         """Poll for a notification until there is one, or until it is time to read again."""
         clock, state, waiter = self._clock, step.state, step.waiter
         until = min(waiter.until, waiter.wake_at, clock.monotonic() + state.wait_slice)
-        if waiter.waiting is not waiting_of(state):  # for a result: whoever waits looks for itself after a while
+        if waiter.waiting is not waiting_of(state):  # for a result: a waiter looks for itself after a while
             return self._wait(max(0.0, min(self._poll, until - clock.monotonic())))
         command = waiting_for(state.keys.notifications, 1, None)
         while not self._sent(*command) and (left := until - clock.monotonic()) > 0:
@@ -158,7 +158,7 @@ def _compiled(script: Script) -> str:
 
 
 def _run(script: Script) -> str:
-    """Lua that runs the compiled *script*. What TIME is to say are the last two of ARGV, which the script does not see.
+    """Lua that runs the compiled *script*. The reply of TIME is in the last two of ARGV, which the script does not see.
 
     So the text is the same for all calls: fakeredis keeps each text that it was ever sent.
     """

@@ -23,7 +23,7 @@ AT_ONCE: Final = 64
 
 
 class Bucket(dict[Entry, bool]):
-    """The entries that are due at the ticks from `start` to before `end`. An `end` of CLOSED means: insert no more."""
+    """The entries that are due at the ticks from `start` to before `end`. An `end` of CLOSED: insert nothing."""
 
     __slots__ = ("end", "start")
 

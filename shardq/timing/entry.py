@@ -15,7 +15,8 @@ class Entry:
     """Something that is due at a tick. Subclasses define `fire`, and must not define `__eq__` or `__hash__`.
 
     `bucket` is the bucket that holds the entry, None before and after. To take the entry out of its bucket is atomic,
-    and whoever took it out decides what becomes of it: the clock runs it, a caller of `leave` or `cancel` does not.
+    and the one that took it out decides what becomes of it: the clock runs it, a caller of `leave` or `cancel` does
+    not.
     """
 
     __slots__ = ("bucket", "due")

@@ -18,8 +18,8 @@ estimates how many completed operations are in them, and purges them by a scan. 
 scan costs more than removing at once, and that it keeps up to a thousand completed operations with all that they refer
 to (KAFKA-19763: out of memory).
 
-**Exactly once.** There is one table of pending operations. To take an operation out of it is atomic, and whoever took
-it out completes it. So `len` is exact, too.
+**Exactly once.** There is one table of pending operations. To take an operation out of it is atomic, and the thread
+that took it out completes it. So `len` is exact, too.
 
 **No lost wake-up.** An operation is tried, then put in the watch lists, then tried again. If its event comes between
 the first try and the watch lists, the second try sees it. Only one thread at a time tries an operation. A thread that

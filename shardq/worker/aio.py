@@ -223,7 +223,7 @@ class AsyncWorker:
             if found and self._state.life not in (RUNNING, AWAY):
                 await self._unread(found)
                 found = ()
-        except QueueMissing as error:  # whoever declares it has not done so yet
+        except QueueMissing as error:  # it is not declared yet
             acks = await self._read_fails(acks, error)
         except FATAL as error:
             self._fail(error)

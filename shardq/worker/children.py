@@ -113,7 +113,7 @@ class Child:
         """Kill the process if it runs, and free its pipe and its entry in the process table.
 
         Not `process.close()`: when the program ends, multiprocessing joins all processes, and raises ValueError if a
-        thread of the worker has just closed one. What is left is freed with the object.
+        thread of the worker has just closed one. The rest is freed with the object.
         """
         self.kill()
         self.pipe.close()

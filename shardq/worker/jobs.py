@@ -29,7 +29,7 @@ def acked(jobs: Queue | AsyncQueue, value: object) -> Outcome:
 def keeping(jobs: Queue | AsyncQueue, acks: Sequence[Job]) -> Op[None] | None:
     """Return the operation that keeps the results of *acks*, which comes before these; None if they have none.
 
-    Of those that have none but told their progress, that is forgotten.
+    The progress of those without one is forgotten.
     """
     outcomes = [(job.delivery, cast("Outcome", job.outcome).result) for job in acks]
     results = [

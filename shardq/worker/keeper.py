@@ -115,7 +115,7 @@ class Keeper:
             self._owed.put(())
 
     def on_lease_lost(self, job: Job) -> None:
-        """The lease of *job* calls this, when it is lost. What the handler decided before is still tried."""
+        """The lease of *job* calls this, when it is lost. Its handler's decision, if there was one, is still tried."""
         if job.message == LEASED and not self._closed:
             self._events.lost(job)
 
@@ -312,4 +312,4 @@ def _delivery(job: Job) -> LeasedDelivery:
 
 def seen_lost(job: Job) -> bool:
     """Return whether the lease of *job* is lost, and the handler may have seen it. Then nothing must be acked."""
-    return job.delivery._lease.state is ENDED  # type: ignore[attr-defined]  # whoever looks makes it so
+    return job.delivery._lease.state is ENDED  # type: ignore[attr-defined]  # a look makes it so

@@ -32,8 +32,8 @@ class Plan:
     worker, and a second one ends the process at once, for all workers if one runs in the main thread; None: yes,
     unless an AsyncWorker is awaited in a loop whose program has signal handlers of its own. `on_dead`: a function that
     is called with the delivery and the reason when a message of this worker has become a dead letter (an AsyncWorker's
-    may be a coroutine function), beside all else, in one call after the other; what it raises is logged. ConfigError
-    for a bad setting.
+    may be a coroutine function), apart from all else, in one call after the other; what it raises is logged.
+    ConfigError for a bad setting.
     """
 
     concurrency: int = 64

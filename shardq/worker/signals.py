@@ -1,7 +1,8 @@
 """SIGTERM and SIGINT: the first one stops all workers of the process, the second one ends it.
 
 All workers share one handler, from the first one that runs in the main thread (only there can Python set a handler)
-until the last one leaves. What was set before is called, too, if a program chose it, and put back at the end.
+until the last one leaves. The handler that was set before is called, too, if a program chose it, and put back at the
+end.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def stopping(stop: Callable[[], object], leave: Callable[[], object], wanted: bo
 
     It ends without cleaning up, whatever handlers are doing; the exit code is 128 + the signal's number, as in shells.
     If not *wanted*, nothing changes. In another thread than the main one, signals count only if a worker has begun in
-    the main thread, too. What the program's own handler raised is raised at the end, unless the context raises.
+    the main thread, too. An exception of the program's own handler is raised at the end, unless the context raises.
     """
     if not wanted:
         yield
@@ -77,8 +78,8 @@ class Member(NamedTuple):
 class SharedHandler:
     """The signal handler of all workers that run.
 
-    It takes no lock, since it may interrupt whoever holds it. It raises nothing while a worker runs in the main thread:
-    an exception would cut off what that is doing, anywhere, instead of letting it drain.
+    It takes no lock, since it may interrupt the holder. It raises nothing while a worker runs in the main thread: an
+    exception would cut off what that is doing, anywhere, instead of letting it drain.
     """
 
     def __init__(self) -> None:
@@ -125,7 +126,7 @@ class SharedHandler:
             before(number, frame)
 
     def install(self) -> None:
-        """Set this handler, once for each signal: whoever replaces it meanwhile shall keep the signal."""
+        """Set this handler, once for each signal: a handler that replaces it meanwhile shall keep the signal."""
         for number in stop_signals():
             before = _beneath(number)
             if number not in self.before and before is not None:

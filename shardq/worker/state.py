@@ -64,14 +64,14 @@ BATCH: Final = 500
 """How many messages are settled by one call, at most."""
 
 SHORT: Final = 0.01
-"""Seconds that handlers may take on average while messages are read ahead. Who waits here waits for a handler of this
-worker, whoever has come meanwhile: that is worth a round trip, and no more."""
+"""Seconds that handlers may take on average while messages are read ahead. A message that is read ahead waits for a
+handler of this worker, even if another worker is free: that is worth a round trip, and no more."""
 
 RECENT: Final = 16
 """The mean time of handlers is that of about so many, the last ones."""
 
-ALONG: Final = CHUNK
-"""How many acks a read takes along, at most: as many as go out in one round trip."""
+MOST_PIGGYBACKED: Final = CHUNK
+"""How many acks are piggybacked on a read, at most: as many as go out in one round trip."""
 
 
 def is_last(delivery: DeliveryView, most: int | None) -> bool:
@@ -120,7 +120,7 @@ NO_BATCH: Final[set[Job]] = set()
 class Read(NamedTuple):
     """Action: read up to `credit` messages, and wait for them; then call `arrived` or `read_failed`.
 
-    The read acks `acks` on its way. When that is over, call `acked`, at the latest before the other event.
+    `acks` are piggybacked on the read. When they are over, call `acked`, at the latest before the other event.
     """
 
     credit: int
@@ -130,7 +130,7 @@ class Read(NamedTuple):
 class Settle(NamedTuple):
     """Action: settle these messages in Redis; then call `settled` or `unsettled`. There is one at a time.
 
-    A read may take acks along meanwhile.
+    Acks may be piggybacked on a read meanwhile.
     """
 
     verb: Verb
@@ -162,7 +162,7 @@ class WorkerState:
         self._startable = 0  # how many of the waiting jobs may still start
         self._outbox: dict[Verb, list[Job]] = {"ack": [], "nack": [], "reject": []}
         self._unsettled = 0
-        self._along = 0  # how many of these were taken along by the read that is under way
+        self._piggybacked = 0  # how many of these are piggybacked on the read that is under way
         self._apart = False  # whether acks go out by themselves, because settling failed
         self._reading = self._settling = False
 
@@ -189,7 +189,7 @@ class WorkerState:
         """Whether `next` most likely has an action, so that it is worth waking one more thread."""
         return bool(
             (self._startable and self.busy < self.concurrency)
-            or (not self._settling and self._unsettled > self._along)
+            or (not self._settling and self._unsettled > self._piggybacked)
             or (not self._reading and self.credit > 0)
         )
 
@@ -220,7 +220,7 @@ class WorkerState:
     def _settle(self, *, leave_acks: bool) -> Settle | None:
         """Settle what waits. With *leave_acks*, a few acks are left for the read that comes next."""
         for verb, box in self._outbox.items():
-            if verb == "ack" and leave_acks and not self._apart and len(box) <= ALONG:
+            if verb == "ack" and leave_acks and not self._apart and len(box) <= MOST_PIGGYBACKED:
                 continue
             while box:
                 if part := self._send(box, BATCH):
@@ -229,9 +229,9 @@ class WorkerState:
         return None
 
     def _take_along(self) -> Sequence[Job]:
-        if self._apart or not (jobs := self._send(self._outbox["ack"], ALONG)):
+        if self._apart or not (jobs := self._send(self._outbox["ack"], MOST_PIGGYBACKED)):
             return ()
-        self._along = len(jobs)
+        self._piggybacked = len(jobs)
         return jobs
 
     def _send(self, box: list[Job], most: int) -> list[Job]:
@@ -304,11 +304,11 @@ class WorkerState:
         self._send_again(jobs)
 
     def acked(self, jobs: Sequence[Job]) -> None:
-        """Event: a read that took these along has done what it could. Those that have no answer are sent again.
+        """Event: a read with these piggybacked acks has done what it could. Those without an answer are sent again.
 
         They and those after them go out by themselves until that works: reads must not fail because acks do.
         """
-        self._along = 0
+        self._piggybacked = 0
         if again := [job for job in jobs if not job.delivery.answered]:
             self._send_again(again)
         self._finish([job for job in jobs if job.delivery.answered] if again else jobs)
@@ -339,7 +339,7 @@ class WorkerState:
         return self._change("Redis answers")
 
     def stop(self) -> bool:
-        """Read no more, finish the handlers that run, give back what waits. False if it was stopped before."""
+        """Stop reading, finish the handlers that run, give back what waits. False if it was stopped before."""
         if not self._change("stop"):
             return False
         self._let_go(list(chain(*self._waiting)))

@@ -1,6 +1,6 @@
-"""Tell the user's `on_dead` of dead letters, beside the settling: the messages that wait for that have leases, too.
+"""Tell the user's `on_dead` of dead letters, apart from the settling: the messages that wait for that have leases, too.
 
-Calls are made one after the other. At most UNTOLD wait; whoever brings more waits for room.
+Calls are made one after the other. At most UNTOLD wait; a caller that brings more waits for room.
 """
 
 from __future__ import annotations

@@ -199,8 +199,8 @@ class Worker:
             self._waking = True
 
     def _release_all(self) -> None:
-        for parked in self._idle:
-            parked.release()
+        for wakeup in self._idle:
+            wakeup.release()
         self._idle.clear()
 
     def _live(self) -> None:
@@ -211,8 +211,8 @@ class Worker:
 
     def _work(self) -> None:
         lock, state = self._lock, self._state
-        parked = threading.Lock()
-        parked.acquire()
+        wakeup = threading.Lock()
+        wakeup.acquire()
         report: Report | None = None
         job: Job | None = None
         outcome = ACK
@@ -230,7 +230,7 @@ class Worker:
                     if state.life == STOPPED:
                         self._orders.put("over")
                         return
-                    self._idle.append(parked)
+                    self._idle.append(wakeup)
                 elif not self._waking and state.more:
                     self._wake_one()
             job = None
@@ -238,7 +238,7 @@ class Worker:
                 job, outcome = action, self._run(action)
             elif action is None:
                 report, woken = None, True
-                parked.acquire()
+                wakeup.acquire()
             else:
                 report = self._performed(action)
 
@@ -309,7 +309,7 @@ class Worker:
                 ack=[cast("Delivery", job.delivery) for job in action.acks],
                 timeout=CALL_TIMEOUT,
             )
-        except QueueMissing as error:  # whoever declares it has not done so yet
+        except QueueMissing as error:  # it is not declared yet
             return self._read_fails(action, error)
         except FATAL:
             raise

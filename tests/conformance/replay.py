@@ -21,7 +21,7 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "lease_ended": ({IN_FLIGHT}, WAITING),
     "rejected": ({IN_FLIGHT}, DEAD),
     "dead": ({IN_FLIGHT, WAITING}, DEAD),
-    "parked": ({IN_FLIGHT, WAITING}, WAITING),
+    "no_room": ({IN_FLIGHT, WAITING}, WAITING),
     "redriven": ({DEAD}, WAITING),
     "deleted": ({DEAD}, GONE),
     "expired": ({WAITING}, GONE),

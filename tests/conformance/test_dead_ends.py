@@ -138,8 +138,8 @@ def test_a_full_queue_of_dead_letters_drops_the_oldest_if_told_so(open_queue: Op
     replay.follow()
     assert [each.message_id for each in replay.events if each.kind == "deleted"] == ids[:2]
     queue.configure(drop_dead=0)
-    (parked,) = killed(queue, 1)
-    assert (left(queue), queue.stats().delayed, queue.status(parked).reason) == (ids[2:], 1, "max_dead")
+    (waiting,) = killed(queue, 1)
+    assert (left(queue), queue.stats().delayed, queue.status(waiting).reason) == (ids[2:], 1, "max_dead")
     queue.configure(drop_dead=1, max_dead=1)
     killed(queue, 1)
     assert queue.stats().dead == 1

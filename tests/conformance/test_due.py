@@ -347,8 +347,8 @@ def test_what_came_due_and_died_or_expired_or_was_cancelled_is_not_delivered(
 
 
 @pytest.mark.once
-def test_leases_granted_beside_a_parked_dead_letter_are_due(world: World, open_queue: OpenQueue) -> None:
-    """A batch grants a lease, parks a message, since the dead letters have no room, and then finds an ended lease."""
+def test_leases_granted_beside_a_message_that_waits_for_room_are_due(world: World, open_queue: OpenQueue) -> None:
+    """A batch grants a lease, finds no room for a dead letter, and then finds an ended lease."""
     queue = open_queue(streams=1, streams_per_shard=1, window=1, max_deliveries=9, max_dead=1)
     queue.write("ended", shard_key="t")
     queue.read(visibility_timeout=50)

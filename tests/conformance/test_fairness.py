@@ -379,7 +379,9 @@ def test_what_is_delayed_counts_in_the_backlog(open_queue: OpenQueue, world: Wor
     assert room("t") == 4
 
 
-def test_a_parked_message_counts_in_the_backlog_but_is_never_refused(open_queue: OpenQueue, world: World) -> None:
+def test_a_message_that_waits_for_room_counts_in_the_backlog_and_is_not_refused(
+    open_queue: OpenQueue, world: World
+) -> None:
     queue = open_queue(streams=4, streams_per_shard=2, max_backlog=4, max_dead=1)
     flood(queue, "t", 4)
     assert queue.reject_many(queue.read_many(4), "no") == []

@@ -126,7 +126,7 @@ def test_deliveries_say_when_a_delayed_message_was_due(queue: Queue, world: Worl
     assert delivered.due == (written.due or 0) - 61  # that much is said to have passed
 
 
-def test_what_dies_is_parked_while_the_dead_letters_are_full(open_queue: OpenQueue, world: World) -> None:
+def test_what_dies_waits_for_room_while_the_dead_letters_are_full(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=2, streams_per_shard=2, max_deliveries=2, max_dead=1, journal=1000, window=0)
     queue.write_many([("1", "a"), ("2", "a")])
     for each in queue.read_many(2):
@@ -136,7 +136,7 @@ def test_what_dies_is_parked_while_the_dead_letters_are_full(open_queue: OpenQue
     queue.redrive(queue.dead())
     world.elapse(queue, 10)
     queue.read_many(1)
-    assert kinds(queue)[4:] == ["rejected", "parked", "parked", "redriven", "dead", "delivered"]
+    assert kinds(queue)[4:] == ["rejected", "no_room", "no_room", "redriven", "dead", "delivered"]
 
 
 def test_a_message_whose_own_deadline_is_over_expires(queue: Queue, world: World) -> None:

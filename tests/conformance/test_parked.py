@@ -1,4 +1,4 @@
-"""Messages that ought to be dead while the dead letters are full: parked, tried again, and in nobody's way."""
+"""Messages that ought to be dead while the dead letters are full: they wait, are tried again, and delay nobody."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def drained(queue: Queue, batch: int) -> list[Delivery]:
 
 @pytest.mark.everywhere
 @pytest.mark.parametrize("batch", [1, 7, 50])
-def test_what_is_parked_takes_no_other_message_with_it(open_queue: OpenQueue, world: World, batch: int) -> None:
+def test_what_waits_for_room_takes_no_other_message_with_it(open_queue: OpenQueue, world: World, batch: int) -> None:
     """It was delayed, so it lies in the store, and finds no room when it is tried again."""
     queue = open_queue(streams=1, streams_per_shard=1, window=1, max_dead=1)
     queue.write_many([Message(number, "a", delay=FAR) for number in range(3)])
@@ -39,7 +39,7 @@ def test_what_is_parked_takes_no_other_message_with_it(open_queue: OpenQueue, wo
     assert sound(queue, world)
     assert queue.write("next", shard_key="a") in {each.message_id for each in drained(queue, batch)}
     assert {each.message_id for each in found} == set(wanted)
-    stats = queue.stats()  # on a slow machine what is parked is due again by now
+    stats = queue.stats()  # on a slow machine what waits for room is due again by now
     assert (stats.dead, stats.backlog + stats.delayed, stats.in_flight) == (1, 2, 0)
     assert sound(queue, world)
 
@@ -50,7 +50,7 @@ def test_what_is_parked_takes_no_other_message_with_it(open_queue: OpenQueue, wo
 def test_beside_full_dead_letters_every_other_message_is_delivered(
     open_queue: OpenQueue, world: World, real: None, rng: random.Random, batch: int
 ) -> None:
-    """Some of them delayed, some rejected; the parked ones come due again and again meanwhile."""
+    """Some of them delayed, some rejected; the ones that wait for room come due again and again meanwhile."""
     queue = open_queue(streams=8, streams_per_shard=2, window=1, max_dead=3)
     keys = [f"tenant-{number}" for number in range(6)]
     alive: set[str] = set()
@@ -80,7 +80,7 @@ def test_beside_full_dead_letters_every_other_message_is_delivered(
 
 
 def test_a_rejected_message_stays_rejected_whatever_the_limit_becomes(open_queue: OpenQueue, world: World) -> None:
-    """Also one that was parked at its last delivery, and parked again when it was tried."""
+    """Also one that found no room at its last delivery, and none when it was tried again."""
     queue = open_queue(streams=2, streams_per_shard=2, max_deliveries=2, max_dead=1)
     queue.write_many([(number, "a") for number in range(4)])
     queue.nack_many(queue.read_many(9))

@@ -183,7 +183,7 @@ def _server_ms(plain: redis.Redis) -> int:
 def test_an_entry_of_more_values_than_a_script_can_hand_on_is_delivered_and_acked(
     server: Server, open_client: Open, queue_name: str
 ) -> None:
-    """Rejected, it is parked: whole, and again and again, rather than that a script fails when half is done."""
+    """Rejected, it waits for room: whole, and again and again, rather than that a script fails when half is done."""
     queue = open_client(server.url).queue(queue_name, streams=1)
     with server.client() as plain:
         queue.write("before", shard_key="t")
@@ -195,10 +195,10 @@ def test_an_entry_of_more_values_than_a_script_can_hand_on_is_delivered_and_acke
         assert queue.redrive(queue.dead()) == 0
         assert (queue.stats().delayed, queue.stats().dead) == (1, 1)
         first.ack()
-        parked = queue.status(second.message_id).until
-        assert parked is not None
+        due = queue.status(second.message_id).until
+        assert due is not None
         assert queue.read_many(9, block=RETRY_AFTER + 1) == []
         again = queue.status(second.message_id).until
         assert again is not None
-        assert again >= parked + RETRY_AFTER
+        assert again >= due + RETRY_AFTER
         assert (queue.stats().delayed, take(plain, queue.state.keys).problems()) == (1, [])

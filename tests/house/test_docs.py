@@ -1,12 +1,16 @@
-"""What the documents show works: python blocks run, make targets and shardq commands exist, links lead somewhere."""
+"""What the documents show works: python blocks run, make targets and shardq commands exist, links lead somewhere.
+
+They have plain words, and so do comments and messages of the code.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,10 +43,15 @@ PRIVATE = {
     r"\bas ever\b": "as usual",
     r"\b(?:gives?|given) out\b": "hand out",
     r"\breplaced no more\b": "cannot be replaced",
+    r"\bpark(?:s|ed|ing)?\b": "wait for room",
+    r"\bwith(?:hold|holds|held)\b": "limited",
     r"(?:^|[.:] |\*)Whoever\b": "the one who acts: the caller, the reader, the next read",
     r"(?:^|[.:] |\*)Who [^.?]*\.": "the one who acts: the caller, a tenant; or a sentence without `who`",
 }
 """Phrases of our own, and the plain words to use instead. Code, in blocks and in backticks, may have them as names."""
+
+SOURCES = [*sorted((ROOT / "shardq").rglob("*.py")), *sorted((ROOT / "lua").glob("*.lua"))]
+LUA_TEXT = re.compile(r"(?:^[ \t]*--.*\n)+|--.*$|'[^'\n]*'", re.MULTILINE)
 
 each_shell_block = pytest.mark.parametrize("block", SHELL, ids=str)
 
@@ -138,6 +147,52 @@ def private_phrases(text: str) -> list[str]:
 def test_the_words_are_plain(page: Path) -> None:
     found = private_phrases(page.read_text())
     assert not found, "\n".join([f"{page.relative_to(ROOT)} has private phrases:", *found])
+
+
+def texts(source: str, language: str) -> Iterator[str]:
+    """The comments and the strings of a source file, each as one text. Comments below each other are one."""
+    if language == ".lua":
+        for found in LUA_TEXT.finditer(source):
+            yield re.sub(r"^[ \t]*--", "", found[0], flags=re.MULTILINE)
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+    for found in re.finditer(r"(?:^[ \t]*#.*\n)+|(?<=  )# .*$", source, re.MULTILINE):
+        yield re.sub(r"^[ \t]*#", "", found[0], flags=re.MULTILINE)
+
+
+def test_the_words_of_comments_and_messages_are_plain() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {phrase}"
+        for path in SOURCES
+        for text in texts(path.read_text(), path.suffix)
+        for phrase in private_phrases(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_private_phrases_are_found_in_comments_and_strings() -> None:
+    python = """def f():  # as ever
+    # what is
+    # parked, `parked`
+    raise E(f"{parked} is withheld")
+"""
+    lua = """-- Whoever ends it, and
+--   as ever
+local parked = 'parked' -- withheld
+"""
+    assert [phrase.split(":")[0] for text in texts(python, ".py") for phrase in private_phrases(text)] == [
+        "'withheld'",
+        "'as ever'",
+        "'parked'",
+    ]
+    assert [phrase.split(":")[0] for text in texts(lua, ".lua") for phrase in private_phrases(text)] == [
+        "'as ever'",
+        "'Whoever'",
+        "'parked'",
+        "'withheld'",
+    ]
 
 
 def test_private_phrases_are_found_over_line_ends_and_names_are_none() -> None:

@@ -53,7 +53,7 @@ def test_the_successor_of_a_unique_message_that_is_over_has_the_key(open_queue: 
     assert queue.write("fourth", shard_key="t", unique_key="k").is_new
 
 
-def parked(queue: Queue, how: str) -> None:
+def wait_for_room(queue: Queue, how: str) -> None:
     """A message with the key is to be a dead letter, and there is no room among these."""
     queue.write("filler", shard_key="other")
     queue.read().reject("no")
@@ -73,7 +73,7 @@ def test_a_unique_message_on_its_way_to_full_dead_letters_does_not_swallow_its_s
     open_queue: OpenQueue, how: str, on_conflict: OnConflict
 ) -> None:
     queue = open_queue(streams=4, max_dead=1, max_deliveries=2)
-    parked(queue, how)
+    wait_for_room(queue, how)
     later = write_again(queue, on_conflict)
     assert [(each.message_id, each.payload) for each in queue.read_many(9)] == [(later, "next")]
 

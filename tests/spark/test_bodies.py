@@ -76,7 +76,7 @@ def test_what_is_no_ordinary_message_has_its_state_too(server: Server, client: C
     queue = client.queue(queue_name, streams=4, streams_per_shard=2, max_dead=1)
     written = queue.write_many([Message(b"", "t", unique_key=f"{at}") for at in range(7)])
     held = [queue.read_many(1)[0] for _ in range(5)]
-    worked_on, given_back, later, _, parked = (each.message_id for each in held)
+    worked_on, given_back, later, _, rejected = (each.message_id for each in held)
     held[1].nack(error="again")
     held[2].nack(delay=3600)
     queue.reject_many(held[3:], "no good")
@@ -86,12 +86,12 @@ def test_what_is_no_ordinary_message_has_its_state_too(server: Server, client: C
         worked_on: ("in_flight", 1, None),
         given_back: ("backlog", 1, "again"),
         later: ("delayed", 1, None),
-        parked: ("delayed", 1, "no good"),
+        rejected: ("delayed", 1, "no good"),
     }
     never_read = set(written) - {each.message_id for each in held}
     assert found == wanted | dict.fromkeys(never_read, ("backlog", 0, None))
     assert [row["message_id"] for row in rows if row["lease_until"]] == [worked_on]
-    assert {row["message_id"] for row in rows if row["due_at"]} == {later, parked}
+    assert {row["message_id"] for row in rows if row["due_at"]} == {later, rejected}
 
 
 def test_a_cluster_is_read_too(cluster: Cluster, queue_name: str, monkeypatch: pytest.MonkeyPatch) -> None:

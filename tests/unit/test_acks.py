@@ -11,7 +11,7 @@ from shardq.model import Received
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Refused, Step, Unanswered, Wait
 from shardq.ops.read.acks import Acks
-from shardq.ops.read.look import first_look
+from shardq.ops.read.look import fast_read
 from shardq.ops.read.read import read
 from shardq.ops.read.waiting import Outstanding
 from shardq.ops.settle.command import CHUNK
@@ -106,7 +106,7 @@ class Run:
 
     def _look(self) -> bool:
         wanted = {**self.wanted, "outstanding": self.outstanding, "acks": self.acks}
-        look = first_look(self.state, 1, **wanted)
+        look = fast_read(self.state, 1, **wanted)
         if look is None:
             return False
         self.done.result = look.rows(self.server(look.step))

@@ -1,4 +1,4 @@
-"""The first look of a read: when there is one, what it sends, and what it leaves to the operation.
+"""The fast path of a read: when there is one, what it sends, and what it leaves to the operation.
 
 `test_acks` runs with looks and without them; so this is only about what the operation does not show.
 """
@@ -15,7 +15,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Refused, Unanswered
 from shardq.ops.read.acks import Acks
 from shardq.ops.read.command import FEW
-from shardq.ops.read.look import Look, first_look
+from shardq.ops.read.look import Look, fast_read
 from shardq.ops.read.read import read
 from shardq.ops.read.sharing import reads_of
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
@@ -47,7 +47,7 @@ def calls_of(batch: Batch) -> list[Call]:
 def looked(state: QueueState, acks: Acks | None = None, count: int = 1, **wanted: Any) -> Look | None:
     reads_of(state)  # where readers meet: the first read makes it
     wanted = {"block": 0.0, "visibility": None, "prefer": None, "timeout": None, "outstanding": Outstanding()} | wanted
-    return first_look(state, count, acks=acks, **wanted)
+    return fast_read(state, count, acks=acks, **wanted)
 
 
 def taken(state: QueueState, acks: Acks | None = None, **wanted: Any) -> Look:

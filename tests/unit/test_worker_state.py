@@ -14,7 +14,6 @@ import pytest
 
 from shardq.worker.outcome import ACK, GIVE_BACK, Outcome
 from shardq.worker.state import (
-    ALONG,
     AWAY,
     BATCH,
     BUSY,
@@ -24,6 +23,7 @@ from shardq.worker.state import (
     LEASED,
     LIFE,
     MESSAGE,
+    MOST_PIGGYBACKED,
     RETURNING,
     RUNNING,
     SLOT,
@@ -102,7 +102,7 @@ class Simulation:
                 assert self.reading is None
                 assert not self.stopping
                 assert 0 < action.credit <= self.window - len(self.running)
-                assert len(action.acks) <= ALONG
+                assert len(action.acks) <= MOST_PIGGYBACKED
                 self.check_sent("ack", action.acks)
                 self.reading = action
             else:
@@ -409,9 +409,9 @@ def test_acks_of_a_read_that_failed_go_out_by_themselves_until_that_works() -> N
 
 
 def test_more_acks_than_a_round_trip_takes_are_settled_beside_the_read() -> None:
-    state = WorkerState(ALONG + 1)
-    jobs = handled(state, ALONG + 1)
-    assert [state.next(), state.next()] == [Settle("ack", jobs), Read(ALONG + 1)]
+    state = WorkerState(MOST_PIGGYBACKED + 1)
+    jobs = handled(state, MOST_PIGGYBACKED + 1)
+    assert [state.next(), state.next()] == [Settle("ack", jobs), Read(MOST_PIGGYBACKED + 1)]
 
 
 def test_after_stop_nothing_is_taken_along() -> None:

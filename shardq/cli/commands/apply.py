@@ -14,9 +14,9 @@ from shardq.cli.shell import Shell
 from shardq.cli.text import plural, printable
 from shardq.errors import ShardqError
 
-ABOUT = """FILE is TOML; - is stdin. It declares queues and what belongs to them. What it does not name stays as it is,
-but the weights, limits and bindings of a queue are exactly those that it names, if it names any; assigned shard keys
-keep their shards until `shardq unassign`. `shardq export` writes such a file. Applying a file twice changes nothing the
+ABOUT = """FILE is TOML; - is stdin. It declares queues and what belongs to them. All else stays as it is, but the
+weights, limits and bindings of a queue are exactly those that it names, if it names any; assigned shard keys keep
+their shards until `shardq unassign`. `shardq export` writes such a file. Applying a file twice changes nothing the
 second time. With --dry-run, nothing is changed, and the exit code is 4 if something would be.
 
   [queues.predictions]

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: bool) -> Iterator[Event]:
     """The events after *start*. Events lost before the first one are reported only if the user gave --after.
 
-    Whoever follows is told when the queue whose id is *life* is deleted, and goes on with the one that is made anew.
+    Say so when the queue whose id is *life* is deleted, and go on with the one that is made anew.
     """
     position, pause, is_there = start, threading.Event(), True
     while True:

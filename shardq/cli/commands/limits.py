@@ -26,10 +26,10 @@ Change = tuple[str, Callable[[], object]]
 NAMES: Final = ("max_in_flight", "rate", "burst")
 
 ABOUT = """A shard key (or a parent) may have a cap of messages in flight, and a rate of deliveries per second with a
-burst. What is beyond waits, and delays nobody else. A limit that is not named is as the settings of the queue say; 0 is
-no limit. The limits of every other shard key, and those of the whole queue, are settings: `shardq configure`. A plan is
-limits and a weight by name, which many shard keys share: who is on it has them, whenever they change. The list also
-shows what is paused."""
+burst. Messages beyond that wait, and delay nobody else. A limit that is not named is as the settings of the queue say;
+0 is no limit. The limits of every other shard key, and those of the whole queue, are settings: `shardq configure`. A
+plan is limits and a weight by name, which many shard keys share: changes of the plan hold for all of them. The list
+also shows what is paused."""
 
 EXAMPLES = """  shardq limits jobs
   shardq limits jobs acct-7 max_in_flight=3 rate=10 burst=20 --yes

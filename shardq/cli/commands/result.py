@@ -10,8 +10,8 @@ from shardq.cli.shell import Shell
 from shardq.cli.text import payload_fields, payload_text
 from shardq.errors import NoResult, ResultPending
 
-ABOUT = """What the handler of the message returned, if the queue keeps results (its result_ttl). Exit code 3 if there
-is no result yet, or there will be none; stderr says which."""
+ABOUT = """Prints what the handler returned, if the queue keeps results (its result_ttl). Exit code 3 if there is no
+result yet, or there will be none; stderr says which."""
 
 EXAMPLES = """  shardq result jobs 1732150000000-42-7
   shardq result jobs 1732150000000-42-7 --wait 60 --json"""

@@ -10,7 +10,7 @@ from shardq.cli.shell import Shell
 from shardq.cli.text import bytes_fields, printable
 
 ABOUT = """Workers that wait are woken. A shard key that was paused by itself stays so when the whole queue goes on.
-What is not paused stays as it is."""
+Resuming what is not paused changes nothing."""
 
 EXAMPLES = """  shardq resume jobs acct-7
   shardq resume jobs"""

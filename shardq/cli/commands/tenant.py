@@ -12,8 +12,8 @@ from shardq.cli.tenants import fields_of, remark_of
 from shardq.cli.text import bytes_fields, duration, ends_at, shown_key
 from shardq.model import Tenant
 
-ABOUT = """Neighbours are the shard keys with large backlogs that share most of its streams: who has none in common with
-them does not wait for them, even where there is no window."""
+ABOUT = """Neighbours are the shard keys with large backlogs that share most of its streams: a tenant that shares
+none with them does not wait for them, even if there is no window."""
 
 EXAMPLES = """  shardq tenant jobs acct-7"""
 

@@ -15,9 +15,9 @@ from shardq.cli.text import json_line
 from shardq.model import Tenant
 from shardq.ops.inspect.tenants import BOUNDS, MOST, ORDERS
 
-ABOUT = """Of each shard key (or parent): its backlog; of this, what is held back until its turn comes, and what a limit
-or a pause blocks; what is in flight; by how much work it is ahead of those whose turn is next; what is delayed; and
-for how long the first of its messages has waited. In the orders dedup, dead and results: what it uses of the bounds
+ABOUT = """Shows for each shard key (or parent) its backlog; of this, what is held back until its turn comes, and what a
+limit or a pause blocks; what is in flight; by how much work it is ahead of those whose turn is next; what is delayed;
+and for how long the first of its messages has waited. In the orders dedup, dead and results: what it uses of the bounds
 that all tenants share."""
 
 EXAMPLES = """  shardq tenants jobs

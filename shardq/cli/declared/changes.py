@@ -39,8 +39,9 @@ class Change:
 def changes(client: Client, declared: Declaration) -> list[Change]:
     """Return what must change until Redis has what is *declared*, in the order in which it can be changed.
 
-    What is not named stays as it is: settings, the weights and limits of a queue without a table of them, bindings of
-    other routers, and those of queues that the file does not name. ShardqError if a change is known to be impossible.
+    All that is not named stays as it is: settings, the weights and limits of a queue without a table of them, bindings
+    of other routers, and those of queues that the file does not name. ShardqError if a change is known to be
+    impossible.
     """
     found: list[Change] = []
     for each in declared.queues:

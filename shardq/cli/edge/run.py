@@ -12,7 +12,7 @@ from shardq.cli.shell import Shell
 
 LOOK = 1.0
 ABOUT = """It goes on after programs that have put messages into the spool and ended. A line on stderr tells when its
-state changes. Ctrl-C ends it; what is not acked stays in the spool."""
+state changes. Ctrl-C ends it; messages that are not acked stay in the spool."""
 
 
 def register(commands: Commands) -> None:

@@ -20,9 +20,9 @@ from shardq.protocol.bodies import text_or_bytes
 
 BATCH = 500
 
-ABOUT = """Prints the id of each message once it is on disk, and waits until the gateway has acked all of them, and what
-was in the spool before. What it has not acked when the time of --wait is over stays in the spool, and `shardq edge run`
-goes on."""
+ABOUT = """Prints the id of each message once it is on disk, and waits until the gateway has acked them and all that
+was in the spool before. Messages without an ack when the time of --wait is over stay in the spool, and `shardq edge
+run` goes on."""
 
 EXAMPLES = """  shardq edge send metrics 'cpu 0.3' -k site-7
   shardq edge send files --each-file *.csv -k site-7

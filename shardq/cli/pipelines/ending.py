@@ -26,7 +26,7 @@ GRACE: Final = 10.0
 """Seconds that a batch may go on. It is broken off then, which loses nothing: the next run does it again."""
 
 PATIENCE: Final = 2.0
-"""Seconds after which whoever waits for it to end is told why."""
+"""Seconds after which a user who waits for it to end is told why."""
 
 
 class Ending:

@@ -84,7 +84,7 @@ def started(name: str, args: argparse.Namespace, shell: Shell) -> Iterator[tuple
         line.remark(ending.told())
     if ending.number is None or (ending.follows and progress.report.figures):
         show(progress.report, shell)
-        sys.stdout.flush()  # whoever ends the command leaves stdout as it is
+        sys.stdout.flush()  # the end of the command leaves stdout as it is
     ending.check()
 
 

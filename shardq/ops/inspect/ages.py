@@ -22,7 +22,7 @@ PAGES: Final = 3
 """So many pages of its streams are looked at for one tenant."""
 
 Waits = dict[bytes, int]
-"""Of each tenant, when its first message became deliverable, in ms."""
+"""When each tenant's first message became deliverable, in ms."""
 
 
 def all_waits(state: QueueState, view: QueueView, held: Sequence[bytes], until: float) -> Op[Waits]:

@@ -114,9 +114,9 @@ def _message(each: Found, origin: str, fields: Sequence[bytes], *, has_payload: 
 
 
 def held(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int) -> Op[Page]:
-    """List what waits outside of the streams: of those first whose turn comes next, then of those who may have no more.
+    """List what waits outside of the streams: of shard keys whose turn is next, then of those that are limited.
 
-    Of one shard key that is what was given back, then what is new, in the order of the writes.
+    For one shard key they are the messages given back, then the new ones, in the order of the writes.
     """
     parents = bool(seen.view.config.parents)
     if wanted.shard_key:

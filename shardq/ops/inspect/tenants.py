@@ -1,4 +1,4 @@
-"""Who has what in a queue: tenants by their backlog, by what they have in flight, by how long they wait.
+"""Tenants of a queue and what they have in it: by their backlog, by what they have in flight, by how long they wait.
 
 A survey reads pages of the queue's own accounts. Each page is a script that only reads, and takes less than 2 ms of the
 server, however many tenants there are; the order is made here. It is not one instant. Scripts are not sent together,

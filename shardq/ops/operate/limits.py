@@ -1,4 +1,4 @@
-"""Limits of shard keys, and pauses: who is delivered what, changed while the queue is used.
+"""Limits of shard keys, and pauses, changed while the queue is used.
 
 A rate is a bucket of tokens by the server's clock (the generic cell rate algorithm, ITU-T I.371).
 lua/limits.lua has the mechanism, docs/limits.md what it promises.
@@ -30,13 +30,13 @@ LONGEST_PAUSE: Final = 366 * 86_400.0
 PER_CALL: Final = 50
 PAGE: Final = 1000
 READERS: Final = 64
-"""So many blocked readers are woken when a queue is paused no more. Others look again by themselves, within 5 s."""
+"""So many blocked readers are woken when a pause of a queue ends. Others look again by themselves, within 5 s."""
 _SAME = ""
 _PLAN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 Key = str | bytes
 Change = tuple[bytes, Argument, Argument, Argument, Argument]
-"""Of a shard key: its cap, rate and burst, and for how long it is paused, as the verb `limit` has them."""
+"""A shard key's cap, rate and burst, and for how long it is paused, as the verb `limit` has them."""
 
 
 @dataclass(frozen=True, slots=True)

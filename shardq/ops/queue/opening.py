@@ -78,7 +78,7 @@ def missing(state: QueueState) -> QueueMissing:
     if state.creates:
         return QueueMissing(f"there is no queue {name!r} yet: its first write or read creates it, or declare()")
     return QueueMissing(
-        f"there is no queue {name!r}: check the name and the server; who has its settings creates it, by "
+        f"there is no queue {name!r}: check the name and the server; a client with its settings creates it, by "
         f"client.queue({name!r}, streams=...) or `shardq apply`"
     )
 

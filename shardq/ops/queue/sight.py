@@ -27,8 +27,8 @@ class Sight(NamedTuple):
 def sight(state: QueueState, until: float) -> Op[Sight]:
     """Look at the queue. QueueMissing if it does not exist.
 
-    Other operations look it up by the verb `open`, which needs the right to create it. Of what is seen this client
-    remembers only the name of the legacy stream.
+    Other operations look it up by the verb `open`, which needs the right to create it. Of that, this client remembers
+    only the name of the legacy stream.
     """
     # Of the node that has the queue: on a cluster each has a clock of its own.
     seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)

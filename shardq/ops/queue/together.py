@@ -16,8 +16,8 @@ MAX_KEYS = 2000
 def run_together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
     """Run *ops* side by side, in few round trips. Return for each operation its result or the error it raised.
 
-    Their steps may be calls and pauses. Operations that pause do so together, once no other has a call to make. Whoever
-    closes this ends all of them.
+    Their steps may be calls and pauses. Operations that pause do so together, once no other has a call to make. Closing
+    this ends all of them.
     """
     try:
         return (yield from _run(ops))

@@ -21,7 +21,7 @@ SWEPT: Final = 100.0
 
 
 def upkeep(state: QueueState, now: float) -> Op[None]:
-    """Do rare upkeep beside a call: renew the expiry of all keys, and stop reading streams that a resize has drained.
+    """Do rare upkeep with a call: renew the expiry of all keys, and stop reading streams that a resize has drained.
 
     A failure is only logged, since it does not change the outcome of the call.
     """
@@ -67,7 +67,7 @@ def delete_old_letters(state: QueueState, until: float) -> Op[bool]:
 
 
 def forget_results(state: QueueState, until: float) -> Op[bool]:
-    """Forget some results that were kept long enough. Return whether there may be more. Who keeps some does so, too."""
+    """Forget some results that were kept long enough, as calls that keep some do. Return whether there may be more."""
     call = Call.on(state.keys, "keep")
     reply = yield from retry_until(always(call), until, state.clock)
     return bool(reply[2])

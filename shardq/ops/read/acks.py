@@ -1,4 +1,4 @@
-"""The acks that a read takes along: they are sent ahead of it, in the same round trip.
+"""The acks that are piggybacked on a read: they are sent ahead of it, in the same round trip.
 
 Redis runs the ack before the read. So what the ack makes room for, under a window or a cap, is there for the read. The
 two fail independently. If only one of them was answered, only the other is tried again, the ack before the read.

@@ -37,7 +37,8 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 class ReadCall(msgspec.Struct, frozen=True):
     """A call of read.lua, made at local time `sent`. It reports `jump` (of the server's clock) to the server.
 
-    Whoever made it `watches` if it then looks again when it is told to: the one pump of a client, or who will start it.
+    Its caller `watches` if it then looks again when it is told to: the one pump of a client, or the read that will
+    start it.
     """
 
     call: Call

@@ -1,4 +1,4 @@
-"""What a read was granted and nobody took goes back: leases that nobody holds would end only by time."""
+"""Messages that a read was granted and nobody took go back: leases that nobody holds would end only by time."""
 
 from __future__ import annotations
 

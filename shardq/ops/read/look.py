@@ -1,6 +1,6 @@
 """One look of a reader: calls of read.lua until one counts, which finds messages or that there are none.
 
-In the common case the first try finds all that is wanted, and acks at most one delivery before: `first_look` makes it
+In the common case the first try finds all that is wanted, and acks at most one delivery before: `fast_read` makes it
 without a generator, and the driver sends it. If anything else comes of it, the operation goes on from its outcome.
 
 what came of a try                        what follows
@@ -90,7 +90,7 @@ class Look:
             self.state.unsure.difference_update([delivery.token for _, _, delivery in self.acks.last])
 
 
-def first_look(
+def fast_read(
     state: QueueState,
     count: int,
     block: float,
@@ -210,7 +210,8 @@ def _answered_call(
         except Unanswered as lost:
             sent, last = lost.sent, str(lost)
         tries += 1
-        # What this try was granted goes back before the next one: it would come again only when its lease ends.
+        # Messages that this try was granted go back before the next one: they would come again only when their leases
+        # end.
         if sent:
             yield from recover(state, outstanding, until)
         if state.clock.monotonic() >= until:

@@ -148,7 +148,7 @@ class _Pump:
     def _sleep(self, request: Request) -> Op[None]:
         """Wait for a notification while others watch for what time brings: then read, or watch from then on.
 
-        No read is sent behind the wait. For whoever is woken to watch it would be one for nothing.
+        No read is sent behind the wait: a client that is woken only to watch would read for nothing.
         """
         block, now = max(0.001, self._left()), self.clock.monotonic()
         self.waiting.overdue_at = now + block + LATENESS
@@ -181,7 +181,7 @@ class _Pump:
 
     def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
         found = read_reply(self.state, read, reply, granted)
-        # The answer is here, so nothing is outstanding; what it brought is given out, or given back, by `_deliver`.
+        # The answer is here, so nothing is outstanding; what it brought is handed out, or given back, by `_deliver`.
         self.outstanding.holder = ""
         self.quiet = not (found.rows or found.more or found.moved or found.jumped)
         self.wake_at = found.wake_at(self.clock.monotonic())

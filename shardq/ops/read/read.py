@@ -40,8 +40,8 @@ def read(
 ) -> Op[list[Received]]:
     """Return up to *count* messages, after waiting up to *block* seconds for the first one; [] if none came by then.
 
-    *outstanding* always says what a caller that cancels the read must give back. *acks* are done before the first look,
-    the last ones in the same round trip. They do not wait for messages. If the first look was *made* already, the
+    *outstanding* always says what a caller that cancels the read must give back. *acks* are done before the first try,
+    the last ones in the same round trip. They do not wait for messages. If the first try was *made* already, the
     operation goes on from its outcome.
     """
     clock = state.clock
@@ -92,9 +92,9 @@ def _look(
     acks: Acks | None,
     made: Look | None,
 ) -> Op[ReadReply]:
-    """Look for messages, in a call that others share if it is for few and takes no acks along.
+    """Look for messages, in a call that others share if it is for few and has no piggybacked acks.
 
-    If a first look was *made*, go on from its outcome, alone.
+    If a first try was *made*, go on from its outcome, alone.
     """
     if made is not None or acks is not None or request.count > FEW:
         return (yield from look(state, request, block, until, outstanding, acks, made))

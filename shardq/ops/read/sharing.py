@@ -1,4 +1,4 @@
-"""Calls of read that several callers share: who waits while a read of the queue is under way shares the next one."""
+"""Calls of read that several callers share: those who wait while a read is under way share the next one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TriedRead:
 
 
 class Reads(Verb[Want, ReadReply]):
-    """The first look of readers of one queue. Each result has the rows of one caller."""
+    """The first try of readers of one queue. Each result has the rows of one caller."""
 
     changes = False  # what nobody got is given back
 

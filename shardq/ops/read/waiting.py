@@ -71,7 +71,7 @@ class Outstanding:
 class Waiter(Operation):
     """One blocked read, which gives up at `until`. Its own read at `read_at` found nothing.
 
-    It ends once, by whoever comes first: `deliver` with messages, `expire_all` or the timer without any, `release` with
+    It ends once, by what comes first: `deliver` with messages, `expire_all` or the timer without any, `release` with
     the order to read by itself. The thread or task that waits then sees `done`, and what it got.
 
     Once it is `done`, `rows` are its messages of the read `outstanding`, after which there may be `more`. None means

@@ -1,8 +1,8 @@
 """Keep results of messages that their holders are about to ack, and note progress.
 
 A result is kept ahead of the ack, in a call of its own. So a full Redis, which refuses the result, still takes the ack.
-Both carry the lease token: whoever lost the lease keeps nothing. If the ack does not come to it after that, the message
-is delivered again, and the result of that delivery replaces this one.
+Both carry the lease token: without the lease nothing is kept. If the ack does not come to it after that, the message is
+delivered again, and the result of that delivery replaces this one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _warn(kind: str, text: str, *values: object) -> None:
 
 
 def keep(state: QueueState, results: Results, timeout: float | None = None) -> Op[None]:
-    """Keep *results* of deliveries that are about to be acked. Of one whose lease is lost nothing is kept.
+    """Keep *results* of deliveries that are about to be acked. Nothing is kept for one whose lease is lost.
 
     A result for which there is no room is not kept, and the log says so: the message is done all the same.
     """
@@ -105,7 +105,7 @@ def progress(
 
 
 def _parts(results: Results) -> Iterator[Results]:
-    """Return *results* in parts that one call each can keep. Of a delivery that comes twice the last result counts."""
+    """Return *results* in parts that one call each can keep. If a delivery comes twice, its last result counts."""
     part: list[tuple[Received, KeptResult]] = []
     size = 0
     for row in _once(results):

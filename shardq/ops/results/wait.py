@@ -1,9 +1,9 @@
 """Wait for the result of a message without asking again and again.
 
-Whoever waits says so in Redis. While somebody does, a call that keeps results, makes dead letters of messages or
-cancels them adds their ids to the stream `finished`, and whoever waits reads from there on. All who wait in one client
-share one blocking read, and look their results up together. In turn each of them looks for itself: nobody announces
-that a message was purged or expired, or that it became a dead letter because its lease ended.
+A client that waits says so in Redis. While somebody does, a call that keeps results, makes dead letters of messages or
+cancels them adds their ids to the stream `finished`, and clients that wait read from there on. All who wait in one
+client share one blocking read, and look their results up together. In turn each of them looks for itself: nobody
+announces that a message was purged or expired, or that it became a dead letter because its lease ended.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class _AwaitPump:
                 return
             entries = yield from self._armed(waiters)
             yield from self._wake(self.waiting.note(entries))
-            # Whoever joins from here on knows by it whether its message came before.
+            # A waiter that joins from here on knows by it whether its message came before.
             self.waiting.position = self.position
             if self._looks_in() <= 0:
                 waiters = self.waiting.result_waiters()
@@ -193,7 +193,7 @@ class _AwaitPump:
         return [(position.decode(), fields[1].decode().split()) for position, fields in found]
 
     def _wake(self, waiters: Sequence[ResultWaiter]) -> Op[None]:
-        """Tell *waiters* how their messages have ended. Whose has not, or left nothing, must look for itself."""
+        """Tell *waiters* how their messages have ended. Where that is not known, the caller must look for itself."""
         for start in range(0, len(waiters), TOGETHER):
             part = waiters[start : start + TOGETHER]
             _end(part, (yield _await_call(self.state, [waiter.message_id for waiter in part], announce=False)))

@@ -1,8 +1,8 @@
-"""Those of one client who wait for results of messages of one queue. No I/O.
+"""The waiters of one client for results of messages of one queue. No I/O.
 
-They share one blocking connection, as blocked reads do (`shardq.ops.read.waiting`). What has ended comes to it by
-message id, in entries of a stream. A waiter has looked for its result before it joins, so its id may come between the
-two: whoever joins finds it among those that came lately.
+They share one blocking connection, as blocked reads do (`shardq.ops.read.waiting`). The ids of messages that have ended
+come in entries of a stream. A waiter has looked for its result before it joins, so its id may come between the two: it
+is then found among those that came lately.
 """
 
 from __future__ import annotations

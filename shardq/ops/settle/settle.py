@@ -123,7 +123,7 @@ def nack(
     bound: int | Literal["-"] = state.config.max_deliveries if counted else UNCOUNTED
     terms = terms_of(deliveries, delay, error)
     if not counted and not all(text for _, text in terms.values()):
-        raise ConfigError("what is given back uncounted needs an error")
+        raise ConfigError("a delivery that is given back uncounted needs an error")
     return (yield from _settle_all(state, deliveries, nack_call(state, bound, terms), timeout, found))
 
 

@@ -159,7 +159,7 @@ def _by_token(tokens: Sequence[str], letters: bytes) -> dict[str, Result]:
 
 
 def _in_order(items: Sequence[Settle], found: dict[str, Result]) -> list[Result]:
-    """Return the result of each item. A delivery that comes twice counts once: whoever is first settles it."""
+    """Return the result of each item. A delivery that comes twice counts once: the first one settles it."""
     return [found.pop(item.delivery.token, Settled.LOST) for item in items]
 
 

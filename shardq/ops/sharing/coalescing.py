@@ -1,7 +1,7 @@
 """Coalesced calls (group commit): what callers of one verb want while a call is under way shares the next one.
 
 A `Coalescer` is where the callers of one verb of one queue meet. A caller that finds nobody there makes its call at
-once. The others wait, in the order in which they came; whoever leads takes all that wait, up to the bounds of one call,
+once. The others wait, in the order in which they came; the leader takes all that wait, up to the bounds of one call,
 and makes a `SharedCall` on behalf of them. How a caller waits is left to the drivers (`drivers/sharing.py`); this part
 does no I/O. Each caller keeps its own deadline and its own result or error. Callers whose order matters have a lane
 (`lanes.py`).
@@ -59,7 +59,7 @@ class Coalescer(Generic[I, R]):
     def join(self, caller: Caller[I, R], most: int) -> bool:
         """Let *caller* wait. Return whether it must lead instead, since fewer than *most* calls are under way."""
         with self.lock:
-            # Whoever waits already goes first, also where one more call would be allowed.
+            # Those who wait already go first, also where one more call would be allowed.
             if self.calls < most and not self._waiting:
                 self.calls += 1
                 caller.phase = Phase.LEADING
@@ -107,8 +107,8 @@ class Coalescer(Generic[I, R]):
     def may_start(self, most: int, *, at_once: bool = False) -> bool:
         """Return whether somebody must start to `take`: callers wait, and fewer than *most* calls are under way.
 
-        A call of few costs nearly as much as one of many. So beside other calls one starts only when half as many
-        callers wait as the largest of these has, or *at_once*, when they have waited long.
+        A call of few costs nearly as much as one of many. So while others run one starts only when half as many callers
+        wait as the largest of these has, or *at_once*, when they have waited long.
         """
         with self.lock:
             return self._may_start(most, at_once=at_once)
@@ -127,7 +127,7 @@ class Coalescer(Generic[I, R]):
     def take(self, *, halved: bool = False) -> SharedCall[I, R] | None:
         """Return a call for those who wait, as many as one call may have; None if nobody waits.
 
-        A *halved* one beside no other call is for half of them: while Redis works for these, the others make theirs.
+        A *halved* one is for half of them if no other call runs: while Redis works for these, the others make theirs.
         """
         lanes: set[Hashable] = set()
         with self.lock:
@@ -178,7 +178,7 @@ class Coalescer(Generic[I, R]):
     def _like(self, first: Caller[I, R], most: int, lanes: set[Hashable]) -> list[Caller[I, R]]:
         """Take those who can share a call with *first* out of those who wait, in order, at most so many with it.
 
-        Who has left is forgotten. The call has the *lanes*. (Callers of one lane are of one kind.)
+        Callers that have left are forgotten. The call has the *lanes*. (Callers of one lane are of one kind.)
         """
         if not self._waiting:
             return [first]
@@ -240,7 +240,7 @@ class Coalescer(Generic[I, R]):
 def alone(
     part: Part, until: float, leave: Callable[[Coalescer[Any, Any]], None], join: Callable[[Part], Caller[Any, Any]]
 ) -> Op[Any]:
-    """Return the operation of a caller who wants *part* beside others: a call of its own if nobody else is there.
+    """Return the operation of a caller who wants *part*: a call of its own if nobody else is there.
 
     It ends with a result or an error, and `leave`s. If somebody is there, it ends at once with the caller that
     `join`ed.

@@ -1,8 +1,8 @@
 """The order of callers that share calls: of one lane, at most one call is under way.
 
 Calls overtake each other, since each has a connection of its own, so callers whose order matters must not be in two at
-once. They name a lane, such as a shard key. Within a call the order is that in which they came; who comes while a call
-has the lane stands aside until it ends. Callers without a lane know nothing of all this.
+once. They name a lane, such as a shard key. Within a call the order is that in which they came; one that comes while a
+call has the lane stands aside until it ends. Callers without a lane know nothing of all this.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class SharedCall(Generic[I, R]):
                 self._tried = None
                 self._end(results)
                 return
-            self._op = self._general()
+            self._op = self._slow_path()
             next(self._op)  # the call that was just made
         try:
             self._step = self._op.throw(outcome) if failed else self._op.send(outcome)
@@ -148,10 +148,10 @@ class SharedCall(Generic[I, R]):
         if self._tried is not None:
             self._step = self._tried.call
         else:
-            self._op = self._general()
+            self._op = self._slow_path()
             self._step = next(self._op)
 
-    def _general(self) -> Op[Sequence[R | Exception]]:
+    def _slow_path(self) -> Op[Sequence[R | Exception]]:
         tried, self._tried = self._tried, None
         return self._verb.op([caller.item for caller in self.callers], self._until, tried)
 

@@ -53,7 +53,7 @@ def unbind_gone(state: RouterState, timeout: float | None) -> Op[list[Binding]]:
     """Remove the bindings whose queues are gone. Return those that were removed. PartlyDone if it fails halfway.
 
     A queue and a router may be on different nodes, so no script looks at the one and changes the other. A queue that
-    was made in between is bound again: whoever made it may have found it bound.
+    was made in between is bound again: its maker may have found it bound.
     """
     until = state.until(timeout)
     gone = [Binding(*each[:2]) for each in (yield from _bound(state, until)) if each.gone]

@@ -54,8 +54,8 @@ def went_nowhere(router: RouterState, topic: str, unmatched: str) -> None:
 def to_open(router: RouterState, states: Sequence[QueueState]) -> list[QueueState]:
     """Return which queues are to be looked up together before anything is written: those that are not known yet.
 
-    A single one is looked up with its write, beside those to the other queues. So are those that are gone: else each
-    publish would take a round trip more.
+    A single one is looked up with its write, in one round trip with those to the other queues. So are those that are
+    gone: else each publish would take a round trip more.
     """
     unknown = [state for state in states if not state.epoch and state.keys.name not in router.gone]
     return unknown if len(unknown) > 1 else []

@@ -1,8 +1,8 @@
 """The call of write.lua: for many messages, and for one message its bytes alone.
 
-What is packed once is used again. Of the words of a message in a large batch only the payload is new: the positions of
-its streams, the shard key and the tag are the same for all messages of the shard key, and to pack them for each took
-longer than all else that a client does for such a message.
+Words that are packed once are used again. In a large batch only the payload of a message is new: the positions of its
+streams, the shard key and the tag are the same for all messages of the shard key, and to pack them for each took longer
+than all else that a client does for such a message.
 
 A `Call` of one message has some forty words, for each shard key others. That is much memory, of which little is in the
 processor's caches when the server has answered the call before. To touch it took a client longer than all else that a

@@ -1,7 +1,7 @@
 """The window of a writer: which messages are under way, and who waits for a place. It does no I/O.
 
-It is `flow`'s sender, with a bound for bytes. What has no place yet is with its caller, who waits: so a writer holds no
-more than the window, however much its callers want to write.
+It is `flow`'s sender, with a bound for bytes. A message without a place stays with its caller, who waits: so a writer
+holds no more than the window, however much its callers want to write.
 """
 
 from __future__ import annotations

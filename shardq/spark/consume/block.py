@@ -44,12 +44,13 @@ def consuming(
     """Lease up to *max_in_flight* messages of *queue* for a block, as a DataFrame with a column `lease`.
 
     The leases last *visibility* seconds (default: the queue's), and are extended while the block runs. At its end the
-    messages are acked, or with *ack_on* "job", where the job settles them itself by `ack`, `nack` and `reject`, what it
-    left is given back. If the block raises, all that it still holds is given back uncounted, to come again after a
-    second or more, in smaller blocks of this application; what makes them fail is rejected. ConfigError, QueueMissing.
+    messages are acked, or with *ack_on* "job", where the job settles them itself by `ack`, `nack` and `reject`, the
+    remaining ones are given back. If the block raises, all that it still holds is given back uncounted, to come again
+    after a second or more, in smaller blocks of this application; messages that make them fail are rejected.
+    ConfigError, QueueMissing.
 
-    With *schema* only its columns are made, and payloads are decoded to the type that it gives them. What becomes of
-    those that do not fit says *parse_mode*: REJECT (the default), PERMISSIVE, DROPMALFORMED or FAILFAST (CodecError).
+    With *schema* only its columns are made, and payloads are decoded to the type that it gives them. *parse_mode* says
+    what becomes of those that do not fit: REJECT (the default), PERMISSIVE, DROPMALFORMED or FAILFAST (CodecError).
     """
     if ack_on not in ("end", "job"):
         raise ConfigError("ack_on is end (the block's end acks all) or job (the job settles each message itself)")

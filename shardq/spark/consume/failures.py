@@ -2,7 +2,7 @@
 
 A job fails as a whole, and mostly for no fault of its messages: its sink is down. So a failed batch costs them nothing
 but time. Yet one message may be the cause, each time. It is found by halves: batches become smaller until it stands
-alone. What is known of a message stands in front of its last error, so that it outlives the driver.
+alone. The facts of a message stand in front of its last error, so that they outlive the driver.
 
 A failure says something about a message only if another batch of the same query has succeeded since the message's
 failure before: then the two are *apart*, and it is no outage that lasts.
@@ -112,8 +112,8 @@ def suspects(held: Sequence[T], last_error: Callable[[T], str], query: str) -> l
     """Those of *held* that are to have the next batch of *query* for themselves; none if there are no suspects.
 
     They are as many as the one allows that was in the smallest batch, so that none that is innocent is drawn into it.
-    What other queries say counts for nothing here: last errors may have texts of tenants in them, and whoever could
-    make suspects by such a text would make all batches small.
+    Facts of other queries count for nothing here: last errors may have texts of tenants in them, and a tenant that
+    could make suspects by such a text would make all batches small.
     """
     known = [(Failures.of(last_error(each)), each) for each in held]
     found = [(failures.most, each) for failures, each in known if failures.most and failures.query == query]

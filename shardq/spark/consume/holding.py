@@ -24,7 +24,7 @@ def lease(
     """Read as workers do, so that the admission window holds, until *held* has *most* or the queue gives none.
 
     Stop earlier when a third of *visibility* has gone, since nobody extends these leases yet. Wait up to *block*
-    seconds for the first one. What was read before an error is in *held*.
+    seconds for the first one. Messages that were read before an error are in *held*.
     """
     until = state.clock.monotonic() + block + visibility / 3
     while len(held) < most and state.clock.monotonic() < until:
@@ -43,7 +43,7 @@ def ack_all(client: Client, state: QueueState, held: Sequence[Received]) -> None
 
 
 def fail(client: Client, state: QueueState, held: Sequence[Received], batch: Batch, cause: str) -> None:
-    """Give back what is still held of a *batch* that failed, uncounted and with a delay. What caused it is rejected."""
+    """Give back what is still held of a *batch* that failed, uncounted and with a delay. Its cause is rejected."""
     failed = [(each, Failures.of(each.last_error).after(batch)) for each in held]
     back = [row for row in failed if not row[1].is_cause]
     guilty = [row for row in failed if row[1].is_cause]

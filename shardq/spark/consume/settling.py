@@ -123,7 +123,7 @@ def _check_lease(df: DataFrame) -> None:
     """ConfigError unless *df* has a column `lease` of text."""
     kinds = dict(df.dtypes)
     if "lease" not in kinds:
-        raise ConfigError("column lease is missing: keep it beside what you make of the rows")
+        raise ConfigError("column lease is missing: keep it with what you make of the rows")
     if kinds["lease"] != "string":
         raise ConfigError(f"column lease is {kinds['lease']}: it must be string, as `consuming` made it")
 

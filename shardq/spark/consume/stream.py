@@ -2,7 +2,7 @@
 
 The offset after a micro-batch says how many messages of which queue it has: `{"hold": "9f86d081884c7d65", "batch": 3,
 "rows": {"jobs": 120}, "ids": {"jobs": "1763711000000-cQ3x"}, "ackOn": "commit", "done": 2, "most": 0, "half": 60}`.
-Which ones is in a record in Redis, which is written before Spark writes the offset down. So a query that was killed
+Their ids are in a record in Redis, which is written before Spark writes the offset down. So a query that was killed
 finds in its checkpoint what it held. By the id of the queue it knows when that was deleted: then nothing is held of it
 any more. Offsets of older versions have no ids.
 
@@ -211,7 +211,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.settled = end["batch"]
 
     def stop(self) -> None:
-        """Extend nothing any more. What the query holds comes again, unless it is started again in time."""
+        """Extend nothing any more. Messages that the query holds come again, unless it is started again in time."""
         for hold in self.holds.values():
             hold.stop()
 

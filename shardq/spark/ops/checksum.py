@@ -9,7 +9,7 @@ _BETWEEN = b"\x1f"
 
 
 class Checksum:
-    """Goes along with the rows of a partition. It has one sum for their shard keys and one for their bodies.
+    """Goes with the rows of a partition. It has one sum for their shard keys and one for their bodies.
 
     So rows are summed as many at a time as they come, and each once unless a page is begun again.
     """

@@ -1,8 +1,8 @@
 """Read all that a queue holds, piece by piece, while it is used (lua/sweep.lua).
 
-A message's id never changes, so who reads all messages with ids from one to another is the only one to read these. It
-reads the streams first, then the overflows, then what lies by itself: a message only ever moves in this direction. So
-it meets each of them that stays in the queue, and knows by the ids which it has met before.
+A message's id never changes, so a sweep that reads all messages with ids from one to another is the only one to read
+these. It reads the streams first, then the overflows, then what lies by itself: a message only ever moves in this
+direction. So it meets each of them that stays in the queue, and knows by the ids which it has met before.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Spot(NamedTuple):
 class Index(NamedTuple):
     """The spots of the messages of a piece, by entry id, as far as they are known.
 
-    `now` is the server's time in ms. What lies above its stream's cursor was not delivered by then.
+    `now` is the server's time in ms. Messages above their stream's cursor were not delivered by then.
     """
 
     now: int
@@ -73,8 +73,8 @@ class Index(NamedTuple):
 def index(state: QueueState, numbers: Sequence[str], piece: Piece) -> Op[Index]:
     """Read the spots of the messages of a piece, and the cursors of streams, while the queue is used.
 
-    The cursors are read first, so what is delivered meanwhile is found in flight. Of two spots of a message the one
-    that was read last is the newer one. What moves meanwhile may be found nowhere.
+    The cursors are read first, so what is delivered meanwhile is found in flight. If a message has two spots, the one
+    that was read last is the newer one. A message that moves meanwhile may not be found.
     """
     keys = state.keys
     seconds, micros = yield from ask(state, "TIME", key=keys.meta)
@@ -191,7 +191,7 @@ class Told(NamedTuple):
 def states(state: QueueState, handles: Sequence[bytes]) -> Op[list[Told | None]]:
     """Return the messages with these handles ("place:entry id") as they are now; None for one that is gone.
 
-    They are fewer if they are large: ask for the rest. Of what is in flight the deliveries are not known.
+    They are fewer if they are large: ask for the rest. The deliveries of messages in flight are not known.
     """
     asked = handles[:TOLD]
     numbers = dict.fromkeys(handle.partition(b":")[0].decode() for handle in asked)

@@ -53,7 +53,7 @@ def _warn(again: list[set[str]], files: int, progress: Progress) -> None:
 
 
 class Diverted:
-    """Counts the rows that a run diverts into the error queue, beside those that earlier runs did under the same id.
+    """Counts the rows that a run diverts into the error queue, besides those that earlier runs did under the same id.
 
     It asks how many rows were stored there, not how many the queue holds, for others write to it and work it off. Where
     rows have no numbers (`idempotence=key`), nobody knows that.

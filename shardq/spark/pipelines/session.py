@@ -134,5 +134,5 @@ def explained() -> Iterator[None]:
         raise (PipelineFailed if unanswered(error) else ConfigError)(line_of(error)) from error
     except (PySparkException, Py4JJavaError) as error:  # Py4JJavaError if Spark has no message of its own
         raise PipelineFailed(line_of(error)) from error
-    except (Py4JError, ConnectionError) as error:  # whoever else does not answer is named by an error of shardq
+    except (Py4JError, ConnectionError) as error:  # others that do not answer are named by an error of shardq
         raise PipelineFailed(GONE) from error

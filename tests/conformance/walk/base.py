@@ -68,7 +68,7 @@ class Base:
         self.log.append(text)
 
     def look(self) -> Ledger:
-        """The keys as they are now; what was parked for its 5 s becomes due at the next unit of the model's time."""
+        """The keys as they are now; what waits 5 s for room becomes due at the next unit of the model's time."""
         self.ledger = look(self.world.node(self.keys.meta), self.keys)
         return self.ledger
 
@@ -99,8 +99,8 @@ class Base:
                 each.state, each.error, each.plain = (GONE if each.cancelled else WAITING), "lease ended", False
                 each.counts = True
             elif each.state == DELAYED and (handle not in found.delayed or found.delayed[handle].due > found.now):
-                each.state = WAITING  # and if it is there again, it was parked again
-        self._drop_or_park(found)
+                each.state = WAITING  # and if it is there again, it waits for room again
+        self._drop_or_bury(found)
         self._drop_letters(found)
 
     def _drop_letters(self, found: Ledger) -> None:
@@ -123,8 +123,8 @@ class Base:
                    f"dropped: {model_text(each, model)}, and older ones stay")  # fmt: skip
         model.count("dead_dropped", len(gone))
 
-    def _drop_or_park(self, found: Ledger) -> None:
-        """Who comes upon a stale message drops it; a doomed one is dead_lettered, or parked where there is no room."""
+    def _drop_or_bury(self, found: Ledger) -> None:
+        """Who comes upon a stale message drops it; a doomed one is dead_lettered, or waits for room."""
         dead = {fields[b"i"].decode() for _, fields in found.streams["dead"]}
         there = {found.id_of(handle): handle for handle in found.known}
         for each in [*self.model.having(WAITING)]:
@@ -140,7 +140,7 @@ class Base:
                 self.bury(each)
         for each in [*self.model.having(WAITING)]:
             if (handle := there.get(each.message_id)) in found.delayed and self.model.is_doomed(each):
-                self.park(each, handle, found)
+                self.wait_for_room(each, handle, found)
 
     def bury(self, each: Known) -> None:
         """To the dead letters."""
@@ -148,15 +148,18 @@ class Base:
         each.buried_as = self.model.terms.name_of(each.key)
         self.model.count("dead_lettered")
 
-    def park(self, each: Known, handle: str, found: Ledger) -> None:
+    def wait_for_room(self, each: Known, handle: str, found: Ledger) -> None:
         """It has no room among the dead letters: it is tried again in 5 s, which are a unit here."""
         name = self.model.terms.name_of(each.key)
-        ensure(not self.model.has_room_among(name), f"parked: {model_text(each, self.model)}, and there is room")
         ensure(
-            not (self.model.terms.drop_dead and self.model.letters_of(name)), f"parked: {each.message_id}, not dropped"
+            not self.model.has_room_among(name), f"waits for room: {model_text(each, self.model)}, and there is room"
+        )
+        ensure(
+            not (self.model.terms.drop_dead and self.model.letters_of(name)),
+            f"waits for room: {each.message_id}, not dropped",
         )
         left = found.delayed[handle].due - found.now
-        ensure(0 < left <= 5000, f"parked: for {left} ms")
+        ensure(0 < left <= 5000, f"waits for room: for {left} ms")
         put_off(self.world.node(self.keys.meta), self.keys, found, handle, UNIT - 5000)
         found.delayed[handle] = replace(found.delayed[handle], due=found.delayed[handle].due + UNIT - 5000)
         each.state, each.until = DELAYED, self.model.now + 1

@@ -134,7 +134,7 @@ class Settling(Base):
         return self.model.is_held(known) and known.holder is delivery
 
     def _settled(self, known: Known, verb: str, units: int, error: str) -> None:
-        """What becomes of it; where the dead letters are full `check` sees that it was parked."""
+        """What becomes of it; where the dead letters are full `check` sees that it waits for room."""
         model = self.model
         known.holder, known.plain = None, False
         if known.cancelled:
@@ -154,7 +154,7 @@ class Settling(Base):
             known.counts = True
 
     def _die(self, known: Known) -> None:
-        """Straight to the dead letters if there must be room, else there or parked: `check` sees which."""
+        """Straight to the dead letters if there must be room, else there or waiting for room: `check` sees which."""
         if self.model.has_room_among(self.model.terms.name_of(known.key)):
             self.bury(known)
         else:

@@ -1,4 +1,4 @@
-"""Who shares streams with the noisy shard keys, and how they fared."""
+"""The shard keys that share streams with the noisy ones, and how they fared."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from shardq.spark.pipelines.fairness.tallies import COUNTS, is_removal, window_o
 
 MESSAGE = ("queue", "message_id")
 KEPT: Final = ("kind", "message_id", "time", "count", "due")
-GIVEN_BACK: Final = ("nacked", "recovered", "lease_ended", "parked", "redriven", "cancelling")
+GIVEN_BACK: Final = ("nacked", "recovered", "lease_ended", "no_room", "redriven", "cancelling")
 """Kinds of events that only a message that was delivered has."""
 
 
