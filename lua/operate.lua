@@ -75,7 +75,7 @@ end
 -- ARGV[3] client: what the journal calls the caller
 -- ARGV[4..] changes: shard key (each once), cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a
 --           limit as it is, '-' is what the queue says, a cap '=gold' is the plan gold
--- Reply: {'OK', how many of the shard keys this call did} | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts
+-- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts
 --        | 'CHILD' where the queue has parents, and a key is a child | {'NOPLAN', name} if there is no such plan
 function verbs.limit(KEYS, ARGV)
   if not call then begin() end
@@ -102,7 +102,7 @@ function verbs.limit(KEYS, ARGV)
   end
   Rules.set_epoch(KEYS[META], ARGV[2])
   close_limits(q, KEYS[19], ARGV[3])
-  return {'OK', #names}
+  return 'OK'
 end
 
 -- @verb weigh | allow-oom: give shard keys another weight. The epoch moves only so that a late copy of this call

@@ -1,5 +1,14 @@
 -- Verbs of a lease: settle, extend, lost.
 
+-- Says whether a shard key of which something waits has a cap: the place that is free now may be its.
+local function frees_place(q)
+  for _, name in ipairs(q.names) do
+    local a = q.accounts[name]
+    if a.ruled and a.cap > 0 and a.behind > 0 then return true end
+  end
+  return false
+end
+
 -- @verb settle | allow-oom: end deliveries: their work is done, or they come again, or they are dead.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the streams of the bodies, the legacy stream among them
@@ -32,9 +41,8 @@ function verbs.settle(KEYS, ARGV)
   end
   if kind == 'r' then Settle.look_at_shares(q, parts) end
   local letters = Settle.settle_all(q, ARGV, 6, stride, parts, kind, ARGV[4], ARGV[2] == '1')
-  -- A blocked reader may have the messages that were given back unseen, or the place that is free under the queue's
-  -- cap.
-  if kind == 'g' or q.rules.total_cap > 0 then
+  -- A blocked reader may have the messages that were given back unseen, or the place that is free under a cap.
+  if q.waiting > q.now and (kind == 'g' or q.rules.total_cap > 0 or frees_place(q)) then
     for _ = 1, q.ended_leases do Notifications.notify_reader(q) end
   end
   Settle.close_change(q, ARGV[5])

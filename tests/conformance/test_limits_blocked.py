@@ -6,6 +6,7 @@ import pytest
 
 from shardq import Client, Limits, Queue
 from shardq.ops.read.give_back import unread
+from shardq.ops.read.waiting import waiting_of
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_blocking import SLICE, StartReader, blocked, patient, start_reader
 from tests.conformance.world import World
@@ -150,3 +151,21 @@ def test_each_shard_key_that_a_rate_holds_back_has_a_reader_that_comes_in_time(
 def woken(world: World, queue: Queue) -> int:
     """How many notifications there were."""
     return int(world.raw.xinfo_stream(queue.state.keys.notifications)["entries-added"])
+
+
+@pytest.mark.parametrize("scope", ["shard key", "every shard key"])
+def test_an_ack_that_makes_room_under_a_cap_wakes_those_who_wait(
+    queue: Queue, world: World, start_reader: StartReader, scope: str
+) -> None:
+    if scope == "shard key":
+        queue.set_limits({"t": Limits(max_in_flight=2)})
+    else:
+        queue.configure(max_in_flight=2)
+    queue.write_many([(number, "t") for number in range(4)])
+    held = [queue.read(), queue.read()]
+    readers = [start_reader(queue), start_reader(queue)]
+    eventually(lambda: len(waiting_of(queue.state).waiters()) == 2)
+    blocked(world, queue, 1)  # they share a connection
+    for each in held:
+        each.ack()
+    assert sorted(reader.got().payload for reader in readers) == [2, 3]

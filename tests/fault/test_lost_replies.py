@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from shardq import Client, Delivery, LeaseLost, Message, MessageCancelled, Queue
+from shardq import Client, Delivery, LeaseLost, Limits, Message, MessageCancelled, Queue
 from tests.conformance.census import take
 from tests.fault.conftest import Cutter, Open
 from tests.proxy import Cut, Proxy, on_the_wire
@@ -487,3 +487,12 @@ def test_a_hundred_cuts_at_random_lose_and_double_nothing(
     eventually(collect, SOON)
     assert sorted(each.message_id for each in left) == sorted(ids)
     assert {each.count for each in left} == {1}
+
+
+def test_limits_of_many_shard_keys_are_all_set_though_a_reply_is_lost(proxy: Proxy, queue: Queue) -> None:
+    """They take several calls, and the repeated one is answered as the first was."""
+    cut = proxy.cut_after_request(on_the_wire("limit"))
+    limits = {f"acct-{number}": Limits(max_in_flight=2) for number in range(120)}
+    queue.set_limits(limits)
+    assert cut.struck.is_set()
+    assert queue.limits() == limits

@@ -27,6 +27,7 @@ from shardq import (
     Written,
 )
 from shardq.drivers.sharing import MOST
+from shardq.ops.write.write import writes_of
 from tests.fault.conftest import Open
 from tests.fault.test_coalescing import CONNECTING, ended, rising_runs, waiting
 from tests.fault.test_forks import bounded
@@ -91,7 +92,8 @@ def nothing_is_left(queues: list[Queue]) -> None:
 
 def all_free(state: Any) -> bool:
     """Whether no sequence is taken. It can be asked once, since it takes the number of the next one."""
-    return bool(len(state._idle) == next(state._numbers))
+    writes = writes_of(state).verb
+    return len(writes._idle) == next(writes._numbers)
 
 
 def test_publishers_share_calls_with_each_other_and_with_writers(proxy: Proxy, queues: list[Queue]) -> None:

@@ -103,7 +103,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         2,
         "a holder relies on its lease for longer than the server has granted it",
-        "shardq/protocol/lease.py",
+        "shardq/ops/queue/server_time.py",
         "return sent + visibility_timeout - max(0.002, visibility_timeout * 0.01)",
         "return sent + visibility_timeout + 0.002",
         "tests/unit/test_lease.py::test_a_holder_stops_believing_before_the_lease_ends",
@@ -112,8 +112,8 @@ MUTANTS: tuple[Mutant, ...] = (
         2,
         "the reply of a caller that was cancelled goes to another caller",
         "shardq/drivers/async_link.py",
-        "self._give(sent[0], answer_of(reply))",
-        "self._give(next((each for each in sent if not each.future.done()), sent[0]), answer_of(reply))",
+        "self._give(sent[0], answer",
+        "self._give(next((each for each in sent if not each.future.done()), sent[0]), answer",
         "tests/unit/test_shared.py::test_the_reply_of_a_cancelled_caller_goes_to_nobody",
     ),
     # 3. Leases end on time

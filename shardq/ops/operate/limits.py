@@ -117,7 +117,8 @@ def _pause(state: QueueState, key: Key | None, until_when: Argument, timeout: fl
 def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> Op[None]:
     until, missing, at = state.until(timeout), None, 0
     while at < len(rows):
-        args = tuple(word for row in rows[at : at + PER_CALL] for word in row)
+        part = rows[at : at + PER_CALL]
+        args = tuple(word for row in part for word in row)
 
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
             return Call.on(state.keys, "limit", (epoch, following, state.client, *args))
@@ -125,7 +126,7 @@ def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> 
         reply, underreplicated = yield from part_of(at, change_queue(state, make, until))
         if (refused := _refused(state, reply)) is not None:
             fail_after(at, refused)
-        missing, at = missing or underreplicated, at + reply[1]
+        missing, at = missing or underreplicated, at + len(part)
     check_replicas(state, missing, None)
 
 
