@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -98,6 +99,11 @@ class Telemetry:
             start_time=started_ns,
         )
         span.end()
+
+    def looked(self, rows: Sequence[Received], part: Sequence[Any], started_ns: int, *, batch: bool) -> None:
+        """Make spans for a read that returned *rows*, and for the ack of *part* that it took along."""
+        self.acked([each[2] for each in part], started_ns, time.time_ns())
+        self.read(rows, started_ns, batch=batch)
 
     def acked(self, deliveries: Sequence[Received], started_ns: int, ended_ns: int) -> None:
         """Make a span for the acks that a read took along, as of a call of their own."""

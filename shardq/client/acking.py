@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from shardq.client.leases import LeasedDelivery, note_results
-from shardq.client.work import measured
+from shardq.client.work import measured, measured_one
 from shardq.errors import ConfigError
 from shardq.model.delivery import received_of
 from shardq.ops.read.acks import Acks
+from shardq.ops.settle.command import ack_parts
 from shardq.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -30,14 +31,15 @@ def to_ack(queue: Queue | AsyncQueue, ack: Any) -> tuple[Sequence[LeasedDelivery
     deliveries: Sequence[Any] = ack
     if isinstance(ack, LeasedDelivery):
         deliveries = (ack,)
-        if not ack.answered and ack.queue is queue:  # type: ignore[attr-defined] # the common case
-            return deliveries, Acks(measured(deliveries))
+        if not ack.answered and ack._queue is queue:  # the common case
+            (part,) = ack_parts([measured_one(ack)])
+            return deliveries, Acks(part)
     received_of(queue.name, deliveries)
     for each in deliveries:
         if each.queue.client is not queue.client:
             raise ConfigError(f"{each!r} was read by another client: ack it there")
     open_ones = [each for each in deliveries if not each.answered]
-    return open_ones, Acks(measured(open_ones)) if open_ones else None
+    return open_ones, Acks.of(measured(open_ones)) if open_ones else None
 
 
 def note_answers(

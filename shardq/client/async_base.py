@@ -12,6 +12,7 @@ from typing import Any, Unpack
 from shardq.client.base import BaseClient, ClientSettings
 from shardq.client.leases import Leases
 from shardq.drivers import AsyncDriver, Target
+from shardq.drivers.async_sharing import AsyncSharing
 from shardq.errors import ClosedError
 from shardq.ops.queue.steps import Op
 from shardq.timing import LoopTimer
@@ -28,8 +29,9 @@ class AsyncBaseClient(BaseClient):
         self.timer = LoopTimer(loop, clock=self.clock)
         self.leases = Leases(self.timer, self.clock, loop.call)
         self._driver = AsyncDriver(self._target, timer=self.timer, **self._driver_settings())
-        self._posting: AsyncDriver | None = None
+        self._posting: AsyncSharing | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready_on: asyncio.AbstractEventLoop | None = None  # the loop, once `prepare` was there; None when closed
         self._pid = os.getpid()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -38,7 +40,7 @@ class AsyncBaseClient(BaseClient):
 
         In a forked child nothing is closed: the connections and the loop are the parent's.
         """
-        self._closed = True
+        self._closed, self._ready_on = True, None
         if self._pid != os.getpid():
             return
         if self._tasks:
@@ -47,9 +49,8 @@ class AsyncBaseClient(BaseClient):
         self.timer.close()
         self._stop_server()
 
-    @property
-    def _bound_driver(self) -> AsyncDriver:
-        """The driver, for a call on the loop that runs. ClosedError if the client belongs to another one."""
+    def _checked_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop that runs. ClosedError if the client belongs to another one."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -57,16 +58,16 @@ class AsyncBaseClient(BaseClient):
             raise ClosedError(
                 "this AsyncClient belongs to another event loop or process; make one per loop, after the fork"
             )
-        return self._driver
+        return loop
 
     async def _inspect(self, driver: AsyncDriver) -> None:
         """Look at the server. Several tasks may do so at once: no lock may be held while one waits."""
         await driver.run(self._inspection())
 
-    def _start_posting(self) -> AsyncDriver:
-        """Return what makes the calls of writers: the driver does so with tasks of its own."""
-        self._posting = self._driver
-        return self._driver
+    def _start_posting(self) -> AsyncSharing:
+        """Return what makes the calls of writers, with tasks of its own."""
+        self._posting = self._driver.sharing
+        return self._posting
 
     def _run_in_background(self, op: Op[Any]) -> None:
         """Start *op* in the background. Its failure is ignored."""
@@ -85,6 +86,7 @@ class RunningLoop:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready_on: asyncio.AbstractEventLoop | None = None  # the loop, once `prepare` was there; None when closed
         self._thread = 0
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> asyncio.Handle:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
@@ -24,7 +25,7 @@ from shardq.ops.topics import bindings as routing
 from shardq.ops.topics import gone
 from shardq.ops.topics import publish as publishing
 from shardq.ops.topics.bindings import RouterState
-from shardq.ops.write.outgoing import Outgoing, compose
+from shardq.ops.write.outgoing import Outgoing, compose_message
 from shardq.ops.write.write import writes_of
 from shardq.routing import Binding, BoundQueue, Router
 from shardq.routing.router import bindings_of
@@ -156,7 +157,7 @@ class AsyncClient(AsyncBaseClient):
         states = [self.state_of(name, {}) for name in names]
         with Telemetry(topic).writing(len(names)) as context:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers, unique_key, on_conflict)
-            composed = [compose(state, self.codecs, message, context) for state in states]
+            composed = [compose_message(state, self.codecs, message, context) for state in states]
             ids = await self._publish_to(bindings, states, composed, timeout) if states else {}
         if states and not ids:
             publishing.went_nowhere(bindings, topic, unmatched)
@@ -180,27 +181,27 @@ class AsyncClient(AsyncBaseClient):
         until = states[0].until(timeout)
         if unknown := publishing.to_open(bindings, states):
             await self.run(publishing.open_all(unknown, until))
-        if self._closed or not self._inspected:
+        if self._ready_on is not get_running_loop():
             await self.prepare()
         parts = [
             Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
         ]
-        ids = publishing.ids_of(bindings, states, await self._bound_driver.share_all(parts, until))
+        ids = publishing.ids_of(bindings, states, await self._driver.sharing.run_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
             await self.run(publishing.upkeep_all(expiring))
         return ids
 
     async def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
-        if self._closed or not self._inspected:
+        if self._ready_on is not get_running_loop():
             await self.prepare()
-        return await self._bound_driver.run(op)
+        return await self._driver.run(op)
 
     async def look(self, look: Look) -> list[Received] | None:
         """Make the first look of a read. Return its messages; None if the operation must go on."""
-        if self._closed or not self._inspected:
+        if self._ready_on is not get_running_loop():
             await self.prepare()
-        driver = self._bound_driver
+        driver = self._driver
         if look.coalescer is not None and not look.coalescer.enter():
             return None
         look.made = True
@@ -211,14 +212,14 @@ class AsyncClient(AsyncBaseClient):
             raise
         finally:
             if look.coalescer is not None:
-                driver.leave(look.coalescer)
+                driver.sharing.leave(look.coalescer)
         return look.rows(outcome)
 
     async def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or with others on *coalescer*. For the parts of shardq that use a client."""
-        if self._closed or not self._inspected:
+        if self._ready_on is not get_running_loop():
             await self.prepare()
-        return await self._bound_driver.share(coalescer, item, until)
+        return await self._driver.sharing.run(coalescer, item, until)
 
     def post(
         self,
@@ -234,10 +235,11 @@ class AsyncClient(AsyncBaseClient):
 
     async def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> Written:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
-        if self._closed or not self._inspected:
+        if self._ready_on is not get_running_loop():
             await self.prepare()
-        message_id = await self._bound_driver.share(writes_of(state), message, state.until(timeout))
-        if state.config.ttl is not None:
+        until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
+        message_id = await self._driver.sharing.run(writes_of(state), message, until)
+        if state.view.config.ttl is not None:
             await self.run(upkeep(state, state.clock.monotonic()))
         return message_id
 
@@ -245,6 +247,7 @@ class AsyncClient(AsyncBaseClient):
         """Look at the server before the first call. ClosedError if the client was closed."""
         if self._closed:
             raise ClosedError("this client was closed; make a new one with AsyncClient.from_url()")
-        driver = self._bound_driver
+        loop = self._checked_loop()
         if not self._inspected:
-            await self._inspect(driver)
+            await self._inspect(self._driver)
+        self._ready_on = None if self._closed else loop

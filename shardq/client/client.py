@@ -25,7 +25,7 @@ from shardq.ops.topics import bindings as routing
 from shardq.ops.topics import gone
 from shardq.ops.topics import publish as publishing
 from shardq.ops.topics.bindings import RouterState
-from shardq.ops.write.outgoing import Outgoing, compose
+from shardq.ops.write.outgoing import Outgoing, compose_message
 from shardq.ops.write.write import writes_of
 from shardq.routing import Binding, BoundQueue, Router
 from shardq.routing.router import bindings_of
@@ -155,7 +155,7 @@ class Client(SyncBaseClient):
         states = [self.state_of(name, {}) for name in names]
         with Telemetry(topic).writing(len(names)) as context:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers, unique_key, on_conflict)
-            composed = [compose(state, self.codecs, message, context) for state in states]
+            composed = [compose_message(state, self.codecs, message, context) for state in states]
             ids = self._publish_to(bindings, states, composed, timeout) if states else {}
         if states and not ids:
             publishing.went_nowhere(bindings, topic, unmatched)
@@ -179,25 +179,25 @@ class Client(SyncBaseClient):
         until = states[0].until(timeout)
         if unknown := publishing.to_open(bindings, states):
             self.run(publishing.open_all(unknown, until))
-        if self._closed or not self._inspected:
+        if not self._is_ready:
             self.prepare()
         parts = [
             Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
         ]
-        ids = publishing.ids_of(bindings, states, self._driver.share_all(parts, until))
+        ids = publishing.ids_of(bindings, states, self._driver.sharing.run_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
             self.run(publishing.upkeep_all(expiring))
         return ids
 
     def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
-        if self._closed or not self._inspected:
+        if not self._is_ready:
             self.prepare()
         return self._driver.run(op)
 
     def look(self, look: Look) -> list[Received] | None:
         """Make the first look of a read. Return its messages; None if the operation must go on."""
-        if self._closed or not self._inspected:
+        if not self._is_ready:
             self.prepare()
         driver = self._driver
         if look.coalescer is not None and not look.coalescer.enter():
@@ -210,14 +210,14 @@ class Client(SyncBaseClient):
             raise
         finally:
             if look.coalescer is not None:
-                driver.leave(look.coalescer)
+                driver.sharing.leave(look.coalescer)
         return look.rows(outcome)
 
     def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or with others on *coalescer*. For the parts of shardq that use a client."""
-        if self._closed or not self._inspected:
+        if not self._is_ready:
             self.prepare()
-        return self._driver.share(coalescer, item, until)
+        return self._driver.sharing.run(coalescer, item, until)
 
     def post(
         self,
@@ -233,10 +233,11 @@ class Client(SyncBaseClient):
 
     def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> Written:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
-        if self._closed or not self._inspected:
+        if not self._is_ready:
             self.prepare()
-        message_id = self._driver.share(writes_of(state), message, state.until(timeout))
-        if state.config.ttl is not None:
+        until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
+        message_id = self._driver.sharing.run(writes_of(state), message, until)
+        if state.view.config.ttl is not None:
             self.run(upkeep(state, state.clock.monotonic()))
         return message_id
 
@@ -244,6 +245,6 @@ class Client(SyncBaseClient):
         """Look at the server before the first call. ClosedError if the client was closed."""
         if self._closed:
             raise ClosedError("this client was closed; make a new one with Client.from_url()")
-        driver = self._driver
         if not self._inspected:
-            self._inspect(driver)
+            self._inspect(self._driver)
+        self._is_ready = not self._closed

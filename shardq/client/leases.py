@@ -271,7 +271,8 @@ D = TypeVar("D", bound=LeasedDelivery)
 
 def delivered(kind: type[D], rows: Sequence[Received], queue: Any) -> list[D]:
     """Return the deliveries of what one read of *queue* got."""
-    work = Work(queue.state.clock)
+    clock = queue.state.clock
+    work = Work(clock, clock.monotonic())
     return [kind(row, queue, work) for row in rows]
 
 

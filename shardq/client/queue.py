@@ -20,16 +20,16 @@ from shardq.ops.inspect.peek import peek
 from shardq.ops.inspect.status import status
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
-from shardq.ops.read.first_look import first_look
-from shardq.ops.read.read import checked_block, checked_count, checked_stream, read
+from shardq.ops.read.look import first_look
+from shardq.ops.read.read import checked_count, checked_wanted, read
 from shardq.ops.read.waiting import Outstanding
 from shardq.ops.results.keep import keep
 from shardq.ops.results.wait import result
 from shardq.ops.settle import cancel, settle
 from shardq.ops.settle.cancel import Cancelled
 from shardq.ops.settle.settle import checked_each
-from shardq.ops.settle.sharing import Settle, noted, settles_of
-from shardq.ops.write.outgoing import compose, compose_all, compose_plain, is_plain
+from shardq.ops.settle.sharing import OK, Settle, noted, settles_of
+from shardq.ops.write.outgoing import compose, compose_all
 from shardq.ops.write.write import write_many
 from shardq.telemetry import Telemetry, enabled
 
@@ -93,16 +93,30 @@ class Queue(QueueAdmin):
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
-        is_bare = is_plain(delay, deadline, dedup_key, headers, unique_key) and on_conflict == "existing"
-        if is_bare and not enabled():
-            plain = compose_plain(self.state, self._codecs, payload, shard_key)
-            return self._client.store(self.state, plain, timeout)
-        message = Message(payload, shard_key, delay, deadline, dedup_key, headers, unique_key, on_conflict)
-        with self._telemetry.writing(None) as context:
-            composed = compose(self.state, self._codecs, message, context)
-            message_id = self._client.store(self.state, composed, timeout)
-            self._telemetry.wrote(message_id)
-            return message_id
+        span = self._telemetry.begin_write()
+        try:
+            context = span.context if span is not None else None
+            message = compose(
+                self.state,
+                self._codecs,
+                payload,
+                shard_key,
+                delay,
+                deadline,
+                dedup_key,
+                headers,
+                unique_key,
+                on_conflict,
+                context,
+            )
+            message_id = self._client.store(self.state, message, timeout)
+        except BaseException as error:
+            if span is not None:
+                span.end(error)
+            raise
+        if span is not None:
+            span.end(message_id)
+        return message_id
 
     def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
@@ -169,19 +183,21 @@ class Queue(QueueAdmin):
         *,
         batch: bool,
     ) -> list[Delivery]:
-        checked_block(block, visibility)
-        prefer = checked_stream(prefer)
+        if block != 0 or visibility is not None or prefer is not None:
+            checked_wanted(block, visibility, prefer)
         settled, acks = to_ack(self, ack)
         outstanding = Outstanding()
         asked = (self.state, count, block, visibility, prefer, timeout, outstanding, acks)
-        look = None
-        if not enabled() and (look := first_look(*asked)) is not None:
+        is_traced = enabled()
+        started = round(self.state.clock.wall() * 1e9) if is_traced else 0
+        if (look := first_look(*asked)) is not None:
             rows = self._client.look(look)
             if rows is not None:
                 if acks is not None:
                     settled[0]._note(lost=False)
+                if is_traced:
+                    self._telemetry.looked(rows, acks.last if acks else (), started, batch=batch)
                 return delivered(Delivery, rows, self)
-        started = round(self.state.clock.wall() * 1e9)
         try:
             rows = self._client.run(read(*asked, look if look and look.made else None))
         finally:
@@ -332,9 +348,11 @@ class Queue(QueueAdmin):
 
     def _settle(self, verb: str, item: Settle, timeout: float | None) -> settle.Settled:
         state = self.state
-        coalescer, until = settles_of(state, verb), state.until(timeout)
+        coalescer = settles_of(state, verb)
+        until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
         if not enabled():
-            return noted(state, item, self._client.share(coalescer, item, until))
+            settled = self._client.share(coalescer, item, until)
+            return settled if settled is OK and not state.unsure else noted(state, item, settled)
         with self._telemetry.settling(verb, [item.delivery]):
             settled = noted(state, item, self._client.share(coalescer, item, until))
             self._telemetry.note_dead(int(settled is settle.Settled.DEAD))

@@ -36,13 +36,14 @@ class SyncBaseClient(BaseClient):
         self.timer = ThreadTimer(clock=self.clock)
         self._aside = Aside()
         self._posting: Posting | None = None
+        self._is_ready = False  # whether `prepare` was there; False again when closed
         self.leases = Leases(self.timer, self.clock, self._aside)
         self._driver = Driver(self._target, **self._driver_settings())
         _clients.add(self)
 
     def close(self) -> None:
         """Close every connection, and stop the embedded server if this client started one. Idempotent."""
-        self._closed = True
+        self._closed, self._is_ready = True, False
         self.timer.close(wait=False)
         self._driver.close()
         if self._posting is not None:

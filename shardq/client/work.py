@@ -7,32 +7,30 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from shardq.clock import Clock
 from shardq.model import Received
-from shardq.protocol.lease import is_charged, spelled_cost
+from shardq.ops.settle.command import spelled_cost
 
 if TYPE_CHECKING:
     from shardq.client.leases import LeasedDelivery
 
 
-class Work:
+class Work(msgspec.Struct, eq=False):
     """The work on what one read brought. It counts from the read on, or from when some of it was last settled.
 
     What is settled together shares the time since then: a worker that handles one message after the other and settles
     each, and one that settles a batch at its end, are charged the same.
     """
 
-    __slots__ = ("_clock", "_since")
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._since = clock.monotonic()
+    clock: Clock
+    since: float
 
     def share(self, number: int) -> float:
         """Return what each of *number* messages took that are settled now, in seconds."""
-        since, self._since = self._since, self._clock.monotonic()
-        return (self._since - since) / number
+        since, self.since = self.since, self.clock.monotonic()
+        return (self.since - since) / number
 
 
 def measured(deliveries: Sequence[LeasedDelivery]) -> list[Received]:
@@ -40,29 +38,33 @@ def measured(deliveries: Sequence[LeasedDelivery]) -> list[Received]:
 
     Only what was delivered while others waited is charged.
     """
-    received = [each.received for each in deliveries]
-    charged = [at for at, each in enumerate(received) if is_charged(each.token)]
-    if not charged:
-        return received
-    together = Counter([each.work for at in charged if (each := deliveries[at]).took is None])
+    if len(deliveries) == 1:
+        return [measured_one(deliveries[0])]
+    together = Counter([each.work for each in deliveries if each.received.charged and each.took is None])
     shares = {work: work.share(number) for work, number in together.items()}
-    for at in charged:
-        each = deliveries[at]
-        if each.took is None:
-            each.took = shares[each.work]  # if Redis does not answer, another try tells the same
-        cost = spelled_cost(each.took if each.cost is None else each.cost, is_told=each.cost is not None)
-        received[at] = msgspec.structs.replace(received[at], cost=cost)
-    return received
+    return [
+        _charged(each, shares.get(each.work, 0.0)) if each.received.charged else each.received for each in deliveries
+    ]
 
 
 def measured_one(delivery: LeasedDelivery) -> Received:
     """Do as `measured`, for a single one."""
-    return measured((delivery,))[0] if is_charged(delivery.received.token) else delivery.received
+    if not delivery.received.charged:
+        return delivery.received
+    return _charged(delivery, delivery.work.share(1) if delivery.took is None else 0.0)
 
 
 def measured_so_far(delivery: LeasedDelivery) -> Received:
     """Return what Redis is told of a delivery whose lease is extended: with the cost since it was last charged."""
     received = delivery.received
-    if delivery.cost is not None or not is_charged(received.token):
+    if delivery.cost is not None or not received.charged:
         return received
-    return msgspec.structs.replace(received, cost=spelled_cost(delivery.work.share(1), is_told=False))
+    return replace(received, cost=spelled_cost(delivery.work.share(1), is_told=False))
+
+
+def _charged(delivery: LeasedDelivery, share: float) -> Received:
+    if delivery.took is None:
+        delivery.took = share  # if Redis does not answer, another try tells the same
+    told = delivery._cost
+    cost = spelled_cost(delivery.took if told is None else told, is_told=told is not None)
+    return replace(delivery.received, cost=cost)

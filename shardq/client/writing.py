@@ -13,12 +13,11 @@ from shardq.arguments import whole
 from shardq.client.base import BaseClient
 from shardq.errors import BackendError, ClosedError, ConfigError, DurabilityUnknown, PartlyWritten
 from shardq.flow import Limit, Vegas
-from shardq.model import Message
 from shardq.model.message import OnConflict
 from shardq.ops.queue.state import QueueState
-from shardq.ops.write.outgoing import CHUNK_MESSAGES, Outgoing, compose, compose_plain, is_plain
+from shardq.ops.write.outgoing import CHUNK_MESSAGES, Outgoing, compose
 from shardq.ops.write.window import Window
-from shardq.telemetry import OpenSpan, Telemetry, enabled
+from shardq.telemetry import OpenSpan, Telemetry
 
 log = logging.getLogger("shardq")
 LEAST: Final = 16
@@ -84,16 +83,13 @@ class BaseWriter:
             raise ClosedError("this writer was closed, or made before a fork: make a new one with client.writer()")
         state = self._state(queue)
         until = state.until(timeout)
-        if is_plain(*options) and on_conflict == "existing" and not enabled():
-            span, composed = None, compose_plain(state, self._base.codecs, payload, shard_key)
-        else:
-            span = Telemetry(state.keys.name).begin_write()
-            try:
-                message = Message(payload, shard_key, *options, on_conflict)
-                composed = compose(state, self._base.codecs, message, span.context if span else None)
-            except BaseException as error:
-                end_span(span, error)
-                raise
+        span = Telemetry(state.keys.name).begin_write()
+        try:
+            context = span.context if span is not None else None
+            composed = compose(state, self._base.codecs, payload, shard_key, *options, on_conflict, context)
+        except BaseException as error:
+            end_span(span, error)
+            raise
         lane = shard_key if isinstance(shard_key, bytes) else shard_key.encode()
         return Order(state, composed, until, lane, span)
 

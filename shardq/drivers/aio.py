@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import redis.asyncio as redis
@@ -16,7 +17,7 @@ from shardq.drivers.async_links import AsyncLinks
 from shardq.drivers.async_sharing import AsyncSharing
 from shardq.drivers.exchanges import Exchange, Exchanges
 from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
-from shardq.drivers.permits import AsyncPermits
+from shardq.drivers.permits import MIN_TRY, AsyncPermits
 from shardq.drivers.pools import Pools
 from shardq.drivers.pumping import PendingRead, Pumping
 from shardq.drivers.shared_links import SharedLinks
@@ -39,15 +40,27 @@ from shardq.ops.queue.steps import (
     Underreplicated,
     Wait,
 )
-from shardq.ops.sharing.coalescing import Coalescer, Part
+from shardq.protocol.script import FUNCTION, Form
 from shardq.timing import LoopTimer
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 S = TypeVar("S")
 Pool = redis.ConnectionPool
+MAX_ROUTES = 16_384
+"""So many routes are remembered."""
+
 GREETING_TIMEOUT = 10.0
 """Seconds in which a connection must be made, including AUTH and similar commands; the event loop may be busy."""
+
+
+@dataclass(slots=True)
+class Route:
+    """Where the calls about a key go: a node, the form in which it runs calls, and the shared link to it, once open."""
+
+    address: Address | None
+    form: Form
+    link: AsyncLink | None = None
 
 
 class AsyncDriver:
@@ -64,6 +77,7 @@ class AsyncDriver:
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
+        self._now = self._clock.monotonic
         self._timeout = min(timeout, COMMAND_TIMEOUT)
         # With a socket_timeout redis-py would swallow cancellations on Python 3.11 (cpython #86296).
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, socket_timeout=None)
@@ -73,10 +87,13 @@ class AsyncDriver:
         self._shareable = LARGE if max_connections > 1 else 0
         self._max_connections = max(1, max_connections - 1)
         self._permits: dict[Address | None, AsyncPermits] = {}
+        self._routes: dict[str, Route] = {}
+        # Whether an open shared link may be unfit: it was idle for too long, or sentinels name another master.
+        self._ages = target.kind == "sentinel" or bool(self._pools.most_idle)
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._pumping = Pumping(self, timer)
-        self._sharing = AsyncSharing(self, timer, self._clock)
+        self.sharing = AsyncSharing(self, timer, self._clock)
         self._closed = False
 
     async def run(self, op: Op[T]) -> T:
@@ -84,14 +101,12 @@ class AsyncDriver:
         with closing(op):
             return await drive(op, self._perform)
 
-    async def call(self, call: Sendable) -> Any:
-        """Make one try of *call*, as if an operation had yielded it, and return its reply.
+    def call(self, call: Sendable) -> Coroutine[Any, Any, Any]:
+        """Make one try of *call*, as if an operation had yielded it. Await its reply.
 
-        Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
+        That raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
-        if call.replicas:
-            return await self._perform(call.call)
-        return await self._call(call)
+        return self._perform(call.call) if call.replicas else self._call(call)
 
     async def attempt(self, step: Call | Batch) -> Any:
         """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
@@ -99,29 +114,6 @@ class AsyncDriver:
             return await (self.call(step) if isinstance(step, Call) else self._perform(step))
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
-
-    async def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
-        """Make a call for *item*, alone or with others on *coalescer*. Return its result, or raise its error."""
-        return await self._sharing.run(coalescer, item, until)
-
-    async def share_all(self, parts: Sequence[Part], until: float) -> list[Any]:
-        """Do as `share` for all *parts* at once. Return for each its result or its error."""
-        return await self._sharing.run_all(parts, until)
-
-    def post(
-        self,
-        coalescer: Coalescer[I, T],
-        item: I,
-        until: float,
-        lane: Hashable,
-        tell: Callable[[T | Exception], object],
-    ) -> None:
-        """Make a call for *item*, alone or with others, after those of its *lane*. `tell` gets its result or error."""
-        self._sharing.post(coalescer, item, until, lane, tell)
-
-    def leave(self, coalescer: Coalescer[Any, Any]) -> None:
-        """End what `coalescer.enter()` has begun: whoever waits there may make a call."""
-        self._sharing.leave(coalescer)
 
     async def aclose(self) -> None:
         """End all blocked reads, and close every connection."""
@@ -133,7 +125,7 @@ class AsyncDriver:
             await pool.disconnect()
         for sentinel in self._pools.sentinels:
             await sentinel.aclose()
-        await self._sharing.aclose()
+        await self.sharing.aclose()
 
     async def _perform(self, step: Step) -> Any:
         match step:
@@ -144,7 +136,7 @@ class AsyncDriver:
             case Call() | Batch() | Ask():
                 return await drive(self._exchanges.of(step), self._carry_out)
             case Share():
-                return await self.share(step.coalescer, step.item, step.until)
+                return await self.sharing.run(step.coalescer, step.item, step.until)
             case Wait():
                 return await self._pumping.wait(step)
             case Armed():
@@ -154,15 +146,14 @@ class AsyncDriver:
 
     async def arm(self, step: Armed) -> PendingRead:
         """Connect to the node that owns the queue of *step*. Return the armed read, which has not been sent yet."""
-        address = self._exchanges.owner(step.key)
+        route = self._routes.get(step.key) or self._find_route(step.key)
         try:
-            link = await self._links.take((address, True), GREETING_TIMEOUT)
+            link = await self._links.take((route.address, True), GREETING_TIMEOUT)
         except Unanswered as failure:
-            self._exchanges.lost(step.key, address, failure)
+            self._lost(step.key, route, failure)
             raise
         limit = step.block_ms / 1000 + BLOCK_MARGIN
-        commands = armed(step, self._exchanges.forms.of(address))
-        return PendingRead(self._links, link, commands, limit, address)
+        return PendingRead(self._links, link, armed(step, route.form), limit, route.address)
 
     async def unblock(self, pending: PendingRead) -> None:
         """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""
@@ -174,51 +165,68 @@ class AsyncDriver:
         The general way begins anew where the server cannot run it in this form or another node owns the slot: this one
         executed nothing.
         """
-        exchanges, key = self._exchanges, call.key
-        address = exchanges.owner(key)
-        request = call.request(exchanges.forms.of(address))
+        key = call.key
+        route = self._routes.get(key) or self._find_route(key)
+        request = call.request(route.form)
         try:
-            link = await self._link(address, request, call.until)
+            link = await self._link(route, request, call.until)
             # The shared link is busy with something large, or the call is large: it takes a link of its own.
             if link is None:
-                return await drive(exchanges.of(call.call), self._carry_out)
+                return await drive(self._exchanges.of(call.call), self._carry_out)
             # Between this and the next line no other task runs, so what is not withdrawn now is sent.
             if call.on_send is not None:
                 call.on_send()
-            (reply,) = await link.ask(request, 1, exchanges.limit(call.until))
+            (reply,) = await link.ask(request, 1, min(self._timeout, max(MIN_TRY, call.until - self._now())))
         except Unanswered as failure:
-            exchanges.lost(key, address, failure)
+            self._lost(key, route, failure)
             raise
-        if isinstance(reply, Redirected) or (isinstance(reply, Refused) and reply.code == "NOSCRIPT"):
-            return await drive(exchanges.of(call.call), self._carry_out)
-        if isinstance(reply, Refused):
-            raise call.call.explain(reply)
-        return reply
+        if not isinstance(reply, Refused):
+            return reply
+        if isinstance(reply, Redirected) or reply.code == "NOSCRIPT":
+            self._routes.pop(key, None)
+            return await drive(self._exchanges.of(call.call), self._carry_out)
+        raise call.call.explain(reply)
 
     async def _pair(self, batch: Batch) -> list[Any]:
         """Make the calls of *batch*, which are of one queue, in one round trip. Return each one's reply or failure."""
-        exchanges, key, until = self._exchanges, batch.calls[0].keys[0], batch.until
-        address = exchanges.owner(key)
-        form = exchanges.forms.of(address)
-        request = b"".join([call.request(form) for call in batch.calls])
+        key, until = batch.calls[0].key, batch.until
+        route = self._routes.get(key) or self._find_route(key)
+        first, second = batch.calls
+        request = first.request(route.form) + second.request(route.form)
         try:
-            link = await self._link(address, request, until)
+            link = await self._link(route, request, until)
             if link is None:
-                return await drive(exchanges.of(batch), self._carry_out)
-            return explained(batch.calls, await link.ask(request, len(batch.calls), exchanges.limit(until)))
+                return await drive(self._exchanges.of(batch), self._carry_out)
+            answers = await link.ask(request, 2, min(self._timeout, max(MIN_TRY, until - self._now())))
+            return explained(batch.calls, answers) if Refused in map(type, answers) else answers
         except (Refused, Unanswered) as failure:
-            exchanges.lost(key, address, failure)
-            return [failure] * len(batch.calls)
+            self._lost(key, route, failure)
+            return [failure, failure]
 
-    async def _link(self, address: Address | None, request: bytes, until: float) -> AsyncLink | None:
-        """Return the shared link to *address*; None if *request* must go over a link of its own."""
+    def _find_route(self, key: str) -> Route:
+        """Return where calls about *key* go, and remember it until a call fails there."""
+        address = self._exchanges.owner(key)
+        route = Route(address, self._exchanges.forms.of(address))
+        if route.form is FUNCTION:  # the other form is for a while only
+            if len(self._routes) >= MAX_ROUTES:
+                self._routes.clear()
+            self._routes[key] = route
+        return route
+
+    def _lost(self, key: str, route: Route, failure: Refused | Unanswered) -> None:
+        """Note that a call about *key* ended with *failure*. The next one finds its way anew."""
+        self._routes.pop(key, None)
+        self._exchanges.lost(key, route.address, failure)
+
+    async def _link(self, route: Route, request: bytes, until: float) -> AsyncLink | None:
+        """Return the shared link of *route*; None if *request* must go over a link of its own."""
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
         if len(request) > self._shareable:
             return None
-        link = self._shared.get(address)
-        if link is None:
-            link = await self._shared.open(address, self._exchanges.left(until))
+        link = route.link
+        if link is None or self._ages or link.closed or link.retired:
+            link = route.link = await self._shared.get(route.address, self._exchanges.left(until))
         return link if link.is_free() else None
 
     async def _carry_out(self, exchange: Exchange) -> list[Any]:
@@ -239,7 +247,7 @@ class AsyncDriver:
     async def _answers_shared(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any] | None:
         """Make one round trip on the shared link, and return the answers; None if that cannot be."""
         request = packed(commands)
-        link = await self._link(exchange.address, request, exchange.until)
+        link = await self._link(Route(exchange.address, FUNCTION), request, exchange.until)
         return None if link is None else await self._ask(link, exchange, request, len(commands))
 
     async def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:

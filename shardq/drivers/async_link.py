@@ -148,7 +148,7 @@ class AsyncLink(asyncio.BufferedProtocol):
             while (reply := parser.gets()) is not MORE:
                 if not sent:
                     raise LinkLost("a reply came that nobody had asked for")
-                self._give(sent[0], answer_of(reply))
+                self._give(sent[0], answer_of(reply) if isinstance(reply, Exception) else reply)
                 self._arriving_since, self._parts = math.inf, 0
         except LOST as error:
             self.close(error)

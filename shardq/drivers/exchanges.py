@@ -140,7 +140,7 @@ class Exchanges:
 
     def _batch(self, batch: Batch) -> Exchanging[list[Any]]:
         """Return the outcome of each call. Calls for one node go together, refused ones again (see `RESENT_ALONE`)."""
-        calls, until = batch.calls, batch.until
+        calls, until = [each.call for each in batch.calls], batch.until
         outcomes: list[Any] = [None] * len(calls)
         limit = self.limit(until)
         for address, indexes in by_owner(self.topology, calls).items():

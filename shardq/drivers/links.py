@@ -1,4 +1,4 @@
-"""Links: connections for short calls of threads, on which the driver itself sends and receives.
+"""Links: connections of threads, on which the driver itself sends and receives, so many to each node.
 
 redis-py finds the node, connects, and says hello, with TLS and a password where they are wanted. Then its socket is
 taken over: for each call redis-py's pool, its checks and its wrappers would take as long as all the rest of the client.
@@ -8,19 +8,26 @@ The pool goes on regarding the connection as in use, so that closing the pool cl
 from __future__ import annotations
 
 import _socket
+import math
 import socket
 import ssl
 import struct
 from collections import deque
 from collections.abc import Callable
 from select import POLLIN, POLLOUT, poll
-from typing import Any, Final
+from threading import Lock
+from typing import Any, Final, TypeAlias
 
 import redis
 
-from shardq.drivers.failures import answer_of
-from shardq.drivers.pools import leads_to_master
+from shardq.drivers.failures import LOST, answer_of, demoted, unanswered
+from shardq.drivers.permits import MAX_WAIT, MIN_TRY, AllBusy
+from shardq.drivers.pools import Pools, leads_to_master
 from shardq.drivers.resp import MORE, new_parser
+from shardq.drivers.target import Address
+from shardq.drivers.wire import CLOSED_MEANWHILE, Command, packed
+from shardq.errors import ClosedError
+from shardq.ops.queue.steps import Refused, Unanswered
 
 RECEIVED: Final = 64 * 1024
 """Bytes that are received at once."""
@@ -30,6 +37,9 @@ TRUSTED: Final = 0.01
 
 CLOSED: Final = (AttributeError, TypeError, ValueError, OSError)
 """What redis-py may raise when another thread closes the connection during a call."""
+
+FollowUp: TypeAlias = Callable[[list[Any]], tuple[Command, ...]]
+"""Given the answers, what else to send; () if these are those that were wanted."""
 
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -155,43 +165,134 @@ class Link:
             raise redis.TimeoutError(f"no answer for {limit:.3g} s")
 
 
-class Links:
-    """The idle links to one node. They belong to *pool*, and the one that was used last is used next.
+class Ticket:
+    """A caller that waits for a place, and the idle `link` that it is handed; without one it makes its own."""
 
-    One that was idle for *most_idle* seconds is not used again; 0 means that it is, however long it was idle.
+    __slots__ = ("link", "lock")
+
+    def __init__(self) -> None:
+        self.link: Link | None = None
+        # A lock that is held: to wait for its release is the cheapest way in which a thread can be woken.
+        self.lock = Lock()
+        self.lock.acquire()
+
+
+class Links:
+    """The links to one node, *most* at once: *pools* makes them at *place*, and the one used last is used next.
+
+    Callers get one in the order in which they came. A server may be silent for *silence* seconds, and the library's
+    part of `connect` turns what redis-py raises into a failure. Each link is idle, in use, or one of `_spare` that may
+    yet be made.
     """
 
     def __init__(
-        self, pool: Any, connect: Callable[[Any], Any], now: Callable[[], float], most_idle: float = 0
+        self,
+        pools: Pools,
+        place: tuple[Address | None, bool],
+        connect: Callable[[Any], Any],
+        now: Callable[[], float],
+        *,
+        most: int,
+        silence: float,
     ) -> None:
-        self._pool, self._connect, self._now, self._most_idle = pool, connect, now, most_idle
-        self._idle: deque[Link] = deque()  # its methods are atomic, so threads need no lock
-        self._has_sentinels = hasattr(pool, "master_address")
+        self._pools, self._pool, self._connect, self._now = pools, pools[place], connect, now
+        self._most, self._silence = most, silence
+        self._idle: deque[Link] = deque()  # its methods are atomic, so the common case needs no lock
+        self._has_sentinels = hasattr(self._pool, "master_address")
+        self._lock = Lock()  # guards what follows
+        self._spare = most
+        self._waiting: deque[Ticket] = deque()
 
-    def take(self) -> Link:
-        """Return a link for the caller alone, which gives it back with `give`, or with `drop` if it failed."""
-        while True:
+    def ask(
+        self,
+        request: bytes,
+        count: int,
+        until: float,
+        *,
+        on_send: Callable[[], None] | None = None,
+        after_refusal: Callable[[], FollowUp] | None = None,
+        server: Any = None,
+    ) -> list[Any]:
+        """Send *request* on a link, only to *server* if that is given. Return the *count* answers.
+
+        If one of them is a refusal, what *after_refusal* returns says what else to send, on the same link: it belongs
+        to the same call, which does not wait for a link again. Then the last answers are returned. The caller gives up
+        at local time *until*. Raises `Unanswered`, `Refused`, or what *on_send* raises.
+        """
+        link, clean = self.take(until), True
+        try:
+            if server is not None and link.peer != server:
+                raise Unanswered("another server is at this address now", sent=False)
+            follow_up: FollowUp | None = None
+            while True:
+                # The last moment at which the call may be withdrawn: the link is clean, and nothing of it was sent.
+                if on_send is not None:
+                    on_send()
+                # From here on an answer may still come, so a link whose call fails is of no use to anybody else.
+                clean = False
+                answers = link.ask(request, count, min(self._silence, max(MIN_TRY, until - self._now())))
+                clean = link.is_clean()
+                refused = Refused in map(type, answers)
+                if refused and follow_up is None and after_refusal is not None:
+                    follow_up = after_refusal()
+                commands = follow_up(answers) if follow_up is not None else ()
+                if not commands:
+                    break
+                request, count = packed(commands), len(commands)
+        except LOST as error:
+            raise unanswered(error) from error
+        finally:
+            if clean and not self._pools.closed:
+                self.give(link)
+            else:
+                self.drop(link)
+        # What is idle leads to the same node, which is no master any more.
+        if refused and demoted(answers):
+            self.drop_idle()
+        return answers
+
+    def take(self, until: float = math.inf) -> Link:
+        """Return a link for the caller alone, which gives it back with `give`, or with `drop` if it failed.
+
+        Raises `AllBusy` if all are in use until local time *until*, and `Unanswered` or `Refused` if none can be made.
+        """
+        # No link of a closed client stays open: `close` closes those that there are, and whoever uses one drops it.
+        if self._pools.closed:
+            raise ClosedError(CLOSED_MEANWHILE)
+        link = None
+        if not self._waiting:  # whoever waits goes first
             try:
                 link = self._idle.pop()
             except IndexError:
-                return Link(self._connect(self._pool))
-            # To look at a socket is a system call, and one that was used just now is hardly ever dead.
-            if self._now() - link.used_at < TRUSTED and not self._has_sentinels:
-                return link  # the common case
+                pass
+            else:
+                # To look at a socket is a system call, and one that was used just now is hardly ever dead.
+                if self._now() - link.used_at < TRUSTED and not self._has_sentinels:
+                    return link  # the common case
+        if link is None:
+            link = self._wait(until)
+        if link is not None:
             if self._is_fit(link):
                 return link
-            self.drop(link)
+            self._close(link)  # its place is the caller's
+        try:
+            return Link(self._connect(self._pool))
+        except BaseException:
+            self._free_place()
+            raise
 
     def give(self, link: Link) -> None:
         """Keep *link* for the next caller."""
         link.used_at = self._now()
         self._idle.append(link)
+        # In this order: a caller that begins to wait between these lines finds the link itself.
+        if self._waiting:
+            self._hand_on()
 
     def drop(self, link: Link) -> None:
-        """Close *link*."""
-        link.connection.disconnect()
-        # The pool counts its connections, and would refuse new ones for one that is not given back.
-        self._pool.release(link.connection)
+        """Close *link*. Another one may be made for it."""
+        self._close(link)
+        self._free_place()
 
     def drop_idle(self) -> None:
         """Close all links that nobody uses."""
@@ -201,12 +302,68 @@ class Links:
             except IndexError:
                 return
 
+    def _wait(self, until: float) -> Link | None:
+        """Wait for a place. Return the idle link in it; None if the caller may make one."""
+        seconds = max(MIN_TRY, until - self._now())
+        ticket = Ticket()
+        with self._lock:
+            self._waiting.append(ticket)
+        handed = False
+        try:
+            self._hand_on()
+            handed = ticket.lock.acquire(timeout=min(seconds, MAX_WAIT))
+        finally:
+            if not handed:
+                self._leave(ticket)
+        if not handed:
+            raise AllBusy(self._most, seconds)
+        return ticket.link
+
+    def _hand_on(self) -> None:
+        """Hand what is free to those who have waited longest."""
+        with self._lock:
+            while self._waiting:
+                try:
+                    link = self._idle.pop()
+                except IndexError:
+                    if not self._spare:
+                        return
+                    self._spare -= 1
+                    link = None
+                ticket = self._waiting.popleft()
+                ticket.link = link
+                ticket.lock.release()
+
+    def _leave(self, ticket: Ticket) -> None:
+        """Stop waiting. If *ticket* was handed something at the same moment, hand that on."""
+        with self._lock:
+            try:
+                self._waiting.remove(ticket)
+                return
+            except ValueError:
+                pass
+        if ticket.link is None:
+            self._free_place()
+        else:
+            self.give(ticket.link)
+
+    def _free_place(self) -> None:
+        with self._lock:
+            self._spare += 1
+        if self._waiting:
+            self._hand_on()
+
+    def _close(self, link: Link) -> None:
+        link.connection.disconnect()
+        # The pool counts its connections, and would refuse new ones for one that is not given back.
+        self._pool.release(link.connection)
+
     def _is_fit(self, link: Link) -> bool:
         # Sentinels may have named another master since. The old one may still accept writes, which would be lost.
         if self._has_sentinels and not leads_to_master(self._pool, link.connection):
             return False
-        idle = self._now() - link.used_at
-        if self._most_idle and idle >= self._most_idle:
+        idle, most_idle = self._now() - link.used_at, self._pools.most_idle
+        if most_idle and idle >= most_idle:
             return False
         return idle < TRUSTED or link.is_sound()
 

@@ -1,10 +1,8 @@
-"""Permits to use one of a client's connections. Callers get one in the order in which they came."""
+"""Permits to use one of an asyncio client's connections, and what it means that all of them are busy."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from threading import Lock
 from typing import Final
 
 from shardq.ops.queue.steps import Unanswered
@@ -26,68 +24,8 @@ class AllBusy(Unanswered):
         )
 
 
-class Permits:
-    """*count* permits for threads, which get them in the order in which they came."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self._free = count
-        self._lock = Lock()
-        self._waiting: deque[Lock] = deque()
-
-    def at_once(self) -> bool:
-        """Take a permit if one is free. Return whether one was."""
-        with self._lock:
-            if not self._free:
-                return False
-            self._free -= 1
-            return True
-
-    def take(self, seconds: float) -> None:
-        """Wait up to *seconds* for a permit, and take it. AllBusy if none came. Give it back with `give`."""
-        with self._lock:
-            if self._free:
-                self._free -= 1
-                return
-            ticket = Lock()
-            ticket.acquire()
-            self._waiting.append(ticket)
-        taken = False
-        try:
-            taken = ticket.acquire(timeout=min(seconds, MAX_WAIT))
-        finally:
-            if not taken:
-                self._leave(ticket)
-        if not taken:
-            raise AllBusy(self.count, seconds)
-
-    def __enter__(self) -> None:
-        """Do nothing: the permit was taken before, and `__exit__` gives it back."""
-
-    def __exit__(self, *_: object) -> None:
-        self.give()
-
-    def give(self) -> None:
-        """Pass the permit to the thread that has waited longest. If none waits, the permit is free."""
-        with self._lock:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._free += 1
-
-    def _leave(self, ticket: Lock) -> None:
-        """Stop waiting. If the permit came at the same moment, pass it on."""
-        with self._lock:
-            try:
-                self._waiting.remove(ticket)
-                return
-            except ValueError:
-                pass
-        self.give()
-
-
 class AsyncPermits:
-    """The twin of `Permits` for coroutines."""
+    """*count* permits for coroutines, which get them in the order in which they came."""
 
     def __init__(self, count: int) -> None:
         self.count = count

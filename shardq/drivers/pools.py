@@ -27,6 +27,7 @@ class Pools(dict[tuple[Address | None, bool], Any]):
         super().__init__()
         self._redis, self._target, self._block, self._timeout, self._special = redis, target, block, timeout, special
         self.sentinels: list[Any] = []
+        self.closed = False  # whether the client was closed
         self.most_idle: float = target.settings.get("health_check_interval", 0)
 
     def __missing__(self, which: tuple[Address | None, bool]) -> Any:

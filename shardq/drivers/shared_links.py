@@ -20,22 +20,19 @@ class SharedLinks:
         self._links: dict[Address | None, AsyncLink] = {}
         self._opening: dict[Address | None, asyncio.Task[AsyncLink]] = {}
 
-    def get(self, address: Address | None) -> AsyncLink | None:
-        """Return the link to *address*; None if it must be opened first."""
+    async def get(self, address: Address | None, seconds: float) -> AsyncLink:
+        """Return the link to *address*, if need be opened within *seconds*. Raises `Unanswered` or `Refused`."""
         link = self._links.get(address)
         if link is None or link.closed or link.retired:
-            return None
+            return await self.open(address, seconds)
         pools = self._pools
         if (pools.sentinels or pools.most_idle) and self._made.is_outdated((address, False), link):
             link.retire()
-            return None
+            return await self.open(address, seconds)
         return link
 
     async def open(self, address: Address | None, seconds: float) -> AsyncLink:
-        """Return the link to *address*, opened within *seconds*. Others who wait for it do not notice if one gives up.
-
-        Raises `Unanswered` or `Refused`.
-        """
+        """Open the link to *address*, once for all who wait for it: they do not notice if one of them gives up."""
         opening = self._opening.get(address)
         if opening is None:
             opening = self._opening[address] = asyncio.get_running_loop().create_task(self._open(address))

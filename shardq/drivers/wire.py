@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from shardq.ops.queue.retry import TRANSIENT
-from shardq.ops.queue.steps import Argument, Armed, Call, Refused, Unanswered, Underreplicated
+from shardq.ops.queue.steps import Argument, Armed, Call, Refused, Sendable, Unanswered, Underreplicated
 from shardq.protocol.packing import pack
 from shardq.protocol.script import SOURCE, Form
 
@@ -61,10 +61,10 @@ def outcome_of(call: Call, replies: list[Any]) -> Any:
     return Underreplicated(reply, 0, confirmed[0])
 
 
-def explained(calls: Sequence[Call], outcomes: list[Any]) -> list[Any]:
+def explained(calls: Sequence[Sendable], outcomes: list[Any]) -> list[Any]:
     """Return the *outcomes* of *calls* with the places of lines in refusals, as `outcome_of` gives them."""
     return [
-        call.explain(outcome) if isinstance(outcome, Refused) else outcome
+        call.call.explain(outcome) if isinstance(outcome, Refused) else outcome
         for call, outcome in zip(calls, outcomes, strict=True)
     ]
 

@@ -1,14 +1,21 @@
-"""Messages outside of streams, as the engine stores them (lua/messages.lua), and their ids."""
+"""Messages as the engine stores them: as entries of streams, and outside (lua/messages.lua). Also what a read returns.
+
+`deliveries` begins with the reply of a read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from shardq.codec import decode_headers
+from shardq.errors import CodecError
 from shardq.model import Received
-from shardq.protocol.lease import lease_token
-from shardq.protocol.replies import headers_of, number_of, text_or_bytes
+
+Row = Sequence[Any]
+_EXTRA = ((b"m",), (b"h",), (b"m", b"h"))  # names of the fields that an entry may have beside
+_KEY = (b"k", b"K")  # the first field of an entry that shardq wrote; K if it counts in the window
 
 FROM_OVERFLOW = "o"
 """The last part of the id of a message that waited in an overflow: its shard key comes behind it."""
@@ -111,6 +118,146 @@ def _sized(raw: bytes) -> tuple[bytes, bytes]:
     return rest[: int(size)], rest[int(size) :]
 
 
+def text_or_bytes(raw: bytes) -> str | bytes:
+    """Return a shard key as text if it is UTF-8, else as bytes."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
+def attributes(raw: bytes) -> dict[str, str]:
+    """Return a message's attributes: x = deadline ms, t = due ms, c = deliveries before a redrive."""
+    return {word[0]: word[1:] for word in raw.decode(errors="replace").split(" ") if word}
+
+
+def headers_of(raw: bytes) -> Mapping[str, str]:
+    """Return the headers; none if another program wrote them badly, since a bad message must not stop a reader."""
+    try:
+        return decode_headers(raw)
+    except CodecError:
+        return {}
+
+
+def number_of(extra: Mapping[str, str], name: str) -> int:
+    """Return an attribute that is a number; 0 if it is missing or damaged."""
+    return number_or_zero(extra.get(name, "")) if extra else 0
+
+
+def number_or_zero(text: str) -> int:
+    """Return a whole number of up to 18 digits; 0 for any other text."""
+    return int(text) if len(text) <= 18 and text.isdecimal() else 0
+
+
+class EntryBody(NamedTuple):
+    """The content of an entry. `fields` has all fields of an entry that another program wrote; None for others."""
+
+    shard_key: str | bytes
+    tag: str
+    payload: bytes
+    attributes: Mapping[str, str]
+    headers: Mapping[str, str]
+    fields: dict[str, bytes] | None
+
+
+def is_ours(flat: Row) -> bool:
+    """Return whether an entry of a stream is a message, as lua/messages.lua says, and no other program's."""
+    size = len(flat)
+    if size < 4 or flat[0] not in _KEY or flat[2] == b"l" or len(flat[2]) != 1:
+        return False
+    return size == 4 or tuple(flat[4::2]) in _EXTRA
+
+
+def entry_body(flat: Row, *, foreign: bool) -> EntryBody:
+    """Read an entry's fields: `k`, the payload under its tag, then `m` (attributes) and `h` (headers) if present.
+
+    A letter of what another program wrote has its fields behind these, and the tag `l`.
+    """
+    is_kept = len(flat) >= 4 and flat[0] in _KEY and flat[2] == b"l"
+    if foreign or not (is_kept or is_ours(flat)):  # another program wrote it: deliver its fields
+        return EntryBody("", "l", b"", {}, {}, _fields(flat))
+    key, tag, at = text_or_bytes(flat[1]), flat[2].decode(errors="replace"), 4
+    extra: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    if len(flat) > at + 1 and flat[at] == b"m":
+        extra, at = attributes(flat[at + 1]), at + 2
+    if tag == "l":
+        return EntryBody(key, tag, b"", extra, {}, _fields(flat[at:]))
+    if len(flat) > at + 1 and flat[at] == b"h":
+        headers = headers_of(flat[at + 1])
+    return EntryBody(key, tag, flat[3], extra, headers, None)
+
+
+def _fields(flat: Sequence[bytes]) -> dict[str, bytes]:
+    return {flat[i].decode(errors="replace"): flat[i + 1] for i in range(0, len(flat), 2)}
+
+
+def lease_token(place: str, entry: str, count: int, holder: str, marks: str, shard_key: bytes) -> str:
+    """Return the lease token: the member that `read` puts into the index of leases.
+
+    The *marks* say what else whoever ends the lease must know of the message (lua/leases.lua).
+
+    >>> lease_token("d", "1700000000000-7", 1, "nonce", "f1700000000000", b"acct-7")
+    'd:1700000000000-7:1:nonce:f1700000000000:acct-7'
+    """
+    return f"{place}:{entry}:{count}:{holder}:{marks}:{shard_key.decode(errors='surrogateescape')}"
+
+
+def is_charged(marks: str) -> bool:
+    """Return whether the *marks* of a lease say that the time that the work on the message takes counts.
+
+    >>> is_charged("ef1700000000000"), is_charged("-")
+    (True, False)
+    """
+    return marks[-1:].isdigit()
+
+
+def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Received]:
+    """Return the messages in a reply of `read`, in the order in which they must be handled."""
+    now_ms, (new, again, mark) = int(reply[1]), reply[5:8]
+    mark, found = mark.decode(), []
+    charged = is_charged(mark)
+    for at in range(0, len(new), 2):
+        place = str(new[at]) if isinstance(new[at], int) else new[at].decode()
+        for entry, flat in new[at + 1]:
+            found.append(_of_stream(place, entry.decode(), flat, holder, now_ms, deadline, mark, charged))
+    return found + [received(row, holder, now_ms, deadline) for row in again]
+
+
+def _of_stream(
+    place: str, entry: str, flat: Row, holder: str, now_ms: int, deadline: float, mark: str, charged: bool
+) -> Received:
+    ms, known = int(entry.partition("-")[0]), place != "l" and is_ours(flat)
+    has_marks = known and flat[0] == b"K"
+    marks = mark if has_marks else "-"
+    charged = charged and has_marks
+    token = lease_token(place, entry, 1, holder, marks, flat[1] if known else b"")
+    stream = int(place) if place.isdigit() else None
+    if len(flat) == 4 and known:  # the common case
+        key, tag = text_or_bytes(flat[1]), flat[2].decode(errors="replace")
+        delay = max(0, now_ms - ms) / 1000
+        return Received(
+            f"{entry}-{place}", key, 1, deadline, flat[3], tag, {}, "", stream, delay, token, None, "", charged
+        )
+    body = entry_body(flat, foreign=not known)
+    since = number_of(body.attributes, "t") or ms
+    return Received(
+        message_id=f"{entry}-{place}",
+        shard_key=body.shard_key,
+        count=1 + number_of(body.attributes, "c"),
+        deadline=deadline,
+        body=body.payload,
+        tag=body.tag,
+        headers=body.headers,
+        last_error="",
+        stream=stream,
+        pickup_delay=max(0, now_ms - since) / 1000,
+        token=token,
+        fields=body.fields,
+        charged=charged,
+    )
+
+
 def received(row: Sequence[Any], holder: str, now_ms: int, deadline: float) -> Received:
     """Return the message in a row of a read: {"place:id:count:marks", error, body, deliverable since in ms}."""
     place, entry, count, marks = row[0].decode().split(":")
@@ -130,4 +277,5 @@ def received(row: Sequence[Any], holder: str, now_ms: int, deadline: float) -> R
         pickup_delay=max(0, now_ms - since) / 1000,
         token=lease_token(place, entry, int(count), holder, marks, body.key),
         fields=fields_of(body.payload) if foreign else None,
+        charged=is_charged(marks),
     )

@@ -69,7 +69,7 @@ class _Keys:
 
     name: str
     prefix: str = field(init=False, compare=False, repr=False)
-    _declared: dict[str, tuple[str, ...]] = field(init=False, compare=False, repr=False, default_factory=dict)
+    declared: dict[str, tuple[str, ...]] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         prefix = f"shardq:{{{check_name(self.name)}}}:{self.beginning}"
@@ -81,14 +81,10 @@ class _Keys:
     def of(self, script: str, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the keys that script *script* declares, in the order of the *names* that its header gives them.
 
-        LookupError for a name that is not one of these keys.
+        They are in `declared` from then on. LookupError for a name that is not one of these keys.
         """
-        keys = self._declared.get(script)
-        return self._look_up(script, names) if keys is None else keys
-
-    def _look_up(self, script: str, names: tuple[str, ...]) -> tuple[str, ...]:
         _check(script, names, self.suffixes, self.kind)
-        return self._declared.setdefault(script, tuple([getattr(self, name) for name in names]))
+        return self.declared.setdefault(script, tuple([getattr(self, name) for name in names]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +172,7 @@ class SharedKeys:
     """The keys that all queues share. They have no braces, so none is a queue's."""
 
     suffixes: ClassVar[Mapping[str, str]] = MappingProxyType({"queues": "queues"})
+    declared: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
     def of(self, script: str, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the keys that script *script* declares. LookupError for a name that is not one of these keys."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import hiredis
 
-from shardq.protocol.script import HASH, Form, Script
+from shardq.protocol.script import Form, Script
 
 CACHED: Final = 16_384
 """So many keys are kept packed at most, and as many beginnings of commands."""
-
-_KEYS: dict[str, bytes] = {}
-_BEGINNINGS: dict[tuple[str, str], tuple[tuple[str, ...], bytes, bytes]] = {}
 
 
 def pack(words: tuple[str | bytes | int | float, ...]) -> bytes:
@@ -41,48 +38,39 @@ def pack_words(words: tuple[str | bytes | int | float, ...]) -> bytes:
     return packed[packed.index(b"\n") + 1 :]
 
 
-def pack_script(
-    script: Script,
-    form: Form,
-    keys: tuple[str, ...],
-    args: tuple[str | bytes | int | float, ...],
-    packed: bytes = b"",
-    more: int = 0,
-) -> bytes:
-    """Return the bytes of the command that runs *script* in this form. *packed* are *more* words that come last.
+class PackedKeys(dict[str, bytes]):
+    """Keys as words of a command. They are packed once each: a client names the same ones again and again."""
 
-    The command's name, what it runs and the keys that the script names are those of earlier calls on the queue, so they
-    are packed once. The other keys are packed once each: as they differ from call to call, more would not stay in the
-    processor's caches.
-    """
-    named = len(script.keys)
-    runs = script.sha if form is HASH else script.function
-    known = _BEGINNINGS.get((runs, keys[0] if named else ""))
-    if known is None or known[0] != keys[:named]:
-        known = _pack_beginning(script, form, keys[:named])
-    count = b"%d" % len(keys)
-    return b"".join([
-        b"*%d\r\n" % (3 + len(keys) + len(args) + more),
-        known[1],
-        b"$%d\r\n%b\r\n" % (len(count), count),
-        known[2],
-        *[_KEYS.get(key) or _pack_key(key) for key in keys[named:]],
-        pack_words(args),
-        packed,
-    ])  # fmt: skip
+    def __missing__(self, key: str) -> bytes:
+        """Pack it."""
+        if len(self) >= CACHED:
+            self.clear()
+        word = self[key] = pack_words((key,))
+        return word
 
 
-def _pack_beginning(script: Script, form: Form, named: tuple[str, ...]) -> tuple[tuple[str, ...], bytes, bytes]:
-    if len(_BEGINNINGS) >= CACHED:
-        _BEGINNINGS.clear()
-    words = script.command(form)
-    known = named, pack_words(words), b"".join(map(_pack_key, named))
-    _BEGINNINGS[words[1], named[0] if named else ""] = known
-    return known
+PACKED_KEYS: Final = PackedKeys()
 
 
-def _pack_key(key: str) -> bytes:
-    if len(_KEYS) >= CACHED:
-        _KEYS.clear()
-    packed = _KEYS[key] = pack_words((key,))
-    return packed
+class Beginning(NamedTuple):
+    """The words with which the calls of a script on one queue begin: what runs it, and the keys that it names."""
+
+    named: tuple[str, ...]
+    runs: bytes
+    keys: bytes
+
+
+class Beginnings(dict[tuple[str, str], Beginning]):
+    """The beginnings of calls, by what runs them and by the first key."""
+
+    def add(self, script: Script, form: Form, named: tuple[str, ...]) -> Beginning:
+        """Return the beginning of calls of *script* in this form on the queue with the *named* keys."""
+        if len(self) >= CACHED:
+            self.clear()
+        words = script.command(form)
+        known = Beginning(named, pack_words(words), b"".join([PACKED_KEYS[key] for key in named]))
+        self[words[1], named[0] if named else ""] = known
+        return known
+
+
+BEGINNINGS: Final = Beginnings()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from shardq.model import DeadLetter, MessageId, MessageStatus, PeekedMessage, PeekState
-from shardq.protocol.replies import Body, body_of, number_of, text_or_bytes
+from shardq.protocol.bodies import EntryBody, entry_body, number_of, text_or_bytes
 from shardq.protocol.results import VALUE, Done, read_done, read_progress
 
 LEGACY = 4096
@@ -57,14 +57,14 @@ def known_of(text: bytes | None) -> Known:
     return Known(int(found[1]), int(found[2] or 0), found[3] == b"-", found[4].decode(errors="replace"))
 
 
-def bare_body(flat: Sequence[bytes]) -> tuple[Body, int]:
+def bare_body(flat: Sequence[bytes]) -> tuple[EntryBody, int]:
     """Read fields without a payload, as `strip_payload` returns them: the body, and the size of its payload."""
-    body = body_of(flat, foreign=False)
+    body = entry_body(flat, foreign=False)
     size = flat[3] if len(flat) > 3 else b""
     return body, int(size) if size.isdigit() else 0
 
 
-def deadline_of(body: Body) -> float | None:
+def deadline_of(body: EntryBody) -> float | None:
     """Return the message's own deadline, in seconds."""
     return number_of(body.attributes, "x") / 1000 or None
 
@@ -135,7 +135,7 @@ class Spot(NamedTuple):
 def peeked_message(spot: Spot, flat: Sequence[bytes], known: Known, *, has_payload: bool) -> PeekedMessage:
     """Make the message that was found at *spot*, of its fields *flat*; without payload these are bare."""
     if has_payload:
-        body = body_of(flat, foreign=spot.place == "l")
+        body = entry_body(flat, foreign=spot.place == "l")
         size = len(body.payload) if body.fields is None else sum(map(len, flat))
     else:
         body, size = bare_body(flat)

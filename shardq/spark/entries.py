@@ -11,8 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardq.protocol.bodies import FROM_OVERFLOW, message_id
-from shardq.protocol.replies import Body, body_of, is_ours, number_of
+from shardq.protocol.bodies import FROM_OVERFLOW, EntryBody, entry_body, is_ours, message_id, number_of
 
 _TIME = pa.timestamp("us", tz="UTC")
 _PLAIN = 4  # fields of an entry that has neither attributes nor headers
@@ -37,7 +36,7 @@ class Entries:
     errors: Sequence[str] = ()
     leases: Sequence[str] = ()
     origins: Sequence[str] = ()
-    _bodies: list[Body] | Literal[False] | None = False
+    _bodies: list[EntryBody] | Literal[False] | None = False
     _raw: pa.Array | None = None
 
     def __len__(self) -> int:
@@ -64,7 +63,7 @@ class Entries:
         return self._raw
 
     @property
-    def bodies(self) -> list[Body] | None:
+    def bodies(self) -> list[EntryBody] | None:
         """The parsed fields of the entries; None if all are plain, without attributes and headers, as most are."""
         if self._bodies is False:
             plain = {*map(len, self.flats)} <= {_PLAIN} and all(map(is_ours, self.flats))
@@ -72,7 +71,7 @@ class Entries:
             self._bodies = None
             if not plain or "l" in origins:
                 found = zip(self.flats, origins, strict=True)
-                self._bodies = [body_of(flat, foreign=origin == "l") for flat, origin in found]
+                self._bodies = [entry_body(flat, foreign=origin == "l") for flat, origin in found]
         return self._bodies
 
 

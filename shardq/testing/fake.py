@@ -92,9 +92,9 @@ class FakeDriver(Driver):
             case Call():
                 return self._evaluated(step)
             case Batch():
-                return [self._outcome(call) for call in step.calls]
+                return [self._outcome(call.call) for call in step.calls]
             case Share():
-                return self.share(step.coalescer, step.item, step.until)
+                return self.sharing.run(step.coalescer, step.item, step.until)
             case Wait():
                 return self._waited(step)
             case Armed():

@@ -28,7 +28,7 @@ from shardq.errors import BackendError, ClosedError
 from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
 from shardq.ops.settle import settle
-from shardq.protocol import lease
+from shardq.ops.settle.command import spelled_cost
 from shardq.timing import Entry, ThreadTimer
 from shardq.worker.liveness import PULSE, show_alive
 from shardq.worker.plan import Plan
@@ -273,7 +273,7 @@ class Keeper:
         held = [job.delivery.received for job in jobs]
         costs = [job.took(sent) if is_charged(job) else None for job in jobs]
         told = [
-            each if cost is None else replace(each, cost=lease.spelled_cost(cost, is_told=False))
+            each if cost is None else replace(each, cost=spelled_cost(cost, is_told=False))
             for each, cost in zip(held, costs, strict=True)
         ]
         try:
@@ -303,7 +303,7 @@ class Keeper:
 
 def is_charged(job: Job) -> bool:
     """Return whether the time that the handler of *job* takes counts, and the handler did not say what it costs."""
-    return lease.is_charged(job.delivery.received.token) and _delivery(job).cost is None
+    return job.delivery.received.charged and _delivery(job).cost is None
 
 
 def _delivery(job: Job) -> LeasedDelivery:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypedDict
 from shardq.arguments import MAX_BLOCK, check_known, seconds
 from shardq.backoff import Backoff, Exponential, check_backoff
 from shardq.errors import ConfigError
-from shardq.ops.read.read import checked_block
+from shardq.ops.read.read import checked_wanted
 
 RETRY = Exponential(base=1.0, cap=600.0)
 MAX_CONCURRENCY = 100_000
@@ -51,7 +51,7 @@ class Plan:
         _whole("concurrency", self.concurrency, 1)
         _whole("read_ahead", self.read_ahead, 0)
         seconds("grace", self.grace, 0, MAX_BLOCK)
-        checked_block(0, self.visibility_timeout)
+        checked_wanted(0, self.visibility_timeout, None)
         if self.time_limit is not None:
             seconds("time_limit", self.time_limit, 0.001, MAX_BLOCK)
         check_backoff(self.backoff)

@@ -11,9 +11,8 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shardq.protocol.bodies import FROM_OVERFLOW, body_of, message_id
+from shardq.protocol.bodies import FROM_OVERFLOW, body_of, message_id, text_or_bytes
 from shardq.protocol.keys import QueueKeys
-from shardq.protocol.replies import text_or_bytes
 
 IDLE = 1001 * 2**43
 _ENTRY = re.compile(rb"\d+-\d+")

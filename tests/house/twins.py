@@ -6,6 +6,7 @@
   their `async`. `NAMES` has the names that differ otherwise.
 - `except asyncio.CancelledError` is left out, since nobody cancels a thread. A `try` that has nothing else is left out
   around what it tries.
+- `CODE` is replaced as it stands.
 - The names in texts and comments are translated, too. `PHRASES` has what is true of one client only.
 - ruff leaves out the imports that nobody needs any more, and formats the result.
 
@@ -32,12 +33,19 @@ GENERATED: Final = ("admin", "client", "delivery", "queue", "writer")
 
 NAMES: Final = {
     "AsyncBaseClient": "SyncBaseClient",
-    "_bound_driver": "_driver",  # threads need not look which loop runs
     "aclose": "close",  # contextlib.aclosing expects the other
     "async_base": "sync_base",
     "async_writing": "sync_writing",
 }
 RULES: Final = {r"^Async(?=[A-Z])": "", r"^async_": "", r"^__a(?=(enter|exit|iter|next)__$)": "__"}
+
+CODE: Final = {
+    # Any thread may use a client.
+    "self._ready_on is not get_running_loop()": "not self._is_ready",
+    "        loop = self._checked_loop()\n": "",
+    "self._ready_on = None if self._closed else loop": "self._is_ready = not self._closed",
+}
+"""What differs in the code itself."""
 
 PHRASES: Final = {
     "for asyncio (`make twins` makes the one for threads)": "for threads",
@@ -50,6 +58,8 @@ PHRASES: Final = {
 def translated(source: str) -> str:
     """Return what *source* is for threads; not yet formatted. ValueError if it needs asyncio."""
     source = _without_cancellation(source)
+    for phrase, other in CODE.items():
+        source = source.replace(phrase, other)
     starts = [0, *itertools.accumulate(map(len, source.splitlines(keepends=True)))]
     parts, at = [], 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -58,7 +68,7 @@ def translated(source: str) -> str:
         at = end
         if token.string in ("async", "await"):
             at += 1  # and the blank behind it
-        elif token.string == "asyncio" and not token.line.startswith("import"):
+        elif token.string == "asyncio" and not token.line.startswith(("import", "from")):
             raise ValueError(f"this line needs asyncio: {token.line.strip()}")
         else:
             parts.append(_reworded(source[begin:end]))

@@ -263,8 +263,8 @@ MUTANTS: tuple[Mutant, ...] = (
         7,
         "a write whose answer was lost is stored once more by its retry",
         "shardq/ops/write/write.py",
-        "            call, until, state.clock, remembered=remembered",
-        "            lambda _: call_for(state, state.take_sequence(), chunk, until), until, state.clock",
+        "            call, until, state",
+        "            lambda _: call_for(state, writes_of(state).verb.take_sequence(), chunk, until), until, state",
         "tests/fault/queue/test_lost_replies.py::test_a_write_is_stored_once_under_the_id_that_it_returns[reply-sync-valkey]",
     ),
     # 8. Memory is bounded

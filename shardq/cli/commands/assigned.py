@@ -10,7 +10,7 @@ from shardq.cli.parsing import Commands, add_queue, command
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, json_line, plural, shown_key
-from shardq.protocol.replies import text_or_bytes
+from shardq.protocol.bodies import text_or_bytes
 
 
 def register(commands: Commands) -> None:

@@ -11,7 +11,7 @@ from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 from shardq.client import Queue
 from shardq.ops.operate.dead_letters import Filter
-from shardq.protocol.replies import text_or_bytes
+from shardq.protocol.bodies import text_or_bytes
 
 ABOUT = """Deletes the dead letters with these message ids, or those for which all that is said holds, the oldest first.
 They cannot be redriven any more. The settings dead_ttl and drop_dead let a queue do so by itself."""

@@ -17,7 +17,7 @@ from shardq.cli.text import bytes_fields, duration, json_line, plural, printable
 from shardq.client import Queue
 from shardq.errors import QueueMissing
 from shardq.model import Event
-from shardq.protocol.replies import text_or_bytes
+from shardq.protocol.bodies import text_or_bytes
 
 ABOUT = """Prints one line for each event: number, time (UTC), what happened, message id and shard key; then, if known,
 the delivery count, the delay and the client. A queue keeps a journal once its setting `journal` says how many events

@@ -12,7 +12,7 @@ from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 from shardq.client import Queue
 from shardq.model import DeadLetter, QueueStats
-from shardq.protocol.replies import text_or_bytes
+from shardq.protocol.bodies import text_or_bytes
 
 ABOUT = """Moves dead letters back into the queue, oldest first. They keep their ids and headers, and can be delivered
 max_deliveries more times. Only messages that were dead when the command began are moved, so a message that fails again

@@ -19,7 +19,7 @@ from shardq.client import Queue
 from shardq.errors import PartlyWritten
 from shardq.model import Message, Written
 from shardq.ops.write.outgoing import ON_CONFLICT
-from shardq.protocol.replies import text_or_bytes
+from shardq.protocol.bodies import text_or_bytes
 
 CHUNK = 1 << 20  # bytes of stdin that are read at a time, which is about the size of one batch
 

@@ -11,7 +11,7 @@ from shardq.cli.declared.declaration import stored_settings
 from shardq.cli.text import is_control
 from shardq.client import Client
 from shardq.model import Limits
-from shardq.protocol.replies import text_or_bytes
+from shardq.protocol.bodies import text_or_bytes
 
 
 def exported(client: Client, names: Sequence[str], routers: Sequence[str]) -> tuple[str, list[str]]:

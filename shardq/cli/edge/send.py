@@ -16,7 +16,7 @@ from shardq.cli.edge.options import add_gateway, open_edge
 from shardq.cli.exits import OK, UsageError
 from shardq.cli.parsing import Commands, command, header, time
 from shardq.cli.shell import Shell
-from shardq.protocol.replies import text_or_bytes
+from shardq.protocol.bodies import text_or_bytes
 
 BATCH = 500
 

@@ -14,7 +14,7 @@ from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.queue.view import QueueView
-from shardq.protocol.replies import text_or_bytes
+from shardq.protocol.bodies import text_or_bytes
 
 RUNS: Final = 150
 WAITING: Final = 40

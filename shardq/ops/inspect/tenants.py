@@ -23,8 +23,8 @@ from shardq.ops.queue.sight import Sight, sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.queue.view import QueueView
+from shardq.protocol.bodies import text_or_bytes
 from shardq.protocol.limits import end_of_pause, parsed_limits
-from shardq.protocol.replies import text_or_bytes
 from shardq.sharding import key_bytes
 
 Order = Literal["backlog", "oldest", "in_flight", "held_back", "time", "dedup", "dead", "results"]

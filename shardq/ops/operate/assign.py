@@ -20,7 +20,8 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op, Sleep
 from shardq.ops.queue.view import QueueView
 from shardq.planner import Assignment
-from shardq.protocol.replies import stored_assignment, text_or_bytes
+from shardq.protocol.bodies import text_or_bytes
+from shardq.protocol.replies import stored_assignment
 from shardq.sharding import check_names
 
 MAX_ASSIGNED: Final = 10_000

@@ -20,8 +20,8 @@ from shardq.ops.queue.outcome import fail_after, part_of
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
+from shardq.protocol.bodies import text_or_bytes
 from shardq.protocol.limits import DEFAULT, NEVER, end_of_pause, own_limits
-from shardq.protocol.replies import text_or_bytes
 from shardq.sharding import key_bytes
 
 MOST: Final = 10_000

@@ -135,9 +135,8 @@ def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *
     """
     streams, wanted = int(meta["streams"]), int(meta["wanted"])
     config = QueueConfig.from_settings(meta, wanted)
-    state.legacy = (
-        config.legacy_stream or state.legacy
-    )  # its messages in flight are settled there, even after the setting changed
+    if config.legacy_stream:  # its messages in flight are settled there, even after the setting changed
+        state.names["l"] = config.legacy_stream
     state.hints = tuple(hint for hint in state.hints if int(hint) < streams)
     epoch = meta["epoch"] if meta.get("assigned", "") == found.since else ""
     has_results = meta.get("result_count", "0") != "0"

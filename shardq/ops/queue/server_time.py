@@ -71,3 +71,33 @@ class ServerTime(msgspec.Struct, frozen=True):
     def reported(self, jump: Jump | None) -> ServerTime:
         """Return the view after *jump* was reported to the server."""
         return self if jump is None or jump != self.jump else msgspec.structs.replace(self, jump=None)
+
+
+def safe_deadline(sent: float, visibility_timeout: float) -> float:
+    """Return the local time until which a holder may rely on its lease, which was requested at local time *sent*.
+
+    The server granted the lease later than *sent*, so this time is never too late. It is earlier by another 1 %, or at
+    least 2 ms, because the server counts whole milliseconds and the two clocks may drift.
+    """
+    return sent + visibility_timeout - max(0.002, visibility_timeout * 0.01)
+
+
+def earliest_grant(sent: float, server_before: float, server_granted: float, arrived: float) -> float:
+    """Return the earliest local time at which the server can have granted the lease of an armed read.
+
+    The server's clock showed *server_before* at local time *sent* or later, and *server_granted* when it granted the
+    lease (both in seconds). So the lease was granted *server_granted - server_before* seconds after *sent*, or later.
+    The result is too early by the time that the request travelled, and by 0.1 % for a drift of the clocks; the server
+    rounds milliseconds down. If its clock jumped meanwhile, the lease was still granted between *sent* and *arrived*.
+
+    An early result is safe: the holder stops relying on the lease too soon rather than too late. Only the server
+    decides about the lease.
+    """
+    return min(max(sent, sent + (server_granted - server_before) * 0.999), arrived)
+
+
+def noted(before: ServerTime | None, ms: int, sent: float, at: float, arrived: float) -> ServerTime:
+    """Return the view after a reply, given that of *before*. The other arguments are as in `ServerTime.then`."""
+    if before is None:
+        return ServerTime.first(ms, at, arrived)
+    return before.then(ms, sent, at, arrived)

@@ -40,6 +40,7 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
         call = Call.on(state.keys, "assignment")
         assigned = stored_assignment((yield from retry_until(always(call), until, state.clock)))
     config = QueueConfig.from_settings(meta, wanted)
-    state.legacy = config.legacy_stream or state.legacy
+    if config.legacy_stream:
+        state.names["l"] = config.legacy_stream
     view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=meta["id"])
     return Sight(int(seconds) + int(micros) / 1_000_000, view, int(meta.get("offset", 0)))

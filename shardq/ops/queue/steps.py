@@ -7,10 +7,12 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
+import hiredis
+
 from shardq.ops.queue.state import QueueState
 from shardq.protocol.keys import QueueKeys, RouterKeys, SharedKeys
-from shardq.protocol.packing import pack_script
-from shardq.protocol.script import Form, Script
+from shardq.protocol.packing import BEGINNINGS, PACKED_KEYS
+from shardq.protocol.script import HASH, Form, Script
 from shardq.protocol.scripts import load
 
 T = TypeVar("T")
@@ -47,7 +49,8 @@ class Call:
     ) -> Call:
         """Make the call of *script* with those of *keys* that its header names, and *rest* for its `KEYS[n..]`."""
         known = load(script)
-        return cls(known, keys.of(script, known.keys) + rest, args, replicas)
+        named = keys.declared.get(script) or keys.of(script, known.keys)
+        return cls(known, named + rest, args, replicas)
 
     @property
     def key(self) -> str:
@@ -56,7 +59,30 @@ class Call:
 
     def request(self, form: Form) -> bytes:
         """Return the bytes of the command that runs it in this form: as a function, or by its script's hash."""
-        return pack_script(self.script, form, self.keys, self.args)
+        return self.packed(form, self.args)
+
+    def packed(self, form: Form, args: tuple[Argument, ...], last: bytes = b"", more: int = 0) -> bytes:
+        """Return the bytes of the command with these *args*, and *more* words that come *last* and are packed already.
+
+        The command's name, what it runs and the keys that the script names are those of earlier calls on the queue, so
+        they are packed once. The other keys are packed once each: as they differ from call to call, more would not stay
+        in the processor's caches.
+        """
+        script, keys = self.script, self.keys
+        count = len(script.keys)
+        known = BEGINNINGS.get((script.sha if form is HASH else script.function, keys[0] if count else ""))
+        if known is None or known.named != keys[:count]:
+            known = BEGINNINGS.add(script, form, keys[:count])
+        number = b"%d" % len(keys)
+        # hiredis may get no int: see `pack`.
+        words = hiredis.pack_command(tuple([str(word) if isinstance(word, int) else word for word in args]))  # type: ignore[arg-type, unused-ignore]
+        return b"".join([
+            b"*%d\r\n%b$%d\r\n%b\r\n" % (3 + len(keys) + len(args) + more, known.runs, len(number), number),
+            known.keys,
+            *[PACKED_KEYS[key] for key in keys[count:]],
+            words[words.index(b"\n") + 1 :],
+            last,
+        ])  # fmt: skip
 
     def explain(self, refused: Refused) -> Refused:
         """Return *refused*, which this call was, with the places of lines in its text."""
@@ -101,10 +127,11 @@ class Batch:
     """Run several calls in one round trip to each node. The reply is a list: for each call its reply or its failure.
 
     The caller gives up at local time `until`. Calls for one node run in their order. If one is refused with a code of
-    `RESENT_ALONE`, the driver sends it again, when those behind it have run already. With `once` it does not.
+    `RESENT_ALONE`, the driver sends it again, when those behind it have run already. With `once`, of two calls of one
+    queue, it does not.
     """
 
-    calls: tuple[Call, ...]
+    calls: tuple[Sendable, ...]
     until: float = math.inf
     once: bool = False
 

@@ -20,14 +20,6 @@ SWEPT: Final = 100.0
 """Results that were kept before a queue kept none any more are swept as if they lasted so many seconds."""
 
 
-def needs_upkeep(state: QueueState) -> bool:
-    """Return whether `upkeep` may have anything to do. It seldom has, and asking costs less than making a generator."""
-    view = state.view
-    config = view.config
-    has_old_results = view.has_results and config.result_ttl is None
-    return config.ttl is not None or view.wanted < view.streams or config.dead_ttl is not None or has_old_results
-
-
 def upkeep(state: QueueState, now: float) -> Op[None]:
     """Do rare upkeep beside a call: renew the expiry of all keys, and stop reading streams that a resize has drained.
 

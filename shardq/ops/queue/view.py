@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from shardq.model import QueueConfig
 from shardq.protocol.replies import NOTHING_ASSIGNED, StoredAssignment
-from shardq.sharding import key_bytes, shard
+from shardq.sharding import CACHED_KEY, CACHED_WIDTH, key_bytes, shard
+
+CACHED: Final = 16_384
+"""A view remembers the streams of so many shard keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +20,11 @@ class QueueView:
 
     The epoch in a call tells the server that the call was made with the right settings, while another thread may look
     the queue up at any time. So everything in one call comes from one view. With epoch '' the queue must be looked up.
-    It `has_results` if any were kept when it was looked up.
-    `id` is the queue's, in all epochs of its life.
-    `positions_cache` holds one dict, from a shard key to its positions as `write` takes them; when it grows large,
-    an empty dict replaces it. `words_cache` has what single writes that declare so many streams have in common, and
-    `heads_cache`, for each tag, what all messages of a shard key have in common in calls for many.
+    It `has_results` if any were kept when it was looked up. `id` is the queue's, in all epochs of its life.
+
+    `shards` has the streams of each shard key. `positions_cache` holds one dict, from a shard key to its positions as
+    `write` takes them; when it grows large, an empty dict replaces it. `words_cache` has what single writes of one kind
+    have in common, and `heads_cache`, for each tag, what all messages of a shard key have in common in calls for many.
     """
 
     epoch: str = ""
@@ -30,18 +34,45 @@ class QueueView:
     assigned: StoredAssignment = NOTHING_ASSIGNED
     has_results: bool = False
     id: str = ""
+    choices: int = field(init=False, compare=False, default=0)
+    has_upkeep: bool = field(init=False, compare=False, default=False)
+    shards: Shards = field(init=False, compare=False, repr=False)
     positions_cache: list[dict[str | bytes, bytes]] = field(default_factory=lambda: [{}], compare=False, repr=False)
-    words_cache: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
+    words_cache: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     heads_cache: dict[str, dict[str | bytes, bytes]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Set what follows from the rest.
+
+        `choices` is the largest number of streams that a message may go to. `has_upkeep` says whether `upkeep` may have
+        anything to do.
+        """
+        config, has_drained = self.config, self.wanted < self.streams
+        has_old_results = self.has_results and config.result_ttl is None
+        has_upkeep = config.ttl is not None or has_drained or config.dead_ttl is not None or has_old_results
+        object.__setattr__(self, "has_upkeep", has_upkeep)
+        choices = min(self.wanted, max(self.config.streams_per_shard, self.assigned.width))
+        object.__setattr__(self, "choices", choices)
+        object.__setattr__(self, "shards", Shards(self.wanted, self.config.streams_per_shard, self.assigned.by_key))
 
     def shard(self, key: str | bytes) -> tuple[int, ...]:
         """Return the streams assigned to *key*, or those that hashing deals to it."""
-        assigned = self.assigned.by_key
-        if assigned and (streams := assigned.get(key_bytes(key))):
-            return streams
-        return shard(key, self.wanted, self.config.streams_per_shard)
+        return self.shards[key]
 
-    @property
-    def choices(self) -> int:
-        """The largest number of streams that a message may go to."""
-        return min(self.wanted, max(self.config.streams_per_shard, self.assigned.width))
+
+class Shards(dict[str | bytes, tuple[int, ...]]):
+    """The streams of each shard key that was asked for: those *assigned* to it, or those that hashing deals to it."""
+
+    def __init__(self, streams: int, streams_per_shard: int, assigned: Mapping[bytes, tuple[int, ...]]) -> None:
+        super().__init__()
+        self._streams, self._per_shard, self._assigned = streams, streams_per_shard, assigned
+
+    def __missing__(self, key: str | bytes) -> tuple[int, ...]:
+        """Look it up. ConfigError for a bad key."""
+        assigned = self._assigned.get(key_bytes(key)) if self._assigned else None
+        streams = assigned or shard(key, self._streams, self._per_shard)
+        if len(key) <= CACHED_KEY and len(streams) <= CACHED_WIDTH:
+            if len(self) >= CACHED:
+                self.clear()  # `shard` remembers more of them, for all queues together
+            self[key] = streams
+        return streams

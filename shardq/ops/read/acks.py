@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from shardq.errors import BackendError
 from shardq.model import Received
 from shardq.ops.queue.outcome import ignore_failure
@@ -21,19 +23,23 @@ from shardq.ops.settle.command import Part, ack_call, ack_parts
 from shardq.ops.settle.settle import Results, ack_part, note_acked, unsure_of
 
 
-class Acks:
+class Acks(msgspec.Struct):
     """Deliveries that a read acks. `results` has those that were answered, by lease token.
 
     `answered_at` is the wall time of the last answer, in seconds. `last` is the part that goes out with the read; the
-    other parts are sent before, since one call acks a bounded number.
+    `earlier` ones are sent before, since one call acks a bounded number.
     """
 
-    __slots__ = ("answered_at", "earlier", "last", "results")
+    last: Part
+    earlier: Sequence[Part] = ()
+    results: Results = msgspec.field(default_factory=dict)
+    answered_at: float = 0.0
 
-    def __init__(self, deliveries: Sequence[Received]) -> None:
-        *self.earlier, self.last = ack_parts(deliveries)
-        self.results: Results = {}
-        self.answered_at = 0.0
+    @classmethod
+    def of(cls, deliveries: Sequence[Received]) -> Acks:
+        """Return what acks these *deliveries*."""
+        *earlier, last = ack_parts(deliveries)
+        return cls(last, earlier)
 
 
 def ack_earlier(state: QueueState, acks: Acks, until: float) -> Op[None]:

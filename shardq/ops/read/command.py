@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import os
+from binascii import b2a_base64
+from typing import Any, Final
 
 import msgspec
 
 from shardq.model import Received
-from shardq.ops.queue.server_time import Jump
-from shardq.ops.queue.state import OTHERS_WATCH, QueueState
+from shardq.ops.queue.server_time import Jump, noted, safe_deadline
+from shardq.ops.queue.state import MIN_WIDTH, OTHERS_WATCH, REMEMBERED, QueueState
 from shardq.ops.queue.steps import Argument, Call
 from shardq.ops.read.waiting import Outstanding, Request
-from shardq.protocol.lease import new_holder, safe_deadline
-from shardq.protocol.replies import deliveries
+from shardq.protocol.bodies import deliveries
 
 ALL_DECLARED = 8
 ALL_KNOWN = 64
 """A queue of so many streams has all of them declared by a read that knows of none with a message: else it would be
 sent again as soon as there is one; and for some reads after a miss: what was given back lies in any."""
+FEW = 10
+"""A read of more messages makes a call of its own. It would gain little, and hold up those who share its call."""
+
 MANY = 16
 """A read of so many messages declares all streams that the last reply named: these are more while much comes due."""
 
 
 _OTHERS_WATCH = -2
 """The wait of a reader that found nothing while others watch for what time brings."""
+
+
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 class ReadCall(msgspec.Struct, frozen=True):
@@ -60,6 +67,14 @@ class ReadReply(msgspec.Struct, frozen=True):
     def wake_at(self, now: float) -> float:
         """Return the local time at which there is a reason to read again, for a reply that came at local time *now*."""
         return now + self.wait_ms / 1000 if self.wait_ms >= 0 else math.inf
+
+
+def new_holder() -> str:
+    """Return a nonce of 128 bits that marks the leases of one try of a read.
+
+    A counter could repeat after a failover; a nonce does not.
+    """
+    return b2a_base64(os.urandom(16)).translate(_URL_SAFE)[:22].decode()  # `secrets` takes twice as long
 
 
 def request_of(state: QueueState, count: int, visibility: float | None, prefer: int | None) -> Request:
@@ -110,8 +125,7 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
         return ReadReply([], more=True, moved=True)
     granted = call.sent if granted is None else granted
     now_ms = int(reply[1])
-    state.note_server_time(now_ms, call.sent, granted)
-    state.reported(call.jump)
+    _note_time(state, call, now_ms, granted)
     state.hints = _hints(reply[4])
     rows = deliveries(reply, call.holder, safe_deadline(granted, call.visibility))
     # The rows count all the same: the server has leased them, whatever this client believed of the queue.
@@ -119,9 +133,9 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     if moved:
         state.forget()
     if reply[0] == b"MISS":
-        state.declare_more(call.declared)
+        _declare_more(state, call.declared)
     else:
-        state.declare_fewer()
+        _declare_fewer(state)
     wait_ms = int(reply[3])
     # A call of a reader that does not watch says nothing of when somebody must look again.
     if call.watches and (rows or reply[0] == b"OK"):
@@ -145,11 +159,34 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
     rows = deliveries(reply, call.holder, safe_deadline(call.sent, call.visibility))
     if len(rows) != call.count:
         return None
-    state.note_server_time(int(reply[1]), call.sent, call.sent)
-    state.reported(call.jump)
+    _note_time(state, call, int(reply[1]), call.sent)
     state.hints = _hints(reply[4])
-    state.declare_fewer()
+    _declare_fewer(state)
     return rows
+
+
+def _note_time(state: QueueState, call: ReadCall, ms: int, granted: float) -> None:
+    """Note that *call*, which ran at local time *granted* or later, saw *ms* on the server's clock."""
+    now = noted(state.server_time, ms, call.sent, granted, state.clock.monotonic())
+    state.server_time = now if call.jump is None else now.reported(call.jump)
+
+
+def _declare_fewer(state: QueueState) -> None:
+    """After 64 reads without a miss, declare one stream less: each declared stream costs time on both sides."""
+    state.reads_without_miss += 1
+    state.reads_after_miss += 1
+    if state.reads_without_miss % REMEMBERED == 0 and state.width > MIN_WIDTH:
+        state.width -= 1
+
+
+def _declare_more(state: QueueState, declared: int) -> None:
+    """After a miss, declare twice as many streams, if the call had declared as many as it could.
+
+    Other readers may have moved on to streams that this client did not expect.
+    """
+    state.reads_after_miss = 0
+    if declared >= state.width:
+        state.width = min(max(state.view.streams, 1), state.width * 2)
 
 
 def _hints(raw: bytes) -> tuple[str, ...]:
@@ -161,7 +198,7 @@ def _hints(raw: bytes) -> tuple[str, ...]:
 def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
     """Return which streams to declare: all if there are at most *declare*, else those that are likely to come next."""
     view = state.view
-    knows_little = not state.hints or (state.has_missed and request.count >= MANY)
+    knows_little = not state.hints or (state.reads_after_miss < REMEMBERED and request.count >= MANY)
     if view.streams <= (max(declare, ALL_KNOWN) if knows_little else declare):
         numbers = list(
             dict.fromkeys([*map(str, range(view.streams)), *state.hints])
@@ -192,4 +229,5 @@ def _call(
         watch,
     )
     args: tuple[Argument, ...] = (" ".join(map(str, head)), clock, state.client)
-    return Call.on(state.keys, "read", args, rest=state.declared(numbers))
+    names = state.names
+    return Call.on(state.keys, "read", args, rest=tuple([names[number] for number in numbers]))

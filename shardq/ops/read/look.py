@@ -1,4 +1,8 @@
-"""One look of a reader: calls of read.lua until one counts, which finds messages or that there are none."""
+"""One look of a reader: calls of read.lua until one counts, which finds messages or that there are none.
+
+In the common case the first try finds all that is wanted, and acks at most one delivery before: `first_look` makes it
+without a generator, and the driver sends it. If anything else comes of it, the operation goes on from its outcome.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,19 @@ from shardq.ops.queue.retry import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Refused, Sleep, Unanswered
 from shardq.ops.read.acks import Acks, ack_and_read, to_count
-from shardq.ops.read.command import ALL_DECLARED, ReadCall, ReadReply, plain_rows, read_call, read_reply
+from shardq.ops.read.command import (
+    ALL_DECLARED,
+    FEW,
+    ReadCall,
+    ReadReply,
+    plain_rows,
+    read_call,
+    read_reply,
+    request_of,
+)
 from shardq.ops.read.give_back import recover
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding, Request
+from shardq.ops.settle.command import LoneAck, ack_call
 from shardq.ops.settle.settle import unsure_of
 from shardq.ops.sharing.coalescing import Coalescer
 
@@ -66,6 +80,48 @@ class Look:
     def _is_sure(self) -> None:
         if self.acks is not None:
             self.state.unsure.difference_update([delivery.token for _, _, delivery in self.acks.last])
+
+
+def first_look(
+    state: QueueState,
+    count: int,
+    block: float,
+    visibility: float | None,
+    prefer: int | None,
+    timeout: float | None,
+    outstanding: Outstanding,
+    acks: Acks | None,
+) -> Look | None:
+    """Return the first look of a read, which takes the only one of *acks* along.
+
+    None if the operation must do other things first: open the queue, do upkeep, make several acks, or share a call.
+    """
+    view = state.view
+    if not view.epoch or view.has_upkeep or count > MAX_PER_CALL:
+        return None
+    coalescer = None
+    if acks is not None:
+        if acks.earlier or len(acks.last) != 1:
+            return None
+    elif count <= FEW:
+        coalescer = state.coalescers.get("read")  # it is made by the first read that shares a call
+        if coalescer is None or coalescer.calls:
+            return None
+    look = Look()
+    look.state, look.acks, look.coalescer, look.made = state, acks, coalescer, False
+    look.request = request = request_of(state, count, visibility, prefer)
+    look.attempt = attempt = read_call(state, request, min(block, state.wait_slice), outstanding, declare=ALL_DECLARED)
+    look.until = attempt.sent + block
+    look.call_until = until = max(look.until, attempt.sent + state.timeout if timeout is None else state.until(timeout))
+    attempt.call.until = until
+    if acks is None:
+        look.step = attempt.call
+    else:
+        delivery = acks.last[0][2]
+        is_unsure = state.unsure and delivery.token in state.unsure  # then it must say that it is a repetition
+        ack = ack_call(state, acks.last) if is_unsure else LoneAck(state, delivery, until)
+        look.step = Batch((ack, attempt.call), until, once=True)
+    return look
 
 
 def look(

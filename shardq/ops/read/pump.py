@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from shardq.ops.queue.outcome import ignore_failure
 from shardq.ops.queue.retry import TRANSIENT
+from shardq.ops.queue.server_time import earliest_grant
 from shardq.ops.queue.state import OTHERS_WATCH, QueueState
 from shardq.ops.queue.steps import Armed, Op, Refused, Sleep, Unanswered
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.command import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply
 from shardq.ops.read.give_back import give_back, recover
 from shardq.ops.read.waiting import Outstanding, Request, waiting_of
-from shardq.protocol.lease import earliest_grant
 from shardq.protocol.replies import entries_of
 
 ARMED_DECLARED: Final = 256

@@ -13,13 +13,13 @@ from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import refuse
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op, Refused, Share, Wait
-from shardq.ops.queue.upkeep import needs_upkeep, upkeep
+from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.acks import Acks, ack_earlier
-from shardq.ops.read.command import ReadReply, request_of
+from shardq.ops.read.command import FEW, ReadReply, request_of
 from shardq.ops.read.give_back import recover
 from shardq.ops.read.look import Look, look
 from shardq.ops.read.pump import pump
-from shardq.ops.read.sharing import FEW, Want, reads_of
+from shardq.ops.read.sharing import Want, reads_of
 from shardq.ops.read.waiting import Outstanding, Request, Waiter, waiting_of
 from shardq.sharding import MAX_STREAMS
 
@@ -55,7 +55,7 @@ def read(
     outstanding = outstanding or Outstanding()
     while True:
         now = made.attempt.sent if made else clock.monotonic()
-        if made is None and needs_upkeep(state):
+        if made is None and state.view.has_upkeep:
             yield from upkeep(state, now)
         remaining = max(0.0, until - now)
         # A failed call is tried again even if the wait is short.
@@ -134,14 +134,11 @@ def checked_count(count: int) -> int:
     return whole("count", count, 1, MAX_COUNT)
 
 
-def checked_stream(number: int | None) -> int | None:
-    """Return *number* if it can be the number of a stream; else ConfigError."""
-    return None if number is None else whole("prefer_stream", number, 0, MAX_STREAMS - 1, "a stream's number")
-
-
-def checked_block(block: float, visibility: float | None) -> None:
-    """ConfigError if *block* is not a valid time to wait, or *visibility* not a valid lease time."""
+def checked_wanted(block: float, visibility: float | None, prefer: int | None) -> None:
+    """ConfigError if one of these is not a time to wait, a lease time or the number of a stream."""
     if block != 0:
         seconds("block", block, 0, MAX_BLOCK)
     if visibility is not None:
         lease_time("visibility_timeout", visibility)
+    if prefer is not None:
+        whole("prefer_stream", prefer, 0, MAX_STREAMS - 1, "a stream's number")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from shardq.model import Received
 from shardq.ops.queue.state import QueueState
@@ -16,9 +16,6 @@ from shardq.ops.read.look import look
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding, Request, give_out
 from shardq.ops.sharing.coalescing import Coalescer
 from shardq.ops.sharing.verb import Verb
-
-FEW: Final = 10
-"""A read of more messages makes a call of its own. It would gain little, and hold up those who share its call."""
 
 Result: TypeAlias = ReadReply | Exception
 

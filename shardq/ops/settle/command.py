@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from shardq.model import Received
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call
+from shardq.ops.queue.view import QueueView
 from shardq.protocol.lease import place_of, token_argument
+from shardq.protocol.packing import PACKED_KEYS, pack_words
+from shardq.protocol.script import FUNCTION, HASH, Form
 
 T = TypeVar("T")
 CHUNK = 200
@@ -18,6 +21,9 @@ CHUNK = 200
 
 
 MAX_ERROR = 500
+
+DUE: Final = "d"
+"""The place of what lies in no stream."""
 
 
 Part: TypeAlias = Sequence[tuple[str, str, Received]]
@@ -46,7 +52,7 @@ def settle_call(
     costs: str = "",
 ) -> Call:
     """Make the call that ends deliveries."""
-    head: tuple[Argument, ...] = kind, int(repeated), state.config.parents, costs, state.client
+    head: tuple[Argument, ...] = kind, int(repeated), state.view.config.parents, costs, state.client
     return Call.on(state.keys, "settle", (*head, *args), rest=streams)
 
 
@@ -59,11 +65,104 @@ def ack_call(state: QueueState, part: Part, repeated: bool = False) -> Call:
     return settle_call(state, "a", tokens, _streams(state, map(_PLACE, part)), repeated, costs)
 
 
+def spelled_cost(seconds: float, *, is_told: bool) -> str:
+    """Return what the work on a message costs as the verbs read it, in ms.
+
+    Of a time that was measured the server believes as much as the lease is old. A cost that the consumer told
+    (*is_told*) stands as it is.
+
+    >>> spelled_cost(0.0125, is_told=False), spelled_cost(60, is_told=True)
+    ('12.5', '=60000.0')
+    """
+    return f"{'=' if is_told else ''}{seconds * 1000:.1f}"
+
+
+class LoneAck:
+    """The bytes of a call that acks one delivery (see `Sendable`). The `call` itself is made if it is needed."""
+
+    __slots__ = ("_call", "_delivery", "_state", "key", "until")
+
+    on_send = None
+    replicas = 0
+
+    def __init__(self, state: QueueState, delivery: Received, until: float) -> None:
+        self._state, self._delivery, self.until = state, delivery, until
+        self.key = state.keys.meta
+        self._call: Call | None = None
+
+    def request(self, form: Form) -> bytes:
+        """Return the bytes of the command in this form."""
+        state, delivery = self._state, self._delivery
+        token = delivery.token
+        place = token[: token.index(":")]
+        has_stream = place != DUE
+        view = state.view
+        words = view.words_cache.get(("ack", has_stream)) or _words(state, view, has_stream)
+        stream = PACKED_KEYS[state.names[place]] if has_stream else b""
+        raw, client = token.encode(errors="surrogateescape"), state.client.encode()
+        # The order of a call of settle: KEYS (those of the queue, then the stream), kind, whether it is a repetition,
+        # parents, costs, client, then the tokens. `settle_call` makes the same for any call.
+        return b"%b%b%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+            words.start_by_hash if form is HASH else words.start,
+            stream,
+            words.before,
+            len(delivery.cost),
+            delivery.cost.encode(),
+            len(client),
+            client,
+            len(raw),
+            raw,
+        )
+
+    @property
+    def sendable(self) -> LoneAck:
+        """Itself."""
+        return self
+
+    @property
+    def tokens(self) -> tuple[str]:
+        """The lease token."""
+        return (self._delivery.token,)
+
+    @property
+    def call(self) -> Call:
+        """The call, always the same one. It is no repetition, whatever is unsure by now."""
+        if self._call is None:
+            state, token = self._state, self._delivery.token
+            streams = _streams(state, (place_of(token),))
+            costs = costs_of((self._delivery,))
+            self._call = settle_call(state, "a", [token_argument(token)], streams, costs=costs)
+            self._call.until = self.until
+        return self._call
+
+
+class Words(NamedTuple):
+    """The words of all acks of one delivery that name a stream, or of all that name none.
+
+    `start` comes first, or `start_by_hash` where the script is sent by its hash; then the stream's key, and `before`.
+    """
+
+    start: bytes
+    start_by_hash: bytes
+    before: bytes
+
+
+def _words(state: QueueState, view: QueueView, has_stream: bool) -> Words:
+    """Return these words. They are made once for each view."""
+    like = settle_call(state, "a", [""], state.declared(["0"]) if has_stream else ())
+    count, named = 3 + len(like.keys) + len(like.args), like.keys[: len(like.keys) - has_stream]
+    start, start_by_hash = [
+        b"*%d\r\n%b" % (count, pack_words((*like.script.command(form), len(like.keys), *named)))
+        for form in (FUNCTION, HASH)
+    ]
+    words = view.words_cache["ack", has_stream] = Words(start, start_by_hash, pack_words(like.args[:3]))
+    return words
+
+
 def costs_of(part: Sequence[Received]) -> str:
     """Return what the work on each of these costs, as the verbs read it: "12.5,-,3.0"; "" if none costs anything."""
-    if not any(each.cost for each in part):
-        return ""
-    return ",".join([each.cost or "-" for each in part])
+    costs = [each.cost for each in part]
+    return ",".join([cost or "-" for cost in costs]) if any(costs) else ""
 
 
 Terms: TypeAlias = Mapping[str, tuple[int, str]]
@@ -112,7 +211,8 @@ def extend_call(state: QueueState, part: Sequence[Received], duration: float | N
 
 def _streams(state: QueueState, places: Iterable[str]) -> tuple[str, ...]:
     """Return the streams in which messages lie that lie at these places."""
-    return state.declared([place for place in dict.fromkeys(places) if place != "d"])
+    names = state.names
+    return tuple([names[place] for place in dict.fromkeys(places) if place != DUE])
 
 
 def _one_line(text: str) -> str:

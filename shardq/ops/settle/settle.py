@@ -13,6 +13,7 @@ from shardq.errors import ConfigError, LeaseLost, MessageCancelled, OutcomeUnkno
 from shardq.model import Received
 from shardq.ops.queue.opening import open_queue
 from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.server_time import safe_deadline
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Refused, Unanswered
 from shardq.ops.settle.command import (
@@ -25,7 +26,6 @@ from shardq.ops.settle.command import (
     parts_of,
     terms_of,
 )
-from shardq.protocol.lease import safe_deadline
 
 MAX_UNSURE = 10_000
 """A client remembers about so many acks without an answer. It forgets those that are not repeated."""

@@ -13,12 +13,13 @@ from shardq.ops.queue.opening import open_queue
 from shardq.ops.queue.retry import is_of_one, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
-from shardq.ops.settle.command import CHUNK, ack_call, ack_parts, extend_call, nack_call, terms_of
+from shardq.ops.settle.command import CHUNK, LoneAck, ack_call, ack_parts, extend_call, nack_call, terms_of
 from shardq.ops.settle.settle import Settled, unsure_of
 from shardq.ops.sharing.coalescing import Coalescer
 from shardq.ops.sharing.verb import Verb
 
 Result: TypeAlias = Settled | Exception
+OK = Settled.OK
 _RESULTS = {ord(result.value): result for result in Settled}
 
 
@@ -72,22 +73,25 @@ class Settles(Verb[Settle, Settled]):
             return float(item.delivery.token in self._state.unsure)
         return item.seconds if self._is_extend else 0.0
 
-    def attempt(self, items: Sequence[Settle], until: float) -> TriedSettle | None:
+    def attempt(self, items: Sequence[Settle], until: float) -> TriedSettle | LoneAck | None:
         """Return the call for *items*; None if the queue must be opened first."""
         if not self._state.view.epoch:
             return None
+        unsure, first = self._state.unsure, items[0].delivery
+        if self._is_ack and len(items) == 1 and not (unsure and first.token in unsure):
+            return LoneAck(self._state, first, until)
         call, tokens = self._make(self._state, items, False)
         call.until = until
         return TriedSettle(call, tokens, items)
 
-    def results(self, tried: TriedSettle, reply: Any) -> list[Result]:
+    def results(self, tried: TriedSettle | LoneAck, reply: Any) -> list[Result]:
         """Return how each delivery ended, in the order of the callers."""
         letters = reply[1]
-        if len(tried.items) == 1:
+        if isinstance(tried, LoneAck) or len(tried.items) == 1:
             return [_RESULTS[letters[0]]]
         return _in_order(tried.items, _by_token(tried.tokens, letters))
 
-    def drop(self, tried: TriedSettle) -> None:
+    def drop(self, tried: TriedSettle | LoneAck) -> None:
         """A call holds nothing."""
 
     def doubt(self, item: Settle) -> None:
@@ -95,7 +99,7 @@ class Settles(Verb[Settle, Settled]):
         if self._is_ack:
             unsure_of(self._state, [item.delivery])
 
-    def op(self, items: Sequence[Settle], until: float, tried: TriedSettle | None) -> Op[list[Result]]:
+    def op(self, items: Sequence[Settle], until: float, tried: TriedSettle | LoneAck | None) -> Op[list[Result]]:
         """Settle the deliveries of *items*, from the outcome of *tried* on."""
         if tried is None:
             yield from open_queue(self._state, until)
@@ -111,7 +115,9 @@ class Settles(Verb[Settle, Settled]):
                 found |= yield from self._settle_alone(item, until)
         return _in_order(items, found)
 
-    def _settle(self, items: Sequence[Settle], until: float, tried: TriedSettle | None) -> Op[dict[str, Result]]:
+    def _settle(
+        self, items: Sequence[Settle], until: float, tried: TriedSettle | LoneAck | None
+    ) -> Op[dict[str, Result]]:
         call, tokens = (tried.call, tried.tokens) if tried else self._make(self._state, items, False)
 
         def make(repeated: bool) -> Call:
@@ -137,7 +143,8 @@ def noted(state: QueueState, item: Settle, result: Settled) -> Settled:
     """Return the *result* that the caller of *item* is told. LeaseLost or MessageCancelled if it says so."""
     if state.unsure:
         state.unsure.discard(item.delivery.token)
-    result.check()
+    if result is not OK:
+        result.check()
     return result
 
 

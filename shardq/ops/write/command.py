@@ -1,4 +1,4 @@
-"""The call of write.lua: for many messages, and for one plain message its bytes alone.
+"""The call of write.lua: for many messages, and for one message its bytes alone.
 
 What is packed once is used again. Of the words of a message in a large batch only the payload is new: the positions of
 its streams, the shard key and the tag are the same for all messages of the shard key, and to pack them for each took
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from shardq.ops.queue.state import ProducerSequence, QueueState
+from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call
 from shardq.ops.queue.view import QueueView
 from shardq.ops.write.outgoing import Outgoing
 from shardq.protocol.keys import QueueKeys
-from shardq.protocol.packing import pack_script, pack_words
+from shardq.protocol.packing import PACKED_KEYS, pack_words
 from shardq.protocol.script import FUNCTION, HASH, Form
 from shardq.sharding import CACHED_SHARDS
 
@@ -43,16 +43,30 @@ WORDS = 4
 
 
 @dataclass(slots=True)
-class WriteMany(Call):
-    """A `Call` whose last words, those of the messages, are `packed` already."""
+class ProducerSequence:
+    """A name and a number that counts up with each write, so that Redis recognizes a repeated write.
 
-    packed: bytes = b""
+    `name` is the field in which Redis remembers the last call. One write at a time uses a sequence. (Source: Kafka's
+    idempotent producer, KIP-98, which has a producer id and a sequence number.) `numbered_at` is when that call got its
+    number, in seconds of the local monotonic clock.
+    """
+
+    name: str
+    number: int = 0
+    numbered_at: float = 0.0
+
+
+@dataclass(slots=True)
+class WriteMany(Call):
+    """A `Call` whose last words, those of the messages, are packed already."""
+
+    last: bytes = b""
     messages: int = 0
 
     def request(self, form: Form) -> bytes:
         """Return the bytes of the command, the same as those of any call with these words."""
         words = WORDS * self.messages
-        return pack_script(self.script, form, self.keys, self.args[: len(self.args) - words], self.packed, words)
+        return self.packed(form, self.args[: len(self.args) - words], self.last, words)
 
 
 class _Lengths(dict[int, bytes]):
@@ -109,12 +123,23 @@ class StreamWords(dict[int, bytes]):
 
     def __missing__(self, stream: int) -> bytes:
         """Make it."""
-        word = self[stream] = pack_words((self._keys.stream(stream),))
+        word = self[stream] = PACKED_KEYS[self._keys.stream(stream)]
         return word
 
 
+class Kind(NamedTuple):
+    """What writes of one message have in common if they share `Words`.
+
+    They declare as many streams, have as many dedup keys and unique keys, and all or none have headers or options.
+    """
+
+    declared: int
+    keyed: int
+    has_more: bool
+
+
 class Words(NamedTuple):
-    """The words of all writes of one plain message that declare as many streams.
+    """The words of all writes of one kind.
 
     `start` comes first, or `start_by_hash` where the script is sent by its hash; then the keys of the `streams`, and
     one word with the producer sequence behind `before`. `positions` come next, if all writes have the same.
@@ -128,17 +153,19 @@ class Words(NamedTuple):
 
 
 class LoneWrite:
-    """The bytes of a call for one plain message (see `Sendable`). The `call` itself is made if it is needed."""
+    """The bytes of a call for one message (see `Sendable`). The `call` itself is made if it is needed."""
 
-    __slots__ = ("_call", "_message", "_number", "_state", "_view", "sequence", "until")
+    __slots__ = ("_call", "_message", "_number", "_state", "_view", "key", "sequence", "shard_keys", "until")
 
     on_send = None
     replicas = 0
 
-    def __init__(self, state: QueueState, view: QueueView, message: Outgoing, until: float) -> None:
-        self._state, self._view, self._message, self.until = state, view, message, until
-        self.sequence = state.take_sequence()
-        self._number = number_of(state, self.sequence, until)
+    def __init__(
+        self, state: QueueState, view: QueueView, message: Outgoing, sequence: ProducerSequence, until: float
+    ) -> None:
+        self._state, self._view, self._message, self.sequence, self.until = state, view, message, sequence, until
+        self.key, self.shard_keys = state.keys.meta, (message.shard_key,)
+        self._number = number_of(state, sequence, until)
         self._call: Call | None = None
 
     def request(self, form: Form) -> bytes:
@@ -151,16 +178,6 @@ class LoneWrite:
         return self
 
     @property
-    def shard_keys(self) -> tuple[str | bytes]:
-        """The shard key of its message."""
-        return (self._message.shard_key,)
-
-    @property
-    def key(self) -> str:
-        """The first key of the call."""
-        return self._state.keys.meta
-
-    @property
     def call(self) -> Call:
         """The call, always the same one."""
         if self._call is None:
@@ -169,49 +186,56 @@ class LoneWrite:
         return self._call
 
 
-def lone_write(state: QueueState, messages: Sequence[Outgoing], until: float) -> LoneWrite | None:
-    """Return the write of one plain message, the next call of a producer sequence; None if *messages* are no such."""
-    view = state.view  # read once, since another thread may replace it meanwhile
-    if len(messages) > 1 or messages[0].headers or messages[0].options:
-        return None
-    if state.durability.replicas or view.choices > BYTE_POSITIONS:
-        return None
-    return LoneWrite(state, view, messages[0], until)
+def goes_alone(state: QueueState, view: QueueView, messages: Sequence[Outgoing]) -> bool:
+    """Return whether a call with *messages* can be a `LoneWrite`."""
+    return len(messages) == 1 and not state.durability.replicas and view.choices <= BYTE_POSITIONS
 
 
 def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing, form: Form) -> bytes:
-    streams = view.shard(message.shard_key)
+    shard_key, tag, body = message.shard_key, message.tag, message.body
+    streams = view.shards[shard_key]
     chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
     declared: Sequence[int] = range(view.wanted) if chooses_all else streams
-    words = view.words_cache.get(len(declared)) or _words(state, view, len(declared))
+    is_plain = not (message.headers or message.delay or message.deadline or message.dedup_key or message.unique_key)
+    kind = Kind(len(declared), 0, False) if is_plain else Kind(len(declared), message.keys, True)
+    words = view.words_cache.get(kind) or _words(state, view, kind)
     positions = word_of(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
-    key = message.shard_key if isinstance(message.shard_key, bytes) else message.shard_key.encode()
+    key = shard_key if isinstance(shard_key, bytes) else shard_key.encode()
+    head = b"%b %b %b" % (words.before, number.encode(), name.encode())
     # The order of a call of write: KEYS (those of the queue, then the streams), the head (ARGV[1], which ends with the
     # number and the name of the sequence), then the words of the message. `call_of` makes the same for many.
-    return b"".join([
+    request = b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
         words.start_by_hash if form is HASH else words.start,
-        *[words.streams[stream] for stream in declared],
-        word_of(b"%b %b %b" % (words.before, number.encode(), name.encode())),
+        b"".join([words.streams[stream] for stream in declared]),
+        len(head),
+        head,
         positions,
-        word_of(key),
-        word_of(message.tag.encode()),
-        word_of(message.body),
-    ])  # fmt: skip
+        len(key),
+        key,
+        len(tag),
+        tag.encode(),
+        len(body),
+        body,
+    )
+    return request if is_plain else request + word_of(message.headers) + word_of(message.options.encode())
 
 
-def _words(state: QueueState, view: QueueView, declared: int) -> Words:
-    """Return the words of writes that declare so many streams. They are made once for each view."""
-    own = bytes(range(1, declared + 1))
-    like = call_of(state, view, "", "", range(declared), [[own], [""], [""], [b""]], 0)
+def _words(state: QueueState, view: QueueView, kind: Kind) -> Words:
+    """Return the words of writes of one kind. They are made once for each view."""
+    own = bytes(range(1, kind.declared + 1))
+    columns: list[Sequence[Any]] = [[own], [""], [""], [b""]]
+    if kind.has_more:
+        columns += [[b""], [""]]
+    like = call_of(state, view, "", "", range(kind.declared), columns, kind.keyed)
     # The last two words of the head, the number and the name, are the only ones that differ from call to call.
     before = str(like.args[0]).rsplit(" ", 2)[0]
-    count, keys = 3 + len(like.keys) + len(like.args), like.keys[: len(like.keys) - declared]
+    count, keys = 3 + len(like.keys) + len(like.args), like.keys[: len(like.keys) - kind.declared]
     start, start_by_hash = [
         b"*%d\r\n%b" % (count, pack_words((*like.script.command(form), len(like.keys), *keys)))
         for form in (FUNCTION, HASH)
     ]
     words = Words(start, start_by_hash, before.encode(), StreamWords(state.keys), word_of(own))
-    view.words_cache[declared] = words
+    view.words_cache[kind] = words
     return words
 
 
@@ -239,7 +263,7 @@ def call_for(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outg
 
 
 def number_of(state: QueueState, sequence: ProducerSequence, until: float) -> str:
-    """Return the number of this call in its sequence, and for how many ms Redis must remember it.
+    """Count this call in its *sequence*. Return its number, and for how many ms Redis must remember it.
 
     Redis must remember it for as long as a repeated try may still arrive.
     """
@@ -278,7 +302,7 @@ def call_of(
         return call
     positions, keys, tags, bodies = columns
     packed = pack_messages(view, positions, keys, tags[0], bodies)
-    return WriteMany(call.script, call.keys, call.args, replicas, packed=packed, messages=count)
+    return WriteMany(call.script, call.keys, call.args, replicas, last=packed, messages=count)
 
 
 def positions_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:

@@ -12,7 +12,7 @@ from shardq.codec import Codecs, encode_headers
 from shardq.errors import CodecError, ConfigError
 from shardq.model import Message
 from shardq.ops.queue.state import QueueState
-from shardq.sharding import shard
+from shardq.sharding import key_bytes
 
 CHUNK_MESSAGES = 250
 CHUNK_CHOICES = 8000
@@ -60,35 +60,80 @@ class Outgoing(msgspec.Struct, frozen=True):
         return f"{self.delay or ''}|{self.deadline or ''}{'@' if self.own_scope else '|'}{self.dedup_key}"
 
 
-def compose(state: QueueState, codecs: Codecs, message: Message, context: Mapping[str, str] | None = None) -> Outgoing:
+def compose(
+    state: QueueState,
+    codecs: Codecs,
+    payload: Any,
+    shard_key: str | bytes,
+    delay: float | None = None,
+    deadline: float | None = None,
+    dedup_key: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    unique_key: str | None = None,
+    on_conflict: str = "existing",
+    context: Mapping[str, str] | None = None,
+) -> Outgoing:
     """Check and encode one message. ConfigError or CodecError if it is bad; then nothing has been sent.
 
     *context* is the trace context, which becomes headers. Headers that the user set win over it.
     """
-    plain = compose_plain(state, codecs, message.payload, message.shard_key)
-    is_bare = is_plain(message.delay, message.deadline, message.dedup_key, message.headers, message.unique_key)
-    if is_bare and not context and message.on_conflict == "existing":
-        return plain
-    check_conflict(message.unique_key, message.on_conflict)
-    due = 0 if message.delay is None else _ms("delay", message.delay, 0)
-    ends = 0 if message.deadline is None else max(1, _ms("deadline", message.deadline, 0.001))
+    check_shard_key(state, shard_key)
+    tag, body = codecs.encode(payload)
+    if len(body) > state.max_payload:
+        raise ConfigError(
+            f"the payload has {len(body):,} bytes, more than max_payload = {state.max_payload:,}: "
+            "store it elsewhere and write a reference"
+        )
+    if unique_key is not None or on_conflict != "existing":
+        check_conflict(unique_key, on_conflict)
+    delays = delay is not None
+    due = 0 if delay is None else _ms("delay", delay, 0)
+    ends = 0 if deadline is None else max(1, _ms("deadline", deadline, 0.001))
     if ends and ends <= due:
         raise ConfigError("deadline must be later than delay: the message would never be delivered")
-    headers = message.headers
     if context and (headers is None or isinstance(headers, Mapping)):
         headers = {**context, **(headers or {})}
-    packed = b"" if headers is None else encode_headers(headers)
-    dedup_key = checked_key("dedup_key", message.dedup_key)
-    unique_key = checked_key("unique_key", message.unique_key)
-    delays = message.delay is not None
     return Outgoing(
-        plain.shard_key, plain.tag, plain.body, packed, due, ends, dedup_key, unique_key, message.on_conflict, delays
+        shard_key,
+        tag,
+        body,
+        b"" if headers is None else encode_headers(headers),
+        due,
+        ends,
+        "" if dedup_key is None else checked_key("dedup_key", dedup_key),
+        "" if unique_key is None else checked_key("unique_key", unique_key),
+        on_conflict if unique_key is not None else "",
+        delays,
     )
 
 
-def is_plain(delay: Any, deadline: Any, dedup_key: Any, headers: Any, unique_key: Any) -> bool:
-    """Return whether a message with these has no options."""
-    return delay is None and deadline is None and dedup_key is None and headers is None and unique_key is None
+def compose_message(
+    state: QueueState, codecs: Codecs, message: Message, context: Mapping[str, str] | None = None
+) -> Outgoing:
+    """Do as `compose` with the fields of *message*."""
+    return compose(
+        state,
+        codecs,
+        message.payload,
+        message.shard_key,
+        message.delay,
+        message.deadline,
+        message.dedup_key,
+        message.headers,
+        message.unique_key,
+        message.on_conflict,
+        context,
+    )
+
+
+def check_shard_key(state: QueueState, shard_key: str | bytes) -> None:
+    """ConfigError if *shard_key* is none. One that was used before, in this view of the queue, is not checked again."""
+    try:
+        if shard_key in state.view.shards:
+            return
+    except TypeError:  # not hashable, so it is no key
+        pass
+    key_bytes(shard_key)
 
 
 def check_conflict(unique_key: str | None, on_conflict: str) -> None:
@@ -99,18 +144,6 @@ def check_conflict(unique_key: str | None, on_conflict: str) -> None:
         raise ConfigError(f'on_conflict="{on_conflict}" is for messages with a unique_key')
 
 
-def compose_plain(state: QueueState, codecs: Codecs, payload: Any, shard_key: str | bytes) -> Outgoing:
-    """Check and encode one message without options, as `compose` does."""
-    shard(shard_key, 1, 1)
-    tag, body = codecs.encode(payload)
-    if len(body) > state.max_payload:
-        raise ConfigError(
-            f"the payload has {len(body):,} bytes, more than max_payload = {state.max_payload:,}: "
-            "store it elsewhere and write a reference"
-        )
-    return Outgoing(shard_key, tag, body)
-
-
 def compose_all(
     state: QueueState, codecs: Codecs, messages: Sequence[Message], context: Mapping[str, str] | None = None
 ) -> list[Outgoing]:
@@ -118,7 +151,7 @@ def compose_all(
     composed: list[Outgoing] = []
     try:
         for message in messages:
-            composed.append(compose(state, codecs, message, context))  # noqa: PERF401 (counts how far it came)
+            composed.append(compose_message(state, codecs, message, context))  # noqa: PERF401 (counts how far it came)
     except (CodecError, ConfigError) as error:
         raise type(error)(f"message {len(composed)} of the batch: {error}") from error
     return composed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from shardq.errors import (
@@ -18,12 +20,12 @@ from shardq.model import Written
 from shardq.ops.queue.opening import open_queue, reopen
 from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import Same, is_of_one, retry_replicated
-from shardq.ops.queue.state import ProducerSequence, QueueState
+from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.sharing.coalescing import Coalescer
 from shardq.ops.sharing.verb import Verb
-from shardq.ops.write.command import REPEATED_FOR, LoneWrite, call_for, lone_write
+from shardq.ops.write.command import REPEATED_FOR, LoneWrite, ProducerSequence, call_for, goes_alone
 from shardq.ops.write.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
 from shardq.ops.write.refusal import read_refused
 from shardq.ops.write.unique import write_despite
@@ -85,6 +87,21 @@ class Writes(Verb[Outgoing, Written]):
 
     def __init__(self, state: QueueState) -> None:
         self._state = state
+        self._idle: deque[ProducerSequence] = deque()
+        self._numbers = count()
+
+    def take_sequence(self) -> ProducerSequence:
+        """Return a sequence that no other call uses, with the number for this call. Release it with `free_sequence`."""
+        try:
+            sequence = self._idle.pop()
+        except IndexError:
+            sequence = ProducerSequence(f"p:{self._state.producer}:{next(self._numbers)}")
+        sequence.number += 1
+        return sequence
+
+    def free_sequence(self, sequence: ProducerSequence) -> None:
+        """Let another call use *sequence*."""
+        self._idle.append(sequence)
 
     def bounds(self) -> tuple[int, int]:
         """Return how many messages one call may have, and how much they may weigh."""
@@ -103,11 +120,12 @@ class Writes(Verb[Outgoing, Written]):
     def attempt(self, messages: Sequence[Outgoing], until: float) -> TriedWrite | LoneWrite | None:
         """Return the call that stores *messages*; None if the queue must be opened first."""
         state = self._state
-        if not state.view.epoch:
+        view = state.view  # read once, since another thread may replace it meanwhile
+        if not view.epoch:
             return None
-        if (lone := lone_write(state, messages, until)) is not None:
-            return lone
-        sequence = state.take_sequence()
+        sequence = self.take_sequence()
+        if goes_alone(state, view, messages):
+            return LoneWrite(state, view, messages[0], sequence, until)
         call = call_for(state, sequence, messages, until)
         call.until = until
         return TriedWrite(call, sequence, [message.shard_key for message in messages])
@@ -116,12 +134,12 @@ class Writes(Verb[Outgoing, Written]):
         """Return the ids in *reply*; None if it is anything but OK."""
         if reply[0] != b"OK":
             return None
-        self._state.free_sequence(tried.sequence)
+        self.free_sequence(tried.sequence)
         return stored_ids(reply[1], tried.shard_keys)  # type: ignore[return-value]
 
     def drop(self, tried: TriedWrite | LoneWrite) -> None:
         """Let another call use the sequence."""
-        self._state.free_sequence(tried.sequence)
+        self.free_sequence(tried.sequence)
 
     def op(self, messages: Sequence[Outgoing], until: float, tried: TriedWrite | LoneWrite | None) -> Op[list[Result]]:
         """Store *messages*, from the reply to *tried* on."""
@@ -130,10 +148,16 @@ class Writes(Verb[Outgoing, Written]):
         return (yield from _store(self._state, messages, until, tried, shared=len(messages) > 1))
 
 
-def writes_of(state: QueueState) -> Coalescer[Outgoing, Written]:
+class WriteCoalescer(Coalescer[Outgoing, Written]):
+    """Where the writers of one queue meet."""
+
+    verb: Writes
+
+
+def writes_of(state: QueueState) -> WriteCoalescer:
     """Return where the writers of this queue meet."""
-    coalescer: Coalescer[Outgoing, Written] | None = state.coalescers.get("write")
-    return coalescer or state.coalescers.setdefault("write", Coalescer(Writes(state)))
+    coalescer: WriteCoalescer | None = state.coalescers.get("write")
+    return coalescer or state.coalescers.setdefault("write", WriteCoalescer(Writes(state)))
 
 
 def _store(
@@ -149,11 +173,12 @@ def _store(
     The first call is that of *tried*, if given. The messages of a *shared* call are of several callers: what was
     refused as a whole is tried again one by one, so that nobody suffers for another's message.
     """
-    sequence = tried.sequence if tried else state.take_sequence()
+    writes = writes_of(state).verb
+    sequence = tried.sequence if tried else writes.take_sequence()
     try:
         answer = yield from outcome_of(_answer(state, sequence, chunk, until, tried.call if tried else None))
     finally:
-        state.free_sequence(sequence)
+        writes.free_sequence(sequence)
     if isinstance(answer, ShardqError):
         if shared and is_of_one(answer):
             return (yield from _store_singly(state, chunk, until))

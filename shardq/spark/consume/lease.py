@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from shardq.errors import ConfigError
 from shardq.model import Received
-from shardq.protocol.replies import text_or_bytes
+from shardq.protocol.bodies import text_or_bytes
 from shardq.sharding import key_bytes
 
 

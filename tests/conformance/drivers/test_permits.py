@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
 from typing import Any, cast
 
 import pytest
 
 from shardq import BackendTimeout, OutcomeUnknown, PartlyWritten, ShardqError
-from shardq.drivers.permits import MIN_TRY, AllBusy, AsyncPermits, Permits
+from shardq.drivers.permits import MIN_TRY, AllBusy, AsyncPermits
+from shardq.drivers.sync import Driver
 from tests.clients import CLIENT_KINDS, opened
 from tests.servers import Server
 from tests.waiting import eventually
@@ -46,17 +46,25 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
+def line(client: Any) -> tuple[int, bool]:
+    """How many calls wait for a connection, and whether all connections are in use."""
+    driver = client._driver
+    if isinstance(driver, Driver):
+        links = driver._links[None, False]
+        return len(links._waiting), not links._spare and not links._idle
+    semaphore = driver._permits[None]._semaphore
+    return len(semaphore._waiters or ()), semaphore.locked()
+
+
 def waiting(client: Any) -> int:
     """How many calls wait for a connection."""
-    permits = client._driver._permits[None]
-    return len(permits._waiting if isinstance(permits, Permits) else permits._semaphore._waiters or ())
+    return line(client)[0]
 
 
 def occupied(client: Any, pool: ThreadPoolExecutor) -> Future[str]:
     """A write that has the connection, on which nothing comes."""
     first = pool.submit(client.queue("jobs", create=True).write, "first", shard_key="t")
-    permits = client._driver._permits[None]
-    eventually(lambda: permits._free == 0 if isinstance(permits, Permits) else permits._semaphore.locked())
+    eventually(lambda: line(client)[1])
     return first
 
 
@@ -145,20 +153,6 @@ def test_more_callers_than_connections_are_all_served(server: Server, queue_name
             ids = set(pool.map(lambda number, queue=queue: queue.write(number, shard_key="t"), range(400)))
             assert len(ids) == 400
             assert 1 <= len(connections() - others) <= 2
-
-
-def test_a_turn_that_comes_at_the_last_moment_is_not_lost() -> None:
-    """Who gave up just when the permit was handed to them, hands it on."""
-    permits, late = Permits(1), Lock()
-    permits.take(9)
-    late.acquire()
-    permits._waiting.append(late)
-    permits.give()
-    assert not late.locked()
-    permits._leave(late)
-    permits.take(9)
-    with pytest.raises(AllBusy):
-        permits.take(0.01)
 
 
 async def test_a_coroutine_that_is_cancelled_in_the_line_takes_no_turn() -> None:

@@ -57,7 +57,7 @@ class Lossy:
             match step:
                 case Sleep():
                     reply = None
-                case Batch() if step.calls[0].script.name == "write":
+                case Batch() if step.calls[0].call.script.name == "write":
                     reply = self._some(step)
                 case _:
                     reply = self._client.run(_only(step))

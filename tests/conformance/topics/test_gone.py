@@ -37,8 +37,8 @@ def scripts_of(steps: list[Any]) -> list[list[str]]:
     """The names of the scripts of each round trip."""
     found: list[list[str]] = []
     for step in steps:
-        calls = step.calls if isinstance(step, Batch) else [getattr(step, "call", step)]
-        found.append([call.script.name for call in calls])
+        calls = step.calls if isinstance(step, Batch) else [step]
+        found.append([call.call.script.name for call in calls])
     return found
 
 
@@ -103,7 +103,7 @@ def test_a_queue_that_is_deleted_between_the_look_and_the_write_is_gone(
     perform = driver.perform
 
     def interrupted(step: Any) -> Any:
-        if isinstance(step, Batch) and step.calls[0].script.name == "write":
+        if isinstance(step, Batch) and step.calls[0].call.script.name == "write":
             gone.delete(expected=None)
         return perform(step)
 

@@ -196,7 +196,7 @@ def test_queues_are_opened_together_in_batches_that_do_not_hold_up_others(
     seen = steps_of(client, monkeypatch)
     assert len(client.publish("a", 1, shard_key="t")) == 150  # they are made
     batches = [step.calls for step in seen if isinstance(step, Batch)]
-    assert all(sum(len(call.keys) for call in calls) <= MAX_KEYS for calls in batches)
+    assert all(sum(len(call.call.keys) for call in calls) <= MAX_KEYS for calls in batches)
     assert len(seen) < 20
     other = world.client()
     other.router()

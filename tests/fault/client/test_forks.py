@@ -121,7 +121,7 @@ def held(locks: list[Any]) -> Iterator[None]:
 def test_a_lock_that_another_thread_holds_at_the_fork_is_free_in_the_child(client: Client, older: Queue) -> None:
     client.bind("a.*", older)
     driver, router = client._driver, client.router_state()
-    permits = [each._lock for each in driver._permits.values()]
+    links = [each._lock for each in driver._links.values()]
     waits = [waiting_of(older.state)._lock, driver._leading._purgatory._lock]
 
     def work() -> str:
@@ -132,7 +132,7 @@ def test_a_lock_that_another_thread_holds_at_the_fork_is_free_in_the_child(clien
         assert Ctrie(form="lock").insert("a", "q")
         return ",".join(each.payload for each in found)
 
-    with held([client._lock, router.lock, *permits, *waits, atomic._lock]):
+    with held([client._lock, router.lock, *links, *waits, atomic._lock]):
         assert child(bounded(work)) == "known,published"
 
 

@@ -9,16 +9,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import redis
 
-from shardq.drivers.links import TRUSTED, Link, Links
-from shardq.ops.queue.steps import Refused
+from shardq.drivers.links import TRUSTED, Link, Links, Ticket
+from shardq.drivers.permits import AllBusy
+from shardq.ops.queue.steps import Refused, Unanswered
 from shardq.testing import ManualClock
 
 SILENCE = 20.0
 LARGE = 8_000_000
+PLACE = (None, False)
 
 
 @pytest.fixture
@@ -141,9 +144,18 @@ def pool() -> Iterator[Pool]:
         server.close()
 
 
-def links_of(pool: Pool, clock: ManualClock) -> Links:
+class OnePool(dict[Any, Pool]):
+    """Pools, of which there is one."""
+
+    closed = False
+    most_idle = 0.0
+
+
+def links_of(pool: Pool, clock: ManualClock, *, most_idle: float = 0, most: int = 9) -> Links:
     """The links of *pool*."""
-    return Links(pool, Pool.get_connection, clock.monotonic)
+    pools: Any = OnePool({PLACE: pool})
+    pools.most_idle = most_idle
+    return Links(pools, PLACE, Pool.get_connection, clock.monotonic, most=most, silence=SILENCE)
 
 
 def test_the_link_that_was_used_last_is_used_next(pool: Pool) -> None:
@@ -172,7 +184,7 @@ def test_after_a_while_a_link_is_looked_at_before_it_is_used(pool: Pool) -> None
 
 def test_a_link_that_was_idle_for_too_long_is_not_used_again(pool: Pool) -> None:
     clock = ManualClock()
-    links = Links(pool, Pool.get_connection, clock.monotonic, 30)
+    links = links_of(pool, clock, most_idle=30)
     link = links.take()
     links.give(link)
     clock.advance(29)
@@ -201,3 +213,25 @@ def test_a_link_to_a_former_master_is_not_used_when_the_sentinels_name_another(p
     links.give(link)
     pool.master_address = ("other", 2)  # type: ignore[attr-defined]
     assert links.take() is not link
+
+
+def test_a_place_that_comes_at_the_last_moment_is_not_lost(pool: Pool) -> None:
+    """Who gave up just when a link was handed to them, hands it on; and so with the right to make one."""
+    for give in (Links.give, Links.drop):
+        links, late = links_of(pool, ManualClock(), most=1), Ticket()
+        link = links.take()
+        links._waiting.append(late)
+        give(links, link)
+        assert late.lock.acquire(blocking=False)
+        links._leave(late)
+        assert (links.take() is link) == (give is Links.give)
+
+
+def test_a_link_that_cannot_be_made_leaves_its_place_to_others(pool: Pool) -> None:
+    links = links_of(pool, ManualClock(), most=1)
+    links._connect = Mock(side_effect=[Unanswered("no route", sent=False), pool.get_connection()])
+    with pytest.raises(Unanswered):
+        links.take()
+    assert links.take().peer == ""
+    with pytest.raises(AllBusy, match="all 1 connections"):
+        links.take(0)

@@ -75,8 +75,8 @@ def test_a_signal_handler_may_raise_while_a_command_is_packed() -> None:
 def test_only_so_many_keys_and_beginnings_are_kept() -> None:
     for number in range(packing.CACHED + 10):
         assert Call(load("len"), (f"key-{number}", f"other-{number}", f"stream-{number}")).request(FUNCTION)
-    assert len(packing._BEGINNINGS) <= packing.CACHED
-    assert len(packing._KEYS) <= packing.CACHED
+    assert len(packing.BEGINNINGS) <= packing.CACHED
+    assert len(packing.PACKED_KEYS) <= packing.CACHED
 
 
 def test_a_call_of_another_queue_has_its_own_keys() -> None:

@@ -74,8 +74,8 @@ class Nodes:
         if self.interrupted:
             raise KeyboardInterrupt
         assert isinstance(step, Batch)
-        self.called.append("".join(call.keys[0] for call in step.calls))
-        return [Unanswered("down", sent=False) if call.keys[0] == self.down else "OK" for call in step.calls]
+        self.called.append("".join(call.key for call in step.calls))
+        return [Unanswered("down", sent=False) if call.key == self.down else "OK" for call in step.calls]
 
     def call(self, call: Sendable) -> Any:
         raise NotImplementedError

@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardq.protocol.lease import earliest_grant, new_holder, place_of, safe_deadline
+from shardq.ops.queue.server_time import earliest_grant, safe_deadline
+from shardq.ops.read.command import new_holder
+from shardq.protocol.lease import place_of
 
 
 def test_holders_never_repeat_and_fit_a_token() -> None:

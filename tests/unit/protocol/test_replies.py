@@ -5,17 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shardq.model import Received
-from shardq.protocol.replies import (
-    attributes,
-    dead_letter,
-    deliveries,
-    headers_of,
-    pairs,
-    stats,
-    stored_assignment,
-    stored_ids,
-    text_or_bytes,
-)
+from shardq.protocol.bodies import attributes, deliveries, headers_of, text_or_bytes
+from shardq.protocol.replies import dead_letter, pairs, stats, stored_assignment, stored_ids
 from tests.unit.wire import read_reply
 
 NOW = 1_700_000_005_000

@@ -14,7 +14,7 @@ from shardq.ops.operate.queues import purge, redrive
 from shardq.ops.operate.weights import set_weights
 from shardq.ops.queue.opening import open_queue
 from shardq.ops.queue.steps import Call, Op, Refused, Step, Unanswered
-from shardq.ops.queue.upkeep import needs_upkeep, upkeep
+from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import write_many
 from shardq.testing import ManualClock
@@ -101,7 +101,7 @@ def test_old_results_that_may_not_be_swept_cost_one_call_in_a_while(caplog: pyte
         return Refused("NOPERM", "it has no right to that key")
 
     for _ in range(5):
-        assert needs_upkeep(state)
+        assert state.view.has_upkeep
         drive(upkeep(state, clock.monotonic()), answer, clock)
     assert calls == ["keep"]
     assert caplog.text.count("will be tried again") == 1

@@ -11,7 +11,7 @@ from shardq.model import Received
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Refused, Step, Unanswered, Wait
 from shardq.ops.read.acks import Acks
-from shardq.ops.read.first_look import first_look
+from shardq.ops.read.look import first_look
 from shardq.ops.read.read import read
 from shardq.ops.read.waiting import Outstanding
 from shardq.ops.settle.command import CHUNK
@@ -52,8 +52,8 @@ class Server:
             return self._answer(step)
         if isinstance(step, Batch):
             assert step.once, "what is refused must not run after the read"
-            self.trips.append([name_of(call) for call in step.calls])
-            return [self._answer(call) for call in step.calls]
+            self.trips.append([name_of(call.call) for call in step.calls])
+            return [self._answer(call.call) for call in step.calls]
         return None
 
     def _answer(self, call: Call) -> Any:
@@ -93,7 +93,7 @@ class Run:
     def __init__(self, server: Server, count: int = 1, state: QueueState | None = None, **settings: Any) -> None:
         self.clock, self.server = ManualClock(), server
         self.state = state or state_of(self.clock)
-        self.acks = Acks(deliveries(count))
+        self.acks = Acks.of(deliveries(count))
         self.outstanding = Outstanding()
         self.done: Driven[list[Received]] = Driven()
         self.error: Exception | None = None
@@ -237,7 +237,7 @@ def test_an_ack_that_got_no_answer_is_a_repetition_whoever_makes_it_next() -> No
 def test_an_ack_that_was_cancelled_is_a_repetition_afterwards() -> None:
     clock, server, outstanding = ManualClock(), Server(), Outstanding()
     state = state_of(clock)
-    op = read(state, 1, outstanding=outstanding, acks=Acks(deliveries()))
+    op = read(state, 1, outstanding=outstanding, acks=Acks.of(deliveries()))
     assert isinstance(next(op), Batch)
     op.close()
     assert outstanding.holder  # so that what it was granted is given back
@@ -248,12 +248,12 @@ def test_an_ack_that_was_cancelled_is_a_repetition_afterwards() -> None:
 def test_what_is_read_while_the_ack_is_tried_again_can_be_given_back() -> None:
     clock, outstanding = ManualClock(), Outstanding()
     state = state_of(clock)
-    op = read(state, 1, outstanding=outstanding, acks=Acks(deliveries()))
+    op = read(state, 1, outstanding=outstanding, acks=Acks.of(deliveries()))
     batch = next(op)
     assert isinstance(batch, Batch)
     op.send([LOST, found(ROW)])
     op.close()
-    assert outstanding.holder == read_head(batch.calls[1]).holder
+    assert outstanding.holder == read_head(batch.calls[1].call).holder
     assert state.unsure == {TOKEN}
 
 
@@ -282,7 +282,7 @@ def test_a_queue_that_moved_is_looked_up_with_the_ack_done() -> None:
             ]
         ],
     )
-    done = drive(read(state, 1, acks=(acks := Acks(deliveries()))), server, clock)
+    done = drive(read(state, 1, acks=(acks := Acks.of(deliveries()))), server, clock)
     assert (done.result, list(acks.results.values())) == ([], [Settled.OK])
     assert server.trips == [["ack", "read"], ["open"], ["read"]]
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from shardq.model import Received
+from shardq.ops.queue.server_time import safe_deadline
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Refused, Unanswered
 from shardq.ops.read.acks import Acks
-from shardq.ops.read.first_look import first_look
-from shardq.ops.read.look import Look
+from shardq.ops.read.command import FEW
+from shardq.ops.read.look import Look, first_look
 from shardq.ops.read.read import read
-from shardq.ops.read.sharing import FEW, reads_of
+from shardq.ops.read.sharing import reads_of
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
 from shardq.ops.settle.command import CHUNK
-from shardq.protocol.lease import safe_deadline
 from shardq.testing import ManualClock
 from tests.unit.driving import state_of
 from tests.unit.wire import NOW, is_repeated, read_head, read_reply
@@ -40,7 +40,12 @@ def found(*rows: Any, **told: Any) -> list[Any]:
     return read_reply(*rows, hints=b"2,3", **told)
 
 
+def calls_of(batch: Batch) -> list[Call]:
+    return [each.call for each in batch.calls]
+
+
 def looked(state: QueueState, acks: Acks | None = None, count: int = 1, **wanted: Any) -> Look | None:
+    reads_of(state)  # where readers meet: the first read makes it
     wanted = {"block": 0.0, "visibility": None, "prefer": None, "timeout": None, "outstanding": Outstanding()} | wanted
     return first_look(state, count, acks=acks, **wanted)
 
@@ -54,8 +59,8 @@ def taken(state: QueueState, acks: Acks | None = None, **wanted: Any) -> Look:
 def test_there_is_none_before_the_queue_is_open_nor_for_more_than_one_call_takes(state: QueueState) -> None:
     assert looked(state, count=MAX_PER_CALL) is not None
     assert looked(state, count=MAX_PER_CALL + 1) is None
-    assert looked(state, Acks(deliveries(2))) is None
-    assert looked(state, Acks(deliveries(CHUNK + 1))) is None
+    assert looked(state, Acks.of(deliveries(2))) is None
+    assert looked(state, Acks.of(deliveries(CHUNK + 1))) is None
     state.forget()
     assert looked(state) is None
 
@@ -65,19 +70,19 @@ def test_there_is_none_while_there_is_upkeep() -> None:
 
 
 def test_it_makes_the_calls_that_the_operation_would_make(state: QueueState) -> None:
-    outstanding, acks = Outstanding(), Acks(deliveries(1))
+    outstanding, acks = Outstanding(), Acks.of(deliveries(1))
     look = taken(state, acks, block=7.0, prefer=3, visibility=9.0, outstanding=outstanding)
     assert isinstance(look.step, Batch)
-    operation = read(state, 1, 7.0, 9.0, 3, None, Outstanding(), Acks(deliveries(1)))
+    operation = read(state, 1, 7.0, 9.0, 3, None, Outstanding(), Acks.of(deliveries(1)))
     step = next(operation)
     operation.close()
     assert isinstance(step, Batch)
     assert look.step.once
     assert look.step.until == step.until
-    for own, other in zip(look.step.calls, step.calls, strict=True):
+    for own, other in zip(calls_of(look.step), calls_of(step), strict=True):
         assert (own.script, own.keys) == (other.script, other.keys)
-    own_ack, own_read = look.step.calls
-    ack, other_read = step.calls
+    own_ack, own_read = calls_of(look.step)
+    ack, other_read = calls_of(step)
     assert own_ack.args == ack.args
     assert own_read.args[1:] == other_read.args[1:]
     assert read_head(own_read).holder == outstanding.holder
@@ -108,7 +113,7 @@ def test_what_it_found_is_noted_as_by_the_operation(state: QueueState) -> None:
     ],
 )
 def test_whatever_is_not_common_is_left_to_the_operation_and_nothing_is_noted(state: QueueState, reply: Any) -> None:
-    for acks, outcome in ((None, reply), (Acks(deliveries(1)), [ACKED, reply])):
+    for acks, outcome in ((None, reply), (Acks.of(deliveries(1)), [ACKED, reply])):
         look = taken(state, acks)
         assert look.rows(outcome) is None
         assert look.outcome is outcome
@@ -117,7 +122,7 @@ def test_whatever_is_not_common_is_left_to_the_operation_and_nothing_is_noted(st
 
 @pytest.mark.parametrize("acked", [[NOW, b"l"], [NOW, b"c"], Refused("WRONGTYPE", ""), LOST])
 def test_the_operation_judges_every_ack_that_was_not_done(state: QueueState, acked: Any) -> None:
-    assert taken(state, Acks(deliveries(1))).rows([acked, found(ROW)]) is None
+    assert taken(state, Acks.of(deliveries(1))).rows([acked, found(ROW)]) is None
 
 
 def test_the_operation_goes_on_from_the_outcome_and_sends_the_look_no_more(state: QueueState) -> None:
@@ -133,12 +138,12 @@ def test_the_operation_goes_on_from_the_outcome_and_sends_the_look_no_more(state
 
 
 def test_an_interrupted_ack_is_a_repetition_afterwards_and_a_done_one_is_not(state: QueueState) -> None:
-    look = taken(state, Acks(deliveries(1)))
+    look = taken(state, Acks.of(deliveries(1)))
     look.drop()
     assert state.unsure == {"0:1-1:1:holder::t"}
-    again = taken(state, Acks(deliveries(1)))
+    again = taken(state, Acks.of(deliveries(1)))
     assert isinstance(again.step, Batch)
-    assert is_repeated(again.step.calls[0])
+    assert is_repeated(again.step.calls[0].call)
     assert again.rows([ACKED, found(ROW)]) is not None
     assert state.unsure == set()
 
@@ -157,6 +162,6 @@ def test_a_reader_of_few_makes_no_look_beside_the_call_of_another() -> None:
     assert looked(state) is None
     assert looked(state, count=FEW) is None
     assert taken(state, count=FEW + 1).coalescer is None
-    assert taken(state, Acks(deliveries(1))).coalescer is None
+    assert taken(state, Acks.of(deliveries(1))).coalescer is None
     readers.leave()
     assert looked(state) is not None

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import runpy
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +15,7 @@ from fractions import Fraction
 from itertools import combinations
 from math import comb, sqrt
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -87,7 +89,7 @@ def test_documented_example() -> None:
     rows = re.findall(r"\| (\d) \| `([0-9a-f]{16})` \| (\d) \|", DOC)
     ranking = shard("tenant-42", 8, 8)
 
-    assert [int(score, 16) for _, score, _ in rows] == list(sharding._scores(b"tenant-42", 8))
+    assert b"".join(bytes.fromhex(score) for _, score, _ in rows) == sharding.raw_scores(b"tenant-42", 8)
     assert [ranking.index(int(stream)) + 1 for stream, _, _ in rows] == [int(rank) for _, _, rank in rows]
     assert f"The shard is {shard('tenant-42', 8, 3)}." in DOC
     assert (b"shardq/1\0" + b"tenant-42").hex() in DOC
@@ -143,10 +145,25 @@ def test_smaller_shard_is_the_front_of_a_larger_one(key: str | bytes, n: int, m:
 
 def test_ties_go_to_the_lower_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two equal scores, the lower stream number wins."""
-    monkeypatch.setattr(sharding, "_scores", lambda key, streams: (5, 9, 5, 9, 9)[:streams])
+    monkeypatch.setattr(sharding, "raw_scores", lambda key, streams: struct.pack(">5Q", 5, 9, 5, 9, 9))
 
     assert sharding._deal("k", 5, 2) == (1, 3)
     assert sharding._deal("k", 5, 4) == (1, 3, 4, 0)
+
+
+def test_a_shard_has_the_highest_scores_also_if_few_streams_have_a_high_first_byte(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Streams are sorted only from a first byte on which enough of them have; here most have a low one."""
+    rng = Random(7)
+    for most in (1, 20, 255):
+        for streams, width in ((8, 8), (64, 6), (300, 40), (4096, 3)):
+            scores = [rng.randint(0, most) << 56 | rng.randint(0, 3) for _ in range(streams)]
+            monkeypatch.setattr(
+                sharding, "raw_scores", lambda *_, scores=scores: struct.pack(f">{len(scores)}Q", *scores)
+            )
+            ranking = sorted(range(streams), key=lambda stream: (-scores[stream], stream))
+            assert sharding._deal("k", streams, width) == tuple(ranking[:width])
 
 
 # --- uniform

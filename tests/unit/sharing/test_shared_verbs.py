@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from shardq.errors import BackendError, OutcomeUnknown, QueueFull
 from shardq.model import Received, Written
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Refused, Step, Unanswered
+from shardq.ops.settle.command import LoneAck, ack_call
 from shardq.ops.settle.settle import Settled
 from shardq.ops.settle.sharing import Settle, settles_of
-from shardq.ops.write.command import call_of, lone_write, positions_of
+from shardq.ops.write.command import LoneWrite, call_of, positions_of
 from shardq.ops.write.outgoing import Outgoing
-from shardq.ops.write.write import writes_of
+from shardq.ops.write.write import TriedWrite, writes_of
 from shardq.protocol.script import FUNCTION, HASH, Form
 from shardq.protocol.scripts import load
 from shardq.testing import ManualClock
@@ -24,6 +27,23 @@ from tests.unit.wire import is_repeated, write_head
 
 UNTIL = 1e9
 FORMS: tuple[Form, ...] = (FUNCTION, HASH)
+
+
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"headers": b"x"},
+    {"delay": 1},
+    {"deadline": 1},
+    {"dedup_key": "ä"},
+    {"headers": b"x", "delay": 1, "deadline": 2, "dedup_key": "x", "unique_key": "y", "on_conflict": "replace"},
+)
+
+
+def lone_write(state: QueueState, message: Outgoing) -> LoneWrite:
+    """The write of one message, as the verb makes it."""
+    tried = writes_of(state).verb.attempt([message], UNTIL)
+    assert isinstance(tried, LoneWrite)
+    return tried
 
 
 def received(number: int) -> Received:
@@ -43,15 +63,16 @@ def received(number: int) -> Received:
 )
 def test_a_message_alone_has_the_bytes_of_its_call(clock: ManualClock, config: dict[str, int]) -> None:
     state = state_of(clock, **config)
-    for key in ("a", "b", b"\xff", "a", "ä" * 500):
-        message = Outgoing(key, "b", b"body")
-        lone = lone_write(state, [message], UNTIL)
-        assert lone is not None
+    for key, options in itertools.product(("a", "b", b"\xff", "a", "ä" * 500), OPTIONS):
+        message = Outgoing(key, "b", b"body", **options)
+        lone = lone_write(state, message)
         numbers, (own,) = positions_of(state.view, [key])
         columns: list[Any] = [[own], [key], ["b"], [b"body"]]
+        if options:
+            columns += [[message.headers], [message.options]]
         head = write_head(lone.call)
         assert head.lane == lone.sequence.name
-        assert lone.call == call_of(state, state.view, head.lane, head.sequence, numbers, columns, 0)
+        assert lone.call == call_of(state, state.view, head.lane, head.sequence, numbers, columns, message.keys)
         assert lone.call is lone.call
         assert (lone.key, lone.until) == (lone.call.key, lone.call.until)
         assert [lone.request(form) for form in FORMS] == [lone.call.request(form) for form in FORMS]
@@ -62,8 +83,7 @@ def test_a_message_alone_has_the_bytes_of_its_call_in_both_forms(
 ) -> None:
     function = replace(load("write"), function="shardq_x_write")
     monkeypatch.setattr("shardq.ops.queue.steps.load", lambda _: function)
-    lone = lone_write(state_of(clock), [Outgoing("a", "b", b"body")], UNTIL)
-    assert lone is not None
+    lone = lone_write(state_of(clock), Outgoing("a", "b", b"body"))
     requests = [lone.request(form) for form in FORMS]
     assert requests == [lone.call.request(form) for form in FORMS]
     assert [request.split(b"\r\n")[2:5:2] for request in requests] == [
@@ -80,6 +100,7 @@ def test_a_write_is_not_repeated_after_a_sleep_of_the_machine_during_its_first_t
     writes = writes_of(state_of(clock)).verb
     messages = [Outgoing("t", "b", b"", **options)]
     tried = writes.attempt(messages, UNTIL)
+    assert tried is not None
     clock.advance(3601)
     op = writes.op(messages, UNTIL, tried)
     assert next(op) is tried.call
@@ -88,20 +109,30 @@ def test_a_write_is_not_repeated_after_a_sleep_of_the_machine_during_its_first_t
     assert [type(result) for result in ended.value.value] == [OutcomeUnknown]
 
 
-@pytest.mark.parametrize("options", [{"headers": b"x"}, {"delay": 1}, {"deadline": 1}, {"dedup_key": "x"}])
-def test_a_message_with_options_is_not_plain(state: QueueState, options: dict[str, Any]) -> None:
-    assert lone_write(state, [Outgoing("t", "b", b"", **options)], UNTIL) is None
+@pytest.mark.parametrize("place", ["0", "3", "l", "d"])
+@pytest.mark.parametrize("config", [{}, {"legacy_stream": "old", "legacy_group": "g"}, {"parents": 1}])
+def test_an_ack_alone_has_the_bytes_of_its_call(clock: ManualClock, place: str, config: dict[str, Any]) -> None:
+    state = state_of(clock, **config)
+    for shard_key, cost in (("t", ""), ("ä", "12.5"), (b"\xff".decode(errors="surrogateescape"), "=3.0")):
+        delivery = msgspec.structs.replace(received(7), token=f"{place}:1-7:1:holder:-:{shard_key}", cost=cost)
+        tried = settles_of(state, "ack").verb.attempt([Settle(delivery)], UNTIL)
+        assert isinstance(tried, LoneAck)
+        assert tried.call == ack_call(state, [(place, "1-7", delivery)])
+        assert tried.call is tried.call
+        assert (tried.key, tried.until, tried.tokens) == (tried.call.key, tried.call.until, (delivery.token,))
+        assert [tried.request(form) for form in FORMS] == [tried.call.request(form) for form in FORMS]
 
 
-def test_a_message_that_may_go_to_very_many_streams_is_not_plain(clock: ManualClock) -> None:
+def test_a_message_that_may_go_to_very_many_streams_has_a_call_of_the_general_form(clock: ManualClock) -> None:
     state = state_of(clock, streams=4096, streams_per_shard=256)
-    assert lone_write(state, [Outgoing("t", "b", b"")], UNTIL) is None
+    assert isinstance(writes_of(state).verb.attempt([Outgoing("t", "b", b"")], UNTIL), TriedWrite)
 
 
 def test_messages_that_a_bound_refuses_leave_the_others_of_a_call(state: QueueState, clock: ManualClock) -> None:
     messages = [Outgoing("t", "b", bytes([n])) for n in range(3)]
     verb = writes_of(state).verb
     tried = verb.attempt(messages, UNTIL)
+    assert tried is not None
     sizes = []
 
     def answer(step: Step) -> Any:

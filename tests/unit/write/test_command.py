@@ -7,7 +7,7 @@ import random
 import pytest
 
 from shardq.drivers.wire import commands_of, packed
-from shardq.ops.write.command import MANY, WriteMany, call_for
+from shardq.ops.write.command import MANY, ProducerSequence, WriteMany, call_for
 from shardq.ops.write.outgoing import Outgoing
 from shardq.protocol.packing import pack
 from shardq.protocol.script import FUNCTION
@@ -46,7 +46,7 @@ def test_messages_of_one_call_may_be_unlike(clock: ManualClock) -> None:
         Outgoing("t", "b", b"x", headers=b"\x80"),
         Outgoing("t", "b", b"x", delay=5),
     ):
-        call = call_for(state, state.take_sequence(), [*plain, unlike], UNTIL)
+        call = call_for(state, ProducerSequence("p:x:0"), [*plain, unlike], UNTIL)
         assert not isinstance(call, WriteMany)
         assert packed(commands_of(call, FUNCTION, timeout=1)) == pack(words_of(call))  # type: ignore[arg-type]
-    assert isinstance(call_for(state, state.take_sequence(), plain, UNTIL), WriteMany)
+    assert isinstance(call_for(state, ProducerSequence("p:x:0"), plain, UNTIL), WriteMany)

@@ -18,7 +18,7 @@ from shardq.errors import (
     PartlyWritten,
     QueueFull,
 )
-from shardq.model import Message, Written
+from shardq.model import Written
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Refused, Step, Unanswered, Underreplicated
 from shardq.ops.queue.view import QueueView
@@ -278,16 +278,16 @@ def test_a_batch_stops_where_the_server_refuses_and_says_why_of_the_rest(state: 
 
 
 def test_times_are_composed_in_milliseconds(state: QueueState) -> None:
-    message = compose(state, Codecs(), Message(b"x", "t", delay=1.5, deadline=2.0004, dedup_key="a|b"))
+    message = compose(state, Codecs(), b"x", "t", delay=1.5, deadline=2.0004, dedup_key="a|b")
     assert (message.delay, message.deadline, message.options) == (1500, 2000, "1500|2000|a|b")
-    assert compose(state, Codecs(), Message(b"x", "t", delay=0)).options == ""
+    assert compose(state, Codecs(), b"x", "t", delay=0).options == ""
 
 
 def test_the_users_headers_win_over_the_trace_context(state: QueueState) -> None:
-    message = compose(state, Codecs(), Message(b"x", "t", headers={"a": "user"}), {"a": "context", "b": "context"})
+    message = compose(state, Codecs(), b"x", "t", headers={"a": "user"}, context={"a": "context", "b": "context"})
     assert message.headers == b"\x82\xa1a\xa4user\xa1b\xa7context"
 
 
 def test_a_payload_over_the_bound_is_refused(state: QueueState) -> None:
     with pytest.raises(ConfigError, match="max_payload"):
-        compose(state, Codecs(), Message(bytes(1001), "t"))
+        compose(state, Codecs(), bytes(1001), "t")
