@@ -38,6 +38,8 @@ from shardq.errors import (
     ResultPending,
     ServerUnfit,
     ShardqError,
+    SpoolDamaged,
+    SpoolFull,
     UniqueConflict,
     Unrouted,
 )
@@ -112,6 +114,8 @@ __all__ = [
     "ResultPending",
     "ServerUnfit",
     "ShardqError",
+    "SpoolDamaged",
+    "SpoolFull",
     "Tenant",
     "UniqueConflict",
     "Unrouted",

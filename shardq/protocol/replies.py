@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from shardq.protocol.bodies import Row, entry_body, number_or_zero, text_or_byte
 from shardq.protocol.journal import decode
 
 _SHARD = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
+_COUNTS = [each.name for each in fields(QueueStats) if each.default == 0]  # the state has most of them by their names
 
 
 def pairs(flat: Sequence[bytes]) -> dict[str, str]:
@@ -153,19 +155,6 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
     _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, *more = reply
     held_back, limited, runnable, acked, tenants_waiting = map(int, more)
     known = pairs(meta)
-    counters = (
-        "wanted",
-        "expired",
-        "cancelled",
-        "purged",
-        "dead_lettered",
-        "dead_dropped",
-        "dead_deleted",
-        "result_count",
-        "result_bytes",
-        "results_refused",
-        "vanished",
-    )
     return QueueStats(
         queue=queue,
         time=now_ms / 1000,
@@ -183,7 +172,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         runnable=runnable,
         tenants_waiting=tenants_waiting,
         acked=acked,
-        **{name: int(known.get(name, 0)) for name in counters},
+        **{name: int(known[name]) for name in _COUNTS if name in known},
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from shardq.protocol import records, scripts
 from shardq.protocol.library import SETTINGS_MARK, Library
 from tests.cli.conftest import Command
-from tests.drivers.libraries import library, loaded
+from tests.conformance.drivers.libraries import library, loaded
 from tests.servers import Cluster, Server
 
 LUA = Path(str(scripts.root()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 import shardq
 from shardq import Queue
+from shardq.cli import commands
 from shardq.cli.commands import ALL
 from shardq.cli.exits import CLOSED_PIPE
 from shardq.cli.program import main, parser
@@ -50,6 +52,12 @@ def test_the_examples_in_the_help_parse(name: str, capsys: pytest.CaptureFixture
     for line in lines:
         words = shlex.split(line, comments=True)
         parser().parse_args(takewhile(lambda word: not re.match(r"[|<>&#]", word), words))
+
+
+def test_every_module_of_the_folder_is_a_command() -> None:
+    assert sorted(name.replace("-", "_") for name in NAMES) == sorted(
+        each.name for each in pkgutil.iter_modules(commands.__path__)
+    )
 
 
 def test_the_top_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import fields
 
 import pytest
 
+import shardq
 from shardq import errors
 from shardq.model import QueueConfig, QueueStats
 from tests.house.doc_blocks import ROOT
@@ -34,6 +35,20 @@ def first_column(text: str) -> list[str]:
 )
 def test_a_table_has_each_name_once(heading: str, known: set[str]) -> None:
     assert sorted(first_column(section(PAGE, heading))) == sorted(known)
+
+
+def test_each_error_is_a_name_of_the_package() -> None:
+    assert ERRORS - {*shardq.__all__} == set()
+
+
+def test_the_tree_of_errors_has_each_below_its_base() -> None:
+    path: list[str] = []
+    told = {}
+    for indent, name in re.findall(r"^    ([│ ├└─]*)(\w+)", errors.__doc__ or "", re.MULTILINE):
+        path[len(indent) // 4 :] = [name]
+        told[name] = path[-2:-1]
+    bases = {name: getattr(errors, name).__bases__[0].__name__ for name in ERRORS}
+    assert told == {name: [base] if base in ERRORS else [] for name, base in bases.items()}
 
 
 def test_the_defaults_in_the_table_are_those_of_the_code() -> None:

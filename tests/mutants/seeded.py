@@ -32,7 +32,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/leases.lua",
         "  Waiting.give_back(q, a, key, place, id, attempt .. flags, till)\n",
         "",
-        "tests/conformance/test_settle.py::test_an_ended_lease_gives_the_message_to_the_next_reader[sync-valkey]",
+        "tests/conformance/settle/test_settle.py::test_an_ended_lease_gives_the_message_to_the_next_reader[sync-valkey]",
     ),
     Mutant(
         1,
@@ -40,7 +40,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/settle.lua",
         "    Due.put_off(q, a, p.key, due, 'd', id, attempt .. flags)\n",
         "",
-        "tests/conformance/test_settle.py::test_a_message_nacked_with_a_delay_waits_for_it[sync-valkey]",
+        "tests/conformance/settle/test_settle.py::test_a_message_nacked_with_a_delay_waits_for_it[sync-valkey]",
     ),
     Mutant(
         1,
@@ -48,7 +48,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "shardq/worker/outcome.py",
         'return Outcome("nack", backoff(), described(error))',
         "return ACK",
-        "tests/unit/test_outcome.py::test_each_ending_has_its_outcome",
+        "tests/worker/test_outcome.py::test_each_ending_has_its_outcome",
     ),
     Mutant(
         1,
@@ -81,7 +81,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/clock.lua",
         "return ends > q.now",
         "return ends > 0",
-        "tests/conformance/test_settle.py"
+        "tests/conformance/settle/test_settle.py"
         "::test_a_lease_that_ended_is_worth_nothing_though_nobody_took_the_message[sync-valkey-ack]",
     ),
     Mutant(
@@ -90,7 +90,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/results.lua",
         "letters[i] = not Clock.is_live(r.call, score) and 'l'",
         "letters[i] = not score and 'l'",
-        "tests/conformance/test_results.py::test_only_the_holder_of_the_lease_keeps_a_result[sync-valkey]",
+        "tests/conformance/results/test_results.py::test_only_the_holder_of_the_lease_keeps_a_result[sync-valkey]",
     ),
     Mutant(
         2,
@@ -98,7 +98,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/streams.lua",
         "    if q.cursors[number] then State.put(q, 'h' .. spell_number(number), q.cursors[number]) end\n",
         "",
-        "tests/conformance/test_read.py::test_what_is_leased_is_not_handed_out_again[sync-valkey-batches-0]",
+        "tests/conformance/read/test_read.py::test_what_is_leased_is_not_handed_out_again[sync-valkey-batches-0]",
     ),
     Mutant(
         2,
@@ -106,7 +106,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "shardq/ops/queue/server_time.py",
         "return sent + visibility_timeout - max(0.002, visibility_timeout * 0.01)",
         "return sent + visibility_timeout + 0.002",
-        "tests/unit/test_lease.py::test_a_holder_stops_believing_before_the_lease_ends",
+        "tests/unit/protocol/test_lease.py::test_a_holder_stops_believing_before_the_lease_ends",
     ),
     Mutant(
         2,
@@ -114,7 +114,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "shardq/drivers/async_link.py",
         "self._give(sent[0], answer",
         "self._give(next((each for each in sent if not each.future.done()), sent[0]), answer",
-        "tests/unit/test_shared.py::test_the_reply_of_a_cancelled_caller_goes_to_nobody",
+        "tests/unit/drivers/test_async_link.py::test_the_reply_of_a_cancelled_caller_goes_to_nobody",
     ),
     # 3. Leases end on time
     Mutant(
@@ -123,7 +123,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/settling.lua",
         "    if ends < lease_at then State.put(q, 'lease_at', text) end\n",
         "",
-        "tests/conformance/test_due.py::test_a_lease_that_is_shortened_ends_when_it_says[sync-valkey]",
+        "tests/conformance/read/test_due.py::test_a_lease_that_is_shortened_ends_when_it_says[sync-valkey]",
     ),
     Mutant(
         3,
@@ -131,7 +131,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "shardq/ops/read/pump.py",
         "min(self._left(), self.wake_at - now)",
         "self._left()",
-        "tests/unit/test_pump.py::test_a_wait_ends_when_the_next_lease_does",
+        "tests/unit/read/test_pump.py::test_a_wait_ends_when_the_next_lease_does",
     ),
     Mutant(
         3,
@@ -148,7 +148,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/write.lua",
         "  Notifications.notify_reader(q, place)\n",
         "",
-        "tests/conformance/test_blocking.py::test_a_signal_that_nobody_needs_any_more_does_not_end_the_wait[sync-valkey]",
+        "tests/conformance/read/test_blocking.py::test_a_signal_that_nobody_needs_any_more_does_not_end_the_wait[sync-valkey]",
     ),
     Mutant(
         4,
@@ -156,7 +156,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/read.lua",
         "till or min(q.lease_at, q.due_at), watch",
         "till or q.lease_at, watch",
-        "tests/conformance/test_blocking.py::test_a_delayed_message_wakes_a_reader_when_it_is_due[sync-valkey]",
+        "tests/conformance/read/test_blocking.py::test_a_delayed_message_wakes_a_reader_when_it_is_due[sync-valkey]",
     ),
     Mutant(
         4,
@@ -164,7 +164,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/notifications.lua",
         "  if not lacks_watcher(q, at) then return end\n",
         "  do return end\n",
-        "tests/conformance/test_watch.py::test_who_is_handed_a_message_wakes_another_to_watch[sync-valkey]",
+        "tests/conformance/read/test_watch.py::test_who_is_handed_a_message_wakes_another_to_watch[sync-valkey]",
     ),
     Mutant(
         4,
@@ -172,7 +172,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "shardq/ops/read/waiting.py",
         "            if waiter.until <= now:\n",
         "            if waiter.read_at <= now:\n",
-        "tests/unit/test_pump.py::test_a_wait_is_in_slices_and_ends_when_the_last_gives_up",
+        "tests/unit/read/test_pump.py::test_a_wait_is_in_slices_and_ends_when_the_last_gives_up",
     ),
     # 5. Fair, with a bound
     Mutant(
@@ -181,7 +181,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/shares.lua",
         "local FREE_TIMES = 4",
         "local FREE_TIMES = 1000000",
-        "tests/conformance/test_shares.py::test_one_alone_gets_four_fifths[sync-valkey-5-4]",
+        "tests/conformance/write/test_shares.py::test_one_alone_gets_four_fifths[sync-valkey-5-4]",
     ),
     Mutant(
         5,
@@ -189,7 +189,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/streams.lua",
         "if a.behind > 0 or a.taken >= q.rules.window then return false end",
         "if a.behind > 0 then return false end",
-        "tests/conformance/test_fairness.py::test_single_writes_heed_the_window_and_keep_their_order[sync-valkey]",
+        "tests/conformance/read/test_fairness.py::test_single_writes_heed_the_window_and_keep_their_order[sync-valkey]",
     ),
     Mutant(
         5,
@@ -197,7 +197,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/write.lua",
         "    if Streams.goes_to_stream(q, a) then\n",
         "    if m.index > 1 or Streams.goes_to_stream(q, a) then\n",
-        "tests/conformance/test_fairness.py"
+        "tests/conformance/read/test_fairness.py"
         "::test_a_shard_key_holds_no_more_than_the_window_in_the_shared_streams[sync-valkey]",
     ),
     Mutant(
@@ -206,7 +206,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/streams.lua",
         "    q.next_stream = number + 1\n",
         "    q.next_stream = number\n",
-        "tests/conformance/test_read.py::test_reads_take_turns_over_the_streams[sync-valkey]",
+        "tests/conformance/read/test_read.py::test_reads_take_turns_over_the_streams[sync-valkey]",
     ),
     Mutant(
         5,
@@ -214,7 +214,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/leases.lua",
         "    if a.ruled and a.interval > 0 then a.full_at = Limits.full_after(a.full_at, a.interval, q.now) end\n",
         "",
-        "tests/conformance/test_limits.py::test_a_rate_lets_a_burst_pass_and_then_one_at_a_time[sync-valkey]",
+        "tests/conformance/operate/test_limits.py::test_a_rate_lets_a_burst_pass_and_then_one_at_a_time[sync-valkey]",
     ),
     Mutant(
         5,
@@ -222,7 +222,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/limits.lua",
         "  if a.pause > now then return 0 end\n",
         "",
-        "tests/conformance/test_limits.py::test_a_paused_shard_key_is_passed_over_and_comes_back[sync-valkey]",
+        "tests/conformance/operate/test_limits.py::test_a_paused_shard_key_is_passed_over_and_comes_back[sync-valkey]",
     ),
     # 6. Resize is safe
     Mutant(
@@ -231,7 +231,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/queue.lua",
         "    if call('XLEN', key) > 0 or tonumber(call('HGET', meta, key) or 0) > 0 then break end\n",
         "",
-        "tests/conformance/test_resize.py"
+        "tests/conformance/queue/test_resize.py"
         "::test_a_stream_that_holds_something_is_read_until_it_is_empty[sync-valkey-4-3-3]",
     ),
     Mutant(
@@ -240,7 +240,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "shardq/sharding.py",
         "hashlib.shake_128(_DOMAIN + key, usedforsecurity=False)",
         'hashlib.shake_128(_DOMAIN + b"%d" % streams + key, usedforsecurity=False)',
-        "tests/unit/test_sharding.py::test_growing_moves_few_keys_by_one_stream",
+        "tests/unit/shardq/test_sharding.py::test_growing_moves_few_keys_by_one_stream",
     ),
     # 7. A write is idempotent
     Mutant(
@@ -249,7 +249,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/unique.lua",
         "local ends = spell(q.now + window)",
         "local ends = spell(q.now + window / 1000)",
-        "tests/conformance/test_dedup.py::test_the_key_is_forgotten_when_its_window_is_over[sync-valkey]",
+        "tests/conformance/write/test_dedup.py::test_the_key_is_forgotten_when_its_window_is_over[sync-valkey]",
     ),
     Mutant(
         7,
@@ -257,7 +257,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/write.lua",
         "    elseif key then\n      first[key] = i\n",
         "",
-        "tests/conformance/test_unique.py::test_a_batch_is_compared_with_itself[{'window': 0}-sync-valkey]",
+        "tests/conformance/write/test_unique.py::test_a_batch_is_compared_with_itself[{'window': 0}-sync-valkey]",
     ),
     Mutant(
         7,
@@ -265,7 +265,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "shardq/ops/write/write.py",
         "            call, until, state",
         "            lambda _: call_for(state, writes_of(state).verb.take_sequence(), chunk, until), until, state",
-        "tests/fault/test_lost_replies.py::test_a_write_is_stored_once_under_the_id_that_it_returns[reply-sync-valkey]",
+        "tests/fault/queue/test_lost_replies.py::test_a_write_is_stored_once_under_the_id_that_it_returns[reply-sync-valkey]",
     ),
     # 8. Memory is bounded
     Mutant(
@@ -274,7 +274,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/settle.lua",
         "  Messages.drop_body(q, place, id)\n  if find(marks, 'e'",
         "  if find(marks, 'e'",
-        "tests/conformance/test_settle.py::test_an_acked_message_is_gone_with_its_body[sync-valkey]",
+        "tests/conformance/settle/test_settle.py::test_an_acked_message_is_gone_with_its_body[sync-valkey]",
     ),
     Mutant(
         8,
@@ -282,7 +282,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/journal.lua",
         "'MINID', '~', oldest, ",
         "",
-        "tests/conformance/test_journal.py::test_a_journal_is_bounded_and_says_how_much_was_lost[sync-valkey]",
+        "tests/conformance/inspect/test_journal.py::test_a_journal_is_bounded_and_says_how_much_was_lost[sync-valkey]",
     ),
     Mutant(
         8,
@@ -290,7 +290,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/shared.lua",
         "for at = 1, #KEYS do\n    if ttl",
         "for at = 1, #KEYS - 1 do\n    if ttl",
-        "tests/conformance/test_config.py::test_a_ttl_is_on_all_keys_together[sync-valkey]",
+        "tests/conformance/queue/test_config.py::test_a_ttl_is_on_all_keys_together[sync-valkey]",
     ),
     Mutant(
         8,
@@ -308,7 +308,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/queue.lua",
         "return living - count_delayed(keys, delayed, line[5], now)",
         "return living",
-        "tests/conformance/test_stats.py::test_the_numbers_are_true_at_every_step[sync-valkey]",
+        "tests/conformance/inspect/test_stats.py::test_the_numbers_are_true_at_every_step[sync-valkey]",
     ),
     Mutant(
         9,
@@ -316,7 +316,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/operate.lua",
         "  State.count_up(q, 'cancelled', 1)\n",
         "",
-        "tests/conformance/test_cancel.py::test_a_waiting_message_is_removed[sync-valkey]",
+        "tests/conformance/settle/test_cancel.py::test_a_waiting_message_is_removed[sync-valkey]",
     ),
     Mutant(
         9,
@@ -324,7 +324,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/operate.lua",
         "  State.count_up(q, 'purged', q.purged)\n",
         "",
-        "tests/conformance/test_stats.py::test_purging_removes_all_that_waits_and_nothing_else[sync-valkey]",
+        "tests/conformance/inspect/test_stats.py::test_purging_removes_all_that_waits_and_nothing_else[sync-valkey]",
     ),
     # 10. A message keeps its id, and what is known of it
     Mutant(
@@ -333,7 +333,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/letters.lua",
         "local attributes = ' c' .. letter[6]",
         "local attributes = ''",
-        "tests/conformance/test_dead.py::test_a_redriven_message_keeps_its_id_headers_payload_and_count[sync-valkey]",
+        "tests/conformance/operate/test_dead.py::test_a_redriven_message_keeps_its_id_headers_payload_and_count[sync-valkey]",
     ),
     Mutant(
         10,
@@ -341,7 +341,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/settle.lua",
         "local reason = is_rejected and last_error or 'max deliveries'",
         "local reason = 'max deliveries'",
-        "tests/conformance/test_settle.py::test_a_rejected_message_is_a_dead_letter[sync-valkey]",
+        "tests/conformance/settle/test_settle.py::test_a_rejected_message_is_a_dead_letter[sync-valkey]",
     ),
     # 11. Order within a shard key
     Mutant(
@@ -350,7 +350,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/overflow.lua",
         "text = text .. spell_number(size) .. ':' .. record",
         "text = spell_number(size) .. ':' .. record .. text",
-        "tests/conformance/test_write.py::test_order_within_a_stream_is_that_of_the_writes[sync-valkey]",
+        "tests/conformance/write/test_write.py::test_order_within_a_stream_is_that_of_the_writes[sync-valkey]",
     ),
     Mutant(
         11,
@@ -367,7 +367,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "shardq/arguments.py",
         're.compile(r"[^A-Za-z0-9._:/-]")',
         're.compile(r"[^A-Za-z0-9._:/{}-]")',
-        "tests/unit/test_keys.py::test_bad_names_are_refused",
+        "tests/unit/protocol/test_keys.py::test_bad_names_are_refused",
     ),
     Mutant(
         12,
@@ -375,6 +375,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "shardq/codec.py",
         'raise CodecError(f"cannot {verb} {what}: {_advice(verb, error)}") from None',
         'raise CodecError(f"cannot {verb} {what}: {_advice(verb, error)}") from error',
-        "tests/unit/test_codec.py::test_errors_do_not_quote_the_body",
+        "tests/unit/shardq/test_codec.py::test_errors_do_not_quote_the_body",
     ),
 )

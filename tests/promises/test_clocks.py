@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from shardq import Client, Delivery, Limits, Queue
-from tests.fault.test_clock import HOUR, Shimmed
+from tests.fault.server.test_clock import HOUR, Shimmed
 from tests.parts import GCC
 from tests.promises.conftest import OpenClient, OpenQueue
 from tests.servers import ServerKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 from shardq.cli.exits import OK
 from shardq.cli.output import clear, say
@@ -26,18 +26,9 @@ EXAMPLES = """  shardq stats jobs
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 64
-COUNTERS = (
-    "written",
-    "acked",
-    "expired",
-    "cancelled",
-    "purged",
-    "dead_lettered",
-    "dead_dropped",
-    "dead_deleted",
-    "results_refused",
-    "vanished",
-)
+OF_NOW = ["wanted", "legacy", "held_back", "limited", "runnable", "tenants_waiting", "result_count", "result_bytes"]
+COUNTERS = [each.name for each in fields(QueueStats) if each.default == 0 and each.name not in OF_NOW]
+"""What only grows."""
 
 
 def register(commands: Commands) -> None:

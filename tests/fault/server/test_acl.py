@@ -1,0 +1,400 @@
+"""The users in docs/operations.md: each can do its work on a real server, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import redis
+
+from shardq import BackendError, Client, Limits, MessageDead, NoResult, ResultPending
+from shardq.cli.declared.changes import changes
+from shardq.cli.declared.declaration import parsed
+from shardq.cli.declared.export import exported
+from shardq.model.message import OnConflict
+from shardq.ops.read.give_back import recover
+from shardq.ops.read.waiting import Outstanding
+from shardq.ops.results.waiters import result_waiting_of
+from shardq.ops.topics.publish import match_queues
+from shardq.ops.write.outgoing import Outgoing
+from shardq.ops.write.release import release
+from shardq.ops.write.write import write_many
+from shardq.protocol.keys import QueueKeys
+from shardq.protocol.scripts import library, load
+from tests.fault.conftest import Open
+from tests.fault.server.rights import commands_of
+from tests.servers import Server
+from tests.waiting import eventually
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "operations.md"
+USERS = re.findall(r"^user (\w+) (.+)$", DOCUMENT.read_text(), re.MULTILINE)
+KEYS = QueueKeys("jobs")
+
+
+class Users:
+    """URLs and plain clients for the users of the document."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def url(self, user: str) -> str:
+        return self._server.url.replace("unix://", f"unix://{user}:PASSWORD@")
+
+    def run(self, user: str, *words: str) -> object:
+        with self._server.client(username=user, password="PASSWORD") as plain:
+            return plain.execute_command(*words)  # type: ignore[no-untyped-call, unused-ignore]
+
+
+@pytest.fixture
+def users(server: Server) -> Iterator[Users]:
+    """All users of the document, on an empty server."""
+    for name, rules in USERS:
+        server.run("ACL", "SETUSER", name, "reset", *rules.split())
+    yield Users(server)
+    for name, _ in USERS:
+        server.run("ACL", "DELUSER", name)
+
+
+def test_the_document_has_a_user_for_each_role() -> None:
+    assert [name for name, _ in USERS] == [
+        "producer",
+        "caller",
+        "gateway",
+        "consumer",
+        "autoscaler",
+        "observer",
+        "analyst",
+        "operator",
+    ]
+
+
+def test_a_caller_waits_for_results(server: Server, users: Users, open_client: Open) -> None:
+    operator, consumer, caller = (
+        open_client(users.url(name)).queue("jobs", streams=1, streams_per_shard=1, result_ttl=60)
+        for name in ("operator", "consumer", "caller")
+    )
+    operator.declare()
+    done, dead, gone, held = (caller.write(number, shard_key="tenant") for number in range(4))
+    with ThreadPoolExecutor() as pool:
+        waits = [pool.submit(caller.result, each, timeout=60) for each in (done, dead)]
+        eventually(lambda: len(result_waiting_of(caller.state).waiters()) == 2)
+        first = consumer.read()
+        first.progress(1, 2)
+        assert caller.status(done).progress is not None
+        first.ack(result="done")
+        consumer.read().reject("bad")
+        assert waits[0].result(30) == "done"
+        with pytest.raises(MessageDead):
+            waits[1].result(30)
+    operator.cancel(gone)
+    for each in (gone, held):
+        with pytest.raises((NoResult, ResultPending)):
+            caller.result(each, timeout=0.05)
+    assert caller.status(done).state == "done"
+    modes: list[OnConflict] = ["existing", "replace"]
+    ids = {caller.write(number, shard_key="t", unique_key="k", on_conflict=modes[number % 2], delay=delay)
+           for number in range(4) for delay in (None, 60, 0)}  # fmt: skip
+    assert len(ids) == 1
+    while consumer.read().message_id not in ids:
+        pass
+    assert caller.write(9, shard_key="t", unique_key="k", on_conflict="replace") not in ids
+
+
+@pytest.mark.runs_in("test-all")
+def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Open) -> None:
+    operator, consumer, producer, autoscaler, observer = (
+        open_client(users.url(name)).queue("jobs", streams=4, streams_per_shard=2)
+        for name in ("operator", "consumer", "producer", "autoscaler", "observer")
+    )
+    assert (autoscaler.len(), observer.len(), observer.stats().backlog) == (0, 0, 0)
+    assert consumer.read_many(1, block=0.05) == []  # creates the queue, and blocks
+    operator.configure(journal=10_000)
+    begun = observer.journal().position
+    early = []
+    for _ in range(2):
+        early.append(producer.write("plain", shard_key="tenant"))
+        producer.write("keyed", shard_key="tenant", dedup_key="key")
+        early.append(producer.write("later", shard_key="tenant", delay=60))
+        early += producer.write_many([(str(n), f"tenant-{n}") for n in range(20)])
+        server.run("SCRIPT", "FLUSH")
+    assert autoscaler.len() == autoscaler.stats().runnable == observer.stats().backlog == 43
+    assert observer.stats().delayed == 2
+    assert {observer.status(each).state for each in early} == {"waiting", "held_back", "delayed"}
+    assert len(observer.peek(100).messages) == 43
+    assert len(observer.peek(100, shard_key="tenant", payloads=True).messages) == 3
+    assert len(observer.peek(state="delayed").messages) == 2
+    first, second, third, fourth, *rest = consumer.read_many(30, block=20)
+    assert observer.status(first.message_id).state == "in_flight"
+    cancelled = rest.pop()
+    operator.cancel(cancelled.message_id)
+    assert len(observer.peek(100, state="in_flight").messages) == 30
+    assert len(consumer.ack_many([cancelled])) == 1
+    first.nack(delay=0.01, error="again")
+    second.nack()
+    third.reject("poison")
+    fourth.extend(60)
+    assert consumer.ack_many([fourth, *rest]) == []
+    while observer.len():
+        if deliveries := consumer.read_many(30, visibility_timeout=0.05, block=0.2):
+            assert deliveries.pop().count  # that one's lease ends
+            consumer.ack_many(deliveries)
+    assert len(observer.dead()) == len(observer.peek(100, state="dead").messages) >= 1
+    assert operator.redrive(operator.dead()) >= 1
+    operator.configure(max_len=1000, ttl=3600)
+    assert len(operator.assign(["tenant", "another"])) == 2
+    producer.write("assigned", shard_key="another")
+    assert len(operator.unassign()) == 0
+    operator.set_limits({"limited": Limits(max_in_flight=1, rate=50, burst=2)})
+    operator.pause("paused")
+    operator.pause(seconds=60)
+    assert [*observer.limits()] == ["limited"]
+    assert {*observer.paused()} == {None, "paused"}
+    producer.write_many([(n, key) for n in range(3) for key in ("limited", "paused")])
+    assert consumer.read_many(9) == []
+    operator.resume()
+    limited = 0
+    while limited < 3:
+        delivery = consumer.read(block=20)
+        assert delivery.shard_key != "paused"
+        limited += delivery.shard_key == "limited"
+        delivery.ack()
+    operator.resume("paused")
+    while deliveries := consumer.read_many(9):
+        assert consumer.ack_many(deliveries) == []
+    operator.set_limits({"limited": Limits()})
+    assert operator.resize(2)[1] == 2
+    waiting = producer.write("waits", shard_key="tenant")
+    assert observer.status(waiting).state == "waiting"
+    assert operator.cancel(waiting) == "removed"
+    operator.purge()
+    assert operator.stats().backlog == 0
+    producer.write("last", shard_key="tenant")
+    assert consumer.read(block=20).payload == "last"
+    happened = observer.journal(10_000, after=begun)
+    assert happened.lost == 0
+    kinds = {each.kind for each in happened.events}
+    assert kinds >= {"written", "delivered", "acked", "nacked", "rejected", "lease_ended"}
+    assert {each.kind for each in happened.events} >= {"redriven", "cancelled", "purged"}
+    assert operator.client.queues() == observer.client.queues() == ["jobs"]
+    assert [each.shard_key for each in observer.tenants()] == []
+    assert observer.tenant("tenant").backlog == 0
+    operator.client.bind("orders.*", operator)
+    assert operator.client.router().match("orders.new") == {"jobs"}
+    assert observer.settings() == operator.settings()
+    assert (observer.weights(), len(observer.assignment())) == (operator.weights(), len(operator.assignment()))
+    text, left_out = exported(observer.client, ["jobs"], ["default"])
+    assert (text, left_out) == exported(operator.client, ["jobs"], ["default"])
+    assert 'pattern = "orders.*"' in text
+    assert changes(observer.client, parsed(text.encode())) == []
+    with pytest.raises(BackendError):
+        observer.configure(max_deliveries=9)
+    assert operator.client.unbind("orders.*", operator)
+    assert operator.delete(expected=None) == 1
+    assert (operator.client.queues(), observer.stats().streams) == ([], ())
+
+
+def test_a_gateway_may_write_release_and_follow_bindings(users: Users, server: Server) -> None:
+    with Client.from_url(users.url("gateway")) as gateway, Client.from_url(server.url) as admin:
+        with pytest.raises(BackendError):
+            gateway.queue("jobs", create=True).write("a queue that is not there", shard_key="t")
+        jobs = admin.queue("jobs", streams=4)
+        jobs.read_many(1)
+        admin.bind("a.*", jobs)
+        state = gateway.state_of("jobs", {}, remember=3600.0)
+        (first,) = gateway.run(write_many(state, [Outgoing(b"t", "b", b"x", dedup_key="k", own_scope=True)]))
+        assert gateway.run(release(state, ["k"])) == 1
+        (second,) = gateway.run(write_many(state, [Outgoing(b"t", "b", b"x", dedup_key="k", own_scope=True, delay=5)]))
+        assert first != second
+        router = gateway.router_state()
+        assert gateway.run(match_queues(router, "a.b", "return", None)) == ["jobs"]
+        with pytest.raises(BackendError):
+            gateway.bind("b", "jobs")
+
+
+def test_a_queue_that_a_user_may_not_read_is_not_said_to_be_gone(users: Users) -> None:
+    with Client.from_url(users.url("operator")) as operator, Client.from_url(users.url("observer")) as observer:
+        operator.bind_many([("a", "jobs"), ("a", "others")])
+        expected = [("a", "jobs", True), ("a", "others", None)]
+        assert operator.bindings() == observer.bindings() == expected
+        with pytest.raises(BackendError):
+            observer.unbind_gone()
+        assert operator.unbind_gone() == [("a", "jobs")]
+        assert operator.bindings() == expected[1:]
+
+
+def test_a_consumer_may_give_back_what_a_lost_read_was_granted(users: Users) -> None:
+    with Client.from_url(users.url("consumer")) as client:
+        queue = client.queue("jobs", streams=4)
+        queue.write("work", shard_key="tenant")
+        lost = queue.read().received.token.split(":")[3]
+        client.run(recover(queue.state, Outstanding(lost, 0, 60_000), queue.state.until()))
+        assert queue.read().count == 1
+
+
+def test_a_consumer_may_give_back_what_has_to_be_held_back(users: Users) -> None:
+    with Client.from_url(users.url("consumer")) as client:
+        queue = client.queue("jobs", streams=4, window=1)
+        queue.write_many([(number, "tenant") for number in range(30)])
+        held = queue.read_many(30, block=20)
+        assert queue.nack_many(held) == []
+        assert len(queue.read_many(30, block=20)) == len(held)
+
+
+def test_upkeep_by_a_consumer_is_allowed(users: Users, caplog: pytest.LogCaptureFixture) -> None:
+    with Client.from_url(users.url("consumer")) as client, Client.from_url(users.url("operator")) as admin:
+        queue = client.queue("jobs", streams=8)
+        queue.read_many(1)
+        admin.queue("jobs", create=True).configure(ttl=100)
+        queue.write("work", shard_key="tenant")
+        admin.queue("jobs", create=True).resize(2)
+        queue.read().ack()
+        queue.state.touch_at = queue.state.shrink_at = 0.0
+        queue.read_many(1)
+        assert len(admin.queue("jobs", create=True).stats().streams) == 2
+    assert "upkeep" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("user", "act"),
+    [
+        ("producer", "read"), ("producer", "purge"), ("producer", "resize"), ("autoscaler", "write"),
+        ("autoscaler", "read"), ("autoscaler", "pause"), ("observer", "write"), ("observer", "read"),
+        ("observer", "purge"), ("observer", "pause"), ("producer", "pause"), ("producer", "limit"),
+        ("producer", "weigh"), ("producer", "configure"), ("consumer", "pause"), ("consumer", "purge"),
+    ],
+)  # fmt: skip
+def test_a_role_is_denied_the_work_of_others(users: Users, user: str, act: str) -> None:
+    with Client.from_url(users.url("operator")) as admin, Client.from_url(users.url(user)) as client:
+        admin.queue("jobs", streams=4).write("work", shard_key="tenant")
+        queue = client.queue("jobs", create=True)
+        acts: dict[str, Callable[[], object]] = {
+            "read": queue.read, "purge": queue.purge, "stats": queue.stats, "resize": lambda: queue.resize(8),
+            "write": lambda: queue.write("no", shard_key="t"), "pause": queue.pause,
+            "limit": lambda: queue.set_limits({"t": Limits(rate=1)}), "weigh": lambda: queue.set_weights({"t": 2}),
+            "configure": lambda: queue.configure(max_len=1),
+        }  # fmt: skip
+        with pytest.raises(BackendError, match=r"denies this user|ACL"):
+            acts[act]()
+        stats = admin.queue("jobs", create=True).stats()
+        assert (stats.backlog, stats.in_flight, len(stats.streams)) == (1, 0, 4)
+
+
+EVERYBODY = [
+    ("FLUSHALL",), ("KEYS", "*"), ("MONITOR",), ("CONFIG", "SET", "maxmemory", "1"), ("SHUTDOWN",), ("ACL", "LIST"),
+    ("REPLICAOF", "NO", "ONE"), ("SLOWLOG", "GET"), ("SUBSCRIBE", "x"), ("MIGRATE", "h", "1", KEYS.meta, "0", "1"),
+    ("GET", "other"), ("XADD", "other", "*", "a", "b"), ("XADD", "shardq:{jobs2}:s0", "*", "a", "b"),
+    ("XLEN", "shardq:{job}:s0"), ("CLIENT", "KILL", "TYPE", "normal"), ("DEBUG", "SLEEP", "0"),
+]  # fmt: skip
+LIBRARIES = [
+    ("FUNCTION", "LOAD", "REPLACE", f"#!lua name={library().name}\n"), ("FUNCTION", "DELETE", library().name),
+    ("FUNCTION", "FLUSH"), ("SCRIPT", "FLUSH"),
+]  # fmt: skip
+
+
+def _ack(*run: str) -> Iterator[tuple[str, ...]]:
+    """An ack, as a function or a script: of a message that does not exist."""
+    yield *run, "18", *KEYS.fixed[:18], "a", "0", "0", "", "c", "0:1-1:1:n:-:t"
+
+
+DENIED: dict[str, list[tuple[str, ...]]] = {
+    "producer": [
+        ("XRANGE", KEYS.stream(0), "-", "+"), ("XREAD", "STREAMS", KEYS.stream(0), "0"),
+        ("XDEL", KEYS.stream(0), "1-1"),
+        ("XTRIM", KEYS.stream(0), "MAXLEN", "0"), ("DEL", KEYS.meta), ("PEXPIRE", KEYS.meta, "1"), ("SCAN", "0"),
+        ("XREADGROUP", "GROUP", "shardq", "c", "STREAMS", KEYS.notifications, ">"),
+        ("XGROUP", "DESTROY", KEYS.notifications, "shardq"), ("XINFO", "STREAM", KEYS.stream(0)),
+        ("CONFIG", "GET", "*"),
+        ("EVAL", "return redis.call('XRANGE', KEYS[1], '-', '+')", "1", KEYS.stream(0)),
+        *_ack("FCALL", load("settle").function), *_ack("EVALSHA", load("settle").sha),
+    ],
+    "gateway": [
+        ("XRANGE", KEYS.stream(0), "-", "+"), ("XDEL", KEYS.stream(0), "1-1"), ("DEL", KEYS.meta), ("SCAN", "0"),
+        ("HSET", "shardq:{default}:router-bindings", "a", "b"), ("HGET", "shardq:{other}:router-bindings", ""),
+        ("EVAL", "return redis.call('XRANGE', KEYS[1], '-', '+')", "1", KEYS.stream(0)), ("CONFIG", "GET", "*"),
+    ],
+    "consumer": [
+        ("XGROUP", "DESTROY", KEYS.notifications, "shardq"), ("SCAN", "0"), ("CONFIG", "GET", "*"),
+        ("XINFO", "STREAM", KEYS.stream(0)), ("RENAME", KEYS.meta, KEYS.turns), ("FUNCTION", "LIST"),
+    ],
+    "autoscaler": [
+        ("HGETALL", KEYS.bodies), ("XREVRANGE", KEYS.journal, "+", "-"), ("HSET", KEYS.meta, "n", "0"), ("SCAN", "0"),
+        ("EVAL", "return 1", "0"), ("EVAL_RO", "return redis.call('HGETALL', KEYS[1])", "1", KEYS.bodies),
+        ("ZADD", KEYS.delayed, "1", "x"), ("SCRIPT", "LOAD", "return 1"),
+    ],
+    "observer": [
+        ("XADD", KEYS.dead, "*", "a", "b"), ("HSET", KEYS.meta, "n", "0"), ("DEL", KEYS.meta),
+        ("EVAL", "return 1", "0"), ("EVAL_RO", "return redis.call('DEL', KEYS[1])", "1", KEYS.dead), ("SCAN", "0"),
+    ],
+    "operator": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("user", DENIED)
+def test_commands_outside_a_role_are_denied(server: Server, users: Users, user: str) -> None:
+    with Client.from_url(server.url) as client:
+        client.queue("jobs", streams=4).write("work", shard_key="tenant")  # this loads the library
+    server.run("SCRIPT", "LOAD", load("settle").source)
+    for words in (*DENIED[user], *EVERYBODY, *(() if user == "operator" else LIBRARIES)):
+        with pytest.raises(redis.ResponseError) as caught:
+            users.run(user, *words)
+        told = str(caught.value).lower()
+        assert re.search("permission|acl|can't run|can't access", told), (words, told)
+
+
+CREATES = {"xdel", "xgroup|create"}  # a queue, or what is missing of it
+LEGACY = {"xack", "xautoclaim"}  # as the page says
+LOOKS, TENANTS = "stats len facts assignment", "limits weights accounts tenant runs waiting"
+VERBS: dict[str, tuple[str, set[str]]] = {
+    # role: the verbs that it may run, and the commands of these that it never gets to
+    "producer": ("write recount complete assignment open", CREATES),
+    "caller": ("write recount complete assignment open await status replace", CREATES),
+    "gateway": ("write recount complete assignment open release", CREATES),
+    "consumer": (
+        "write open assignment read settle extend lost keep progress shrink touch delete_dead remember",
+        LEGACY,
+    ),
+    "autoscaler": ("stats len facts", set()),
+    "observer": (f"{LOOKS} status peek held due leased fetch dead journal {TENANTS} queues bindings follow", set()),
+    "analyst": ("stats len facts assignment skip fetch dead alone holders states sample", set()),
+}  # fmt: skip
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("user", VERBS)
+def test_a_role_has_the_rights_for_whatever_its_calls_may_run(user: str) -> None:
+    """A right that is missed by one case in a thousand would end that call in the middle."""
+    verbs, never = VERBS[user]
+    given = {word[1:] for word in dict(USERS)[user].split() if word[0] == "+"}
+    needed = {command for verb in verbs.split() for command in commands_of(verb)}
+    assert needed - never - given == set()
+
+
+@pytest.mark.once
+def test_what_commands_a_verb_may_run_is_read_from_all_functions_that_it_reaches() -> None:
+    assert commands_of("len") == {"hmget", "time", "zcard", "zcount", "zlexcount", "zrangebyscore"}
+    assert commands_of("read") >= {"xgroup|setid", "xreadgroup", "xtrim", "hscan", "srem", "scard", "xdel", "hdel"}
+
+
+def test_those_who_may_not_load_the_library_work_with_scripts(server: Server, users: Users, open_client: Open) -> None:
+    server.run("FUNCTION", "FLUSH")  # what tests before this one have loaded
+    consumer, producer = (open_client(users.url(name)).queue("jobs", streams=1) for name in ("consumer", "producer"))
+    assert consumer.read_many(1) == []
+    assert producer.write(1, shard_key="tenant")
+    assert server.run("FUNCTION", "LIST") == []
+    open_client(users.url("operator")).queue("jobs", create=True).stats()
+    assert server.run("FUNCTION", "LIST") != []
+    for name in ("consumer", "producer"):
+        assert open_client(users.url(name)).queue("jobs", create=True).write(2, shard_key="tenant")
+    calls = server.run("INFO", "commandstats")
+    assert "cmdstat_fcall" in str(calls)
+    assert consumer.read().payload == 1
+
+
+def test_a_pattern_for_one_queue_covers_no_other(users: Users) -> None:
+    with Client.from_url(users.url("consumer")) as client:
+        for name in ("job", "jobs2", "jobs/eu", "JOBS"):
+            with pytest.raises(BackendError):
+                client.queue(name, create=True).read()

@@ -1,0 +1,59 @@
+"""The verbs of this version: each is a function of the library, and a script of the same text."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from shardq.protocol import records, scripts
+from shardq.protocol.library import SETTINGS_MARK
+from tests.house.lua_lint import FOLDER
+
+
+def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
+    loaded = [scripts.load(name) for name in scripts.names()]
+    for script in loaded:
+        assert script.sha == hashlib.sha1(script.source.encode(), usedforsecurity=False).hexdigest()
+        assert script.source.startswith("#!lua")
+        assert script.readonly == ("no-writes" in script.flags)  # `make lua` shows that this is so
+    assert {script.readonly for script in loaded} == {True, False}
+
+
+def test_what_a_full_server_refuses_is_what_makes_it_fuller() -> None:
+    """What takes messages away, or is needed for that, runs on it, too: a reader must be able to drain a queue."""
+    growing = {"assign", "bind", "keep", "progress", "release", "replace", "resize", "write"}
+    loaded = [scripts.load(name) for name in scripts.names()]
+    assert {script.name for script in loaded if not {*script.flags} & {"no-writes", "allow-oom"}} == growing
+
+
+def test_a_script_knows_the_keys_that_its_header_names() -> None:
+    assert (scripts.load("len").keys, scripts.load("len").rest) == (("meta", "delayed", "due", "leases"), "")
+    assert (scripts.load("shrink").keys, scripts.load("shrink").rest) == (("meta",), "streams")
+    assert (scripts.load("skip").keys, scripts.load("skip").rest) == ((), "streams")
+
+
+def test_the_first_keys_of_a_queue_are_named_in_one_line() -> None:
+    """`KEYS[1..14]: the first 14 of a queue (base.lua)`: so a header is not half of names that all verbs share."""
+    keys = scripts.load("read").keys
+    assert len(keys) == 18
+    assert (keys[:2], keys[-2:]) == (("meta", "bodies"), ("moved", "finished"))
+    assert scripts.load("write").keys == keys[:14]
+
+
+def test_scripts_are_loaded_once_and_shown_short() -> None:
+    assert scripts.load("write") is scripts.load("write")
+    assert repr(scripts.load("write")) == "Script(write)"
+    with pytest.raises(KeyError):
+        scripts.load("nothing")
+
+
+def test_a_listed_line_stands_where_it_says() -> None:
+    """But for fields of records, which are numbers there, a record that is made over several lines, and settings."""
+    fields = records.read((FOLDER / "base.lua").read_text().splitlines())
+    for name in ("read", "len"):
+        for line in scripts.library().listing(name):
+            if line.file:
+                there = (FOLDER / line.file).read_text().split("\n")[line.number - 1]
+                if "new_" not in there and SETTINGS_MARK not in there:
+                    assert line.text == records.numbered(fields, there.rstrip()), line.place
