@@ -19,7 +19,7 @@ from shardq.drivers.exchanges import Exchange, Exchanges
 from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
 from shardq.drivers.permits import MIN_TRY, AsyncPermits
 from shardq.drivers.pools import Pools
-from shardq.drivers.pumping import PendingRead, Pumping
+from shardq.drivers.pumping import AsyncPendingRead, Pumping
 from shardq.drivers.shared_links import SharedLinks
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
@@ -55,7 +55,7 @@ GREETING_TIMEOUT = 10.0
 
 
 @dataclass(slots=True)
-class Route:
+class AsyncRoute:
     """Where the calls about a key go: a node, the form in which it runs calls, and the shared link to it, once open."""
 
     address: Address | None
@@ -87,7 +87,7 @@ class AsyncDriver:
         self._shareable = LARGE if max_connections > 1 else 0
         self._max_connections = max(1, max_connections - 1)
         self._permits: dict[Address | None, AsyncPermits] = {}
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[str, AsyncRoute] = {}
         # Whether an open shared link may be unfit: it was idle for too long, or sentinels name another master.
         self._ages = target.kind == "sentinel" or bool(self._pools.most_idle)
         topology = Topology(target.addresses) if target.kind == "cluster" else None
@@ -144,7 +144,7 @@ class AsyncDriver:
             case Sleep():
                 return await asyncio.sleep(step.seconds)
 
-    async def arm(self, step: Armed) -> PendingRead:
+    async def arm(self, step: Armed) -> AsyncPendingRead:
         """Connect to the node that owns the queue of *step*. Return the armed read, which has not been sent yet."""
         route = self._routes.get(step.key) or self._find_route(step.key)
         try:
@@ -153,9 +153,9 @@ class AsyncDriver:
             self._lost(step.key, route, failure)
             raise
         limit = step.block_ms / 1000 + BLOCK_MARGIN
-        return PendingRead(self._links, link, armed(step, route.form), limit, route.address)
+        return AsyncPendingRead(self._links, link, armed(step, route.form), limit, route.address)
 
-    async def unblock(self, pending: PendingRead) -> None:
+    async def unblock(self, pending: AsyncPendingRead) -> None:
         """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""
         await drive(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._carry_out)
 
@@ -203,22 +203,22 @@ class AsyncDriver:
             self._lost(key, route, failure)
             return [failure, failure]
 
-    def _find_route(self, key: str) -> Route:
+    def _find_route(self, key: str) -> AsyncRoute:
         """Return where calls about *key* go, and remember it until a call fails there."""
         address = self._exchanges.owner(key)
-        route = Route(address, self._exchanges.forms.of(address))
+        route = AsyncRoute(address, self._exchanges.forms.of(address))
         if route.form is FUNCTION:  # the other form is for a while only
             if len(self._routes) >= MAX_ROUTES:
                 self._routes.clear()
             self._routes[key] = route
         return route
 
-    def _lost(self, key: str, route: Route, failure: Refused | Unanswered) -> None:
+    def _lost(self, key: str, route: AsyncRoute, failure: Refused | Unanswered) -> None:
         """Note that a call about *key* ended with *failure*. The next one finds its way anew."""
         self._routes.pop(key, None)
         self._exchanges.lost(key, route.address, failure)
 
-    async def _link(self, route: Route, request: bytes, until: float) -> AsyncLink | None:
+    async def _link(self, route: AsyncRoute, request: bytes, until: float) -> AsyncLink | None:
         """Return the shared link of *route*; None if *request* must go over a link of its own."""
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
@@ -247,7 +247,7 @@ class AsyncDriver:
     async def _answers_shared(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any] | None:
         """Make one round trip on the shared link, and return the answers; None if that cannot be."""
         request = packed(commands)
-        link = await self._link(Route(exchange.address, FUNCTION), request, exchange.until)
+        link = await self._link(AsyncRoute(exchange.address, FUNCTION), request, exchange.until)
         return None if link is None else await self._ask(link, exchange, request, len(commands))
 
     async def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:

@@ -30,14 +30,14 @@ class Sender(Protocol):
     async def run(self, op: Op[T]) -> T:
         """Run an operation, and return its result."""
 
-    async def arm(self, step: Armed) -> PendingRead:
+    async def arm(self, step: Armed) -> AsyncPendingRead:
         """Get a link for an armed read."""
 
-    async def unblock(self, pending: PendingRead) -> None:
+    async def unblock(self, pending: AsyncPendingRead) -> None:
         """End the blocking wait of a pending read."""
 
 
-class PendingRead:
+class AsyncPendingRead:
     """A *link* to *address* for *commands*, whose answers must come within *limit* seconds.
 
     `server` is the address of the other end of its socket.
@@ -91,7 +91,7 @@ class Pumping:
 
     async def armed(self, step: Armed) -> list[Any]:
         """Return the answers to an armed read. End its blocking wait at `wake_at`, or when no waiter is left."""
-        pending: PendingRead | None = None
+        pending: AsyncPendingRead | None = None
         begun = answered = False
 
         async def unblock() -> None:

@@ -10,7 +10,7 @@ from shardq.codec import encode_headers
 from shardq.datasink import messages
 from shardq.datasink.frames import BadFrame, size_of
 from shardq.errors import ConfigError
-from shardq.gateway.received import Received
+from shardq.gateway.received import Incoming
 from shardq.gateway.tokens import Token
 from shardq.ops.write.outgoing import MAX_DELAY
 from shardq.routing.topic import check_topic
@@ -47,7 +47,7 @@ def check_request(request: Any) -> None:
         raise Broken(f"message_id must have 1 to {MAX_ID} bytes, not {len(request.message_id)}")
 
 
-def checked(request: Any, token: Token, max_message: int, *, releases: bool) -> Received:
+def checked(request: Any, token: Token, max_message: int, *, releases: bool) -> Incoming:
     """Return the message of *request*. Refused says why it can never be stored."""
     kind = request.WhichOneof("payload")
     if kind is None:
@@ -67,7 +67,7 @@ def checked(request: Any, token: Token, max_message: int, *, releases: bool) -> 
     _check_rights(request, token)
     payload = getattr(request, kind)
     size = _size(payload, max_message, compressed=kind == "zstd_compressed")
-    return Received(
+    return Incoming(
         request.message_id, request.queue, request.topic, request.shard_key, tag, headers, request.delay_ms,
         payload, kind == "zstd_compressed", size, releases,
     )  # fmt: skip

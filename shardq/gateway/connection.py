@@ -18,7 +18,7 @@ from shardq.errors import QueueFull
 from shardq.gateway.checks import CLIENT_NAME, MAX_ID, Broken, Refused, check_request, checked
 from shardq.gateway.counters import Counters
 from shardq.gateway.outbox import Outbox
-from shardq.gateway.received import Fifo, Received
+from shardq.gateway.received import Fifo, Incoming
 from shardq.gateway.storing import Outcome
 from shardq.gateway.tokens import Token
 
@@ -51,7 +51,7 @@ class Connection:
         self._fifo = Fifo(self._limit, settings.fifo_bytes)
         self._outbox = Outbox(context.write, self._news, 4 * self._limit + 1000)
         self._dictionaries: OrderedDict[int, Any] = OrderedDict()
-        self._batch: list[Received] = []
+        self._batch: list[Incoming] = []
         self._most = BATCH
         self._some, self._idle, self._stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._reason = ""
@@ -244,7 +244,7 @@ class Connection:
             self.gateway.troubled(outcome.problem)
             await asyncio.sleep(_PAUSE(failures, _RANDOM))
 
-    def _note(self, part: list[Received], outcome: Outcome) -> None:
+    def _note(self, part: list[Incoming], outcome: Outcome) -> None:
         """Tell the client what became of a part of the batch."""
         for queue in outcome.queues:
             self.gateway.releases.wrote(self.token.name, queue)
@@ -263,5 +263,5 @@ class Connection:
             self._fifo.capacity = min(self._limit, 2 * self._fifo.capacity)
             self._outbox.tell(self._news())
 
-    def _let_go(self, gone: list[Received]) -> None:
+    def _let_go(self, gone: list[Incoming]) -> None:
         self.gateway.releases.let_go(self.token.name, [each.message_id for each in gone])

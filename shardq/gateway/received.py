@@ -12,7 +12,7 @@ OVERHEAD = 512
 
 
 @dataclass(slots=True)
-class Received:
+class Incoming:
     """A message of a client. `size` is that of its payload when decompressed. `dictionary` is the frame's, or None."""
 
     message_id: bytes
@@ -38,7 +38,7 @@ class Fifo:
     """The FIFO of one connection: the receiver's machine, and batches out of it."""
 
     def __init__(self, capacity: int, most_bytes: int) -> None:
-        self._machine = Receiver[Received](capacity, most_bytes)
+        self._machine = Receiver[Incoming](capacity, most_bytes)
 
     def __len__(self) -> int:
         """How many messages it holds."""
@@ -58,13 +58,13 @@ class Fifo:
         """About how many bytes its messages take."""
         return self._machine.bytes
 
-    def received(self, message: Received) -> list[Received]:
+    def received(self, message: Incoming) -> list[Incoming]:
         """Take *message* in. Return those that were dropped for it, the oldest first."""
         return self._machine.received(message, message.weight).dropped
 
-    def batch(self, count: int, size: int) -> list[Received]:
+    def batch(self, count: int, size: int) -> list[Incoming]:
         """Return and forget up to *count* of the oldest messages, of *size* bytes in all (or one larger message)."""
-        taken: list[Received] = []
+        taken: list[Incoming] = []
         while len(taken) < count and (oldest := self._machine.oldest) is not None:
             if taken and oldest.size > size:
                 break

@@ -12,7 +12,7 @@ from shardq.codec import encode_headers
 from shardq.datasink.frames import BadFrame, decompressed
 from shardq.errors import BackendError, ConfigError, PartlyWritten, QueueFull, QueueMissing, ShardqError
 from shardq.gateway.checks import Refused
-from shardq.gateway.received import Received
+from shardq.gateway.received import Incoming
 from shardq.gateway.releases import dedup_key
 from shardq.model import Written
 from shardq.ops.queue.opening import find_queue
@@ -33,7 +33,7 @@ class Outcome:
 
     stored: list[bytes] = field(default_factory=list)
     refused: list[tuple[bytes, Refused]] = field(default_factory=list)
-    later: list[Received] = field(default_factory=list)
+    later: list[Incoming] = field(default_factory=list)
     queues: set[str] = field(default_factory=set)
     problem: ShardqError | None = None
 
@@ -48,11 +48,11 @@ class _Tried:
     bodies: dict[int, Any]
     reached: set[int] = field(default_factory=set)
 
-    def good(self, messages: Sequence[Received]) -> list[Received]:
+    def good(self, messages: Sequence[Incoming]) -> list[Incoming]:
         """Return those of which nothing is wrong so far."""
         return [each for each in messages if not isinstance(self.bodies[id(each)], Exception)]
 
-    def note(self, message: Received, result: str | ShardqError) -> None:
+    def note(self, message: Incoming, result: str | ShardqError) -> None:
         """Note what became of *message* in one queue. That this one is gone is no error where a topic has named it."""
         if not isinstance(result, ShardqError):
             self.reached.add(id(message))
@@ -70,7 +70,7 @@ class Storage:
         self.client, self._remember, self._router = client, remember, router
         self._places = asyncio.Semaphore(at_once)
 
-    async def store(self, name: str, batch: Sequence[Received]) -> Outcome:
+    async def store(self, name: str, batch: Sequence[Incoming]) -> Outcome:
         """Try once to store *batch* for the token *name*. It never raises what Redis may cause."""
         outcome = Outcome()
         async with self._places:
@@ -87,9 +87,9 @@ class Storage:
         return outcome
 
     async def _groups(
-        self, batch: Sequence[Received], bodies: dict[int, Any]
-    ) -> dict[tuple[str, float | None], list[Received]]:
-        groups: dict[tuple[str, float | None], list[Received]] = {}
+        self, batch: Sequence[Incoming], bodies: dict[int, Any]
+    ) -> dict[tuple[str, float | None], list[Incoming]]:
+        groups: dict[tuple[str, float | None], list[Incoming]] = {}
         for message in batch:
             if isinstance(bodies[id(message)], Exception):
                 continue
@@ -104,14 +104,14 @@ class Storage:
                 groups.setdefault((queue, self._remember if message.releases else None), []).append(message)
         return groups
 
-    async def _queues(self, message: Received) -> Sequence[str]:
+    async def _queues(self, message: Incoming) -> Sequence[str]:
         if message.queue:
             return (message.queue,)
         state = self.client.router_state(self._router)
         return await self.client.run(publishing.match_queues(state, message.topic, "return", None))
 
     async def _write(
-        self, name: str, queue: str, remember: float | None, members: Sequence[Received], tried: _Tried
+        self, name: str, queue: str, remember: float | None, members: Sequence[Incoming], tried: _Tried
     ) -> bool:
         """Write *members* to *queue*, and note what became of them. Return whether some of them may be there."""
         try:
@@ -139,7 +139,7 @@ def _write_existing(state: QueueState, composed: Sequence[Outgoing]) -> Op[list[
     return (yield from write_many(state, composed))
 
 
-def _outgoing(name: str, message: Received, body: bytes, context: Mapping[str, str]) -> Outgoing:
+def _outgoing(name: str, message: Incoming, body: bytes, context: Mapping[str, str]) -> Outgoing:
     headers = message.headers
     try:
         packed = encode_headers({**context, **headers})
@@ -149,7 +149,7 @@ def _outgoing(name: str, message: Received, body: bytes, context: Mapping[str, s
     return Outgoing(message.shard_key, message.tag, body, packed, message.delay, 0, key, own_scope=True)
 
 
-def _note(message: Received, bodies: Mapping[int, Any], outcome: Outcome) -> None:
+def _note(message: Incoming, bodies: Mapping[int, Any], outcome: Outcome) -> None:
     match bodies[id(message)]:
         case Refused() as refused:
             outcome.refused.append((message.message_id, refused))
@@ -168,13 +168,13 @@ def _note(message: Received, bodies: Mapping[int, Any], outcome: Outcome) -> Non
             outcome.stored.append(message.message_id)
 
 
-async def _decompressed(batch: Sequence[Received]) -> dict[int, Any]:
+async def _decompressed(batch: Sequence[Incoming]) -> dict[int, Any]:
     if sum(message.size for message in batch if message.compressed) < LARGE:
         return dict(_bodies(batch))
     return await asyncio.to_thread(lambda: dict(_bodies(batch)))
 
 
-def _bodies(batch: Sequence[Received]) -> Iterator[tuple[int, Any]]:
+def _bodies(batch: Sequence[Incoming]) -> Iterator[tuple[int, Any]]:
     for message in batch:
         if not message.compressed:
             yield id(message), message.payload

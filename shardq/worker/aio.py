@@ -19,7 +19,7 @@ from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import PlanSettings, planned
 from shardq.worker.signals import MAX_WAIT, hosted, stopping
-from shardq.worker.state import AWAY, LEASED, RUNNING, STOPPED, Job, Read, Settle, WorkerState
+from shardq.worker.state import AWAY, LEASED, RUNNING, STOPPED, Job, Read, SettleJobs, WorkerState
 from shardq.worker.telling import AsyncTeller
 from shardq.worker.trouble import (
     CALL_TIMEOUT,
@@ -253,7 +253,7 @@ class AsyncWorker:
         for delivery in found:
             delivery._lease.settle()
 
-    async def _settle(self, action: Settle) -> None:
+    async def _settle(self, action: SettleJobs) -> None:
         report = self._state.settled
         try:
             log_late(await self._send(action), action.verb)
@@ -272,7 +272,7 @@ class AsyncWorker:
         report(action.jobs)
         self._schedule()
 
-    async def _send(self, action: Settle) -> Sequence[DeliveryView]:
+    async def _send(self, action: SettleJobs) -> Sequence[DeliveryView]:
         """Settle the deliveries in Redis; those whose leases had ended."""
         charge(action.jobs, self._clock.monotonic())
         deliveries = [cast("AsyncDelivery", job.delivery) for job in action.jobs]

@@ -11,7 +11,7 @@ from shardq.ops.queue.steps import Op
 from shardq.ops.results.keep import NO_RESULT, keep, kept_result
 from shardq.protocol.results import KeptResult
 from shardq.worker.outcome import ACK, Outcome
-from shardq.worker.state import Job, Settle
+from shardq.worker.state import Job, SettleJobs
 from shardq.worker.telling import Teller
 from shardq.worker.trouble import CALL_TIMEOUT, dead_of
 
@@ -49,7 +49,7 @@ def charge(jobs: Sequence[Job], now: float) -> None:
         cast("LeasedDelivery", job.delivery).took = job.took(now)
 
 
-def settle(jobs: Queue, action: Settle, teller: Teller) -> Sequence[Delivery]:
+def settle(jobs: Queue, action: SettleJobs, teller: Teller) -> Sequence[Delivery]:
     """Settle the jobs of *action* in Redis, and tell of dead letters. Return the deliveries whose leases had ended."""
     charge(action.jobs, jobs.state.clock.monotonic())
     deliveries = [cast("Delivery", job.delivery) for job in action.jobs]

@@ -127,7 +127,7 @@ class Read(NamedTuple):
     acks: Sequence[Job] = ()
 
 
-class Settle(NamedTuple):
+class SettleJobs(NamedTuple):
     """Action: settle these messages in Redis; then call `settled` or `unsettled`. There is one at a time.
 
     Acks may be piggybacked on a read meanwhile.
@@ -137,7 +137,7 @@ class Settle(NamedTuple):
     jobs: list[Job]
 
 
-Action: TypeAlias = Job | Read | Settle
+Action: TypeAlias = Job | Read | SettleJobs
 """What a runner does next. A Job means: run its handler, then call `ended`."""
 
 
@@ -217,7 +217,7 @@ class WorkerState:
         self.busy += 1
         return job
 
-    def _settle(self, *, leave_acks: bool) -> Settle | None:
+    def _settle(self, *, leave_acks: bool) -> SettleJobs | None:
         """Settle what waits. With *leave_acks*, a few acks are left for the read that comes next."""
         for verb, box in self._outbox.items():
             if verb == "ack" and leave_acks and not self._apart and len(box) <= MOST_PIGGYBACKED:
@@ -225,7 +225,7 @@ class WorkerState:
             while box:
                 if part := self._send(box, BATCH):
                     self._settling = True
-                    return Settle(verb, part)
+                    return SettleJobs(verb, part)
         return None
 
     def _take_along(self) -> Sequence[Job]:

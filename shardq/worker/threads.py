@@ -28,7 +28,7 @@ from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import PlanSettings, planned
 from shardq.worker.signals import MAX_WAIT, stopping
-from shardq.worker.state import AWAY, DRAINING, LEASED, RETURNING, RUNNING, STOPPED, Job, Read, Settle, WorkerState
+from shardq.worker.state import AWAY, DRAINING, LEASED, RETURNING, RUNNING, STOPPED, Job, Read, SettleJobs, WorkerState
 from shardq.worker.telling import Teller
 from shardq.worker.trouble import (
     CALL_TIMEOUT,
@@ -242,7 +242,7 @@ class Worker:
             else:
                 report = self._performed(action)
 
-    def _performed(self, action: Read | Settle) -> Report:
+    def _performed(self, action: Read | SettleJobs) -> Report:
         try:
             return self._read(action) if isinstance(action, Read) else self._settle(action)
         except BaseException as error:  # noqa: BLE001 (raised by run)
@@ -352,7 +352,7 @@ class Worker:
             delivery._lease.settle()
         return True
 
-    def _settle(self, action: Settle) -> Report:
+    def _settle(self, action: SettleJobs) -> Report:
         jobs, state = action.jobs, self._state
         try:
             log_late(settle(self._jobs, action, self._teller), action.verb)

@@ -12,7 +12,7 @@ from shardq import ConfigError
 from shardq.datasink.frames import BadFrame
 from shardq.gateway.dictionaries import MOST, Dictionaries
 from shardq.gateway.rates import Bucket, Rates
-from shardq.gateway.received import Fifo, Received
+from shardq.gateway.received import Fifo, Incoming
 from shardq.gateway.settings import GatewaySettings
 from shardq.gateway.tokens import UNCHECKED, Patterns, Token, Tokens, fresh_token
 from shardq.testing import ManualClock
@@ -20,8 +20,8 @@ from shardq.testing import ManualClock
 EVERYBODY = Patterns.of(["*"])
 
 
-def message(number: int, size: int = 10) -> Received:
-    return Received(b"%d" % number, "q", "", b"t", "b", {}, 0, bytes(size), False, size, False)
+def message(number: int, size: int = 10) -> Incoming:
+    return Incoming(b"%d" % number, "q", "", b"t", "b", {}, 0, bytes(size), False, size, False)
 
 
 def test_a_full_fifo_drops_the_oldest() -> None:

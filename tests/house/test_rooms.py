@@ -30,7 +30,7 @@ def packages(folder: Path) -> set[str]:
 
 
 VERBS = packages(ROOT / "shardq" / "ops")
-BESIDE_THE_QUEUE = {name for name in packages(ROOT / "shardq") if (TESTS / name).is_dir()}
+BESIDE_THE_QUEUE = {name for name in packages(ROOT / "shardq") if any((TESTS / name).glob("test_*.py"))}
 ROOMS = {"shardq", *VERBS, *packages(ROOT / "shardq") - BESIDE_THE_QUEUE - {"ops"}}
 
 

@@ -31,7 +31,7 @@ from shardq.worker.state import (
     WAITING,
     Job,
     Read,
-    Settle,
+    SettleJobs,
     WorkerState,
 )
 
@@ -80,7 +80,7 @@ class Simulation:
         self.state.max_deliveries = 4
         self.running: list[Job] = []
         self.reading: Read | None = None
-        self.settling: Settle | None = None
+        self.settling: SettleJobs | None = None
         self.lost: set[Job] = set()
         self.arrived: list[Job] = []
         self.told: Counter[Job] = Counter()
@@ -287,7 +287,7 @@ def _after(seconds: float) -> WorkerState:
 def _run(state: WorkerState, seconds: float) -> None:
     """One message comes, is handled for so many seconds, and settled."""
     while not isinstance(action := state.next(), Read):
-        assert isinstance(action, Settle)
+        assert isinstance(action, SettleJobs)
         state.settled(action.jobs)
     state.arrived(deliveries(1))
     state.acked(action.acks)
@@ -308,7 +308,7 @@ def test_what_a_stream_brought_starts_first() -> None:
     state.arrived([*deliveries(1), *(newcomers := deliveries(2, stream=7)), *deliveries(1, stream=7, count=2)])
     state.ended(running, ACK)
     started = []
-    while isinstance(job := state.next(), (Job, Read, Settle)):
+    while isinstance(job := state.next(), (Job, Read, SettleJobs)):
         if isinstance(job, Job):
             started.append(job.delivery)
             state.ended(job, ACK)
@@ -326,15 +326,15 @@ def test_settling_gathers_while_a_call_is_under_way() -> None:
     assert isinstance(third, Job)
     assert state.next() is None
     state.ended(first, OUTCOMES[2])
-    assert state.next() == Settle("reject", [first])
+    assert state.next() == SettleJobs("reject", [first])
     assert state.next() == Read(1)
     state.ended(second, ACK)
     state.ended(third, OUTCOMES[1])
     assert state.next() is None
     state.settled([first])
-    assert state.next() == Settle("ack", [second])
+    assert state.next() == SettleJobs("ack", [second])
     state.settled([second])
-    assert state.next() == Settle("nack", [third])
+    assert state.next() == SettleJobs("nack", [third])
 
 
 def handled(state: WorkerState, count: int) -> list[Job]:
@@ -375,7 +375,7 @@ def test_what_ends_while_the_read_waits_is_settled_by_itself_at_once() -> None:
     assert state.next() == Read(1)
     state.ended(job, ACK)
     assert state.more
-    assert state.next() == Settle("ack", [job])
+    assert state.next() == SettleJobs("ack", [job])
 
 
 def test_nacks_go_out_by_themselves_beside_a_read_with_acks() -> None:
@@ -387,7 +387,7 @@ def test_nacks_go_out_by_themselves_beside_a_read_with_acks() -> None:
     assert isinstance(failed, Job)
     state.decide(done, ACK)
     state.decide(failed, OUTCOMES[1])
-    assert [state.next(), state.next()] == [Settle("nack", [failed]), Read(1, [done])]
+    assert [state.next(), state.next()] == [SettleJobs("nack", [failed]), Read(1, [done])]
 
 
 def test_acks_of_a_read_that_failed_go_out_by_themselves_until_that_works() -> None:
@@ -398,10 +398,10 @@ def test_acks_of_a_read_that_failed_go_out_by_themselves_until_that_works() -> N
     state.acked(jobs)
     state.read_failed()
     assert state.held == {open_one}
-    assert [state.next(), state.next()] == [Settle("ack", [open_one]), Read(2)]
+    assert [state.next(), state.next()] == [SettleJobs("ack", [open_one]), Read(2)]
     state.unsettled([open_one])
     state.read_failed()
-    assert [state.next(), state.next()] == [Settle("ack", [open_one]), Read(2)]
+    assert [state.next(), state.next()] == [SettleJobs("ack", [open_one]), Read(2)]
     state.settled([open_one])
     state.read_failed()
     more = handled(state, 1)
@@ -411,14 +411,14 @@ def test_acks_of_a_read_that_failed_go_out_by_themselves_until_that_works() -> N
 def test_more_acks_than_a_round_trip_takes_are_settled_beside_the_read() -> None:
     state = WorkerState(MOST_PIGGYBACKED + 1)
     jobs = handled(state, MOST_PIGGYBACKED + 1)
-    assert [state.next(), state.next()] == [Settle("ack", jobs), Read(MOST_PIGGYBACKED + 1)]
+    assert [state.next(), state.next()] == [SettleJobs("ack", jobs), Read(MOST_PIGGYBACKED + 1)]
 
 
 def test_after_stop_nothing_is_taken_along() -> None:
     state = WorkerState(2)
     jobs = handled(state, 1)
     state.stop()
-    assert state.next() == Settle("ack", jobs)
+    assert state.next() == SettleJobs("ack", jobs)
     state.settled(jobs)
     assert state.next() is None
     assert state.life == STOPPED
@@ -448,7 +448,7 @@ def test_what_would_die_of_one_more_delivery_is_finished_while_draining() -> Non
     assert isinstance(last, Job)
     assert last.delivery.count == 4
     given_back = state.next()
-    assert isinstance(given_back, Settle)
+    assert isinstance(given_back, SettleJobs)
     assert [(job.delivery.count, job.outcome) for job in given_back.jobs] == [(3, GIVE_BACK)]
 
 

@@ -138,7 +138,7 @@ class LoneAck:
         return self._call
 
 
-class Words(NamedTuple):
+class AckWords(NamedTuple):
     """The words of all acks of one delivery that name a stream, or of all that name none.
 
     `start` comes first, or `start_by_hash` where the script is sent by its hash; then the stream's key, and `before`.
@@ -149,7 +149,7 @@ class Words(NamedTuple):
     before: bytes
 
 
-def _words(state: QueueState, view: QueueView, has_stream: bool) -> Words:
+def _words(state: QueueState, view: QueueView, has_stream: bool) -> AckWords:
     """Return these words. They are made once for each view."""
     like = settle_call(state, "a", [""], state.declared(["0"]) if has_stream else ())
     count, named = 3 + len(like.keys) + len(like.args), like.keys[: len(like.keys) - has_stream]
@@ -157,7 +157,7 @@ def _words(state: QueueState, view: QueueView, has_stream: bool) -> Words:
         b"*%d\r\n%b" % (count, pack_words((*like.script.command(form), len(like.keys), *named)))
         for form in (FUNCTION, HASH)
     ]
-    words = view.words_cache["ack", has_stream] = Words(start, start_by_hash, pack_words(like.args[:3]))
+    words = view.words_cache["ack", has_stream] = AckWords(start, start_by_hash, pack_words(like.args[:3]))
     return words
 
 

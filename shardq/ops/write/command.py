@@ -127,8 +127,8 @@ class StreamWords(dict[int, bytes]):
         return word
 
 
-class Kind(NamedTuple):
-    """What writes of one message have in common if they share `Words`.
+class WriteKind(NamedTuple):
+    """What writes of one message have in common if they share `WriteWords`.
 
     They declare as many streams, have as many dedup keys and unique keys, and all or none have headers or options.
     """
@@ -138,7 +138,7 @@ class Kind(NamedTuple):
     has_more: bool
 
 
-class Words(NamedTuple):
+class WriteWords(NamedTuple):
     """The words of all writes of one kind.
 
     `start` comes first, or `start_by_hash` where the script is sent by its hash; then the keys of the `streams`, and
@@ -197,7 +197,7 @@ def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, messag
     chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
     declared: Sequence[int] = range(view.wanted) if chooses_all else streams
     is_plain = not (message.headers or message.delay or message.deadline or message.dedup_key or message.unique_key)
-    kind = Kind(len(declared), 0, False) if is_plain else Kind(len(declared), message.keys, True)
+    kind = WriteKind(len(declared), 0, False) if is_plain else WriteKind(len(declared), message.keys, True)
     words = view.words_cache.get(kind) or _words(state, view, kind)
     positions = word_of(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
     key = shard_key if isinstance(shard_key, bytes) else shard_key.encode()
@@ -220,7 +220,7 @@ def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, messag
     return request if is_plain else request + word_of(message.headers) + word_of(message.options.encode())
 
 
-def _words(state: QueueState, view: QueueView, kind: Kind) -> Words:
+def _words(state: QueueState, view: QueueView, kind: WriteKind) -> WriteWords:
     """Return the words of writes of one kind. They are made once for each view."""
     own = bytes(range(1, kind.declared + 1))
     columns: list[Sequence[Any]] = [[own], [""], [""], [b""]]
@@ -234,7 +234,7 @@ def _words(state: QueueState, view: QueueView, kind: Kind) -> Words:
         b"*%d\r\n%b" % (count, pack_words((*like.script.command(form), len(like.keys), *keys)))
         for form in (FUNCTION, HASH)
     ]
-    words = Words(start, start_by_hash, before.encode(), StreamWords(state.keys), word_of(own))
+    words = WriteWords(start, start_by_hash, before.encode(), StreamWords(state.keys), word_of(own))
     view.words_cache[kind] = words
     return words
 
