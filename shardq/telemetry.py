@@ -13,9 +13,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from types import MappingProxyType, SimpleNamespace, TracebackType
+from typing import TYPE_CHECKING, Any, Final
 
 from shardq.model import Received
 
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 PICKUP_DELAY = "queue.pickup_delay_ms"
 _OPERATION_TYPES = {"write": "send", "read": "receive", "process": "process"}
+NO_CONTEXT: Final[Mapping[str, str]] = MappingProxyType({})
+NOTHING: Final = nullcontext()
+"""Stands for a span where none is recorded."""
+
+LINKS: Final = 1_000
+"""So many links are remembered for each queue."""
+
 _CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
 
 
@@ -45,60 +54,30 @@ class Telemetry:
     def __init__(self, queue: str) -> None:
         self._queue = queue
         self._tracer: Tracer | None = None
-
-    @contextmanager
-    def writing(self, count: int | None) -> Iterator[Mapping[str, str]]:
-        """Make a span around a write, and yield the trace context for the headers. *count* is None for one message."""
-        if not enabled():
-            yield {}
-            return
-        from opentelemetry import propagate
-        from opentelemetry.trace import SpanKind
-
-        with self._current("write", SpanKind.PRODUCER, count):
-            carrier: dict[str, str] = {}
-            propagate.inject(carrier)
-            yield carrier
+        self._common: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._links: dict[tuple[str, str], Link | None] = {}
 
     def begin_write(self) -> OpenSpan | None:
         """Start the span of one message's write, which ends later, in another context; None without telemetry."""
         if not enabled():
             return None
-        from opentelemetry import propagate, trace
-        from opentelemetry.trace import SpanKind
-
-        span = self._get_tracer().start_span(
-            f"write {self._queue}", kind=SpanKind.PRODUCER, attributes=self._attributes("write", None)
-        )
+        api = _api()
+        span = self._start("write", api.SpanKind.PRODUCER)
         carrier: dict[str, str] = {}
-        propagate.inject(carrier, trace.set_span_in_context(span))
+        api.inject(carrier, api.set_span_in_context(span))
         return OpenSpan(span, carrier)
 
-    def wrote(self, message_id: str) -> None:
-        """Set the id of the only message that the current span wrote."""
-        if enabled():
-            from opentelemetry import trace
-
-            trace.get_current_span().set_attribute("messaging.message.id", message_id)
+    def writing(self, count: int) -> AbstractContextManager[Mapping[str, str]]:
+        """Make a span around a write of *count* messages. It yields the trace context for their headers."""
+        if not enabled():
+            return nullcontext(NO_CONTEXT)
+        return Writing(self._start("write", _api().SpanKind.PRODUCER, _counted(count)))
 
     def read(self, deliveries: Sequence[Received], started_ns: int, *, batch: bool) -> None:
         """Make a span for a read that returned messages. Empty reads get none."""
-        if not deliveries or not enabled():
-            return
-        from opentelemetry.trace import SpanKind
-
-        links = [link for delivery in deliveries if (link := self._link(delivery))]
-        attributes = self._attributes("read", len(deliveries) if batch else None)
-        if not batch:
-            attributes |= _message(deliveries[0])
-        span = self._get_tracer().start_span(
-            f"read {self._queue}",
-            kind=SpanKind.CLIENT,
-            attributes=attributes,
-            links=links,
-            start_time=started_ns,
-        )
-        span.end()
+        if deliveries and enabled():
+            extra = _counted(len(deliveries)) if batch else _message(deliveries[0])
+            self._start("read", _api().SpanKind.CLIENT, extra, deliveries, started_ns).end()
 
     def looked(self, rows: Sequence[Received], part: Sequence[Any], started_ns: int, *, batch: bool) -> None:
         """Make spans for a read that returned *rows*, and for the ack of *part* that it took along."""
@@ -106,112 +85,83 @@ class Telemetry:
         self.read(rows, started_ns, batch=batch)
 
     def acked(self, deliveries: Sequence[Received], started_ns: int, ended_ns: int) -> None:
-        """Make a span for piggybacked acks, as of a call of their own."""
-        if not deliveries or not enabled():
-            return
-        from opentelemetry.trace import SpanKind
+        """Make a span for the acks that a read took along, as of a call of their own."""
+        if deliveries and enabled():
+            span = self._start("ack", _api().SpanKind.CLIENT, _of(deliveries), deliveries, started_ns)
+            span.end(max(started_ns, ended_ns))
 
-        links = [link for delivery in deliveries if (link := self._link(delivery))]
-        one = len(deliveries) == 1
-        attributes = self._attributes("ack", None if one else len(deliveries))
-        if one:
-            attributes |= _message(deliveries[0])
-        span = self._get_tracer().start_span(
-            f"ack {self._queue}", kind=SpanKind.CLIENT, attributes=attributes, links=links, start_time=started_ns
-        )
-        span.end(max(started_ns, ended_ns))
-
-    @contextmanager
-    def processing(self, delivery: Received) -> Iterator[Span | None]:
+    def processing(self, delivery: Received) -> AbstractContextManager[Span | None]:
         """Make a span around the handling of one delivery. It has the pick-up delay, and a link to the write."""
         if not enabled():
-            yield None
-            return
-        from opentelemetry.trace import SpanKind
+            return NOTHING
+        extra = _message(delivery)
+        extra[PICKUP_DELAY] = round(delivery.pickup_delay * 1000)
+        return Current(self._start("process", _api().SpanKind.CONSUMER, extra, (delivery,)))
 
-        link = self._link(delivery)
-        attributes = _message(delivery) | {PICKUP_DELAY: round(delivery.pickup_delay * 1000)}
-        with self._current("process", SpanKind.CONSUMER, None, [link] if link else [], attributes) as span:
-            yield span
-
-    @contextmanager
-    def settling(self, verb: str, deliveries: Sequence[Received]) -> Iterator[None]:
+    def settling(self, verb: str, deliveries: Sequence[Received]) -> AbstractContextManager[Span | None]:
         """Make a span around ack, nack, reject or extend."""
         if not enabled():
-            yield
-            return
-        from opentelemetry.trace import SpanKind
-
-        links = [link for delivery in deliveries if (link := self._link(delivery))]
-        one = len(deliveries) == 1
-        extra = _message(deliveries[0]) if one else {}
-        with self._current(verb, SpanKind.CLIENT, None if one else len(deliveries), links, extra):
-            yield
+            return NOTHING
+        return Current(self._start(verb, _api().SpanKind.CLIENT, _of(deliveries), deliveries))
 
     def note_dead(self, count: int) -> None:
         """Note at the span of the present call that it made *count* dead letters."""
         if count and enabled():
-            from opentelemetry.trace import get_current_span
+            _api().get_current_span().set_attribute("shardq.dead_letters", count)
 
-            get_current_span().set_attribute("shardq.dead_letters", count)
-
-    @contextmanager
-    def _current(
+    def _start(
         self,
         verb: str,
         kind: Any,
-        count: int | None,
-        links: list[Link] | None = None,
         extra: dict[str, Any] | None = None,
-    ) -> Iterator[Span]:
-        attributes = self._attributes(verb, count) | (extra or {})
-        # The text of an error may quote a payload, so only its type is kept.
-        with self._get_tracer().start_as_current_span(
-            f"{verb} {self._queue}",
+        deliveries: Sequence[Received] = (),
+        started_ns: int | None = None,
+    ) -> Span:
+        """Start a span with the attributes that all spans of *verb* have and *extra*, linked to what wrote these."""
+        if self._tracer is None:
+            self._tracer = _api().get_tracer("shardq", schema_url=SCHEMA_URL)
+        name, common = self._common.get(verb) or self._described(verb)
+        return self._tracer.start_span(
+            name,
             kind=kind,
-            attributes=attributes,
-            links=links or [],
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
-            try:
-                yield span
-            except BaseException as error:
-                _fail(span, error)
-                raise
+            attributes=common | extra if extra else common,
+            links=[link for each in deliveries if each.headers and (link := self._link(each.headers)) is not None],
+            start_time=started_ns,
+        )
 
-    def _attributes(self, verb: str, count: int | None) -> dict[str, Any]:
-        attributes: dict[str, Any] = {
+    def _described(self, verb: str) -> tuple[str, dict[str, Any]]:
+        common: dict[str, Any] = {
             "messaging.system": "shardq",
             "messaging.destination.name": self._queue,
             "messaging.operation.name": verb,
         }
         if verb != "extend":
-            attributes["messaging.operation.type"] = _OPERATION_TYPES.get(verb, "settle")
-        if count is not None:
-            attributes["messaging.batch.message_count"] = count
-        return attributes
+            common["messaging.operation.type"] = _OPERATION_TYPES.get(verb, "settle")
+        found = self._common[verb] = f"{verb} {self._queue}", common
+        return found
 
-    def _link(self, delivery: Received) -> Link | None:
-        """Return a link to the span that wrote the message; None if its headers have no trace context."""
-        carrier = {name: delivery.headers[name] for name in _CONTEXT_FIELDS if name in delivery.headers}
-        if "traceparent" not in carrier:
+    def _link(self, headers: Mapping[str, str]) -> Link | None:
+        """Return a link to the span that wrote the message; None if its headers have no trace context.
+
+        It is remembered: a message is read, handled and settled.
+        """
+        parent = headers.get("traceparent")
+        if parent is None:
             return None
-        from opentelemetry import propagate, trace
-
-        context = trace.get_current_span(propagate.extract(carrier)).get_span_context()
-        return trace.Link(context) if context.is_valid else None
-
-    def _get_tracer(self) -> Tracer:
-        if self._tracer is None:
-            from opentelemetry import trace
-
-            self._tracer = trace.get_tracer("shardq", schema_url=SCHEMA_URL)
-        return self._tracer
+        key = parent, headers.get("tracestate", "")
+        try:
+            return self._links[key]
+        except KeyError:
+            if len(self._links) >= LINKS:
+                self._links.clear()
+            link = self._links[key] = _linked(headers)
+            return link
 
 
 class OpenSpan:
     """The span of a write that goes on elsewhere. `context` is the trace context for the message's headers."""
+
+    __slots__ = ("_span", "context")
 
     def __init__(self, span: Span, context: Mapping[str, str]) -> None:
         self._span, self.context = span, context
@@ -225,11 +175,78 @@ class OpenSpan:
         self._span.end()
 
 
-def _fail(span: Span, error: BaseException) -> None:
-    from opentelemetry.trace import StatusCode
+class Current:
+    """A span that is the current one in a `with` block, and ends with it."""
 
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def __enter__(self) -> Any:
+        """Make it the current one."""
+        api = _api()
+        self._token = api.attach(api.set_span_in_context(self._span))
+        return self._span
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it. The text of an error may quote a payload, so only its type is kept."""
+        _api().detach(self._token)
+        if error is not None:
+            _fail(self._span, error)
+        self._span.end()
+
+
+class Writing(Current):
+    """The span of a write of many."""
+
+    def __enter__(self) -> Mapping[str, str]:
+        """Make it the current one. Return the trace context for the headers."""
+        super().__enter__()
+        carrier: dict[str, str] = {}
+        _api().inject(carrier)
+        return carrier
+
+
+@cache
+def _api() -> Any:
+    """Return what is used of OpenTelemetry's API. It is imported when it is needed."""
+    from opentelemetry import context, propagate, trace
+
+    return SimpleNamespace(
+        SpanKind=trace.SpanKind,
+        Link=trace.Link,
+        ERROR=trace.StatusCode.ERROR,
+        get_tracer=trace.get_tracer,
+        get_current_span=trace.get_current_span,
+        set_span_in_context=trace.set_span_in_context,
+        attach=context.attach,
+        detach=context.detach,
+        inject=propagate.inject,
+        extract=propagate.extract,
+    )
+
+
+def _linked(headers: Mapping[str, str]) -> Link | None:
+    api = _api()
+    carrier = {name: headers[name] for name in _CONTEXT_FIELDS if name in headers}
+    context = api.get_current_span(api.extract(carrier)).get_span_context()
+    return api.Link(context) if context.is_valid else None
+
+
+def _counted(count: int) -> dict[str, Any]:
+    return {"messaging.batch.message_count": count}
+
+
+def _of(deliveries: Sequence[Received]) -> dict[str, Any]:
+    return _message(deliveries[0]) if len(deliveries) == 1 else _counted(len(deliveries))
+
+
+def _fail(span: Span, error: BaseException) -> None:
     span.set_attribute("error.type", type(error).__name__)
-    span.set_status(StatusCode.ERROR)
+    span.set_status(_api().ERROR)
 
 
 def _message(delivery: Received) -> dict[str, Any]:
