@@ -100,7 +100,7 @@ def fast_read(
     outstanding: Outstanding,
     acks: Acks | None,
 ) -> Look | None:
-    """Return the first look of a read, which takes the only one of *acks* along.
+    """Return the first try of a read, with the only one of *acks* piggybacked on it.
 
     None if the operation must do other things first: open the queue, do upkeep, make several acks, or share a call.
     """
