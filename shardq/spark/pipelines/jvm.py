@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
@@ -66,26 +65,64 @@ def _launched(conf: SparkConf, tell: Tell) -> Any:
     thread = Thread(target=_forward_lines, args=(reading, tell, running), name="stderr of the JVM", daemon=True)
     thread.start()
     try:
-        gateway = launch_gateway(conf, {"stdout": writing, "stderr": writing, "start_new_session": True})
-    except (KeyboardInterrupt, SystemExit) as error:
-        _kill_launched(error.__traceback__)
-        raise
+        gateway = Launch(conf, {"stdout": writing, "stderr": writing, "start_new_session": True}).gateway()
     except PySparkRuntimeError as error:
         os.close(writing)
         thread.join(5)
         raise ConfigError("Spark did not start; its messages are above; check --master and --conf") from error
+    except BaseException:
+        os.close(writing)
+        raise
     os.close(writing)
     running.set()
     return gateway
 
 
-def _kill_launched(trace: TracebackType | None) -> None:
-    """Kill the JVM that PySpark was starting when this was raised. Its process is known there only."""
-    while trace is not None:
-        process = trace.tb_frame.f_locals.get("proc")
-        if isinstance(process, subprocess.Popen):
+class Launch:
+    """Starts a JVM on a thread of its own, so that a signal's handler raises nothing there.
+
+    If it did right after the fork, nobody would know the process, which lives on: PySpark removes the folder into which
+    it is about to write, and after that error it waits for nothing.
+    """
+
+    def __init__(self, conf: SparkConf, popen: dict[str, Any]) -> None:
+        self._conf, self._popen = conf, popen
+        self._gateway: Any = None
+        self._failure: Exception | None = None
+        self._over = Event()
+        self._thread = Thread(target=self._run, name="starting the JVM", daemon=True)
+
+    def gateway(self) -> Any:
+        """Return the Py4J gateway. If this is interrupted, the JVM is killed."""
+        try:
+            self._thread.start()
+            self._over.wait()
+        except BaseException:
+            self._kill()
+            raise
+        if self._failure is not None:
+            raise self._failure
+        return self._gateway
+
+    def _run(self) -> None:
+        try:
+            self._gateway = launch_gateway(self._conf, self._popen)
+        except Exception as error:  # noqa: BLE001 - the thread that waits raises it
+            self._failure = error
+        finally:
+            self._over.set()
+
+    def _kill(self) -> None:
+        """Kill the JVM as soon as its process is known, which is soon: PySpark has it in a variable."""
+        while not self._over.wait(0.01):
+            frame = sys._current_frames().get(self._thread.ident or 0)
+            while frame is not None:
+                process = frame.f_locals.get("proc")
+                if isinstance(process, subprocess.Popen):
+                    process.kill()
+                frame = frame.f_back
+        if (process := getattr(self._gateway, "proc", None)) is not None:
             process.kill()
-        trace = trace.tb_next
 
 
 def end() -> None:

@@ -7,14 +7,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from pyspark import SparkConf
+from pyspark.errors import PySparkRuntimeError
 
 from shardq.client import Queue
+from shardq.spark.pipelines import jvm
 from tests import processes
 from tests.parts import JAVA
 from tests.spark.programs import QUICK
@@ -121,3 +126,28 @@ def test_a_jvm_that_is_killed_is_one_line(following: Following) -> None:
     assert (code, out) == (1, ""), told
     assert [line for line in told if not line.startswith("shardq: ")] == []
     assert told[-1].startswith("shardq: Spark's JVM has ended"), told
+
+
+def test_a_jvm_is_killed_though_the_signal_comes_right_after_its_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is known to nobody yet. It lived on: the folder for its answer was gone by the time it gave one."""
+    forked: list[subprocess.Popen[bytes]] = []
+
+    def fork(command: list[str]) -> subprocess.Popen[bytes]:
+        forked.append(subprocess.Popen(command))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        time.sleep(0.3)  # a fork that takes long
+        return forked[0]
+
+    def launch(conf: object, popen: dict[str, object]) -> None:
+        proc = fork(["sleep", "600"])
+        proc.wait()
+        raise PySparkRuntimeError("it was killed")
+
+    monkeypatch.setattr(jvm, "launch_gateway", launch)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            jvm._launched(SparkConf(loadDefaults=False), print)
+        assert forked[0].wait(30) == -signal.SIGKILL
+    finally:
+        forked[0].kill()
+        forked[0].wait()
