@@ -34,6 +34,9 @@ NOTHING: Final = nullcontext()
 LINKS: Final = 1_000
 """So many links are remembered for each queue."""
 
+LONGEST_LINK: Final = 1_024
+"""Letters of a trace context that is remembered; W3C has 55 and at least 512."""
+
 _CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
 
 
@@ -149,6 +152,8 @@ class Telemetry:
         if parent is None:
             return None
         key = parent, headers.get("tracestate", "")
+        if len(parent) + len(key[1]) > LONGEST_LINK:  # no tracer writes such: it is not kept
+            return _linked(headers)
         try:
             return self._links[key]
         except KeyError:

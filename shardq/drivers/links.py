@@ -269,13 +269,18 @@ class Links:
                 # To look at a socket is a system call, and one that was used just now is hardly ever dead.
                 if self._now() - link.used_at < TRUSTED and not self._has_sentinels:
                     return link  # the common case
-        if link is None:
-            link = self._wait(until)
-        if link is not None:
-            if self._is_fit(link):
-                return link
-            self._close(link)  # its place is the caller's
+        return self._fit_link(link or self._wait(until))
+
+    def _fit_link(self, link: Link | None) -> Link:
+        """Return *link* if it can be used, else a new one in its place, which is the caller's."""
         try:
+            # It may have been closed while the caller waited: then nothing is sent any more.
+            if not self._pools.closed and link is not None and self._is_fit(link):
+                return link
+            if link is not None:
+                self._close(link)
+            if self._pools.closed:
+                raise ClosedError(CLOSED_MEANWHILE)
             return Link(self._connect(self._pool))
         except BaseException:
             self._free_place()

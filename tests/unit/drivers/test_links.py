@@ -16,8 +16,10 @@ import redis
 
 from shardq.drivers.links import TRUSTED, Link, Links, Ticket
 from shardq.drivers.permits import AllBusy
+from shardq.errors import ClosedError
 from shardq.ops.queue.steps import Refused, Unanswered
 from shardq.testing import ManualClock
+from tests.waiting import eventually
 
 SILENCE = 20.0
 LARGE = 8_000_000
@@ -235,3 +237,17 @@ def test_a_link_that_cannot_be_made_leaves_its_place_to_others(pool: Pool) -> No
     assert links.take().peer == ""
     with pytest.raises(AllBusy, match="all 1 connections"):
         links.take(0)
+
+
+def test_a_caller_that_waited_while_the_client_was_closed_sends_nothing(pool: Pool) -> None:
+    links = links_of(pool, ManualClock(), most=1)
+    link, asked = links.take(), threading.Event()
+    with ThreadPoolExecutor() as threads:
+        waits = threads.submit(links.ask, b"?", 1, 9.0, on_send=asked.set)
+        eventually(lambda: len(links._waiting) == 1)
+        links._pools.closed = True
+        links.drop(link)
+        with pytest.raises(ClosedError):
+            waits.result(30)
+    assert not asked.is_set()
+    assert links._spare == 1
