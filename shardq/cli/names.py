@@ -1,4 +1,4 @@
-"""Shard keys from a file or stdin, one per line."""
+"""Shard keys that a command names: as words, or in a file or stdin, one per line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,22 @@ from pathlib import Path
 from typing import Final
 
 from shardq.cli.exits import UsageError
+from shardq.cli.parsing import Args, Parser
 
 MAX_BYTES: Final = 64_000_000
+
+
+def add_names(parser: Parser) -> None:
+    """Add the arguments that name shard keys: words, and a file."""
+    parser.add_argument("keys", metavar="KEY", nargs="*", help="shard keys")
+    parser.add_argument(
+        "--names", type=Path, metavar="FILE", help="a file with more shard keys, one per line; - is stdin"
+    )
+
+
+def names_of(args: Args) -> list[str]:
+    """The shard keys that the arguments and the file name."""
+    return [*args.keys, *(read_names(args.names) if args.names else ())]
 
 
 def read_names(path: Path) -> list[str]:

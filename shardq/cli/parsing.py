@@ -5,15 +5,21 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
+from operator import methodcaller
 from typing import Any, TypeAlias
 
 from shardq.cli.exits import MEANING
 from shardq.cli.shell import Shell
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-Run: TypeAlias = Callable[[argparse.Namespace, Shell], int]
+Parser: TypeAlias = argparse.ArgumentParser
+Args: TypeAlias = argparse.Namespace
+Run: TypeAlias = Callable[[Args, Shell], int]
+Adds: TypeAlias = Callable[[Parser], object]
 DEFAULT_URL = "redis://localhost:6379"
 DEFAULT_TIMEOUT = 5.0
 
@@ -31,24 +37,75 @@ class Help(argparse.HelpFormatter):
         return "\n".join(blocks[:-1])
 
 
-def command(
-    commands: Commands, name: str, run: Run, summary: str, *, about: str = "", examples: str = ""
-) -> argparse.ArgumentParser:
-    """A new command with the common options; *run* gets the arguments and a shell, and returns the exit code."""
-    parser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.\n\n{about}".strip(),
-        epilog=f"examples:\n{examples}\n\n{MEANING}" if examples else MEANING,
-        formatter_class=Help,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(run=run)
-    add_common(parser, default=argparse.SUPPRESS)
-    return parser
+@dataclass(frozen=True)
+class Command:
+    """A command as its parser is made; *adds* are what it takes, in the order of its help."""
+
+    name: str
+    summary: str
+    about: str
+    examples: str
+    adds: tuple[Adds, ...]
+
+    def add_to(self, commands: Commands) -> None:
+        """Add the parser of this command to those of others."""
+        parser = commands.add_parser(
+            self.name,
+            help=self.summary,
+            description=f"{self.summary[0].upper()}{self.summary[1:]}.\n\n{self.about}".strip(),
+            epilog=f"examples:\n{self.examples}\n\n{MEANING}" if self.examples else MEANING,
+            formatter_class=Help,
+            allow_abbrev=False,
+        )
+        for add in self.adds:
+            add(parser)
 
 
-def add_common(parser: argparse.ArgumentParser, *, default: Any = None) -> None:
+def command(name: str, summary: str, about: str = "", examples: str = "") -> Callable[[Run], Command]:
+    """Make a function a command with the common options; it gets the arguments and a shell, and returns the exit code.
+
+    `argument` and `takes` below say what else it takes.
+    """
+
+    def decorated(run: Run) -> Command:
+        common = partial(add_common, default=argparse.SUPPRESS)
+        return Command(name, summary, about, examples, (methodcaller("set_defaults", run=run), common, *_taken(run)))
+
+    return decorated
+
+
+def group(name: str, summary: str, about: str, examples: str, title: str, members: Iterable[Command]) -> Command:
+    """A command that only has commands of its own."""
+
+    def add_members(parser: Parser) -> None:
+        names: Commands = parser.add_subparsers(title=title, metavar="NAME", required=True)
+        for each in members:
+            each.add_to(names)
+
+    return Command(name, summary, about, examples, (add_members,))
+
+
+def takes(*adds: Adds) -> Callable[[Run], Run]:
+    """Let a command take what each of *adds* adds to its parser. The decorators stand in the order of the help."""
+
+    def decorated(run: Run) -> Run:
+        vars(run)["takes"] = (*adds, *_taken(run))
+        return run
+
+    return decorated
+
+
+def argument(*names: str, **how: Any) -> Callable[[Run], Run]:
+    """Let a command take one argument, described as for `ArgumentParser.add_argument`."""
+    return takes(methodcaller("add_argument", *names, **how))
+
+
+def _taken(run: Run) -> tuple[Adds, ...]:
+    taken: tuple[Adds, ...] = vars(run).get("takes", ())
+    return taken
+
+
+def add_common(parser: Parser, *, default: Any = None) -> None:
     """Add the options that may stand before or after the command's name."""
     common = parser.add_argument_group("options of every command")
     common.add_argument(
@@ -67,19 +124,19 @@ def add_common(parser: argparse.ArgumentParser, *, default: Any = None) -> None:
     common.add_argument("--json", action="store_true", default=default, help="print JSON, one object per line")
 
 
-def add_queue(parser: argparse.ArgumentParser) -> None:
+def add_queue(parser: Parser) -> None:
     """Add the argument for the queue's name."""
     parser.add_argument("queue", metavar="QUEUE", help="the queue's name")
 
 
-def add_router(parser: argparse.ArgumentParser) -> None:
+def add_router(parser: Parser) -> None:
     """Add the option for the router's name."""
     parser.add_argument(
         "--router", metavar="NAME", default="default", help="the router, a named set of bindings (default)"
     )
 
 
-def add_yes(parser: argparse.ArgumentParser) -> None:
+def add_yes(parser: Parser) -> None:
     """Add --yes, for commands that ask before they change much."""
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask; needed where there is no terminal")
 
@@ -111,8 +168,8 @@ def period(text: str) -> float:
     return value
 
 
-def header(text: str) -> tuple[str, str]:
-    """`name=value`."""
+def pair(text: str) -> tuple[str, str]:
+    """`NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")

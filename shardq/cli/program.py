@@ -42,8 +42,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"shardq {shardq.__version__}")
     add_common(top)
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in ALL:
-        module.register(commands)
+    for each in ALL:
+        each.add_to(commands)
     return top
 
 

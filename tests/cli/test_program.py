@@ -24,7 +24,7 @@ from tests.cli.conftest import Command
 from tests.parts import LINUX
 from tests.servers import Server, ServerKind, free_ports
 
-NAMES = [module.__name__.rpartition(".")[2].replace("_", "-") for module in ALL]
+NAMES = [each.name for each in ALL]
 
 
 @pytest.mark.parametrize("name", NAMES)

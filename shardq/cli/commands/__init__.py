@@ -1,10 +1,11 @@
-"""One module per command. Each has `register(commands)`, which adds its parser and names the function that runs it."""
+"""One module per command, in each `run`: the command, made of the function that runs it."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
 from typing import Final
+
+from shardq.cli.parsing import Command
 
 _ORDER: Final = """
     write read len stats queues peek message result tenants tenant top journal dead redrive
@@ -12,5 +13,5 @@ _ORDER: Final = """
     assign unassign assigned bind unbind bindings route doctor lua embedded worker edge gateway
     gateway_token pipeline
 """
-ALL: Final[tuple[ModuleType, ...]] = tuple(import_module(f"{__name__}.{name}") for name in _ORDER.split())
+ALL: Final[tuple[Command, ...]] = tuple(import_module(f"{__name__}.{name}").run for name in _ORDER.split())
 """The commands, in the order in which the help lists them."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from shardq.cli.declared import Change, Declaration, changes, parsed
 from shardq.cli.exits import DIFFERENT, FAILED, OK
 from shardq.cli.output import remark
-from shardq.cli.parsing import Commands, add_yes, command
+from shardq.cli.parsing import Args, add_yes, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural, printable
 from shardq.errors import ShardqError
@@ -45,15 +44,11 @@ TRIES = 3
 """Others may change a queue meanwhile, so differences are looked for again."""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "apply", run, "make queues what a file declares", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("file", metavar="FILE", help="the file; - is stdin")
-    parser.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
-    add_yes(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("apply", "make queues what a file declares", ABOUT, EXAMPLES)
+@argument("file", metavar="FILE", help="the file; - is stdin")
+@argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Show the changes, ask for confirmation, and make them."""
     declared = parsed(sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes())
     found = changes(shell.client, declared)

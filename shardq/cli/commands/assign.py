@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 from shardq.cli.exits import FAILED, OK, UsageError
-from shardq.cli.names import read_names
-from shardq.cli.parsing import Commands, add_queue, add_yes, command, number
+from shardq.cli.names import add_names, names_of
+from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, number, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 
@@ -19,20 +16,11 @@ EXAMPLES = """  shardq assign jobs acct-1 acct-2 --yes
   shardq assign jobs --names tenants.txt --max-overlap 2 --yes"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(
-        commands, "assign", run, "give named shard keys shards that overlap little", about=ABOUT, examples=EXAMPLES
-    )
-    add_queue(parser)
-    add_names(parser)
-    parser.add_argument(
-        "--max-overlap", type=number(0), metavar="K", help="streams that any two may share (the stored value, or 1)"
-    )
-    add_yes(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("assign", "give named shard keys shards that overlap little", ABOUT, EXAMPLES)
+@takes(add_queue, add_names)
+@argument("--max-overlap", type=number(0), metavar="K", help="streams that any two may share (the stored value, or 1)")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Ask for confirmation, then assign."""
     names = names_of(args)
     if not names and args.max_overlap is None:
@@ -45,16 +33,3 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     text = f"{plural(len(made), 'shard key')} assigned, any two share at most {plural(made.max_overlap, 'stream')}"
     shell.show(text, {"queue": args.queue, "assigned": len(made), "max_overlap": made.max_overlap})
     return OK
-
-
-def add_names(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name shard keys: words, and a file."""
-    parser.add_argument("keys", metavar="KEY", nargs="*", help="shard keys")
-    parser.add_argument(
-        "--names", type=Path, metavar="FILE", help="a file with more shard keys, one per line; - is stdin"
-    )
-
-
-def names_of(args: argparse.Namespace) -> list[str]:
-    """The shard keys that the arguments and the file name."""
-    return [*args.keys, *(read_names(args.names) if args.names else ())]

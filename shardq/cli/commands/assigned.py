@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import NOTHING, OK
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.parsing import Args, add_queue, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, json_line, plural, shown_key
 from shardq.protocol.bodies import text_or_bytes
 
-
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    examples = "  shardq assigned jobs\n  shardq assigned jobs --json"
-    about = (
-        "Lists the shard keys that `shardq assign` named. All others are dealt their streams by hashing. Exit code 3 "
-        "when none is assigned."
-    )
-    parser = command(commands, "assigned", run, "list assigned shard keys", about=about, examples=examples)
-    add_queue(parser)
+ABOUT = """Lists the shard keys that `shardq assign` named. All others are dealt their streams by hashing. Exit code 3
+when none is assigned."""
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("assigned", "list assigned shard keys", ABOUT, "  shardq assigned jobs\n  shardq assigned jobs --json")
+@takes(add_queue)
+def run(args: Args, shell: Shell) -> int:
     """Print the assigned shard keys with their streams, sorted by shard key."""
     queue, _ = shell.existing(args.queue)
     made = queue.assignment()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import Final
 
 from shardq.cli.exits import NOTHING, OK
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Commands, add_router, command
+from shardq.cli.parsing import Args, Parser, add_router, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import json_line, plural
@@ -26,18 +25,17 @@ EXAMPLES = """  shardq bindings
   shardq bindings --overlapping 'orders.eu.#'"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "bindings", run, "list the bindings of topics to queues", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("--queue", metavar="QUEUE", help="only bindings of this queue")
-    parser.add_argument("--gone", action="store_true", help="only bindings to queues that are gone")
+def _add_which(parser: Parser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--overlapping", metavar="PATTERN", help="only bindings that match a topic that PATTERN matches")
     which.add_argument("--covered-by", metavar="PATTERN", help="only bindings whose every topic PATTERN matches, too")
-    add_router(parser)
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("bindings", "list the bindings of topics to queues", ABOUT, EXAMPLES)
+@argument("--queue", metavar="QUEUE", help="only bindings of this queue")
+@argument("--gone", action="store_true", help="only bindings to queues that are gone")
+@takes(_add_which, add_router)
+def run(args: Args, shell: Shell) -> int:
     """Print the bindings, sorted by pattern."""
     router = shell.client.router(args.router)
     fitting = [each for each in selected(router, args) if args.queue in (None, each.queue)]
@@ -61,7 +59,7 @@ def looked_up(shell: Shell, bindings: Sequence[Binding]) -> list[BoundQueue]:
     return shell.client.run(look_up(bindings, clock.monotonic() + shell.timeout, clock))
 
 
-def selected(router: Router, args: argparse.Namespace) -> list[Binding]:
+def selected(router: Router, args: Args) -> list[Binding]:
     """All bindings, or those that --overlapping or --covered-by selects; sorted."""
     if args.overlapping is not None:
         return router.overlapping(args.overlapping)

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import OK
-from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.parsing import Args, add_queue, argument, command, takes
 from shardq.cli.shell import Shell
 
 ABOUT = """A waiting or delayed message is removed for good. A message in flight is only marked: the worker that has it
 learns of that at its next extend or ack, and the message is not delivered again. Exit code 3 when no message with this
 id is waiting, delayed or in flight."""
-
-
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    examples = "  shardq cancel jobs 1732150000000-42-7"
-    parser = command(commands, "cancel", run, "remove one message", about=ABOUT, examples=examples)
-    add_queue(parser)
-    parser.add_argument("message_id", metavar="ID", help="the id that `shardq write` printed")
 
 
 MEANING = {
@@ -28,7 +18,10 @@ MEANING = {
 }
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("cancel", "remove one message", ABOUT, "  shardq cancel jobs 1732150000000-42-7")
+@takes(add_queue)
+@argument("message_id", metavar="ID", help="the id that `shardq write` printed")
+def run(args: Args, shell: Shell) -> int:
     """Cancel the message."""
     queue, _ = shell.existing(args.queue)
     was = queue.cancel(args.message_id)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 from dataclasses import asdict
 from typing import Any, get_args, get_type_hints
 
 from shardq.cli.exits import FAILED, OK, UsageError
-from shardq.cli.parsing import Commands, add_queue, add_yes, command, header
+from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, pair, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.model import QueueConfig
@@ -27,15 +26,11 @@ EXAMPLES = """  shardq configure jobs
   shardq configure jobs ttl=none --yes"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "configure", run, "show or change a queue's settings", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument("changes", metavar="NAME=VALUE", type=header, nargs="*", help="settings to change")
-    add_yes(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("configure", "show or change a queue's settings", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("changes", metavar="NAME=VALUE", type=pair, nargs="*", help="settings to change")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Change the settings that were given, then show all."""
     changes = {name: value_of(name, text) for name, text in args.changes}
     queue, _ = shell.existing(args.queue)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from shardq.cli.exits import OK, Nothing
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Commands, add_queue, command, number
+from shardq.cli.parsing import Args, add_queue, argument, command, number, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, shown_key
@@ -22,15 +21,11 @@ EXAMPLES = """  shardq dead jobs
   shardq dead jobs --count 1000 --json | jq -r .reason | sort | uniq -c"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "dead", run, "list a queue's dead letters", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument("-c", "--count", type=number(1), default=20, metavar="N", help="list at most N (20)")
-    parser.add_argument("--payload", action="store_true", help="show the payloads")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("dead", "list a queue's dead letters", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("-c", "--count", type=number(1), default=20, metavar="N", help="list at most N (20)")
+@argument("--payload", action="store_true", help="show the payloads")
+def run(args: Args, shell: Shell) -> int:
     """Print the oldest dead letters."""
     queue, numbers = shell.existing(args.queue)
     letters: list[DeadLetter] = []

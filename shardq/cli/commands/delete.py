@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import FAILED, OK
-from shardq.cli.parsing import Commands, add_queue, add_yes, command
+from shardq.cli.parsing import Args, Parser, add_queue, add_yes, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 
@@ -18,17 +16,15 @@ EXAMPLES = """  shardq delete jobs
   shardq delete jobs --expected 12 --yes"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "delete", run, "delete a queue", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
+def _add_which(parser: Parser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--expected", type=int, default=0, metavar="N", help="delete it if it holds N messages (0)")
     which.add_argument("--any", action="store_true", help="delete it whatever it holds")
-    add_yes(parser)
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("delete", "delete a queue", ABOUT, EXAMPLES)
+@takes(add_queue, _add_which, add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Ask for confirmation, then delete."""
     queue, now = shell.existing(args.queue)
     held = now.backlog + now.in_flight + now.delayed + now.dead

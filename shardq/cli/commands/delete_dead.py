@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from shardq.cli.exits import FAILED, OK, Nothing, UsageError
-from shardq.cli.parsing import Commands, add_queue, add_yes, command, number, time
+from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, number, takes, time
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 from shardq.client import Queue
@@ -22,21 +21,17 @@ EXAMPLES = """  shardq delete-dead jobs --older-than 604800 --dry-run
 PAGE = 500
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "delete-dead", run, "delete dead letters for good", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument("--id", dest="ids", metavar="ID", action="append", help="the one with this id (repeatable)")
-    parser.add_argument("-k", "--shard-key", metavar="K", help="only those of this shard key")
-    parser.add_argument("--reason", metavar="TEXT", help="only those with this text in their reason")
-    parser.add_argument("--error", metavar="TEXT", help="only those with this text in their last error")
-    parser.add_argument("--older-than", type=time, metavar="S", help="only those dead for S seconds; 0 for all")
-    parser.add_argument("-c", "--count", type=number(1), metavar="N", help="delete at most N (all)")
-    parser.add_argument("-n", "--dry-run", action="store_true", help="only print how many would be deleted")
-    add_yes(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("delete-dead", "delete dead letters for good", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("--id", dest="ids", metavar="ID", action="append", help="the one with this id (repeatable)")
+@argument("-k", "--shard-key", metavar="K", help="only those of this shard key")
+@argument("--reason", metavar="TEXT", help="only those with this text in their reason")
+@argument("--error", metavar="TEXT", help="only those with this text in their last error")
+@argument("--older-than", type=time, metavar="S", help="only those dead for S seconds; 0 for all")
+@argument("-c", "--count", type=number(1), metavar="N", help="delete at most N (all)")
+@argument("-n", "--dry-run", action="store_true", help="only print how many would be deleted")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Count the dead letters, ask for confirmation, delete them."""
     queue, numbers = shell.existing(args.queue)
     key = None if args.shard_key is None else text_or_bytes(os.fsencode(args.shard_key))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import shardq
 from shardq.cli.exits import FAILED, OK
 from shardq.cli.nodes import Node, driver_for, nodes_of
 from shardq.cli.output import remark
-from shardq.cli.parsing import Commands, add_router, command
+from shardq.cli.parsing import Args, add_router, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import plural, printable, shown_url
@@ -44,17 +43,6 @@ NAMED = 5
 """So many queues that are gone are named."""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(
-        commands, "doctor", run, "check whether a server is fit for shardq", about=ABOUT, examples=EXAMPLES
-    )
-    parser.add_argument(
-        "--durability", default="none", metavar="LEVEL", help="the durability level to check for (none)"
-    )
-    add_router(parser)
-
-
 @dataclass(frozen=True)
 class Checked:
     """What was found out about a server, and about the bindings of a router; None if this user may not read them.
@@ -70,7 +58,10 @@ class Checked:
     libraries: dict[str, str]
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("doctor", "check whether a server is fit for shardq", ABOUT, EXAMPLES)
+@argument("--durability", default="none", metavar="LEVEL", help="the durability level to check for (none)")
+@takes(add_router)
+def run(args: Args, shell: Shell) -> int:
     """Query the server, compare, print."""
     level = Durability.parse(args.durability)
     with driver_for(shell.url) as driver, nodes_of(shell.url, driver, shell.timeout) as nodes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shardq.cli.edge import ALL
-from shardq.cli.exits import MEANING
-from shardq.cli.parsing import Commands, Help
+from shardq.cli.edge import refused, send, status, tail
+from shardq.cli.edge import run as deliver
+from shardq.cli.parsing import group
 
 ABOUT = """A producer without access to Redis puts its messages into a spool, a file on its disk, from which they go to
 a gateway until Redis has stored them. The commands need the extra "edge" (pip install 'shardq[edge]')."""
@@ -13,17 +13,11 @@ EXAMPLES = """  shardq edge send metrics 'cpu 0.3' -k site-7 --spool app.db --ga
   shardq edge status --spool app.db"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser and the parsers of its commands."""
-    summary = "send messages over a gateway, without access to Redis"
-    parser = commands.add_parser(
-        "edge",
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.\n\n{ABOUT}",
-        epilog=f"examples:\n{EXAMPLES}\n\n{MEANING}",
-        formatter_class=Help,
-        allow_abbrev=False,
-    )
-    names: Commands = parser.add_subparsers(title="commands", metavar="NAME", required=True)
-    for module in ALL:
-        module.register(names)
+run = group(
+    "edge",
+    "send messages over a gateway, without access to Redis",
+    ABOUT,
+    EXAMPLES,
+    title="commands",
+    members=(send.run, deliver.run, status.run, tail.run, refused.run),
+)

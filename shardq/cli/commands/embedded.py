@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 import threading
@@ -10,7 +9,7 @@ from types import FrameType
 
 from shardq.cli.exits import FAILED, OK
 from shardq.cli.output import remark
-from shardq.cli.parsing import Commands, command, number
+from shardq.cli.parsing import Args, Parser, argument, command, number, takes
 from shardq.cli.shell import Shell
 from shardq.embedded import EmbeddedServer
 from shardq.worker.signals import stop_signals
@@ -27,16 +26,16 @@ EXAMPLES = """  shardq embedded                 # then: shardq write jobs hello 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "embedded", run, "run a server in the foreground", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("--directory", metavar="D", help="keep the data in this directory (in memory)")
+def _add_where(parser: Parser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--port", type=number(0), default=6379, metavar="P", help="TCP port, 0 for any free one (6379)")
     where.add_argument("--socket", action="store_true", help="listen on a unix socket only, on no TCP port")
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("embedded", "run a server in the foreground", ABOUT, EXAMPLES)
+@argument("--directory", metavar="D", help="keep the data in this directory (in memory)")
+@takes(_add_where)
+def run(args: Args, shell: Shell) -> int:
     """Run the server until a signal comes or it dies."""
     for each in stop_signals():
         signal.signal(each, _end)

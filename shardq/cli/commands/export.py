@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.declared import exported, settings_of
 from shardq.cli.exits import OK
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Commands, command
+from shardq.cli.parsing import Args, argument, command
 from shardq.cli.shell import Shell
 
 ABOUT = """Prints TOML for `shardq apply`: settings that are not the defaults, weights, assigned shard keys, and the
@@ -18,20 +16,12 @@ EXAMPLES = """  shardq export > queues.toml
   shardq export jobs --router default --router audit"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "export", run, "write a file that declares queues", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("queues", metavar="QUEUE", nargs="*", help="the queues (all)")
-    parser.add_argument(
-        "--router",
-        dest="routers",
-        metavar="NAME",
-        action="append",
-        help="a router whose bindings are written (default)",
-    )
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("export", "write a file that declares queues", ABOUT, EXAMPLES)
+@argument("queues", metavar="QUEUE", nargs="*", help="the queues (all)")
+@argument(
+    "--router", dest="routers", metavar="NAME", action="append", help="a router whose bindings are written (default)"
+)
+def run(args: Args, shell: Shell) -> int:
     """Print the file."""
     if args.queues:
         names = [shell.existing(name)[0].name for name in args.queues]

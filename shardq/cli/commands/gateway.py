@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shardq.cli.exits import OK
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Commands, command, number, time
+from shardq.cli.parsing import Args, Parser, argument, command, number, takes, time
 from shardq.cli.shell import Shell
 from shardq.cli.text import shown_url
 from shardq.client import AsyncClient
@@ -31,17 +31,7 @@ EXAMPLES = """  shardq gateway --listen 127.0.0.1:7400 --tokens tokens.toml
   shardq gateway --listen 127.0.0.1:7400 --insecure   # to try it, for all here"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "gateway", run, "store what edge producers send", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("--listen", required=True, metavar="HOST:PORT", help="the address, or unix:PATH; port 0: any")
-    parser.add_argument("--redis", dest="url", metavar="URL", default=argparse.SUPPRESS, help="the same as --url")
-    parser.add_argument("--tokens", type=Path, metavar="FILE", help="who may write where, as TOML")
-    parser.add_argument("--insecure", action="store_true", help="allow no TLS, and on loopback no tokens")
-    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="the certificate chain, as PEM")
-    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, as PEM")
-    parser.add_argument("--client-ca", type=Path, metavar="FILE", help="demand certificates that this authority signed")
-    parser.add_argument("--reflection", action="store_true", help="tell clients with a token what the service is")
+def _add_bounds(parser: Parser) -> None:
     for name, default, text in (
         ("capacity", 1000, "messages that a connection may have unacknowledged"),
         ("fifo-bytes", 16 * 1024 * 1024, "bytes that may wait for each connection"),
@@ -50,14 +40,22 @@ def register(commands: Commands) -> None:
         ("connections-per-token", 64, "connections of one token"),
     ):
         parser.add_argument(f"--{name}", type=number(1), default=default, metavar="N", help=f"{text} ({default})")
-    parser.add_argument(
-        "--max-age", type=time, metavar="S", help="seconds after which clients must connect anew (none)"
-    )
-    parser.add_argument("--grace", type=time, default=25.0, metavar="S", help="seconds to finish at the end (25)")
-    parser.add_argument("--router", default="default", metavar="NAME", help="the router of topics (default)")
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("gateway", "store what edge producers send", ABOUT, EXAMPLES)
+@argument("--listen", required=True, metavar="HOST:PORT", help="the address, or unix:PATH; port 0: any")
+@argument("--redis", dest="url", metavar="URL", default=argparse.SUPPRESS, help="the same as --url")
+@argument("--tokens", type=Path, metavar="FILE", help="who may write where, as TOML")
+@argument("--insecure", action="store_true", help="allow no TLS, and on loopback no tokens")
+@argument("--tls-cert", type=Path, metavar="FILE", help="the certificate chain, as PEM")
+@argument("--tls-key", type=Path, metavar="FILE", help="its key, as PEM")
+@argument("--client-ca", type=Path, metavar="FILE", help="demand certificates that this authority signed")
+@argument("--reflection", action="store_true", help="tell clients with a token what the service is")
+@takes(_add_bounds)
+@argument("--max-age", type=time, metavar="S", help="seconds after which clients must connect anew (none)")
+@argument("--grace", type=time, default=25.0, metavar="S", help="seconds to finish at the end (25)")
+@argument("--router", default="default", metavar="NAME", help="the router of topics (default)")
+def run(args: Args, shell: Shell) -> int:
     """Serve until a signal comes."""
     from shardq.gateway.settings import GatewaySettings
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import OK, UsageError
-from shardq.cli.parsing import Commands, command
+from shardq.cli.parsing import Args, argument, command
 from shardq.cli.shell import Shell
 
 ABOUT = """Prints a fresh random token once: give it to the producer, since nothing else knows it. Below it are the
@@ -16,17 +14,12 @@ EXAMPLES = """  shardq gateway-token site-7 --queue metrics --shard-key 'site-7/
   shardq gateway-token site-7 --json"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "gateway-token", run, "make a token for a producer", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("name", metavar="NAME", help="the token's name: ids of messages are unique within it")
-    for what in ("queue", "topic", "shard-key"):
-        parser.add_argument(
-            f"--{what}", action="append", default=[], metavar="PATTERN", help=f"an allowed {what.replace('-', ' ')}"
-        )
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("gateway-token", "make a token for a producer", ABOUT, EXAMPLES)
+@argument("name", metavar="NAME", help="the token's name: ids of messages are unique within it")
+@argument("--queue", action="append", default=[], metavar="PATTERN", help="an allowed queue")
+@argument("--topic", action="append", default=[], metavar="PATTERN", help="an allowed topic")
+@argument("--shard-key", action="append", default=[], metavar="PATTERN", help="an allowed shard key")
+def run(args: Args, shell: Shell) -> int:
     """Print a token, and its lines of TOML."""
     from shardq.gateway.tokens import NAME, fresh_token
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import threading
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Any
 
 from shardq.cli.exits import OK, Nothing
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Commands, add_queue, command, number
+from shardq.cli.parsing import Args, add_queue, argument, command, number, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import bytes_fields, duration, json_line, plural, printable, shown_key
 from shardq.client import Queue
@@ -33,25 +32,16 @@ PAGE = 1000
 POLL = 0.25
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "journal", run, "print what happened to messages", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument(
-        "-c", "--count", type=number(0), default=20, metavar="N", help="begin with the newest N events (20)"
-    )
-    parser.add_argument(
-        "--after",
-        type=number(0),
-        metavar="NUMBER",
-        help="begin after the event with this number; 0 begins with the oldest",
-    )
-    parser.add_argument("-f", "--follow", action="store_true", help="print new events as they happen, until Ctrl-C")
-    parser.add_argument("--message", metavar="ID", help="only events of this message, from the oldest on")
-    parser.add_argument("--shard-key", metavar="KEY", help="only events of this shard key, from the oldest on")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("journal", "print what happened to messages", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("-c", "--count", type=number(0), default=20, metavar="N", help="begin with the newest N events (20)")
+@argument(
+    "--after", type=number(0), metavar="NUMBER", help="begin after the event with this number; 0 begins with the oldest"
+)
+@argument("-f", "--follow", action="store_true", help="print new events as they happen, until Ctrl-C")
+@argument("--message", metavar="ID", help="only events of this message, from the oldest on")
+@argument("--shard-key", metavar="KEY", help="only events of this shard key, from the oldest on")
+def run(args: Args, shell: Shell) -> int:
     """Print events; with --follow go on."""
     queue, _ = shell.existing(args.queue)
     filtered = args.message is not None or args.shard_key is not None
@@ -99,7 +89,7 @@ def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: b
             pause.wait(POLL)
 
 
-def _wanted(args: argparse.Namespace, event: Event) -> bool:
+def _wanted(args: Args, event: Event) -> bool:
     if args.message is not None and event.message_id != args.message:
         return False
     return args.shard_key is None or event.shard_key == text_or_bytes(os.fsencode(args.shard_key))

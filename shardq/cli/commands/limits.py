@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from typing import Any, Final
 from shardq.cli.declared.changes import named
 from shardq.cli.exits import FAILED, OK, UsageError
 from shardq.cli.output import say
-from shardq.cli.parsing import Commands, add_queue, add_yes, command
+from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, ends_at, json_line, shown_key
@@ -39,21 +38,15 @@ EXAMPLES = """  shardq limits jobs
   shardq limits jobs --delete-plan gold --yes"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "limits", run, "show or change limits of shard keys", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument(
-        "words", metavar="KEY NAME=NUMBER", nargs="*", help="the shard key, and all limits it is to have"
-    )
-    parser.add_argument("--none", action="store_true", help="it has none of its own any more")
-    parser.add_argument("--plan", metavar="PLAN", help="it is on this plan")
-    parser.add_argument("--set-plan", metavar=("PLAN", "NAME=NUMBER"), nargs="+", help="make or change this plan")
-    parser.add_argument("--delete-plan", metavar="PLAN", help="delete this plan")
-    add_yes(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("limits", "show or change limits of shard keys", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("words", metavar="KEY NAME=NUMBER", nargs="*", help="the shard key, and all limits it is to have")
+@argument("--none", action="store_true", help="it has none of its own any more")
+@argument("--plan", metavar="PLAN", help="it is on this plan")
+@argument("--set-plan", metavar=("PLAN", "NAME=NUMBER"), nargs="+", help="make or change this plan")
+@argument("--delete-plan", metavar="PLAN", help="delete this plan")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Change what was named, then show all."""
     change = _change_of(args)
     queue, _ = shell.existing(args.queue)
@@ -66,7 +59,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return OK
 
 
-def _change_of(args: argparse.Namespace) -> Callable[[Queue], Change] | None:
+def _change_of(args: Args) -> Callable[[Queue], Change] | None:
     """Return how to change what was named, None if nothing was. UsageError if it was not named right."""
     if args.set_plan or args.delete_plan:
         if args.none or args.plan or (args.set_plan and args.delete_plan):

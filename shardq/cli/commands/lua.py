@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from shardq.cli.exits import FAILED, OK, UsageError
 from shardq.cli.nodes import Node, driver_for, nodes_of
 from shardq.cli.output import remark
-from shardq.cli.parsing import Commands, add_yes, command
+from shardq.cli.parsing import Args, add_yes, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.clock import SystemClock
@@ -26,16 +25,10 @@ EXAMPLES = """  shardq lua read
 COLUMNS = ("node", "library", "functions", "version")
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(
-        commands, "lua", run, "show what Redis runs for a verb, or the libraries it has", about=ABOUT, examples=EXAMPLES
-    )
-    parser.add_argument("what", metavar="WHAT", help="a verb, or list, or clean")
-    add_yes(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("lua", "show what Redis runs for a verb, or the libraries it has", ABOUT, EXAMPLES)
+@argument("what", metavar="WHAT", help="a verb, or list, or clean")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Print, list or clean."""
     if args.what not in ("list", "clean"):
         return _print(args.what, shell)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict
 from typing import Any
 
 from shardq.cli.exits import OK, Nothing
-from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.parsing import Args, add_queue, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import bytes_fields, duration, plural, shown_key
@@ -19,15 +18,10 @@ or changed. Exit code 3 when the queue knows nothing of the id: the message was 
 was."""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    examples = "  shardq message jobs 1732150000000-42-7"
-    parser = command(commands, "message", run, "show where one message is", about=ABOUT, examples=examples)
-    add_queue(parser)
-    parser.add_argument("message_id", metavar="ID", help="the id that `shardq write` printed")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("message", "show where one message is", ABOUT, "  shardq message jobs 1732150000000-42-7")
+@takes(add_queue)
+@argument("message_id", metavar="ID", help="the id that `shardq write` printed")
+def run(args: Args, shell: Shell) -> int:
     """Print the status of the message."""
     queue, _ = shell.existing(args.queue)
     status = queue.status(args.message_id)

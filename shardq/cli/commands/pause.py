@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import FAILED, OK
-from shardq.cli.parsing import Commands, add_queue, add_yes, command, time
+from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, takes, time
 from shardq.cli.shell import Shell
 from shardq.cli.text import bytes_fields, printable
 
@@ -17,16 +15,12 @@ EXAMPLES = """  shardq pause jobs acct-7 --yes
   shardq pause jobs --for 600 --yes        # the whole queue, for ten minutes"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "pause", run, "stop delivering a tenant, or a queue", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument("shard_key", metavar="KEY", nargs="?", help="a shard key or parent (the whole queue)")
-    parser.add_argument("--for", dest="seconds", type=time, metavar="S", help="end it after S seconds")
-    add_yes(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("pause", "stop delivering a tenant, or a queue", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("shard_key", metavar="KEY", nargs="?", help="a shard key or parent (the whole queue)")
+@argument("--for", dest="seconds", type=time, metavar="S", help="end it after S seconds")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Pause it."""
     queue, _ = shell.existing(args.queue)
     what = f"{printable(args.shard_key)} in queue {args.queue!r}" if args.shard_key else f"queue {args.queue!r}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any, get_args
 
 from shardq.cli.exits import OK, Nothing
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Commands, add_queue, command, number
+from shardq.cli.parsing import Args, add_queue, argument, command, number, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, printable, shown_key
@@ -28,19 +27,14 @@ WIDTH = 80
 LEAST = 8
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    about = "look at messages, without a delivery"
-    parser = command(commands, "peek", run, about, about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument("-c", "--count", type=number(1), default=20, metavar="N", help="show at most N (20)")
-    parser.add_argument("-k", "--tenant", metavar="KEY", help="only those of this shard key")
-    parser.add_argument("--stream", type=number(0), metavar="N", help="only those of this stream")
-    parser.add_argument("--state", choices=get_args(PeekState), default="waiting", help="in which state (waiting)")
-    parser.add_argument("--payloads", action="store_true", help="show the payloads")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("peek", "look at messages, without a delivery", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("-c", "--count", type=number(1), default=20, metavar="N", help="show at most N (20)")
+@argument("-k", "--tenant", metavar="KEY", help="only those of this shard key")
+@argument("--stream", type=number(0), metavar="N", help="only those of this stream")
+@argument("--state", choices=get_args(PeekState), default="waiting", help="in which state (waiting)")
+@argument("--payloads", action="store_true", help="show the payloads")
+def run(args: Args, shell: Shell) -> int:
     """Print the messages."""
     messages, now, has_more = _messages(args, shell)
     if shell.json:
@@ -55,7 +49,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return OK
 
 
-def _messages(args: argparse.Namespace, shell: Shell) -> tuple[list[PeekedMessage], float, bool]:
+def _messages(args: Args, shell: Shell) -> tuple[list[PeekedMessage], float, bool]:
     """The messages, the server's time, and whether there may be more."""
     queue, _ = shell.existing(args.queue)
     found: list[PeekedMessage] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict
 from math import fsum
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from shardq.cli.exits import FAILED, OK, UsageError
 from shardq.cli.names import read_names
 from shardq.cli.output import say
-from shardq.cli.parsing import Commands, command, number
+from shardq.cli.parsing import Args, argument, command, number
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw, facts
 from shardq.cli.text import json_line, printable
@@ -37,35 +36,27 @@ EXAMPLES = """  shardq plan --tenants 10000 --noisy 20
 FEW = (1, 2, 8)
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "plan", run, "choose streams and shard sizes", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("--tenants", type=number(1), metavar="T", default=10_000, help="number of tenants (10,000)")
-    parser.add_argument(
-        "--noisy", type=number(0), metavar="K", default=20, help="how many of them flood at a time (20)"
-    )
-    parser.add_argument(
-        "--isolation",
-        type=float,
-        metavar="S",
-        default=0.99,
-        help="share of the others that shall keep a clean stream (0.99)",
-    )
-    parser.add_argument(
-        "--most", type=number(1), metavar="N", default=MAX_STREAMS, help="largest number of streams (4,096)"
-    )
-    parser.add_argument("--streams", type=number(1), metavar="N", help="show what this number of streams gives")
-    parser.add_argument("--per-shard", type=number(1), metavar="M", help="and this number of streams per shard")
-    parser.add_argument("--check", action="store_true", help="check the odds on a million random tenants (needs numpy)")
-    parser.add_argument("--seed", type=number(0), metavar="S", default=0, help="random seed of --check and --names (0)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the plan as PNG or SVG (needs matplotlib)")
-    parser.add_argument("--names", type=Path, metavar="FILE", help="print shards for these shard keys; - is stdin")
-    parser.add_argument(
-        "--max-overlap", type=number(0), metavar="K", default=1, help="with --names: streams that any two may share (1)"
-    )
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("plan", "choose streams and shard sizes", ABOUT, EXAMPLES)
+@argument("--tenants", type=number(1), metavar="T", default=10_000, help="number of tenants (10,000)")
+@argument("--noisy", type=number(0), metavar="K", default=20, help="how many of them flood at a time (20)")
+@argument(
+    "--isolation",
+    type=float,
+    metavar="S",
+    default=0.99,
+    help="share of the others that shall keep a clean stream (0.99)",
+)
+@argument("--most", type=number(1), metavar="N", default=MAX_STREAMS, help="largest number of streams (4,096)")
+@argument("--streams", type=number(1), metavar="N", help="show what this number of streams gives")
+@argument("--per-shard", type=number(1), metavar="M", help="and this number of streams per shard")
+@argument("--check", action="store_true", help="check the odds on a million random tenants (needs numpy)")
+@argument("--seed", type=number(0), metavar="S", default=0, help="random seed of --check and --names (0)")
+@argument("--plot", type=Path, metavar="FILE", help="draw the plan as PNG or SVG (needs matplotlib)")
+@argument("--names", type=Path, metavar="FILE", help="print shards for these shard keys; - is stdin")
+@argument(
+    "--max-overlap", type=number(0), metavar="K", default=1, help="with --names: streams that any two may share (1)"
+)
+def run(args: Args, shell: Shell) -> int:
     """Choose a plan, print it and draw it."""
     if (args.streams is None) != (args.per_shard is None):
         raise UsageError("--streams needs --per-shard, and --per-shard needs --streams")
@@ -78,7 +69,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return _check(chosen, args.seed, shell) if args.check else OK
 
 
-def _chosen(args: argparse.Namespace) -> tuple[Plan, list[Plan]]:
+def _chosen(args: Args) -> tuple[Plan, list[Plan]]:
     if args.streams:
         given = Plan(args.streams, args.per_shard, args.tenants, args.noisy)
         return given, [given]
@@ -182,7 +173,7 @@ def _check(chosen: Plan, seed: int, shell: Shell) -> int:
     return OK if all(each.close for each in checks) else FAILED
 
 
-def _assign(args: argparse.Namespace, shell: Shell) -> int:
+def _assign(args: Args, shell: Shell) -> int:
     if args.streams is None:
         raise UsageError("--names needs --streams and --per-shard")
     named = Assignment(args.streams, args.per_shard, max_overlap=args.max_overlap, seed=args.seed)

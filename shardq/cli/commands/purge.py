@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import FAILED, OK
-from shardq.cli.parsing import Commands, add_queue, add_yes, command
+from shardq.cli.parsing import Args, add_queue, add_yes, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 
 ABOUT = "Removes all messages that are undelivered or delayed, for good. Messages in flight and dead letters stay."
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "purge", run, "empty a queue", about=ABOUT, examples="  shardq purge jobs --yes")
-    add_queue(parser)
-    add_yes(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("purge", "empty a queue", ABOUT, "  shardq purge jobs --yes")
+@takes(add_queue, add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Ask for confirmation, then remove."""
     queue, now = shell.existing(args.queue)
     what = f"{now.backlog:,} undelivered and {now.delayed:,} delayed messages"

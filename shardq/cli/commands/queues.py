@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import FAILED, OK
 from shardq.cli.output import remark
-from shardq.cli.parsing import Commands, command
+from shardq.cli.parsing import Args, command
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import duration
@@ -20,12 +18,8 @@ is 1 then."""
 COLUMNS = ("queue", "backlog", "in flight", "delayed", "dead", "oldest", "streams")
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    command(commands, "queues", run, "list the queues", about=ABOUT, examples="  shardq queues\n  shardq queues --json")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("queues", "list the queues", ABOUT, "  shardq queues\n  shardq queues --json")
+def run(args: Args, shell: Shell) -> int:
     """Show each queue with its numbers. One that cannot be read does not hide the others."""
     rows: list[tuple[str, ...]] = []
     code = OK

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from shardq.cli.exits import FAILED, OK, Nothing
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Commands, add_queue, command, number, time
+from shardq.cli.parsing import Args, add_queue, argument, command, number, takes, time
 from shardq.cli.shell import Shell
 from shardq.cli.text import bytes_fields, json_line, payload_fields, payload_text, shown_key
 from shardq.client import Delivery, Queue
@@ -31,21 +31,13 @@ EXAMPLES = """  shardq read jobs                    # what comes next?
   shardq read jobs --block 60 && echo 'there is work'"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "read", run, "print the next messages", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument("-c", "--count", type=number(1), default=1, metavar="N", help="print at most N messages (1)")
-    parser.add_argument(
-        "-b", "--block", type=time, default=0.0, metavar="S", help="wait up to S seconds for the first message (0)"
-    )
-    parser.add_argument(
-        "--raw", action="store_true", help="print only the payloads, as they are stored, separated by newlines"
-    )
-    parser.add_argument("--ack", action=argparse.BooleanOptionalAction, default=False, help="ack what is printed")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("read", "print the next messages", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("-c", "--count", type=number(1), default=1, metavar="N", help="print at most N messages (1)")
+@argument("-b", "--block", type=time, default=0.0, metavar="S", help="wait up to S seconds for the first message (0)")
+@argument("--raw", action="store_true", help="print only the payloads, as they are stored, separated by newlines")
+@argument("--ack", action=argparse.BooleanOptionalAction, default=False, help="ack what is printed")
+def run(args: Args, shell: Shell) -> int:
     """Print deliveries, then ack them or give them back."""
     queue, _ = shell.existing(args.queue)
     limit = queue.settings().max_deliveries
@@ -77,7 +69,7 @@ def _batches(queue: Queue, count: int, block: float) -> Iterator[list[Delivery]]
 class _Printer:
     """Prints deliveries. Each is flushed when the call returns, so that it can be acked."""
 
-    def __init__(self, args: argparse.Namespace, shell: Shell) -> None:
+    def __init__(self, args: Args, shell: Shell) -> None:
         self._raw, self._json, self._codecs = args.raw, shell.json, shell.client.codecs
         self.count = 0
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator
 
 from shardq.cli.exits import FAILED, OK, Nothing
-from shardq.cli.parsing import Commands, add_queue, add_yes, command, number
+from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, number, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 from shardq.client import Queue
@@ -24,17 +23,13 @@ EXAMPLES = """  shardq redrive jobs --dry-run
 PAGE = 500
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "redrive", run, "move dead letters back into a queue", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument("-c", "--count", type=number(1), metavar="N", help="move at most N (all)")
-    parser.add_argument("-k", "--shard-key", metavar="K", help="only dead letters of this shard key")
-    parser.add_argument("-n", "--dry-run", action="store_true", help="only print how many would be moved")
-    add_yes(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("redrive", "move dead letters back into a queue", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("-c", "--count", type=number(1), metavar="N", help="move at most N (all)")
+@argument("-k", "--shard-key", metavar="K", help="only dead letters of this shard key")
+@argument("-n", "--dry-run", action="store_true", help="only print how many would be moved")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Count the dead letters, ask for confirmation, move them."""
     queue, numbers = shell.existing(args.queue)
     found = sum(len(page) for page in _pages(queue, numbers, args))
@@ -52,7 +47,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return OK
 
 
-def _pages(queue: Queue, numbers: QueueStats, args: argparse.Namespace) -> Iterator[list[DeadLetter]]:
+def _pages(queue: Queue, numbers: QueueStats, args: Args) -> Iterator[list[DeadLetter]]:
     """The dead letters that the options select, a page at a time."""
     key = None if args.shard_key is None else text_or_bytes(os.fsencode(args.shard_key))
     after, left = "-", args.count

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import FAILED, OK
-from shardq.cli.parsing import Commands, add_queue, add_yes, command, number
+from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, number, takes
 from shardq.cli.shell import Shell
 
 ABOUT = """Workers and writers may go on meanwhile, no message is lost, and most tenants keep their streams. If the
 number shrinks, the streams above it get no new messages, but are read until they are empty."""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    examples = "  shardq resize jobs 128 --yes"
-    parser = command(commands, "resize", run, "change a queue's number of streams", about=ABOUT, examples=examples)
-    add_queue(parser)
-    parser.add_argument("streams", metavar="N", type=number(1), help="the new number of streams")
-    add_yes(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("resize", "change a queue's number of streams", ABOUT, "  shardq resize jobs 128 --yes")
+@takes(add_queue)
+@argument("streams", metavar="N", type=number(1), help="the new number of streams")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Ask for confirmation, then resize."""
     queue, now = shell.existing(args.queue)
     question = f"Change queue {args.queue!r} from {now.wanted} to {args.streams} streams?"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import OK, Nothing
-from shardq.cli.parsing import Commands, add_queue, command, time
+from shardq.cli.parsing import Args, add_queue, argument, command, takes, time
 from shardq.cli.shell import Shell
 from shardq.cli.text import payload_fields, payload_text
 from shardq.errors import NoResult, ResultPending
@@ -17,17 +15,11 @@ EXAMPLES = """  shardq result jobs 1732150000000-42-7
   shardq result jobs 1732150000000-42-7 --wait 60 --json"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "result", run, "print the result of one message", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument("message_id", metavar="ID", help="the id that `shardq write` printed")
-    parser.add_argument(
-        "-w", "--wait", type=time, default=0.0, metavar="S", help="wait up to S seconds until it is done (0)"
-    )
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("result", "print the result of one message", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("message_id", metavar="ID", help="the id that `shardq write` printed")
+@argument("-w", "--wait", type=time, default=0.0, metavar="S", help="wait up to S seconds until it is done (0)")
+def run(args: Args, shell: Shell) -> int:
     """Print the result."""
     queue, _ = shell.existing(args.queue)
     try:

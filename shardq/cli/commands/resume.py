@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import OK
-from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.parsing import Args, add_queue, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import bytes_fields, printable
 
@@ -16,14 +14,10 @@ EXAMPLES = """  shardq resume jobs acct-7
   shardq resume jobs"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "resume", run, "end a pause", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument("shard_key", metavar="KEY", nargs="?", help="a shard key or parent (the whole queue)")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("resume", "end a pause", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("shard_key", metavar="KEY", nargs="?", help="a shard key or parent (the whole queue)")
+def run(args: Args, shell: Shell) -> int:
     """End the pause."""
     queue, _ = shell.existing(args.queue)
     queue.resume(args.shard_key)

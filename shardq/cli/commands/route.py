@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.commands.bindings import looked_up
 from shardq.cli.exits import NOTHING, OK
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Commands, add_router, command
+from shardq.cli.parsing import Args, add_router, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import json_line
 from shardq.routing import Binding
 
-
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    examples = "  shardq route orders.eu.created"
-    about = (
-        "Prints the names of the queues that `publish` would write to; those that are gone are named on stderr. Writes "
-        "nothing. Exit code 3 if there is none."
-    )
-    parser = command(commands, "route", run, "print which queues a topic goes to", about=about, examples=examples)
-    parser.add_argument("topic", metavar="TOPIC", help="words joined by dots")
-    add_router(parser)
+ABOUT = """Prints the names of the queues that `publish` would write to; those that are gone are named on stderr. Writes
+nothing. Exit code 3 if there is none."""
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("route", "print which queues a topic goes to", ABOUT, "  shardq route orders.eu.created")
+@argument("topic", metavar="TOPIC", help="words joined by dots")
+@takes(add_router)
+def run(args: Args, shell: Shell) -> int:
     """Match the topic with the router's patterns."""
     matched = sorted(shell.client.router(args.router).match(args.topic))
     found = looked_up(shell, [Binding(args.topic, queue) for queue in matched])

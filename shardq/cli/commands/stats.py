@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import threading
 from dataclasses import asdict, fields
 
 from shardq.cli.exits import OK
 from shardq.cli.output import clear, say
-from shardq.cli.parsing import Commands, add_queue, command, period
+from shardq.cli.parsing import Args, add_queue, argument, command, period, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import duration, json_line, plural
@@ -31,16 +30,10 @@ COUNTERS = [each.name for each in fields(QueueStats) if each.default == 0 and ea
 """What only grows."""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "stats", run, "print a queue's numbers", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument(
-        "-w", "--watch", type=period, nargs="?", const=1.0, metavar="S", help="print them every S seconds (1)"
-    )
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("stats", "print a queue's numbers", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("-w", "--watch", type=period, nargs="?", const=1.0, metavar="S", help="print them every S seconds (1)")
+def run(args: Args, shell: Shell) -> int:
     """Print the numbers; with --watch repeatedly."""
     queue, now = shell.existing(args.queue)
     _show(shell, now, None)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import OK
-from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.parsing import Args, add_queue, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.tenants import fields_of, remark_of
@@ -18,14 +16,10 @@ none with them does not wait for them, even if there is no window."""
 EXAMPLES = """  shardq tenant jobs acct-7"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "tenant", run, "show what one tenant has in a queue", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument("shard_key", metavar="KEY", help="the shard key, or the parent")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("tenant", "show what one tenant has in a queue", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("shard_key", metavar="KEY", help="the shard key, or the parent")
+def run(args: Args, shell: Shell) -> int:
     """Print it."""
     queue, _ = shell.existing(args.queue)
     found = queue.tenant(args.shard_key)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from shardq.cli.exits import OK
 from shardq.cli.output import say
-from shardq.cli.parsing import Commands, add_queue, command, number
+from shardq.cli.parsing import Args, Parser, add_queue, argument, command, number, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.tenants import COLUMNS, FOLDED, RIGHT, USES, fields_of, row_of, uses_of
@@ -26,15 +25,7 @@ EXAMPLES = """  shardq tenants jobs
   shardq tenants jobs --json | jq '.tenants[].shard_key'"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "tenants", run, "show who has most in a queue", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    add_order(parser)
-    parser.add_argument("--start", type=number(0), default=0, metavar="N", help="leave out the first N (0)")
-
-
-def add_order(parser: argparse.ArgumentParser) -> None:
+def add_order(parser: Parser) -> None:
     """Add the options for who comes first, and how many are shown."""
     parser.add_argument(
         "--order",
@@ -48,7 +39,10 @@ def add_order(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("tenants", "show who has most in a queue", ABOUT, EXAMPLES)
+@takes(add_queue, add_order)
+@argument("--start", type=number(0), default=0, metavar="N", help="leave out the first N (0)")
+def run(args: Args, shell: Shell) -> int:
     """Print them."""
     queue, _ = shell.existing(args.queue)
     found = queue.tenants(args.order, limit=args.limit, start=args.start)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import threading
@@ -10,7 +9,7 @@ import threading
 from shardq.cli.commands.tenants import add_order, show
 from shardq.cli.exits import OK
 from shardq.cli.output import clear, say
-from shardq.cli.parsing import Commands, add_queue, command, number, period
+from shardq.cli.parsing import Args, add_queue, argument, command, number, period, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import duration, printable
 from shardq.model import QueueStats
@@ -22,16 +21,11 @@ EXAMPLES = """  shardq top jobs
   shardq top jobs --order oldest --every 10"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "top", run, "watch who has most in a queue", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    add_order(parser)
-    parser.add_argument("--every", type=period, default=2.0, metavar="S", help="look every S seconds (2)")
-    parser.add_argument("--times", type=number(1), metavar="N", help="end after N looks (never)")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("top", "watch who has most in a queue", ABOUT, EXAMPLES)
+@takes(add_queue, add_order)
+@argument("--every", type=period, default=2.0, metavar="S", help="look every S seconds (2)")
+@argument("--times", type=number(1), metavar="N", help="end after N looks (never)")
+def run(args: Args, shell: Shell) -> int:
     """Print them, and do it again."""
     queue, now = shell.existing(args.queue)
     pause, looks = threading.Event(), 0

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
-
-from shardq.cli.commands.assign import add_names, names_of
 from shardq.cli.exits import FAILED, OK, UsageError
-from shardq.cli.parsing import Commands, add_queue, add_yes, command
+from shardq.cli.names import add_names, names_of
+from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 
 ABOUT = """New messages of these shard keys go to the streams that hashing deals them. Messages that wait stay in their
 streams and are read there. Afterwards the queue can be resized to fewer streams than the assignments named."""
 
-
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    examples = "  shardq unassign jobs acct-1 --yes\n  shardq unassign jobs --all --yes"
-    parser = command(commands, "unassign", run, "deal shard keys by hashing again", about=ABOUT, examples=examples)
-    add_queue(parser)
-    add_names(parser)
-    parser.add_argument("--all", action="store_true", help="all assigned shard keys")
-    add_yes(parser)
+EXAMPLES = """  shardq unassign jobs acct-1 --yes
+  shardq unassign jobs --all --yes"""
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("unassign", "deal shard keys by hashing again", ABOUT, EXAMPLES)
+@takes(add_queue, add_names)
+@argument("--all", action="store_true", help="all assigned shard keys")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Ask for confirmation, then remove the assignments."""
     names = names_of(args)
     if bool(names) == args.all:

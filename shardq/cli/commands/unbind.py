@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import OK, Nothing, UsageError
-from shardq.cli.parsing import Commands, add_router, command
+from shardq.cli.parsing import Args, Parser, add_router, argument, command, takes
 from shardq.cli.shell import Shell
 
 ABOUT = """A binding is removed only if its pattern is the same text as PATTERN; other bindings of the queue stay. Exit
@@ -19,18 +17,16 @@ EXAMPLES = """  shardq unbind 'orders.*.created' billing
   shardq unbind --gone"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "unbind", run, "remove bindings of a queue", about=ABOUT, examples=EXAMPLES)
+def _set_usage(parser: Parser) -> None:
     parser.usage = "shardq unbind [OPTIONS] (PATTERN [PATTERN ...] QUEUE | --gone)"
-    parser.add_argument(
-        "names", metavar="PATTERN ... QUEUE", nargs="*", help="the patterns as they were bound; the queue"
-    )
-    parser.add_argument("--gone", action="store_true", help="the bindings to queues that do not exist")
-    add_router(parser)
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("unbind", "remove bindings of a queue", ABOUT, EXAMPLES)
+@takes(_set_usage)
+@argument("names", metavar="PATTERN ... QUEUE", nargs="*", help="the patterns as they were bound; the queue")
+@argument("--gone", action="store_true", help="the bindings to queues that do not exist")
+@takes(add_router)
+def run(args: Args, shell: Shell) -> int:
     """Unbind the patterns."""
     if args.gone:
         if args.names:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import FAILED, OK, UsageError
-from shardq.cli.parsing import Commands, add_queue, add_yes, command, header
+from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, pair, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import bytes_fields, shown_key
@@ -19,17 +17,11 @@ EXAMPLES = """  shardq weights jobs
   shardq weights jobs acct-7=3 acct-8=1 --yes"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(
-        commands, "weights", run, "show or change the weights of shard keys", about=ABOUT, examples=EXAMPLES
-    )
-    add_queue(parser)
-    parser.add_argument("changes", metavar="KEY=WEIGHT", type=header, nargs="*", help="weights to change")
-    add_yes(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("weights", "show or change the weights of shard keys", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("changes", metavar="KEY=WEIGHT", type=pair, nargs="*", help="weights to change")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> int:
     """Change the weights that were given, then show all."""
     changes = {key: weight_of(key, text) for key, text in args.changes}
     queue, _ = shell.existing(args.queue)

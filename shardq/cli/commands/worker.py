@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from shardq.cli.exits import OK, UsageError
 from shardq.cli.output import remark
-from shardq.cli.parsing import Commands, command, number, time
+from shardq.cli.parsing import Args, argument, command, number, time
 from shardq.cli.shell import Shell
 from shardq.cli.supervisor import Supervisor
 from shardq.client import AsyncClient, Queue
@@ -47,44 +47,30 @@ SLACK = 10.0
 """Seconds that such a check may take beyond the timeouts of its calls before this process counts as hung."""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "worker", run, "call a handler for each message", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("handler", metavar="HANDLER", help="the handler, as module:function")
-    parser.add_argument("-q", "--queue", required=True, metavar="QUEUE", help="the queue's name")
-    parser.add_argument(
-        "-c",
-        "--concurrency",
-        type=number(1),
-        default=64,
-        metavar="N",
-        help="handlers that run at once in each process (64)",
-    )
-    parser.add_argument(
-        "-p", "--processes", type=number(1), default=1, metavar="N", help="number of worker processes (1)"
-    )
-    parser.add_argument(
-        "--run-in", choices=("threads", "processes"), default="threads", help="where plain functions run (threads)"
-    )
-    parser.add_argument(
-        "--read-ahead", type=number(0), default=0, metavar="N", help="messages that may wait for a free handler (0)"
-    )
-    parser.add_argument(
-        "--time-limit", type=time, metavar="S", help="seconds after which a handler has failed (no limit)"
-    )
-    parser.add_argument(
-        "--grace", type=time, default=25.0, metavar="S", help="seconds for handlers to finish at the end (25)"
-    )
-    parser.add_argument(
-        "--alive-file",
-        metavar="PATH",
-        help="a file to touch about each second while the worker does not hang, whether or not Redis answers and the "
-        "queue exists; with several processes PATH.1, PATH.2, ...",
-    )
-    parser.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("worker", "call a handler for each message", ABOUT, EXAMPLES)
+@argument("handler", metavar="HANDLER", help="the handler, as module:function")
+@argument("-q", "--queue", required=True, metavar="QUEUE", help="the queue's name")
+@argument(
+    "-c",
+    "--concurrency",
+    type=number(1),
+    default=64,
+    metavar="N",
+    help="handlers that run at once in each process (64)",
+)
+@argument("-p", "--processes", type=number(1), default=1, metavar="N", help="number of worker processes (1)")
+@argument("--run-in", choices=("threads", "processes"), default="threads", help="where plain functions run (threads)")
+@argument("--read-ahead", type=number(0), default=0, metavar="N", help="messages that may wait for a free handler (0)")
+@argument("--time-limit", type=time, metavar="S", help="seconds after which a handler has failed (no limit)")
+@argument("--grace", type=time, default=25.0, metavar="S", help="seconds for handlers to finish at the end (25)")
+@argument(
+    "--alive-file",
+    metavar="PATH",
+    help="a file to touch about each second while the worker does not hang, whether or not Redis answers and the "
+    "queue exists; with several processes PATH.1, PATH.2, ...",
+)
+@argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+def run(args: Args, shell: Shell) -> int:
     """Work until a signal comes."""
     for each in stop_signals():
         signal.signal(each, _end)
@@ -181,7 +167,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, name="shardq-parent-watch", daemon=True).start()
 
 
-def _arguments(args: argparse.Namespace, number: int) -> list[str]:
+def _arguments(args: Args, number: int) -> list[str]:
     """The arguments of worker process *number*, from 1."""
     words = [args.handler, "--queue", args.queue, "--concurrency", str(args.concurrency), "--supervised"]
     words += ["--run-in", args.run_in, "--read-ahead", str(args.read_ahead), "--grace", str(args.grace)]

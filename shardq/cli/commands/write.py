@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import sys
@@ -13,7 +12,7 @@ import msgspec
 
 from shardq.cli.exits import FAILED, OK, UsageError
 from shardq.cli.output import remark
-from shardq.cli.parsing import Commands, add_queue, command, header, time
+from shardq.cli.parsing import Args, add_queue, argument, command, pair, takes, time
 from shardq.cli.shell import Shell
 from shardq.client import Queue
 from shardq.errors import PartlyWritten
@@ -33,41 +32,29 @@ EXAMPLES = """  shardq write jobs 'hello' -k tenant-42
   zcat jobs.jsonl.gz | shardq write jobs --lines --as json -k tenant-42"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "write", run, "store a message in a queue", about=ABOUT, examples=EXAMPLES)
-    add_queue(parser)
-    parser.add_argument("--create", action="store_true", help="create the queue if it does not exist")
-    parser.add_argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - or none reads all of stdin")
-    parser.add_argument(
-        "-k", "--shard-key", required=True, metavar="K", help="the shard key, usually the tenant's name"
-    )
-    parser.add_argument(
-        "--as", dest="form", choices=("bytes", "text", "json"), default="bytes", help="how to read PAYLOAD (bytes)"
-    )
-    parser.add_argument(
-        "--lines", action="store_true", help="write each line of stdin as a message, without empty lines"
-    )
-    parser.add_argument("--delay", type=time, metavar="S", help="deliver it no earlier than S seconds from now")
-    parser.add_argument("--deadline", type=time, metavar="S", help="do not deliver it later than S seconds from now")
-    parser.add_argument(
-        "--dedup-key",
-        metavar="D",
-        help="store one message of the shard key with this key; a second write returns the id of the first",
-    )
-    parser.add_argument(
-        "--unique-key", metavar="U", help="while a message with this key is not done, --on-conflict decides"
-    )
-    parser.add_argument(
-        "--on-conflict", choices=ON_CONFLICT, default="existing",
-        help="print the id of the existing one (default), replace its payload, or raise an error",
-    )  # fmt: skip
-    parser.add_argument(
-        "--header", type=header, action="append", metavar="N=V", default=[], help="a header; may be repeated"
-    )
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("write", "store a message in a queue", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("--create", action="store_true", help="create the queue if it does not exist")
+@argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - or none reads all of stdin")
+@argument("-k", "--shard-key", required=True, metavar="K", help="the shard key, usually the tenant's name")
+@argument("--as", dest="form", choices=("bytes", "text", "json"), default="bytes", help="how to read PAYLOAD (bytes)")
+@argument("--lines", action="store_true", help="write each line of stdin as a message, without empty lines")
+@argument("--delay", type=time, metavar="S", help="deliver it no earlier than S seconds from now")
+@argument("--deadline", type=time, metavar="S", help="do not deliver it later than S seconds from now")
+@argument(
+    "--dedup-key",
+    metavar="D",
+    help="store one message of the shard key with this key; a second write returns the id of the first",
+)
+@argument("--unique-key", metavar="U", help="while a message with this key is not done, --on-conflict decides")
+@argument(
+    "--on-conflict",
+    choices=ON_CONFLICT,
+    default="existing",
+    help="print the id of the existing one (default), replace its payload, or raise an error",
+)
+@argument("--header", type=pair, action="append", metavar="N=V", default=[], help="a header; may be repeated")
+def run(args: Args, shell: Shell) -> int:
     """Write the message of the arguments, or those of stdin."""
     if args.lines:
         if args.payload not in (None, "-") or args.dedup_key or args.unique_key:
@@ -92,7 +79,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return OK
 
 
-def _message(args: argparse.Namespace, raw: bytes) -> Message:
+def _message(args: Args, raw: bytes) -> Message:
     key = text_or_bytes(os.fsencode(args.shard_key))
     return Message(
         _payload(raw, args.form), key, args.delay, args.deadline, args.dedup_key, dict(args.header), args.unique_key,
@@ -110,7 +97,7 @@ def _payload(raw: bytes, form: str) -> Any:
     raise UsageError(problem)
 
 
-def _write_lines(args: argparse.Namespace, shell: Shell) -> int:
+def _write_lines(args: Args, shell: Shell) -> int:
     queue, code = shell.queue(args.queue, create=args.create), OK
     for lines in _batches():
         messages = [_message(args, line) for line in lines]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.parsing import Args, Parser
 
 if TYPE_CHECKING:
     from shardq.edge import Edge
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 GATEWAY, SPOOL, TOKEN = "SHARDQ_GATEWAY", "SHARDQ_SPOOL", "SHARDQ_EDGE_TOKEN"
 
 
-def add_spool(parser: argparse.ArgumentParser) -> None:
+def add_spool(parser: Parser) -> None:
     """Add the option for the spool's file."""
     parser.add_argument("--spool", metavar="FILE", help=f"the file in which messages wait (${SPOOL})")
 
 
-def add_gateway(parser: argparse.ArgumentParser) -> None:
+def add_gateway(parser: Parser) -> None:
     """Add the options for the gateway and the spool."""
     add_spool(parser)
     parser.add_argument("--gateway", metavar="HOST:PORT", help=f"the gateway, or unix:PATH (${GATEWAY})")
@@ -34,7 +34,7 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-bytes", type=int, metavar="N", help="the most bytes of the spool (1 GiB)")
 
 
-def open_edge(args: argparse.Namespace) -> Edge:
+def open_edge(args: Args) -> Edge:
     """The producer that the arguments describe."""
     from shardq.edge import Edge
 
@@ -50,7 +50,7 @@ def open_edge(args: argparse.Namespace) -> Edge:
     return Edge(gateway, spool=_path(args), **settings)
 
 
-def open_spool(args: argparse.Namespace) -> Spool:
+def open_spool(args: Args) -> Spool:
     """The spool that the arguments name. Nothing if there is none."""
     from shardq.edge.spool import Spool
 
@@ -60,7 +60,7 @@ def open_spool(args: argparse.Namespace) -> Spool:
     return Spool(path)
 
 
-def _path(args: argparse.Namespace) -> Path:
+def _path(args: Args) -> Path:
     path = args.spool or os.environ.get(SPOOL)
     if not path:
         raise UsageError(f"name the spool with --spool or ${SPOOL}")

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 from datetime import UTC, datetime
 
 from shardq.cli.edge.options import add_spool, open_spool
 from shardq.cli.exits import NOTHING, OK
 from shardq.cli.output import remark
-from shardq.cli.parsing import Commands, command
+from shardq.cli.parsing import Args, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import printable
 
 ABOUT = "The newest thousand are kept. Nothing sends them again; what they hold is not shown."
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    add_spool(command(commands, "refused", run, "show which messages the gateway refused, and why", about=ABOUT))
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("refused", "show which messages the gateway refused, and why", ABOUT)
+@takes(add_spool)
+def run(args: Args, shell: Shell) -> int:
     """Print a line for each."""
     from shardq.datasink.messages import Request
 

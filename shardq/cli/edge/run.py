@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 
 from shardq.cli.edge.options import add_gateway, open_edge
 from shardq.cli.output import remark
-from shardq.cli.parsing import Commands, command
+from shardq.cli.parsing import Args, command, takes
 from shardq.cli.shell import Shell
 
 LOOK = 1.0
@@ -15,12 +14,9 @@ ABOUT = """It goes on after programs that have put messages into the spool and e
 state changes. Ctrl-C ends it; messages that are not acked stay in the spool."""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    add_gateway(command(commands, "run", run, "deliver what is in the spool", about=ABOUT))
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("run", "deliver what is in the spool", ABOUT)
+@takes(add_gateway)
+def run(args: Args, shell: Shell) -> int:
     """Deliver until Ctrl-C."""
     never, told = threading.Event(), ""
     with open_edge(args) as edge:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import msgspec
 
 from shardq.cli.edge.options import add_gateway, open_edge
 from shardq.cli.exits import OK, UsageError
-from shardq.cli.parsing import Commands, command, header, time
+from shardq.cli.parsing import Args, argument, command, pair, takes, time
 from shardq.cli.shell import Shell
 from shardq.protocol.bodies import text_or_bytes
 
@@ -29,27 +28,19 @@ EXAMPLES = """  shardq edge send metrics 'cpu 0.3' -k site-7
   zcat events.jsonl.gz | shardq edge send --topic orders.eu --lines --as json -k tenant-42"""
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(
-        commands, "send", run, "put messages into the spool and deliver it", about=ABOUT, examples=EXAMPLES
-    )
-    parser.add_argument("queue", metavar="QUEUE", nargs="?", default="", help="the queue; none with --topic")
-    parser.add_argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - reads all of stdin")
-    parser.add_argument("--topic", default="", metavar="T", help="send to the queues that this topic goes to")
-    parser.add_argument(
-        "-k", "--shard-key", required=True, metavar="K", help="the shard key, usually the tenant's name"
-    )
-    parser.add_argument("--as", dest="form", choices=("bytes", "text", "json"), default="bytes", help="how to read it")
-    parser.add_argument("--lines", action="store_true", help="each line of stdin is a message")
-    parser.add_argument("--each-file", nargs="+", type=Path, metavar="FILE", help="each of these files is a message")
-    parser.add_argument("--delay", type=time, default=0.0, metavar="S", help="deliver it no earlier than S seconds on")
-    parser.add_argument("--header", type=header, action="append", metavar="N=V", default=[], help="a header")
-    parser.add_argument("--wait", type=time, default=30.0, metavar="S", help="wait for acks for so many seconds (30)")
-    add_gateway(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("send", "put messages into the spool and deliver it", ABOUT, EXAMPLES)
+@argument("queue", metavar="QUEUE", nargs="?", default="", help="the queue; none with --topic")
+@argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - reads all of stdin")
+@argument("--topic", default="", metavar="T", help="send to the queues that this topic goes to")
+@argument("-k", "--shard-key", required=True, metavar="K", help="the shard key, usually the tenant's name")
+@argument("--as", dest="form", choices=("bytes", "text", "json"), default="bytes", help="how to read it")
+@argument("--lines", action="store_true", help="each line of stdin is a message")
+@argument("--each-file", nargs="+", type=Path, metavar="FILE", help="each of these files is a message")
+@argument("--delay", type=time, default=0.0, metavar="S", help="deliver it no earlier than S seconds on")
+@argument("--header", type=pair, action="append", metavar="N=V", default=[], help="a header")
+@argument("--wait", type=time, default=30.0, metavar="S", help="wait for acks for so many seconds (30)")
+@takes(add_gateway)
+def run(args: Args, shell: Shell) -> int:
     """Send the messages of the arguments, or those of stdin."""
     if args.topic and args.queue and args.payload is None:
         args.payload, args.queue = args.queue, ""
@@ -67,7 +58,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return OK
 
 
-def _payloads(args: argparse.Namespace) -> Iterator[bytes]:
+def _payloads(args: Args) -> Iterator[bytes]:
     if args.lines:
         yield from (line for raw in sys.stdin.buffer if (line := raw.rstrip(b"\r\n")))
     elif args.each_file:
@@ -78,7 +69,7 @@ def _payloads(args: argparse.Namespace) -> Iterator[bytes]:
         yield os.fsencode(args.payload)
 
 
-def _message(args: argparse.Namespace, raw: bytes) -> Any:
+def _message(args: Args, raw: bytes) -> Any:
     from shardq.edge import EdgeMessage
 
     key = text_or_bytes(os.fsencode(args.shard_key))

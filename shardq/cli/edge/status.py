@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from shardq.cli.edge.options import add_spool, open_spool
 from shardq.cli.exits import OK
-from shardq.cli.parsing import Commands, command
+from shardq.cli.parsing import Args, command, takes
 from shardq.cli.shell import Shell
 from shardq.clock import SystemClock
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    add_spool(command(commands, "status", run, "show what the spool holds and who delivers it"))
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("status", "show what the spool holds and who delivers it")
+@takes(add_spool)
+def run(args: Args, shell: Shell) -> int:
     """Print the counts."""
     found = looked(args)
     age = f", the oldest for {found['oldest_age']:,.0f} s" if found["waiting"] else ""
@@ -34,7 +30,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return OK
 
 
-def looked(args: argparse.Namespace) -> dict[str, Any]:
+def looked(args: Args) -> dict[str, Any]:
     """The spool's counts as values for JSON."""
     from shardq.edge.lock import DeliveryLock
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import threading
 
 from shardq.cli.edge.options import add_spool
 from shardq.cli.edge.status import looked
 from shardq.cli.exits import OK
-from shardq.cli.parsing import Commands, command, time
+from shardq.cli.parsing import Args, argument, command, takes, time
 from shardq.cli.shell import Shell
 
 COUNTED = ("accepted", "acked", "refused", "dropped")
 
 
-def register(commands: Commands) -> None:
-    """Add the parser."""
-    parser = command(commands, "tail", run, "follow what is put into the spool and what is acked, until Ctrl-C")
-    add_spool(parser)
-    parser.add_argument("--every", type=time, default=1.0, metavar="S", help="look every so many seconds (1)")
-    parser.add_argument("--times", type=int, metavar="N", help="end after so many looks")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@command("tail", "follow what is put into the spool and what is acked, until Ctrl-C")
+@takes(add_spool)
+@argument("--every", type=time, default=1.0, metavar="S", help="look every so many seconds (1)")
+@argument("--times", type=int, metavar="N", help="end after so many looks")
+def run(args: Args, shell: Shell) -> int:
     """Print a line for each look: what has changed since the one before, and what waits."""
     before, never, looks = looked(args), threading.Event(), 0
     while args.times is None or looks < args.times:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shardq.cli.exits import OK, PARTLY, Nothing, UsageError
 from shardq.cli.output import remark
-from shardq.cli.parsing import Commands, number, time
+from shardq.cli.parsing import Args, argument, number, time
 from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
 from shardq.errors import QueueMissing
@@ -34,29 +34,26 @@ EXAMPLES = """  shardq pipeline archive archive/ jobs mails
   shardq pipeline archive archive/ --compact"""
 
 
-def register(names: Commands) -> None:
-    """Add the parser."""
-    parser = pipeline(
-        names, "archive", run, "store journals and dead letters as Parquet", about=ABOUT, examples=EXAMPLES
-    )
-    parser.add_argument("dir", metavar="DIR", help="the folder of the archive")
-    parser.add_argument(
-        "queues", nargs="*", metavar="QUEUE", help="the queues; others than before may be named, and come back later"
-    )
-    parser.add_argument(
-        "--pattern", type=expression, default="", metavar="REGEX", help="instead: queues whose whole names match"
-    )
-    parser.add_argument("--only", choices=("journal", "dead"), help="archive only this table")
-    parser.add_argument("--every", type=time, metavar="S", help="repeat every S seconds until Ctrl-C (needs --only)")
-    parser.add_argument(
-        "--most", type=number(1), metavar="N", default=1_000_000, help="rows of a batch at most (1,000,000)"
-    )
-    parser.add_argument("--allow-loss", action="store_true", help="do not fail if events were lost")
-    parser.add_argument("--adopt", action="store_true", help="if the checkpoint is gone, go on behind what is archived")
-    parser.add_argument("--compact", action="store_true", help="then merge the files of earlier runs")
+def expression(text: str) -> str:
+    """A regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"must be a regular expression: {error}") from None
+    return text
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@pipeline("archive", "store journals and dead letters as Parquet", ABOUT, EXAMPLES)
+@argument("dir", metavar="DIR", help="the folder of the archive")
+@argument("queues", nargs="*", metavar="QUEUE", help="the queues; others than before may be named, and come back later")
+@argument("--pattern", type=expression, default="", metavar="REGEX", help="instead: queues whose whole names match")
+@argument("--only", choices=("journal", "dead"), help="archive only this table")
+@argument("--every", type=time, metavar="S", help="repeat every S seconds until Ctrl-C (needs --only)")
+@argument("--most", type=number(1), metavar="N", default=1_000_000, help="rows of a batch at most (1,000,000)")
+@argument("--allow-loss", action="store_true", help="do not fail if events were lost")
+@argument("--adopt", action="store_true", help="if the checkpoint is gone, go on behind what is archived")
+@argument("--compact", action="store_true", help="then merge the files of earlier runs")
+def run(args: Args, shell: Shell) -> int:
     """Archive, then compact."""
     is_named = bool(args.queues or args.pattern)
     if args.queues and args.pattern:
@@ -101,7 +98,7 @@ class Found(NamedTuple):
     missing: dict[str, str]
 
 
-def _found(args: argparse.Namespace, shell: Shell, tables: list[str]) -> Found:
+def _found(args: Args, shell: Shell, tables: list[str]) -> Found:
     """Look for the queues that are named, or that match. Raises Nothing if none has what is to be archived."""
     found = Found({table: [] for table in tables}, {})
     names = dict.fromkeys(args.queues) if args.queues else _matching(args.pattern, shell)
@@ -128,12 +125,3 @@ def _found(args: argparse.Namespace, shell: Shell, tables: list[str]) -> Found:
 def _matching(pattern: str, shell: Shell) -> list[str]:
     """The queues whose whole names match, found as format("shardq") finds them for the option subscribePattern."""
     return shell.client.run(matching_queues(pattern, shell.client.clock))
-
-
-def expression(text: str) -> str:
-    """A regular expression."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise argparse.ArgumentTypeError(f"must be a regular expression: {error}") from None
-    return text

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import OK, UsageError
 from shardq.cli.output import say
-from shardq.cli.parsing import Commands, number, time
+from shardq.cli.parsing import Args, argument, number, time
 from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
@@ -39,30 +38,24 @@ TYPED = ("number", "time", "stream", "count", "due")
 """The columns of events that are no text, also in CSV."""
 
 
-def register(names: Commands) -> None:
-    """Add the parser."""
-    parser = pipeline(names, "fairness", run, "report how fair a queue was", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("events", nargs="?", metavar="EVENTS", help="a table of events (the queue's own journal)")
-    parser.add_argument("--format", metavar="F", help="of EVENTS: parquet, json, csv, orc, table (by its name)")
-    parser.add_argument("--queue", metavar="QUEUE", help="only events of this queue")
-    parser.add_argument("--window", type=number(1), metavar="S", default=60, help="length of a window in seconds (60)")
-    parser.add_argument("--streams", type=number(1), metavar="N", help="the queue's number of streams")
-    parser.add_argument(
-        "--per-shard", type=number(1), metavar="M", help="and its streams per shard (as seen in the events)"
-    )
-    parser.add_argument("--out", metavar="DIR", help="write tables, pictures and pages there: a path or a URL")
-    parser.add_argument("--follow", action="store_true", help="add what is new since the last run to --out")
-    parser.add_argument("--every", type=time, metavar="S", help="with --follow: repeat every S seconds until Ctrl-C")
-    parser.add_argument(
-        "--late",
-        type=number(0),
-        metavar="S",
-        default=60,
-        help="with --follow: seconds that a window waits for late events (60)",
-    )
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@pipeline("fairness", "report how fair a queue was", ABOUT, EXAMPLES)
+@argument("events", nargs="?", metavar="EVENTS", help="a table of events (the queue's own journal)")
+@argument("--format", metavar="F", help="of EVENTS: parquet, json, csv, orc, table (by its name)")
+@argument("--queue", metavar="QUEUE", help="only events of this queue")
+@argument("--window", type=number(1), metavar="S", default=60, help="length of a window in seconds (60)")
+@argument("--streams", type=number(1), metavar="N", help="the queue's number of streams")
+@argument("--per-shard", type=number(1), metavar="M", help="and its streams per shard (as seen in the events)")
+@argument("--out", metavar="DIR", help="write tables, pictures and pages there: a path or a URL")
+@argument("--follow", action="store_true", help="add what is new since the last run to --out")
+@argument("--every", type=time, metavar="S", help="with --follow: repeat every S seconds until Ctrl-C")
+@argument(
+    "--late",
+    type=number(0),
+    metavar="S",
+    default=60,
+    help="with --follow: seconds that a window waits for late events (60)",
+)
+def run(args: Args, shell: Shell) -> int:
     """Compute the report, print it, write pictures and pages."""
     if (args.streams is None) != (args.per_shard is None):
         raise UsageError("--streams needs --per-shard, and --per-shard needs --streams")
@@ -86,7 +79,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return OK
 
 
-def _report(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress, request: Request) -> None:
+def _report(args: Args, shell: Shell, spark: SparkSession, progress: Progress, request: Request) -> None:
     """Report on the events that there are now."""
     from shardq.spark.pipelines.archive import archived
     from shardq.spark.pipelines.fairness.pipeline import run as judge
@@ -104,7 +97,7 @@ def _report(args: argparse.Namespace, shell: Shell, spark: SparkSession, progres
             _table(each)
 
 
-def _follow(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress, request: Request) -> None:
+def _follow(args: Args, shell: Shell, spark: SparkSession, progress: Progress, request: Request) -> None:
     """Report on new events; with --every also on later ones."""
     from shardq.spark.pipelines.fairness.follow import follow
     from shardq.spark.pipelines.inputs import follow_journal
@@ -115,7 +108,7 @@ def _follow(args: argparse.Namespace, shell: Shell, spark: SparkSession, progres
     progress.report.remarks.append(f"{late:,} tallies came too late")
 
 
-def _streams_and_width(args: argparse.Namespace, shell: Shell) -> tuple[int, int] | None:
+def _streams_and_width(args: Args, shell: Shell) -> tuple[int, int] | None:
     """The numbers of streams and of streams per shard: as given, else the queue's if its journal is read, else None."""
     if args.streams is not None:
         from shardq.sharding import check_width

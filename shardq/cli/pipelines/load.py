@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import OK, UsageError
-from shardq.cli.parsing import Commands, time
+from shardq.cli.parsing import Args, add_queue, argument, takes, time
 from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, writing
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
@@ -32,22 +32,14 @@ EXAMPLES = """  shardq pipeline load day.parquet jobs --key tenant
   shardq pipeline load db.orders jobs --format table --key tenant --id orders-2026-07-01"""
 
 
-def register(names: Commands) -> None:
-    """Add the parser."""
-    parser = pipeline(names, "load", run, "write the rows of a table into a queue", about=ABOUT, examples=EXAMPLES)
-    add_rows(parser, "rows")
-    parser.add_argument("queue", metavar="QUEUE", help="the queue's name")
-    add_message(parser)
-    parser.add_argument("--create", action="store_true", help="create the queue if it does not exist")
-    parser.add_argument("--id", metavar="ID", help="the id of this load (made from the files' names, sizes and times)")
-    parser.add_argument("--follow", action="store_true", help="ROWS is a folder: load the files that are new in it")
-    parser.add_argument(
-        "--checkpoint", metavar="DIR", help="with --follow: the folder that knows which files are loaded"
-    )
-    parser.add_argument("--every", type=time, metavar="S", help="with --follow: look every S seconds until Ctrl-C")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@pipeline("load", "write the rows of a table into a queue", ABOUT, EXAMPLES)
+@takes(partial(add_rows, name="rows"), add_queue, add_message)
+@argument("--create", action="store_true", help="create the queue if it does not exist")
+@argument("--id", metavar="ID", help="the id of this load (made from the files' names, sizes and times)")
+@argument("--follow", action="store_true", help="ROWS is a folder: load the files that are new in it")
+@argument("--checkpoint", metavar="DIR", help="with --follow: the folder that knows which files are loaded")
+@argument("--every", type=time, metavar="S", help="with --follow: look every S seconds until Ctrl-C")
+def run(args: Args, shell: Shell) -> int:
     """Load the rows."""
     if args.follow != (args.checkpoint is not None):
         raise UsageError("--follow needs --checkpoint, and --checkpoint needs --follow")
@@ -60,7 +52,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return OK
 
 
-def _load(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress) -> None:
+def _load(args: Args, shell: Shell, spark: SparkSession, progress: Progress) -> None:
     """Load the rows that there are now."""
     from shardq.spark.pipelines.earlier import tell_known
     from shardq.spark.pipelines.inputs import read_table
@@ -76,7 +68,7 @@ def _load(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress:
     load(made, args.queue, write_id, options, progress)
 
 
-def _follow(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress) -> None:
+def _follow(args: Args, shell: Shell, spark: SparkSession, progress: Progress) -> None:
     """Load the files that are new in a folder; with --every also later ones."""
     from shardq.spark.pipelines.inputs import follow_files
     from shardq.spark.pipelines.landing import Landing, landing_id

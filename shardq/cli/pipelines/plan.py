@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shardq.cli.exits import OK
 from shardq.cli.output import say
-from shardq.cli.parsing import Commands, number, time
+from shardq.cli.parsing import Args, argument, number, time
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
@@ -35,46 +35,6 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def register(names: Commands) -> None:
-    """Add the parser."""
-    parser = pipeline(
-        names, "plan", run, "choose streams and shard sizes, tenant by tenant", about=ABOUT, examples=EXAMPLES
-    )
-    parser.add_argument(
-        "table", nargs="?", metavar="TENANTS", help="a table with shard_key and load (such as a number of messages)"
-    )
-    parser.add_argument("--format", metavar="F", help="format of TENANTS: parquet, json, csv, orc, table (by its name)")
-    parser.add_argument(
-        "--tenants", type=number(1), metavar="T", default=10_000_000, help="number of assumed tenants (10,000,000)"
-    )
-    parser.add_argument(
-        "--skew", type=float, metavar="S", default=1.0, help="loads of assumed tenants fall as 1 / rank^S (1)"
-    )
-    parser.add_argument("--noisy", type=number(1), metavar="K", default=20, help="how many flood at a time (20)")
-    parser.add_argument("--flood", type=number(1), metavar="F", default=10_000, help="messages of each flood (10,000)")
-    parser.add_argument(
-        "--service", type=float, metavar="R", default=1000.0, help="messages per second of all workers (1,000)"
-    )
-    parser.add_argument(
-        "--used", type=float, metavar="U", default=0.5, help="share of that for messages that come meanwhile (0.5)"
-    )
-    parser.add_argument(
-        "--window", type=number(0), metavar="W", default=1, help="the queue's admission window; 0 for none (1)"
-    )
-    parser.add_argument(
-        "--within", type=time, metavar="S", default=1.0, help="longest wait that counts as in time, in seconds (1)"
-    )
-    parser.add_argument("--isolation", type=float, metavar="S", default=0.99, help="share of tenants in time (0.99)")
-    parser.add_argument(
-        "--candidate",
-        type=_numbers,
-        action="append",
-        metavar="NxM",
-        help="examine this one; repeatable (those of shardq plan)",
-    )
-    parser.add_argument("--seed", type=number(0), metavar="S", default=0, help="random seed (0)")
-
-
 def _numbers(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,4})x(\d{1,4})", text, re.ASCII)
     if not found:
@@ -82,7 +42,27 @@ def _numbers(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@pipeline("plan", "choose streams and shard sizes, tenant by tenant", ABOUT, EXAMPLES)
+@argument("table", nargs="?", metavar="TENANTS", help="a table with shard_key and load (such as a number of messages)")
+@argument("--format", metavar="F", help="format of TENANTS: parquet, json, csv, orc, table (by its name)")
+@argument("--tenants", type=number(1), metavar="T", default=10_000_000, help="number of assumed tenants (10,000,000)")
+@argument("--skew", type=float, metavar="S", default=1.0, help="loads of assumed tenants fall as 1 / rank^S (1)")
+@argument("--noisy", type=number(1), metavar="K", default=20, help="how many flood at a time (20)")
+@argument("--flood", type=number(1), metavar="F", default=10_000, help="messages of each flood (10,000)")
+@argument("--service", type=float, metavar="R", default=1000.0, help="messages per second of all workers (1,000)")
+@argument("--used", type=float, metavar="U", default=0.5, help="share of that for messages that come meanwhile (0.5)")
+@argument("--window", type=number(0), metavar="W", default=1, help="the queue's admission window; 0 for none (1)")
+@argument("--within", type=time, metavar="S", default=1.0, help="longest wait that counts as in time, in seconds (1)")
+@argument("--isolation", type=float, metavar="S", default=0.99, help="share of tenants in time (0.99)")
+@argument(
+    "--candidate",
+    type=_numbers,
+    action="append",
+    metavar="NxM",
+    help="examine this one; repeatable (those of shardq plan)",
+)
+@argument("--seed", type=number(0), metavar="S", default=0, help="random seed (0)")
+def run(args: Args, shell: Shell) -> int:
     """Examine the tenants, choose a candidate, print."""
     with started("plan", args, shell) as (spark, progress):
         from shardq.spark.pipelines.inputs import read_table

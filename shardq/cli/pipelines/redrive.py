@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from shardq.cli.exits import OK
-from shardq.cli.parsing import Commands
+from shardq.cli.parsing import Args, add_queue, argument, takes
 from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
 
@@ -18,16 +16,12 @@ EXAMPLES = """  shardq pipeline redrive jobs --where "last_error like '%timed ou
   shardq pipeline redrive jobs --where "get_json_object(cast(payload as string), '$.kind') = 'mail'" """
 
 
-def register(names: Commands) -> None:
-    """Add the parser."""
-    parser = pipeline(names, "redrive", run, "move chosen dead letters back", about=ABOUT, examples=EXAMPLES.rstrip())
-    parser.add_argument("queue", metavar="QUEUE", help="the queue's name")
-    parser.add_argument("--where", metavar="SQL", default="true", help="which dead letters (all)")
-    parser.add_argument("--rate", type=float, metavar="R", default=100.0, help="move at most R per second (100)")
-    parser.add_argument("--go", action="store_true", help="move them; without it nothing is changed")
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@pipeline("redrive", "move chosen dead letters back", ABOUT, EXAMPLES.rstrip())
+@takes(add_queue)
+@argument("--where", metavar="SQL", default="true", help="which dead letters (all)")
+@argument("--rate", type=float, metavar="R", default=100.0, help="move at most R per second (100)")
+@argument("--go", action="store_true", help="move them; without it nothing is changed")
+def run(args: Args, shell: Shell) -> int:
     """Choose the dead letters, print how many, move them."""
     queue, _ = shell.existing(args.queue)
     with started("redrive", args, shell) as (spark, progress):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
+from functools import partial
 
 from shardq.cli.exits import OK
-from shardq.cli.parsing import Commands, add_router
+from shardq.cli.parsing import Args, add_router, argument, takes
 from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, writing
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
@@ -19,18 +19,14 @@ EXAMPLES = """  shardq pipeline route events.parquet --topic topic --key tenant 
   shardq pipeline route clicks.json --topic kind --key account --dry"""
 
 
-def register(names: Commands) -> None:
-    """Add the parser."""
-    parser = pipeline(names, "route", run, "send events to the queues of their topics", about=ABOUT, examples=EXAMPLES)
-    add_rows(parser, "events")
-    parser.add_argument("--topic", metavar="COLUMN", default="topic", help="the column of the topic (topic)")
-    add_message(parser)
-    parser.add_argument("--id", metavar="ID", help="the id of this run (made from the files' names, sizes and times)")
-    parser.add_argument("--dry", action="store_true", help="only count how many messages each queue would get")
-    add_router(parser)
-
-
-def run(args: argparse.Namespace, shell: Shell) -> int:
+@pipeline("route", "send events to the queues of their topics", ABOUT, EXAMPLES)
+@takes(partial(add_rows, name="events"))
+@argument("--topic", metavar="COLUMN", default="topic", help="the column of the topic (topic)")
+@takes(add_message)
+@argument("--id", metavar="ID", help="the id of this run (made from the files' names, sizes and times)")
+@argument("--dry", action="store_true", help="only count how many messages each queue would get")
+@takes(add_router)
+def run(args: Args, shell: Shell) -> int:
     """Route the events and write them."""
     bindings = sorted(shell.client.router(args.router).bindings())
     with started("route", args, shell) as (spark, progress):

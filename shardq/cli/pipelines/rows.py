@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import UsageError
-from shardq.cli.parsing import number
+from shardq.cli.parsing import Args, Parser, number, pair
 from shardq.cli.pipelines.stage import connecting
 from shardq.cli.shell import Shell
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from shardq.spark.pipelines.load import Columns
 
 
-def add_rows(parser: argparse.ArgumentParser, name: str) -> None:
+def add_rows(parser: Parser, name: str) -> None:
     """Add the rows, called *name*, and how to read them."""
     parser.add_argument(name, metavar=name.upper(), help="a file, folder, glob or table")
     parser.add_argument(
@@ -29,7 +28,7 @@ def add_rows(parser: argparse.ArgumentParser, name: str) -> None:
     )
     parser.add_argument(
         "--option",
-        type=reader_option,
+        type=pair,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -37,15 +36,7 @@ def add_rows(parser: argparse.ArgumentParser, name: str) -> None:
     )
 
 
-def reader_option(text: str) -> tuple[str, str]:
-    """`NAME=VALUE`, an option of Spark's reader."""
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")
-    return name, value
-
-
-def add_message(parser: argparse.ArgumentParser) -> None:
+def add_message(parser: Parser) -> None:
     """Add which column becomes which part of a message, and what to do with rows that are none."""
     parser.add_argument("--key", metavar="COLUMN", required=True, help="the column of the shard key")
     parser.add_argument("--payload", metavar="COLUMN", help="the column of the payload (all other columns)")
@@ -73,14 +64,14 @@ def add_message(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def columns_of(args: argparse.Namespace) -> Columns:
+def columns_of(args: Args) -> Columns:
     """The columns that the options name."""
     from shardq.spark.pipelines.load import Columns
 
     return Columns(args.key, args.payload, args.delay, args.deadline, args.dedup, args.headers)
 
 
-def writing(args: argparse.Namespace, shell: Shell, made: DataFrame, *, create: bool) -> dict[str, str]:
+def writing(args: Args, shell: Shell, made: DataFrame, *, create: bool) -> dict[str, str]:
     """The options of format("shardq") for the rows *made* of messages."""
     if args.idempotence == "key" and args.dedup is None:
         raise UsageError("--idempotence key needs --dedup")

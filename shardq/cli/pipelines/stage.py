@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Commands, Run, command
+from shardq.cli.parsing import Args, Command, Parser, Run, command, takes
 from shardq.cli.pipelines.ending import Ending
 from shardq.cli.pipelines.status_line import StatusLine
 from shardq.cli.shell import Shell
@@ -24,11 +24,16 @@ if TYPE_CHECKING:
     from shardq.spark.pipelines.report import Progress, Report
 
 
-def pipeline(
-    names: Commands, name: str, run: Run, summary: str, *, about: str, examples: str
-) -> argparse.ArgumentParser:
-    """A new command of a pipeline, with the options that all have."""
-    parser = command(names, name, run, summary, about=about, examples=examples)
+def pipeline(name: str, summary: str, about: str, examples: str) -> Callable[[Run], Command]:
+    """As `command`, with the options that all pipelines have."""
+
+    def decorated(run: Run) -> Command:
+        return command(name, summary, about, examples)(takes(_add_spark)(run))
+
+    return decorated
+
+
+def _add_spark(parser: Parser) -> None:
     spark = parser.add_argument_group("Spark")
     spark.add_argument(
         "--master", metavar="URL", help="where Spark runs, such as local[4] or spark://host:7077 (local[*])"
@@ -41,7 +46,6 @@ def pipeline(
         metavar="KEY=VALUE",
         help="a setting of Spark; may be repeated",
     )
-    return parser
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -52,13 +56,13 @@ def setting(text: str) -> tuple[str, str]:
     return key, value
 
 
-def connecting(args: argparse.Namespace, shell: Shell) -> dict[str, str]:
+def connecting(args: Args, shell: Shell) -> dict[str, str]:
     """The options of format("shardq") that say where Redis is, and how long a task tries while it does not answer."""
     return {"url": shell.url, **({} if args.timeout is None else {"timeout": f"{args.timeout:g}"})}
 
 
 @contextmanager
-def started(name: str, args: argparse.Namespace, shell: Shell) -> Iterator[tuple[SparkSession, Progress]]:
+def started(name: str, args: Args, shell: Shell) -> Iterator[tuple[SparkSession, Progress]]:
     """Spark and the progress of the pipeline *name*; its report is printed when all went well."""
     _check_pandas()
     from pyspark.sql import SparkSession
