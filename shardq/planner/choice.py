@@ -9,6 +9,7 @@ longer. `plan` takes the point of the frontier where streams x busy streams is l
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from math import comb
 from typing import Final
@@ -130,11 +131,9 @@ def _fewest(width: int, noisy: int, isolation: float, most: int) -> int | None:
 
     More streams never lower the isolation, so a binary search finds them.
     """
-    low, high = width, most + 1
-    while low < high:
-        middle = (low + high) // 2
-        if 1 - clean_odds(middle, width, noisy)[0] >= isolation:  # the same formula as in `Plan.isolation`
-            high = middle
-        else:
-            low = middle + 1
-    return low if low <= most else None
+
+    def reaches(streams: int) -> bool:
+        return 1 - clean_odds(streams, width, noisy)[0] >= isolation  # the same formula as in `Plan.isolation`
+
+    streams = width + bisect_left(range(width, most + 1), True, key=reaches)
+    return streams if streams <= most else None
