@@ -1,4 +1,4 @@
-"""How the command ends: its exit codes, and two exceptions that are not errors of the library."""
+"""How the command ends: its exit codes, and three exceptions that are not errors of the library."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ MEANING = """exit codes:
 
 class UsageError(Exception):
     """The command line is wrong in a way that the parser cannot see."""
+
+
+class Declined(Exception):
+    """The user answered no; the exit code is `FAILED`."""
 
 
 class Nothing(Exception):

@@ -18,7 +18,7 @@ from shardq.cli.shell import Shell
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Parser: TypeAlias = argparse.ArgumentParser
 Args: TypeAlias = argparse.Namespace
-Run: TypeAlias = Callable[[Args, Shell], int]
+Run: TypeAlias = Callable[[Args, Shell], int | None]
 Adds: TypeAlias = Callable[[Parser], object]
 DEFAULT_URL = "redis://localhost:6379"
 DEFAULT_TIMEOUT = 5.0
@@ -62,9 +62,9 @@ class Command:
 
 
 def command(name: str, summary: str, about: str = "", examples: str = "") -> Callable[[Run], Command]:
-    """Make a function a command with the common options; it gets the arguments and a shell, and returns the exit code.
+    """Make a function a command with the common options; `argument` and `takes` below say what else it takes.
 
-    `argument` and `takes` below say what else it takes.
+    The function gets the arguments and a shell. It returns the exit code, or None if it did what it is for.
     """
 
     def decorated(run: Run) -> Command:

@@ -16,7 +16,19 @@ from typing import Any
 
 import shardq
 from shardq.cli.commands import ALL
-from shardq.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, MEANING, NOTHING, TERMINATED, USAGE, Nothing, UsageError
+from shardq.cli.exits import (
+    CLOSED_PIPE,
+    FAILED,
+    INTERRUPTED,
+    MEANING,
+    NOTHING,
+    OK,
+    TERMINATED,
+    USAGE,
+    Declined,
+    Nothing,
+    UsageError,
+)
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import DEFAULT_TIMEOUT, DEFAULT_URL, Help, add_common
 from shardq.cli.shell import Shell
@@ -62,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     before = _end_on_sigterm()
     shell = Shell(url, timeout, json=bool(args.json))
     try:
-        code: int = args.run(args, shell)
+        code: int = args.run(args, shell) or OK
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
@@ -73,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit:  # SIGTERM
         _forget_stdout()
         raise
-    except (ShardqError, UsageError, Nothing, OSError) as error:
+    except (ShardqError, UsageError, Declined, Nothing, OSError) as error:
         code = _explained(error, url)
         if isinstance(error, OSError):
             _forget_stdout()  # stdout may be what failed; Python would flush it once more and exit with code 120

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from shardq.cli.exits import UsageError
-from shardq.cli.output import remark, say
+from shardq.cli.exits import Declined, UsageError
+from shardq.cli.output import say
 from shardq.cli.text import json_line, printable
 from shardq.client import Client, Queue
 from shardq.model import QueueStats
@@ -44,17 +44,15 @@ class Shell:
         """Print *text*, or with --json *value* as one line of JSON."""
         say(json_line(value) if self.json else text)
 
-    def confirm(self, question: str, *, yes: bool) -> bool:
-        """Whether to go on: --yes was given, or the user answers yes."""
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Go on if --yes was given, or the user answers yes; else raise Declined."""
         if yes:
-            return True
+            return
         if not sys.stdin.isatty():
             raise UsageError(f"{question} There is no terminal to ask on: use --yes")
         say(printable(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            return True
-        remark("nothing was changed")
-        return False
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise Declined("nothing was changed")
 
     def close(self) -> None:
         """Close the client."""

@@ -62,8 +62,8 @@ def run(args: Args, shell: Shell) -> int:
         for change in found:
             for line in change.lines:
                 remark(f"{change.what}: {line}")
-    if found and not shell.confirm(f"Make {plural(count, 'change')}?", yes=args.yes):
-        return FAILED
+    if found:
+        shell.confirm(f"Make {plural(count, 'change')}?", yes=args.yes)
     return _make_all(found, declared, shell)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.exits import UsageError
 from shardq.cli.names import add_names, names_of
 from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, number, takes
 from shardq.cli.shell import Shell
@@ -20,16 +20,14 @@ EXAMPLES = """  shardq assign jobs acct-1 acct-2 --yes
 @takes(add_queue, add_names)
 @argument("--max-overlap", type=number(0), metavar="K", help="streams that any two may share (the stored value, or 1)")
 @takes(add_yes)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Ask for confirmation, then assign."""
     names = names_of(args)
     if not names and args.max_overlap is None:
         raise UsageError("give shard keys, or --max-overlap")
     queue, _ = shell.existing(args.queue)
     question = f"Change the streams of {plural(len(names), 'shard key')} in queue {args.queue!r}?"
-    if not shell.confirm(question, yes=args.yes):
-        return FAILED
+    shell.confirm(question, yes=args.yes)
     made = queue.assign(names, max_overlap=args.max_overlap)
     text = f"{plural(len(made), 'shard key')} assigned, any two share at most {plural(made.max_overlap, 'stream')}"
     shell.show(text, {"queue": args.queue, "assigned": len(made), "max_overlap": made.max_overlap})
-    return OK

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import OK
 from shardq.cli.parsing import Args, add_queue, add_router, argument, command, takes
 from shardq.cli.shell import Shell
 
@@ -16,9 +15,8 @@ EXAMPLES = """  shardq bind 'orders.*.created' billing
 @command("bind", "send messages of matching topics to a queue", ABOUT, EXAMPLES)
 @argument("pattern", metavar="PATTERN", help="which topics go to the queue")
 @takes(add_queue, add_router)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Bind the pattern to the queue."""
     new = shell.client.bind(args.pattern, args.queue, router=args.router)
     text = "bound" if new else "was bound already"
     shell.show(text, {"pattern": args.pattern, "queue": args.queue, "router": args.router, "changed": new})
-    return OK

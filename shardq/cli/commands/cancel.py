@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import OK
 from shardq.cli.parsing import Args, add_queue, argument, command, takes
 from shardq.cli.shell import Shell
 
@@ -21,10 +20,9 @@ MEANING = {
 @command("cancel", "remove one message", ABOUT, "  shardq cancel jobs 1732150000000-42-7")
 @takes(add_queue)
 @argument("message_id", metavar="ID", help="the id that `shardq write` printed")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Cancel the message."""
     queue, _ = shell.existing(args.queue)
     was = queue.cancel(args.message_id)
     text = MEANING[was]
     shell.show(text, {"message_id": args.message_id, "was": str(was)})
-    return OK

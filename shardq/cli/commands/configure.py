@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import asdict
 from typing import Any, get_args, get_type_hints
 
-from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.exits import UsageError
 from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, pair, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
@@ -30,21 +30,19 @@ EXAMPLES = """  shardq configure jobs
 @takes(add_queue)
 @argument("changes", metavar="NAME=VALUE", type=pair, nargs="*", help="settings to change")
 @takes(add_yes)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Change the settings that were given, then show all."""
     changes = {name: value_of(name, text) for name, text in args.changes}
     queue, _ = shell.existing(args.queue)
     config = queue.settings()
     if changes:
         named = ", ".join(f"{name} from {getattr(config, name)} to {value}" for name, value in changes.items())
-        if not shell.confirm(f"Change {named} for queue {args.queue!r}?", yes=args.yes):
-            return FAILED
+        shell.confirm(f"Change {named} for queue {args.queue!r}?", yes=args.yes)
         config = queue.configure(**changes)
     shell.show(
         facts([(name, str(value)) for name, value in asdict(config).items() if value is not None]),
         {"queue": args.queue, **asdict(config)},
     )
-    return OK
 
 
 def value_of(name: str, text: str) -> Any:

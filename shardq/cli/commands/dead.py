@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardq.cli.exits import OK, Nothing
+from shardq.cli.exits import Nothing
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, add_queue, argument, command, number, takes
 from shardq.cli.shell import Shell
@@ -25,7 +25,7 @@ EXAMPLES = """  shardq dead jobs
 @takes(add_queue)
 @argument("-c", "--count", type=number(1), default=20, metavar="N", help="list at most N (20)")
 @argument("--payload", action="store_true", help="show the payloads")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print the oldest dead letters."""
     queue, numbers = shell.existing(args.queue)
     letters: list[DeadLetter] = []
@@ -44,7 +44,6 @@ def run(args: Args, shell: Shell) -> int:
         remark(f"{numbers.dead - len(letters):,} more; see --count")
     if not letters:
         raise Nothing(f"queue {args.queue!r} has no dead letters")
-    return OK
 
 
 def _draw(shell: Shell, letters: list[DeadLetter], now: float, *, payload: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import FAILED, OK
 from shardq.cli.parsing import Args, Parser, add_queue, add_yes, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
@@ -24,14 +23,12 @@ def _add_which(parser: Parser) -> None:
 
 @command("delete", "delete a queue", ABOUT, EXAMPLES)
 @takes(add_queue, _add_which, add_yes)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Ask for confirmation, then delete."""
     queue, now = shell.existing(args.queue)
     held = now.backlog + now.in_flight + now.delayed + now.dead
-    if not shell.confirm(f"Delete queue {args.queue!r} with {plural(held, 'message')} for good?", yes=args.yes):
-        return FAILED
+    shell.confirm(f"Delete queue {args.queue!r} with {plural(held, 'message')} for good?", yes=args.yes)
     lost = queue.delete(expected=None if args.any else args.expected)
     shell.show(
         f"queue {args.queue!r} is deleted, with {plural(lost, 'message')}", {"queue": args.queue, "deleted": lost}
     )
-    return OK

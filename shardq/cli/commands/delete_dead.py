@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from shardq.cli.exits import FAILED, OK, Nothing, UsageError
+from shardq.cli.exits import Nothing, UsageError
 from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, number, takes, time
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
@@ -31,7 +31,7 @@ PAGE = 500
 @argument("-c", "--count", type=number(1), metavar="N", help="delete at most N (all)")
 @argument("-n", "--dry-run", action="store_true", help="only print how many would be deleted")
 @takes(add_yes)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Count the dead letters, ask for confirmation, delete them."""
     queue, numbers = shell.existing(args.queue)
     key = None if args.shard_key is None else text_or_bytes(os.fsencode(args.shard_key))
@@ -44,9 +44,8 @@ def run(args: Args, shell: Shell) -> int:
     if args.dry_run:
         text = f"{plural(found, 'dead letter')} would be deleted"
         shell.show(text, {"queue": args.queue, "would_delete": found})
-        return OK
-    if not shell.confirm(f"Delete {plural(found, 'dead letter')} of queue {args.queue!r} for good?", yes=args.yes):
-        return FAILED
+        return
+    shell.confirm(f"Delete {plural(found, 'dead letter')} of queue {args.queue!r} for good?", yes=args.yes)
     if args.ids:
         deleted = queue.delete_dead(ids=args.ids)
     else:
@@ -54,7 +53,6 @@ def run(args: Args, shell: Shell) -> int:
             shard_key=key, reason=args.reason, error=args.error, older_than=args.older_than, limit=args.count
         )
     shell.show(f"{plural(deleted, 'dead letter')} deleted", {"queue": args.queue, "deleted": deleted})
-    return OK
 
 
 def _count(queue: Queue, chosen: Filter, now: float, most: int | None) -> int:

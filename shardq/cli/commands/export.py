@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from shardq.cli.declared import exported, settings_of
-from shardq.cli.exits import OK
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, argument, command
 from shardq.cli.shell import Shell
@@ -21,7 +20,7 @@ EXAMPLES = """  shardq export > queues.toml
 @argument(
     "--router", dest="routers", metavar="NAME", action="append", help="a router whose bindings are written (default)"
 )
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print the file."""
     if args.queues:
         names = [shell.existing(name)[0].name for name in args.queues]
@@ -31,4 +30,3 @@ def run(args: Args, shell: Shell) -> int:
     say(text, end="")
     for each in left_out:
         remark(f"left out, since TOML has no bytes: {each}")
-    return OK

@@ -8,7 +8,6 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardq.cli.exits import OK
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, Parser, argument, command, number, takes, time
 from shardq.cli.shell import Shell
@@ -55,7 +54,7 @@ def _add_bounds(parser: Parser) -> None:
 @argument("--max-age", type=time, metavar="S", help="seconds after which clients must connect anew (none)")
 @argument("--grace", type=time, default=25.0, metavar="S", help="seconds to finish at the end (25)")
 @argument("--router", default="default", metavar="NAME", help="the router of topics (default)")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Serve until a signal comes."""
     from shardq.gateway.settings import GatewaySettings
 
@@ -78,7 +77,6 @@ def run(args: Args, shell: Shell) -> int:
     )
     _show_lines()
     asyncio.run(_serve(settings, shell))
-    return OK
 
 
 async def _serve(settings: GatewaySettings, shell: Shell) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import OK, UsageError
+from shardq.cli.exits import UsageError
 from shardq.cli.parsing import Args, argument, command
 from shardq.cli.shell import Shell
 
@@ -19,7 +19,7 @@ EXAMPLES = """  shardq gateway-token site-7 --queue metrics --shard-key 'site-7/
 @argument("--queue", action="append", default=[], metavar="PATTERN", help="an allowed queue")
 @argument("--topic", action="append", default=[], metavar="PATTERN", help="an allowed topic")
 @argument("--shard-key", action="append", default=[], metavar="PATTERN", help="an allowed shard key")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print a token, and its lines of TOML."""
     from shardq.gateway.tokens import NAME, fresh_token
 
@@ -32,7 +32,6 @@ def run(args: Args, shell: Shell) -> int:
     fields += [f"{key} = [{', '.join(map(_quoted, values))}]" for key, values in lists.items()]
     toml = "\n".join(["[[tokens]]", *fields])
     shell.show(f"{secret}\n\n{toml}", {"token": secret, "toml": toml, **lines})
-    return OK
 
 
 def _quoted(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from shardq.cli.exits import OK, Nothing
+from shardq.cli.exits import Nothing
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, add_queue, argument, command, number, takes
 from shardq.cli.shell import Shell
@@ -41,7 +41,7 @@ POLL = 0.25
 @argument("-f", "--follow", action="store_true", help="print new events as they happen, until Ctrl-C")
 @argument("--message", metavar="ID", help="only events of this message, from the oldest on")
 @argument("--shard-key", metavar="KEY", help="only events of this shard key, from the oldest on")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print events; with --follow go on."""
     queue, _ = shell.existing(args.queue)
     filtered = args.message is not None or args.shard_key is not None
@@ -56,7 +56,6 @@ def run(args: Args, shell: Shell) -> int:
             shown += 1
     if not shown:
         raise Nothing(f"the journal of queue {args.queue!r} has no such event")
-    return OK
 
 
 def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: bool) -> Iterator[Event]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import OK
 from shardq.cli.parsing import Args, add_queue, command, takes
 from shardq.cli.shell import Shell
 
@@ -11,8 +10,7 @@ ABOUT = "Counts the messages that are undelivered or in flight. Exit code 3 if t
 
 @command("len", "print a queue's length", ABOUT, "  shardq len jobs\n  shardq len jobs --json | jq .len")
 @takes(add_queue)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print the length."""
     length = shell.queue(args.queue).len()
     shell.show(str(length), {"queue": args.queue, "len": length})
-    return OK

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from shardq.cli.declared.changes import named
-from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.exits import UsageError
 from shardq.cli.output import say
 from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, takes
 from shardq.cli.shell import Shell
@@ -46,17 +46,15 @@ EXAMPLES = """  shardq limits jobs
 @argument("--set-plan", metavar=("PLAN", "NAME=NUMBER"), nargs="+", help="make or change this plan")
 @argument("--delete-plan", metavar="PLAN", help="delete this plan")
 @takes(add_yes)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Change what was named, then show all."""
     change = _change_of(args)
     queue, _ = shell.existing(args.queue)
     if change is not None:
         text, make = change(queue)
-        if not shell.confirm(f"{text} in queue {args.queue!r}?", yes=args.yes):
-            return FAILED
+        shell.confirm(f"{text} in queue {args.queue!r}?", yes=args.yes)
         make()
     show(args.queue, queue.limits(), queue.paused(), queue.plans(), shell)
-    return OK
 
 
 def _change_of(args: Args) -> Callable[[Queue], Change] | None:

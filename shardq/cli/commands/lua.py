@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.exits import UsageError
 from shardq.cli.nodes import Node, driver_for, nodes_of
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, add_yes, argument, command, takes
@@ -28,16 +28,20 @@ COLUMNS = ("node", "library", "functions", "version")
 @command("lua", "show what Redis runs for a verb, or the libraries it has", ABOUT, EXAMPLES)
 @argument("what", metavar="WHAT", help="a verb, or list, or clean")
 @takes(add_yes)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print, list or clean."""
     if args.what not in ("list", "clean"):
-        return _print(args.what, shell)
+        _print(args.what, shell)
+        return
     with driver_for(shell.url) as driver, nodes_of(shell.url, driver, shell.timeout) as nodes:
         found = [(node, each) for node in nodes for each in _loaded(node, shell.timeout)]
-        return _list(found, shell) if args.what == "list" else _clean(found, shell, yes=args.yes)
+        if args.what == "list":
+            _list(found, shell)
+        else:
+            _clean(found, shell, yes=args.yes)
 
 
-def _print(verb: str, shell: Shell) -> int:
+def _print(verb: str, shell: Shell) -> None:
     if verb not in scripts.names():
         raise UsageError(f"there is no verb {verb!r}: it is one of {', '.join(scripts.names())}, or list, or clean")
     lines = scripts.library().listing(verb)
@@ -45,37 +49,33 @@ def _print(verb: str, shell: Shell) -> int:
     for line in lines:
         fields = {"file": line.file, "line": line.number, "text": line.text}
         shell.show(f"{line.place:<{width}}  {line.text}".rstrip(), fields)
-    return OK
 
 
-def _list(found: Sequence[tuple[Node, LoadedLibrary]], shell: Shell) -> int:
+def _list(found: Sequence[tuple[Node, LoadedLibrary]], shell: Shell) -> None:
     if shell.json:
         for node, each in found:
             fields = {"library": each.name, "functions": each.functions, "own": _is_own(each)}
             shell.show("", {"node": node.name} | fields)
-        return OK
+        return
     rows = [
         (node.name, each.name, f"{each.functions:,}", "this one" if _is_own(each) else "another")
         for node, each in found
     ]
     draw(COLUMNS, rows, right=frozenset({"functions"}))
-    return OK
 
 
-def _clean(found: Sequence[tuple[Node, LoadedLibrary]], shell: Shell, *, yes: bool) -> int:
+def _clean(found: Sequence[tuple[Node, LoadedLibrary]], shell: Shell, *, yes: bool) -> None:
     others = [(node, each) for node, each in found if not _is_own(each)]
     if not others:
         remark("there is no library of another version")
-        return OK
+        return
     names = sorted({each.name for _, each in others})
-    if not shell.confirm(f"Remove what other versions loaded: {', '.join(names)}?", yes=yes):
-        return FAILED
+    shell.confirm(f"Remove what other versions loaded: {', '.join(names)}?", yes=yes)
     clock = SystemClock()
     for node, each in others:
         if node.driver.run(remove_library(each.name, clock, shell.timeout)):
             at = f" from {node.name}" if node.name else ""
             shell.show(f"removed {each.name}{at}", {"node": node.name, "library": each.name})
-    return OK
 
 
 def _loaded(node: Node, timeout: float) -> list[LoadedLibrary]:

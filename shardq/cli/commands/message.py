@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from shardq.cli.exits import OK, Nothing
+from shardq.cli.exits import Nothing
 from shardq.cli.parsing import Args, add_queue, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
@@ -21,7 +21,7 @@ was."""
 @command("message", "show where one message is", ABOUT, "  shardq message jobs 1732150000000-42-7")
 @takes(add_queue)
 @argument("message_id", metavar="ID", help="the id that `shardq write` printed")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print the status of the message."""
     queue, _ = shell.existing(args.queue)
     status = queue.status(args.message_id)
@@ -30,7 +30,6 @@ def run(args: Args, shell: Shell) -> int:
             shell.show("", fields_of(status))
         raise Nothing(f"queue {args.queue!r} has no message {args.message_id}: it was settled, or never was")
     shell.show(facts([("state", sentence(status)), *_details(status)]), fields_of(status))
-    return OK
 
 
 def sentence(status: MessageStatus) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from shardq.cli.exits import OK, Nothing
+from shardq.cli.exits import Nothing
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, add_queue, argument, command, number, takes
 from shardq.cli.shell import Shell
@@ -34,7 +34,7 @@ LEAST = 8
 @argument("--stream", type=number(0), metavar="N", help="only those of this stream")
 @argument("--state", choices=get_args(PeekState), default="waiting", help="in which state (waiting)")
 @argument("--payloads", action="store_true", help="show the payloads")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print the messages."""
     messages, now, has_more = _messages(args, shell)
     if shell.json:
@@ -46,7 +46,6 @@ def run(args: Args, shell: Shell) -> int:
         raise Nothing(f"queue {args.queue!r} has no such messages in the state {args.state}")
     if has_more:
         remark("there may be more; see --count")
-    return OK
 
 
 def _messages(args: Args, shell: Shell) -> tuple[list[PeekedMessage], float, bool]:

@@ -61,7 +61,8 @@ def run(args: Args, shell: Shell) -> int:
     if (args.streams is None) != (args.per_shard is None):
         raise UsageError("--streams needs --per-shard, and --per-shard needs --streams")
     if args.names:
-        return _assign(args, shell)
+        _assign(args, shell)
+        return OK
     chosen, others = _chosen(args)
     _text(chosen, others) if not shell.json else say(json_line(_fields(chosen, others)))
     if args.plot:
@@ -173,7 +174,7 @@ def _check(chosen: Plan, seed: int, shell: Shell) -> int:
     return OK if all(each.close for each in checks) else FAILED
 
 
-def _assign(args: Args, shell: Shell) -> int:
+def _assign(args: Args, shell: Shell) -> None:
     if args.streams is None:
         raise UsageError("--names needs --streams and --per-shard")
     named = Assignment(args.streams, args.per_shard, max_overlap=args.max_overlap, seed=args.seed)
@@ -182,4 +183,3 @@ def _assign(args: Args, shell: Shell) -> int:
     for key, dealt in named.items():
         text = key.decode(errors="surrogateescape")
         shell.show(f"{printable(text)}\t{','.join(map(str, dealt))}", {"shard_key": text, "shard": dealt})
-    return OK

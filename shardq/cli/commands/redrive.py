@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from shardq.cli.exits import FAILED, OK, Nothing
+from shardq.cli.exits import Nothing
 from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, number, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
@@ -29,7 +29,7 @@ PAGE = 500
 @argument("-k", "--shard-key", metavar="K", help="only dead letters of this shard key")
 @argument("-n", "--dry-run", action="store_true", help="only print how many would be moved")
 @takes(add_yes)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Count the dead letters, ask for confirmation, move them."""
     queue, numbers = shell.existing(args.queue)
     found = sum(len(page) for page in _pages(queue, numbers, args))
@@ -39,12 +39,10 @@ def run(args: Args, shell: Shell) -> int:
     if args.dry_run:
         text = f"{plural(found, 'dead letter')} would be moved"
         shell.show(text, {"queue": args.queue, "would_redrive": found})
-        return OK
-    if not shell.confirm(f"Move {plural(found, 'dead letter')} back into queue {args.queue!r}?", yes=args.yes):
-        return FAILED
+        return
+    shell.confirm(f"Move {plural(found, 'dead letter')} back into queue {args.queue!r}?", yes=args.yes)
     moved = sum(queue.redrive(page) for page in _pages(queue, numbers, args))
     shell.show(f"{plural(moved, 'dead letter')} moved", {"queue": args.queue, "redriven": moved})
-    return OK
 
 
 def _pages(queue: Queue, numbers: QueueStats, args: Args) -> Iterator[list[DeadLetter]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import FAILED, OK
 from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, number, takes
 from shardq.cli.shell import Shell
 
@@ -14,15 +13,13 @@ number shrinks, the streams above it get no new messages, but are read until the
 @takes(add_queue)
 @argument("streams", metavar="N", type=number(1), help="the new number of streams")
 @takes(add_yes)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Ask for confirmation, then resize."""
     queue, now = shell.existing(args.queue)
     question = f"Change queue {args.queue!r} from {now.wanted} to {args.streams} streams?"
-    if not shell.confirm(question, yes=args.yes):
-        return FAILED
+    shell.confirm(question, yes=args.yes)
     read, written = queue.resize(args.streams)
     text = f"{written} streams" + (
         "" if read == written else f"; {read} are read until the higher-numbered ones are empty"
     )
     shell.show(text, {"queue": args.queue, "streams_read": read, "streams_written": written})
-    return OK

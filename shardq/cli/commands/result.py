@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import OK, Nothing
+from shardq.cli.exits import Nothing
 from shardq.cli.parsing import Args, add_queue, argument, command, takes, time
 from shardq.cli.shell import Shell
 from shardq.cli.text import payload_fields, payload_text
@@ -19,7 +19,7 @@ EXAMPLES = """  shardq result jobs 1732150000000-42-7
 @takes(add_queue)
 @argument("message_id", metavar="ID", help="the id that `shardq write` printed")
 @argument("-w", "--wait", type=time, default=0.0, metavar="S", help="wait up to S seconds until it is done (0)")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print the result."""
     queue, _ = shell.existing(args.queue)
     try:
@@ -30,4 +30,3 @@ def run(args: Args, shell: Shell) -> int:
     fields = payload_fields(shell.client.codecs, tag, body)
     named = {name.replace("payload", "result"): field for name, field in fields.items()}
     shell.show(payload_text(shell.client.codecs, tag, body), {"message_id": args.message_id} | named)
-    return OK

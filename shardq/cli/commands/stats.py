@@ -6,7 +6,6 @@ import sys
 import threading
 from dataclasses import asdict, fields
 
-from shardq.cli.exits import OK
 from shardq.cli.output import clear, say
 from shardq.cli.parsing import Args, add_queue, argument, command, period, takes
 from shardq.cli.shell import Shell
@@ -33,7 +32,7 @@ COUNTERS = [each.name for each in fields(QueueStats) if each.default == 0 and ea
 @command("stats", "print a queue's numbers", ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("-w", "--watch", type=period, nargs="?", const=1.0, metavar="S", help="print them every S seconds (1)")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print the numbers; with --watch repeatedly."""
     queue, now = shell.existing(args.queue)
     _show(shell, now, None)
@@ -45,7 +44,6 @@ def run(args: Args, shell: Shell) -> int:
             say()
             clear()
         _show(shell, now, before)
-    return OK
 
 
 def _show(shell: Shell, now: QueueStats, before: QueueStats | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import OK
 from shardq.cli.parsing import Args, add_queue, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
@@ -19,7 +18,7 @@ EXAMPLES = """  shardq tenant jobs acct-7"""
 @command("tenant", "show what one tenant has in a queue", ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("shard_key", metavar="KEY", help="the shard key, or the parent")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print it."""
     queue, _ = shell.existing(args.queue)
     found = queue.tenant(args.shard_key)
@@ -28,7 +27,6 @@ def run(args: Args, shell: Shell) -> int:
         for each in found.neighbours
     ]
     shell.show(facts(_facts(found)), {"queue": args.queue, **fields_of(found), "neighbours": near})
-    return OK
 
 
 def _facts(found: Tenant) -> list[tuple[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardq.cli.exits import OK
 from shardq.cli.output import say
 from shardq.cli.parsing import Args, Parser, add_queue, argument, command, number, takes
 from shardq.cli.shell import Shell
@@ -42,12 +41,11 @@ def add_order(parser: Parser) -> None:
 @command("tenants", "show who has most in a queue", ABOUT, EXAMPLES)
 @takes(add_queue, add_order)
 @argument("--start", type=number(0), default=0, metavar="N", help="leave out the first N (0)")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print them."""
     queue, _ = shell.existing(args.queue)
     found = queue.tenants(args.order, limit=args.limit, start=args.start)
     show(shell, args.queue, found, of_uses=args.order in BOUNDS)
-    return OK
 
 
 def show(shell: Shell, name: str, found: Sequence[Tenant], *, of_uses: bool = False) -> None:

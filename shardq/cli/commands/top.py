@@ -7,7 +7,6 @@ import sys
 import threading
 
 from shardq.cli.commands.tenants import add_order, show
-from shardq.cli.exits import OK
 from shardq.cli.output import clear, say
 from shardq.cli.parsing import Args, add_queue, argument, command, number, period, takes
 from shardq.cli.shell import Shell
@@ -25,7 +24,7 @@ EXAMPLES = """  shardq top jobs
 @takes(add_queue, add_order)
 @argument("--every", type=period, default=2.0, metavar="S", help="look every S seconds (2)")
 @argument("--times", type=number(1), metavar="N", help="end after N looks (never)")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print them, and do it again."""
     queue, now = shell.existing(args.queue)
     pause, looks = threading.Event(), 0
@@ -38,7 +37,7 @@ def run(args: Args, shell: Shell) -> int:
         sys.stdout.flush()
         looks += 1
         if looks == args.times:
-            return OK
+            return
         pause.wait(args.every)
         now = queue.stats()
 

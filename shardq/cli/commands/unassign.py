@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.exits import UsageError
 from shardq.cli.names import add_names, names_of
 from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, takes
 from shardq.cli.shell import Shell
@@ -19,15 +19,13 @@ EXAMPLES = """  shardq unassign jobs acct-1 --yes
 @takes(add_queue, add_names)
 @argument("--all", action="store_true", help="all assigned shard keys")
 @takes(add_yes)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Ask for confirmation, then remove the assignments."""
     names = names_of(args)
     if bool(names) == args.all:
         raise UsageError("give either shard keys or --all")
     queue, _ = shell.existing(args.queue)
     whose = "all assigned shard keys" if args.all else plural(len(names), "shard key")
-    if not shell.confirm(f"Deal {whose} of queue {args.queue!r} by hashing again?", yes=args.yes):
-        return FAILED
+    shell.confirm(f"Deal {whose} of queue {args.queue!r} by hashing again?", yes=args.yes)
     left = queue.unassign(None if args.all else names)
     shell.show(f"{plural(len(left), 'shard key')} still assigned", {"queue": args.queue, "assigned": len(left)})
-    return OK

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import OK, Nothing, UsageError
+from shardq.cli.exits import Nothing, UsageError
 from shardq.cli.parsing import Args, Parser, add_router, argument, command, takes
 from shardq.cli.shell import Shell
 
@@ -26,32 +26,35 @@ def _set_usage(parser: Parser) -> None:
 @argument("names", metavar="PATTERN ... QUEUE", nargs="*", help="the patterns as they were bound; the queue")
 @argument("--gone", action="store_true", help="the bindings to queues that do not exist")
 @takes(add_router)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Unbind the patterns."""
     if args.gone:
         if args.names:
             raise UsageError("--gone takes no patterns and no queue")
-        return _unbind_gone(args.router, shell)
-    if len(args.names) < 2:
+        _unbind_gone(args.router, shell)
+    elif len(args.names) < 2:
         raise UsageError("name one or more patterns, and then the queue; or --gone")
-    *named, queue = args.names
+    else:
+        _unbind(args.names, args.router, shell)
+
+
+def _unbind(names: list[str], router: str, shell: Shell) -> None:
+    *named, queue = names
     patterns = list(dict.fromkeys(named))
-    unknown = {each.pattern for each in shell.client.unbind_many([(p, queue) for p in patterns], router=args.router)}
+    unknown = {each.pattern for each in shell.client.unbind_many([(p, queue) for p in patterns], router=router)}
     for pattern in patterns:
         if pattern not in unknown:
-            value = {"pattern": pattern, "queue": queue, "router": args.router, "changed": True}
+            value = {"pattern": pattern, "queue": queue, "router": router, "changed": True}
             shell.show("unbound" if len(patterns) == 1 else f"unbound {pattern}", value)
     if unknown:
         listed = ", ".join(repr(pattern) for pattern in patterns if pattern in unknown)
-        raise Nothing(f"router {args.router!r} has no binding of {listed} to {queue!r}")
-    return OK
+        raise Nothing(f"router {router!r} has no binding of {listed} to {queue!r}")
 
 
-def _unbind_gone(router: str, shell: Shell) -> int:
+def _unbind_gone(router: str, shell: Shell) -> None:
     removed = shell.client.unbind_gone(router=router)
     for pattern, queue in removed:
         value = {"pattern": pattern, "queue": queue, "router": router, "changed": True}
         shell.show(f"unbound {pattern} from {queue}", value)
     if not removed:
         raise Nothing(f"router {router!r} has no binding to a queue that is gone")
-    return OK

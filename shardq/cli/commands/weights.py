@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.exits import UsageError
 from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, pair, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
@@ -21,21 +21,19 @@ EXAMPLES = """  shardq weights jobs
 @takes(add_queue)
 @argument("changes", metavar="KEY=WEIGHT", type=pair, nargs="*", help="weights to change")
 @takes(add_yes)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Change the weights that were given, then show all."""
     changes = {key: weight_of(key, text) for key, text in args.changes}
     queue, _ = shell.existing(args.queue)
     weights = queue.weights()
     if changes:
         named = ", ".join(f"{key} from {weights.get(key, 1)} to {to}" for key, to in changes.items())
-        if not shell.confirm(f"Change the weight of {named} in queue {args.queue!r}?", yes=args.yes):
-            return FAILED
+        shell.confirm(f"Change the weight of {named} in queue {args.queue!r}?", yes=args.yes)
         weights = queue.set_weights(changes)
     found = sorted(weights.items(), key=lambda each: key_bytes(each[0]))
     rows = [(shown_key(key), str(weight)) for key, weight in found]
     fields = [{**bytes_fields("shard_key", key), "weight": weight} for key, weight in found]
     shell.show(facts(rows) if rows else "every shard key has weight 1", {"queue": args.queue, "weights": fields})
-    return OK
 
 
 def weight_of(key: str, text: str) -> int:

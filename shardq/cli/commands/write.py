@@ -65,16 +65,7 @@ def run(args: Args, shell: Shell) -> int:
     from_stdin = args.payload in (None, "-")
     raw = sys.stdin.buffer.read() if from_stdin else os.fsencode(args.payload)
     message = _message(args, raw)
-    message_id = shell.queue(args.queue, create=args.create).write(
-        message.payload,
-        shard_key=message.shard_key,
-        delay=message.delay,
-        deadline=message.deadline,
-        dedup_key=message.dedup_key,
-        headers=message.headers,
-        unique_key=message.unique_key,
-        on_conflict=message.on_conflict,
-    )
+    message_id = shell.queue(args.queue, create=args.create).write(**msgspec.structs.asdict(message))
     shell.show(message_id, {"message_id": message_id, "is_new": message_id.is_new})
     return OK
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 
 from shardq.cli.edge.options import add_spool, open_spool
@@ -20,11 +21,8 @@ def run(args: Args, shell: Shell) -> int:
     """Print a line for each."""
     from shardq.datasink.messages import Request
 
-    spool = open_spool(args)
-    try:
+    with closing(open_spool(args)) as spool:
         found = spool.refused()
-    finally:
-        spool.close()
     for each in found:
         request = Request.FromString(each.request)
         where = request.queue or f"topic {request.topic}"

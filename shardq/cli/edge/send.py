@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from shardq.cli.edge.options import add_gateway, open_edge
-from shardq.cli.exits import OK, UsageError
+from shardq.cli.exits import UsageError
 from shardq.cli.parsing import Args, argument, command, pair, takes, time
 from shardq.cli.shell import Shell
 from shardq.protocol.bodies import text_or_bytes
@@ -40,7 +40,7 @@ EXAMPLES = """  shardq edge send metrics 'cpu 0.3' -k site-7
 @argument("--header", type=pair, action="append", metavar="N=V", default=[], help="a header")
 @argument("--wait", type=time, default=30.0, metavar="S", help="wait for acks for so many seconds (30)")
 @takes(add_gateway)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Send the messages of the arguments, or those of stdin."""
     if args.topic and args.queue and args.payload is None:
         args.payload, args.queue = args.queue, ""
@@ -55,7 +55,6 @@ def run(args: Args, shell: Shell) -> int:
         sys.stdout.flush()
         if args.wait > 0:
             edge.flush(args.wait)
-    return OK
 
 
 def _payloads(args: Args) -> Iterator[bytes]:

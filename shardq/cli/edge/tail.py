@@ -7,7 +7,6 @@ import threading
 
 from shardq.cli.edge.options import add_spool
 from shardq.cli.edge.status import looked
-from shardq.cli.exits import OK
 from shardq.cli.parsing import Args, argument, command, takes, time
 from shardq.cli.shell import Shell
 
@@ -18,7 +17,7 @@ COUNTED = ("accepted", "acked", "refused", "dropped")
 @takes(add_spool)
 @argument("--every", type=time, default=1.0, metavar="S", help="look every so many seconds (1)")
 @argument("--times", type=int, metavar="N", help="end after so many looks")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Print a line for each look: what has changed since the one before, and what waits."""
     before, never, looks = looked(args), threading.Event(), 0
     while args.times is None or looks < args.times:
@@ -29,4 +28,3 @@ def run(args: Args, shell: Shell) -> int:
         shell.show(f"{told}; {found['waiting']:,} wait, the oldest for {found['oldest_age']:,.0f} s", found)
         sys.stdout.flush()
         before = found
-    return OK

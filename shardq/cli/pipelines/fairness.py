@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardq.cli.exits import OK, UsageError
+from shardq.cli.exits import UsageError
 from shardq.cli.output import say
 from shardq.cli.parsing import Args, argument, number, time
 from shardq.cli.pipelines.stage import connecting, pipeline, started
@@ -55,7 +55,7 @@ TYPED = ("number", "time", "stream", "count", "due")
     default=60,
     help="with --follow: seconds that a window waits for late events (60)",
 )
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Compute the report, print it, write pictures and pages."""
     if (args.streams is None) != (args.per_shard is None):
         raise UsageError("--streams needs --per-shard, and --per-shard needs --streams")
@@ -76,7 +76,6 @@ def run(args: Args, shell: Shell) -> int:
             _follow(args, shell, spark, progress, request)
         else:
             _report(args, shell, spark, progress, request)
-    return OK
 
 
 def _report(args: Args, shell: Shell, spark: SparkSession, progress: Progress, request: Request) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shardq.cli.exits import OK, UsageError
+from shardq.cli.exits import UsageError
 from shardq.cli.parsing import Args, add_queue, argument, takes, time
 from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, writing
 from shardq.cli.pipelines.stage import pipeline, started
@@ -39,7 +39,7 @@ EXAMPLES = """  shardq pipeline load day.parquet jobs --key tenant
 @argument("--follow", action="store_true", help="ROWS is a folder: load the files that are new in it")
 @argument("--checkpoint", metavar="DIR", help="with --follow: the folder that knows which files are loaded")
 @argument("--every", type=time, metavar="S", help="with --follow: look every S seconds until Ctrl-C")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Load the rows."""
     if args.follow != (args.checkpoint is not None):
         raise UsageError("--follow needs --checkpoint, and --checkpoint needs --follow")
@@ -49,7 +49,6 @@ def run(args: Args, shell: Shell) -> int:
         shell.existing(args.queue)
     with started("load", args, shell) as (spark, progress):
         (_follow if args.follow else _load)(args, shell, spark, progress)
-    return OK
 
 
 def _load(args: Args, shell: Shell, spark: SparkSession, progress: Progress) -> None:

@@ -6,7 +6,6 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from shardq.cli.exits import OK
 from shardq.cli.output import say
 from shardq.cli.parsing import Args, argument, number, time
 from shardq.cli.pipelines.stage import pipeline, started
@@ -62,7 +61,7 @@ def _numbers(text: str) -> tuple[int, int]:
     help="examine this one; repeatable (those of shardq plan)",
 )
 @argument("--seed", type=number(0), metavar="S", default=0, help="random seed (0)")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Examine the tenants, choose a candidate, print."""
     with started("plan", args, shell) as (spark, progress):
         from shardq.spark.pipelines.inputs import read_table
@@ -87,7 +86,6 @@ def run(args: Args, shell: Shell) -> int:
         if not shell.json:
             draw(COLUMNS, [_row(each, each is chosen) for each in verdicts], right=frozenset(COLUMNS))
             say()
-    return OK
 
 
 def _row(each: Verdict, chosen: bool) -> tuple[str, ...]:

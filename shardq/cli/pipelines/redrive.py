@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shardq.cli.exits import OK
 from shardq.cli.parsing import Args, add_queue, argument, takes
 from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
@@ -21,7 +20,7 @@ EXAMPLES = """  shardq pipeline redrive jobs --where "last_error like '%timed ou
 @argument("--where", metavar="SQL", default="true", help="which dead letters (all)")
 @argument("--rate", type=float, metavar="R", default=100.0, help="move at most R per second (100)")
 @argument("--go", action="store_true", help="move them; without it nothing is changed")
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Choose the dead letters, print how many, move them."""
     queue, _ = shell.existing(args.queue)
     with started("redrive", args, shell) as (spark, progress):
@@ -35,4 +34,3 @@ def run(args: Args, shell: Shell) -> int:
                 redrive(chosen, queue, args.rate, progress)
         elif count:
             progress.report.remarks.append("nothing was changed: use --go to move them")
-    return OK

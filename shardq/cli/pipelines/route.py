@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardq.cli.exits import OK
 from shardq.cli.parsing import Args, add_router, argument, takes
 from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, writing
 from shardq.cli.pipelines.stage import pipeline, started
@@ -26,7 +25,7 @@ EXAMPLES = """  shardq pipeline route events.parquet --topic topic --key tenant 
 @argument("--id", metavar="ID", help="the id of this run (made from the files' names, sizes and times)")
 @argument("--dry", action="store_true", help="only count how many messages each queue would get")
 @takes(add_router)
-def run(args: Args, shell: Shell) -> int:
+def run(args: Args, shell: Shell) -> None:
     """Route the events and write them."""
     bindings = sorted(shell.client.router(args.router).bindings())
     with started("route", args, shell) as (spark, progress):
@@ -53,4 +52,3 @@ def run(args: Args, shell: Shell) -> int:
             tell_known(rows, queues, name, options, progress)
             counts = write(routes, queues, name, options, progress)
         progress.report.remarks += [f"{count:,} to {queue}" for queue, count in sorted(counts.items())]
-    return OK
