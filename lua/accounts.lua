@@ -18,8 +18,8 @@ local function parse_long(name, text)
   if not taken then return nil end
   return new_a{
     name = name, taken = taken + 0, flight = flight + 0, behind = behind + 0, returned = returned + 0,
-    delayed = delayed + 0, served = tonumber(served), full_at = full_at + 0, look_at = look_at + 0, listed = listed + 0,
-    limits = limits, queue = queue, text = text, counted = counted + 0,
+    delayed = delayed + 0, served = served ~= '-' and served + 0 or nil, full_at = full_at + 0, look_at = look_at + 0,
+    listed = listed + 0, limits = limits, queue = queue, text = text, counted = counted + 0,
     overflow = nil,
   }
 end
@@ -32,9 +32,10 @@ end
 
 local function spell_long(a, now)
   return concat({
-    a.taken, a.flight, a.behind, a.returned, a.delayed, a.served and spell(a.served) or '-',
-    a.full_at > now - LATE and format('%.3f', a.full_at) or '0', a.look_at > 0 and format('%.3f', a.look_at) or '0',
-    a.listed, a.counted, a.limits, a.overflow and Overflow.spell_overflow(a.overflow) or a.queue,
+    spell(a.taken), spell(a.flight), spell(a.behind), spell(a.returned), spell(a.delayed),
+    a.served and spell(a.served) or '-',
+    a.full_at > now - LATE and spell_moment(a.full_at) or '0', a.look_at > 0 and spell_moment(a.look_at) or '0',
+    spell(a.listed), spell(a.counted), a.limits, a.overflow and Overflow.spell_overflow(a.overflow) or a.queue,
   }, ' ')
 end
 
@@ -47,7 +48,7 @@ function Accounts.save_account(q, a)
     if number == 0 then
       if said then State.unset(q, 't:' .. a.name) end
     elseif number ~= a.number then
-      State.put(q, 't:' .. a.name, number)
+      State.put(q, 't:' .. a.name, spell(number))
     end
     return
   end

@@ -5,7 +5,7 @@
 
 function Due.put_off(q, a, key, at, place, id, attempts)
   local owned = key ~= a.name and key or ''
-  local when = Waiting.prefix_of(a.name) .. format('%014.0f', at)
+  local when = Waiting.prefix_of(a.name) .. spell_sortable(at)
   add(q, 'later', 0, when .. ':' .. place .. ':' .. id .. ':' .. attempts .. ':' .. owned)
   a.delayed = a.delayed + 1
   if not a.next_at or at < a.next_at then a.next_at = at end
@@ -29,7 +29,7 @@ local function put_behind(q, a)
     -- Behind the last one that has come by now, and by less than a ms: so it comes again in this ms, but after all
     -- others.
     q.last_due = (call('ZREVRANGEBYSCORE', unpack(range))[2] or q.now) + 0.001 -- at most 7: the words
-    State.put_odd(q, 'late', format('%.3f', q.last_due))
+    State.put_odd(q, 'late', spell_moment(q.last_due))
   end
   a.next_at = q.last_due
 end

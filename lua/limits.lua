@@ -113,7 +113,7 @@ function Limits.limit_queue(q, count)
     local stored = tonumber(call('HGET', q.keys[META], 'full_at') or 0)
     q.full_at = min(stored, now + rules.total_burst * interval)
     -- It is written down, or it would be too far at each look.
-    if q.full_at < stored then State.put(q, 'full_at', format('%.3f', q.full_at)) end
+    if q.full_at < stored then State.put(q, 'full_at', spell_moment(q.full_at)) end
     local tokens = tokens_of(q.full_at, interval, rules.total_burst, now)
     if tokens < 1 then return 0, ceil(q.full_at - (rules.total_burst - 1) * interval) end
     count = min(count, tokens)
@@ -133,6 +133,6 @@ function Limits.charge_queue(q)
   if q.found == 0 then return end
   local interval = 1000 / q.rules.total_rate
   for _ = 1, q.found do q.full_at = Limits.full_after(q.full_at, interval, q.now) end
-  State.put(q, 'full_at', format('%.3f', q.full_at))
+  State.put(q, 'full_at', spell_moment(q.full_at))
   return ceil(q.full_at - (q.rules.total_burst - 1) * interval)
 end

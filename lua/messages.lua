@@ -21,7 +21,7 @@ function Messages.message_id(id, origin, key)
   return id .. '-' .. origin
 end
 
-local function sized(text) return spell_number(#text) .. ':' .. text end
+local function sized(text) return spell(#text) .. ':' .. text end
 
 function Messages.spell_tail(attributes, unique_key, tag, headers, payload)
   if attributes == '' and unique_key == '' and headers == '' then return '0:0:' .. tag .. '0:' .. payload end
@@ -29,7 +29,7 @@ function Messages.spell_tail(attributes, unique_key, tag, headers, payload)
     .. #headers .. ':' .. headers .. payload
 end
 
-function Messages.spell_body(origin, key, tail) return origin .. ':' .. spell_number(#key) .. ':' .. key .. tail end
+function Messages.spell_body(origin, key, tail) return origin .. ':' .. spell(#key) .. ':' .. key .. tail end
 
 function Messages.body_of_message(origin, m)
   local tail = Messages.spell_tail(m.attributes, m.unique_key, m.tag, m.headers, m.payload)

@@ -380,7 +380,7 @@ local function purge_stream(q, number)
       local a = Accounts.find_account(q, Rules.owner_of(q.rules, fields[2]))
       a.taken = max(0, a.taken - 1)
     end
-    purge_body(q, spell_number(number), entry[1], is_ours and fields[2] or '')
+    purge_body(q, spell(number), entry[1], is_ours and fields[2] or '')
   end
   note_purged(q, number, key, left, has_more and left - #entries or 0, entries)
 end

@@ -21,10 +21,10 @@ end
 
 function Overflow.spell_overflow(o)
   if o.size == 0 then return '-' end
-  return format('%d.%d.%d.%d', o.head, o.offset, o.tail, o.size)
+  return spell(o.head) .. '.' .. spell(o.offset) .. '.' .. spell(o.tail) .. '.' .. spell(o.size)
 end
 
-function Overflow.block_field(base, number) return base .. format('%d', number) end
+function Overflow.block_field(base, number) return base .. spell(number) end
 
 -- A block that this call has read or made; '' if there is none.
 function Overflow.read_block(q, field)
@@ -65,7 +65,7 @@ function Overflow.push_record(q, holder, base, record)
   -- An empty one was never written, or is another one's from before: it is not read.
   local text = o.size == 0 and '' or Overflow.read_block(q, field)
   if not q.blocks then q.blocks, q.dirty = {}, {} end
-  text = text .. spell_number(size) .. ':' .. record
+  text = text .. spell(size) .. ':' .. record
   write_block(q, field, text)
   o.size = #text
 end

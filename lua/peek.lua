@@ -174,7 +174,7 @@ end
 local function from_delayed(prefix, after, member)
   if not after then return '[' .. prefix end
   if sub(member, 1, #prefix) == prefix then return '(' .. member end
-  return '[' .. prefix .. format('%014.0f', prefix > member and after or after + 1)
+  return '[' .. prefix .. spell_sortable(prefix > member and after or after + 1)
 end
 
 -- @verb due | no-writes: list delayed messages of some shard keys, of each those that come due first.

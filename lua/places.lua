@@ -30,7 +30,7 @@ end
 -- Returns the member of `delayed` for a message that comes due at one of these times (ms, nil for none).
 local function find_delayed(q, name, place, id, times)
   for _, at in pairs(times) do
-    local from = concat({Waiting.prefix_of(name) .. format('%014.0f', at), place, id, ''}, ':')
+    local from = concat({Waiting.prefix_of(name) .. spell_sortable(at), place, id, ''}, ':')
     local member = first_member(q.keys[DELAYED], from)
     if member then
       local attempts, flags = match(member, '^(%d+)(%a*):', #from + 1)

@@ -254,7 +254,7 @@ local function count_due(delayed, due, now)
   local number = 0
   for _, name in ipairs(names) do
     local prefix = Waiting.prefix_of(name)
-    number = number + call('ZLEXCOUNT', delayed, '[' .. prefix, '(' .. prefix .. format('%014.0f', now + 1))
+    number = number + call('ZLEXCOUNT', delayed, '[' .. prefix, '(' .. prefix .. spell_sortable(now + 1))
   end
   if #names < MOST_DUE or number == 0 then return number end
   return floor(number * call('ZCOUNT', due, '-inf', now + 0.999) / #names)

@@ -151,7 +151,7 @@ end
 local function deliver_entries(q, groups)
   Accounts.load_accounts(q, owners_of_entries(q, groups))
   for at = 1, #groups, 2 do
-    local stream = spell_number(groups[at])
+    local stream = spell(groups[at])
     -- The list is copied only where an entry is left out of it: mostly none is.
     local entries, kept = groups[at + 1], nil
     for i, entry in ipairs(entries) do
@@ -192,7 +192,7 @@ local function deliver_waiting(q, w)
     return
   end
   if is_over(q, w) then return end
-  local attempt = w.attempts == '0' and '1' or spell_number(w.attempts + 1)
+  local attempt = w.attempts == '0' and '1' or spell(w.attempts + 1)
   local marks = Leases.grant(q, w.account, key, place, id, attempt, flags)
   local error_text = ''
   if flags ~= '' then

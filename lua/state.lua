@@ -34,7 +34,10 @@ local known_size = 0
 function State.read_line(text)
   local virtual, behind, turns, servable, due_at, waiting, cancels =
     match(text, '^(%d+) (%d+) (%d+) (-?%d+) (%S+) (%d+) (%d+)$')
-  local line = {virtual + 0, behind + 0, turns + 0, servable + 0, due_at + 0, waiting + 0, cancels + 0}
+  local line = {
+    virtual + 0, behind + 0, turns + 0, servable + 0, due_at + 0, waiting + 0, cancels + 0,
+    virtual, due_at, waiting, -- as they are spelled
+  }
   if behind == '0' then
     -- All queues of the server share it, so it has a bound.
     if known_size >= 500 then
@@ -150,10 +153,12 @@ function State.save_state(q)
   if q.virtual ~= line[1] or q.behind ~= line[2] or q.turns ~= line[3] or q.servable ~= line[4]
     or q.due_at ~= line[5] or q.waiting ~= line[6] or q.cancels ~= line[7] then
     State.put(q, 'line', concat({
-      spell(q.virtual), q.behind, q.turns, q.servable, format('%.3f', q.due_at), spell(q.waiting), q.cancels,
+      q.virtual == line[1] and line[8] or spell(q.virtual), spell(q.behind), spell(q.turns), spell(q.servable),
+      q.due_at == line[5] and line[9] or spell_moment(q.due_at),
+      q.waiting == line[6] and line[10] or spell(q.waiting), spell(q.cancels),
     }, ' '))
   end
-  if q.shared ~= q.values[3] then State.put(q, 'shared', q.shared) end
+  if q.shared ~= q.values[3] then State.put(q, 'shared', spell(q.shared)) end
   if q.has_changed_odd then State.put(q, 'odd', spell_odd(q.odd)) end
   local meta, changes, unset = q.keys[META], q.changes, q.unset
   local size = #changes

@@ -127,7 +127,7 @@ local function know_streams(q, ready, need)
       -- Streams are taken in their order, so behind one that is not declared none is taken.
       if not key then break end
       if not fields then fields, numbers = {}, {} end
-      fields[#fields + 1], fields[#fields + 2], numbers[#numbers + 1] = key, 'h' .. spell_number(number), number
+      fields[#fields + 1], fields[#fields + 2], numbers[#numbers + 1] = key, 'h' .. spell(number), number
     end
   end
   if not fields then return end
@@ -237,6 +237,6 @@ end
 function Streams.save_streams(q)
   for number in pairs(q.touched) do
     State.put(q, Messages.stream_key(q, number), q.lengths[number])
-    if q.cursors[number] then State.put(q, 'h' .. spell_number(number), q.cursors[number]) end
+    if q.cursors[number] then State.put(q, 'h' .. spell(number), q.cursors[number]) end
   end
 end

@@ -47,11 +47,11 @@ end
 
 local function note_moment(q, a, at)
   if not at or a.look_at > 0 and at >= a.look_at then return end
-  add(q, 'moments', format('%.3f', at), a.name)
+  add(q, 'moments', spell_moment(at), a.name)
   a.look_at = at
   -- If the clock is set back after this, a moment that limits gave lies too far ahead: by `late` the next read notices
   -- (due.lua).
-  if a.ruled and not q.last_due then State.put_odd(q, 'late', format('%.3f', q.now)) end
+  if a.ruled and not q.last_due then State.put_odd(q, 'late', spell_moment(q.now)) end
   if at < q.due_at then q.due_at = at end
   if not q.found then Notifications.announce_moment(q, at) end -- a read has its own look at what is next
 end

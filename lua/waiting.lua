@@ -17,7 +17,7 @@ function Waiting.order_of_number(id)
   return char(64 + #number) .. number
 end
 
-function Waiting.order_of_time(ms) return 'd' .. format('%014.0f', ms) end
+function Waiting.order_of_time(ms) return 'd' .. spell_sortable(ms) end
 
 local function spell_member(key, order, place, id, attempts, since)
   return concat({Waiting.prefix_of(key) .. order, place, id, attempts, spell(since)}, ':')
@@ -73,7 +73,7 @@ function Waiting.leave_ring(q, a, child)
   local found
   Overflow.look_at_records(q, a, base, child.block, 0, function(name, block, offset)
     if block == child.block and name == child.name then
-      found = {block = block, from = offset - size - #spell_number(size), upto = offset} -- "size:name"
+      found = {block = block, from = offset - size - #spell(size), upto = offset} -- "size:name"
     end
     return not found and block == child.block
   end)

@@ -130,7 +130,7 @@ local function look_of_write(KEYS, ARGV, producer, count, stride)
   local q = State.open_call(KEYS, 14, 'last', 'ready', producer, unpack(fields)) -- at most 5,100: streams and accounts
   if not q then return nil end
   local v, lengths = q.values, {}
-  for at = 1, streams do lengths[at] = tonumber(v[PRODUCER + at] or 0) end
+  for at = 1, streams do lengths[at] = (v[PRODUCER + at] or 0) + 0 end
   q.lengths, q.is_wide, q.grown, q.ready = lengths, streams > 255, {}, v[READY]
   q.appended = {nil, nil, nil, nil, nil, nil, nil, nil}
   if q.rules.window == 0 then return q end
@@ -343,9 +343,10 @@ local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
       m.delay, m.attributes = option and option.delay or 0, option and option.attributes or ''
       m.unique_key = option and option.unique_key or ''
       m.unique_known = option and option.unique_known
-      place = store(q, m, ms .. '-' .. n)
+      local id = ms .. '-' .. spell(n)
+      place = store(q, m, id)
       if option and option.dedup_key ~= '' then
-        local message_id = Messages.message_id(ms .. '-' .. n, place, m.key)
+        local message_id = Messages.message_id(id, place, m.key)
         Unique.save_dedup_key(q, option.dedup_key, message_id, window, owner, option.known)
         q.dedup_ids[option.dedup_key] = message_id
       end
@@ -388,7 +389,7 @@ end
 
 -- Appends the messages and writes down what has changed, and what is remembered of the call.
 local function close_write(q, producer, offset)
-  for position in pairs(q.grown) do State.put(q, q.keys[q.fixed + position], q.lengths[position]) end
+  for position in pairs(q.grown) do State.put(q, q.keys[q.fixed + position], spell(q.lengths[position])) end
   if q.marks then State.put(q, 'ready', Streams.ready(q)) end
   if q.children then Waiting.save_children(q) end
   Turns.save_accounts(q)
@@ -472,7 +473,7 @@ function verbs.write(KEYS, ARGV)
   if q.now > ms + 0 then ms = spell(q.now) end
   local places, n = store_all(q, ARGV, count, stride, ms, before, options, keyed, window + 0)
   local stored = ms .. '|' .. number .. '|' .. concat(places, ',')
-  State.put(q, 'last', ms .. '-' .. n)
+  State.put(q, 'last', ms .. '-' .. spell(n))
   if q.producer_ends then State.put(q, producer, q.producer_ends .. '|' .. q.producer_number .. '|' .. stored) end
   close_write(q, producer, offset)
   -- Behind all else, since nothing depends on it: a later call forgets the rest.

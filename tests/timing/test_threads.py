@@ -38,7 +38,7 @@ def together(work: Callable[[int], None], threads: int) -> None:
 
 def test_adders_and_cancellers_race_the_clock(rng: Random) -> None:
     """8 threads add and cancel while a ninth moves the clock over cascades: nothing is lost, doubled or miscounted."""
-    wheel, stop = TimingWheel(4), threading.Event()
+    wheel, stop, has_run = TimingWheel(4), threading.Event(), threading.Event()
     ran: Counter[int] = Counter()
     cancelled: list[list[int]] = [[] for _ in range(8)]
     each, seeds = 2000, [rng.random() for _ in range(8)]
@@ -48,10 +48,13 @@ def test_adders_and_cancellers_race_the_clock(rng: Random) -> None:
             for entry in wheel.advance(wheel.now + 1):
                 assert entry.due <= wheel.now
                 ran[name(entry)] += 1
+                has_run.set()
 
     def work(number: int) -> None:
         random, mine = Random(seeds[number]), []
         for at in range(each):
+            if at == each // 2:
+                assert has_run.wait(60)  # on a busy machine the clock's thread may not have begun
             entry = Callback(print, (number * each + at,))
             wheel.insert(entry, wheel.now + random.randrange(-2, 90))
             mine.append(entry)
