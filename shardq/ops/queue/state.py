@@ -74,6 +74,7 @@ class QueueState:
     waiting: dict[str, Any] = field(default_factory=dict)
     reads_without_miss: int = 0
     reads_after_miss: int = REMEMBERED
+    reads_beside_streams: int = 0
     names: StreamNames = field(init=False)
 
     def __post_init__(self) -> None:

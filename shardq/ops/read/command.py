@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from binascii import b2a_base64
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from shardq.model import Received
 from shardq.ops.queue.server_time import Jump, noted, safe_deadline
 from shardq.ops.queue.state import MIN_WIDTH, OTHERS_WATCH, REMEMBERED, QueueState
-from shardq.ops.queue.steps import Argument, Call
+from shardq.ops.queue.steps import Call
 from shardq.ops.read.waiting import Outstanding, Request
 from shardq.protocol.bodies import deliveries
 
@@ -73,7 +74,8 @@ class ReadReply(msgspec.Struct, frozen=True):
 def new_holder() -> str:
     """Return a nonce of 128 bits that marks the leases of one try of a read.
 
-    A counter could repeat after a failover; a nonce does not.
+    A counter could repeat after a failover, and a generator of our own in a copy of this process, after a fork or out
+    of a snapshot; what the system draws does not.
     """
     return b2a_base64(os.urandom(16)).translate(_URL_SAFE)[:22].decode()  # `secrets` takes twice as long
 
@@ -138,7 +140,7 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     if reply[0] == b"MISS":
         _declare_more(state, call.declared)
     else:
-        _declare_fewer(state)
+        _declare_fewer(state, reply)
     wait_ms = int(reply[3])
     # A call of a reader that does not watch says nothing of when somebody must look again.
     if call.watches and (rows or reply[0] == b"OK"):
@@ -164,7 +166,7 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
         return None
     _note_time(state, call, int(reply[1]), call.sent)
     state.hints = _hints(reply[4])
-    _declare_fewer(state)
+    _declare_fewer(state, reply)
     return rows
 
 
@@ -174,8 +176,13 @@ def _note_time(state: QueueState, call: ReadCall, ms: int, granted: float) -> No
     state.server_time = now if call.jump is None else now.reported(call.jump)
 
 
-def _declare_fewer(state: QueueState) -> None:
-    """After 64 reads without a miss, declare one stream less: each declared stream costs time on both sides."""
+def _declare_fewer(state: QueueState, reply: Any) -> None:
+    """After 64 reads without a miss, declare one stream less: each declared stream costs time on both sides.
+
+    If so many brought messages and none out of a stream, nor a hint at one, none is declared: all wait in their turns.
+    """
+    of_streams, others, hints = reply[5], reply[6], reply[4]
+    state.reads_beside_streams = state.reads_beside_streams + 1 if others and not of_streams and not hints else 0
     state.reads_without_miss += 1
     state.reads_after_miss += 1
     if state.reads_without_miss % REMEMBERED == 0 and state.width > MIN_WIDTH:
@@ -187,7 +194,7 @@ def _declare_more(state: QueueState, declared: int) -> None:
 
     Other readers may have moved on to streams that this client did not expect.
     """
-    state.reads_after_miss = 0
+    state.reads_after_miss = state.reads_beside_streams = 0
     if declared >= state.width:
         state.width = min(max(state.view.streams, 1), state.width * 2)
 
@@ -198,14 +205,21 @@ def _hints(raw: bytes) -> tuple[str, ...]:
     return tuple(raw.decode().split(","))
 
 
+@lru_cache(maxsize=64)
+def all_numbers(streams: int) -> list[str]:
+    """Return the numbers of so many streams; nobody changes the list."""
+    return [*map(str, range(streams))]
+
+
 def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
     """Return which streams to declare: all if there are at most *declare*, else those that are likely to come next."""
     view = state.view
-    knows_little = not state.hints or (state.reads_after_miss < REMEMBERED and request.count >= MANY)
+    knows_little = (not state.hints and state.reads_beside_streams < REMEMBERED) or (
+        state.reads_after_miss < REMEMBERED and request.count >= MANY
+    )
     if view.streams <= (max(declare, ALL_KNOWN) if knows_little else declare):
-        numbers = list(
-            dict.fromkeys([*map(str, range(view.streams)), *state.hints])
-        )  # a hint may name a stream of a later resize
+        numbers = [*all_numbers(view.streams)]
+        numbers += [hint for hint in state.hints if hint not in numbers]  # it may name a stream of a later resize
     else:
         most = max(state.width, request.count) if request.count < MANY else None
         numbers = list(dict.fromkeys(state.hints[:most]))
@@ -221,18 +235,12 @@ def _call(
     state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str, watch: int | str
 ) -> Call:
     count, streams = request.count, state.view.streams
-    has_all = streams > 0 and numbers[: len(numbers) - (numbers[-1:] == ["l"])] == [*map(str, range(streams))]
-    head = (
-        count,
-        holder,
-        round(request.visibility * 1000),
-        math.ceil(block * 1000),
-        # No hints where all streams are declared anyway.
-        0 if streams <= ALL_DECLARED else max(state.width, min(count, streams)),
-        "-" if request.prefer is None else request.prefer,
-        int(has_all),
-        watch,
-    )
-    args: tuple[Argument, ...] = (" ".join(map(str, head)), clock, state.client)
+    own = len(numbers) - (numbers[-1:] == ["l"])
+    has_all = 0 < own == streams and numbers[:own] == all_numbers(streams)
+    # No hints where all streams are declared anyway.
+    width = 0 if streams <= ALL_DECLARED else max(state.width, min(count, streams))
+    prefer = "-" if request.prefer is None else request.prefer
+    visibility, blocks = round(request.visibility * 1000), math.ceil(block * 1000)
+    head = f"{count} {holder} {visibility} {blocks} {width} {prefer} {has_all:d} {watch}"
     names = state.names
-    return Call.on(state.keys, "read", args, rest=tuple([names[number] for number in numbers]))
+    return Call.on(state.keys, "read", (head, clock, state.client), rest=tuple([names[number] for number in numbers]))

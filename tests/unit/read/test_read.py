@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import random
 from typing import Any
 
 import pytest
 
 from shardq.errors import BackendError
 from shardq.ops.queue.steps import Call, Refused, Step, Unanswered, Wait
+from shardq.ops.read.command import new_holder
 from shardq.ops.read.give_back import RECOVER_PAGE, give_back_all
 from shardq.ops.read.read import checked_count, read
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
@@ -150,6 +153,25 @@ def test_a_miss_is_followed_by_another_look_at_once() -> None:
     assert declared(server.reads[1])[-1] == "300"
 
 
+def test_where_all_wait_in_their_turns_no_stream_is_declared_until_a_miss() -> None:
+    """A declared stream costs both sides. 64 reads say that streams have nothing, and one miss says that they have."""
+    clock, state = ManualClock(), state_of(ManualClock(), streams=16)
+    waited = reply(again=((b"d:1700000000000-7:1:", b"", b"o:1:t0:0:m0:x", b"1700000000000"),))
+    server = Server(*[waited] * 66, reply(kind=b"MISS", hints=b"5"), reply(ROW), waited)
+    for _ in range(68):
+        drive(read(state, 1), server, clock)
+    assert [len(declared(call)) for call in server.reads] == [16] * 64 + [0, 0, 0, 1, 16]
+
+
+def test_a_stream_that_brings_something_keeps_them_declared() -> None:
+    clock, state = ManualClock(), state_of(ManualClock(), streams=16)
+    waited = reply(again=((b"d:1700000000000-7:1:", b"", b"o:1:t0:0:m0:x", b"1700000000000"),))
+    server = Server(*[waited] * 63, reply(ROW), waited)
+    for _ in range(127):
+        drive(read(state, 1), server, clock)
+    assert {len(declared(call)) for call in server.reads} == {16}
+
+
 @pytest.mark.parametrize("kind", [b"MISS", b"MORE"])
 def test_only_a_miss_makes_the_next_reads_declare_more_streams(kind: bytes) -> None:
     clock, server = ManualClock(), Server(reply(kind=kind, hints=b"3,4,5,6"), reply(ROW))
@@ -245,3 +267,18 @@ def test_bad_counts_are_refused(bad: Any) -> None:
 
 def test_a_good_count_is_returned() -> None:
     assert checked_count(1000) == 1000
+
+
+def test_no_two_reads_have_one_holder_also_in_a_forked_child_or_with_a_seed() -> None:
+    """The holder tells the leases of one try from all others, so a copy of the generator would mix them up."""
+    random.seed(7)
+    first = new_holder()
+    random.seed(7)
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writing, new_holder().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert len({first, new_holder(), os.read(reading, 100).decode()}) == 3
+    os.close(reading)
+    os.close(writing)
