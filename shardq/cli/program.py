@@ -10,12 +10,12 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import shardq
-from shardq.cli.commands import ALL
+from shardq.cli.commands import NAMES, load
 from shardq.cli.exits import (
     CLOSED_PIPE,
     FAILED,
@@ -42,8 +42,8 @@ EXAMPLES = """examples:
   shardq stats predictions --watch"""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser, with every command."""
+def parser(names: Iterable[str] = NAMES) -> argparse.ArgumentParser:
+    """The parser, with the commands of these *names*."""
     top = argparse.ArgumentParser(
         prog="shardq",
         description="Write, read, inspect and change shardq's queues in Redis.",
@@ -54,9 +54,20 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"shardq {shardq.__version__}")
     add_common(top)
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for each in ALL:
-        each.add_to(commands)
+    for name in names:
+        load(name).add_to(commands)
     return top
+
+
+def _names_in(argv: Sequence[str]) -> Sequence[str]:
+    """The name of the command that *argv* is for, so that no other is loaded; all if that is not plain."""
+    before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    add_common(before)
+    try:
+        _, rest = before.parse_known_args(argv)
+    except argparse.ArgumentError:  # the real parser says what is wrong
+        return NAMES
+    return rest[:1] if rest and rest[0] in NAMES else NAMES
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,10 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    if not (sys.argv[1:] if argv is None else argv):
+    words = sys.argv[1:] if argv is None else argv
+    if not words:
         parser().print_help(sys.stderr)
         return USAGE
-    args = parser().parse_args(argv)
+    args = parser(_names_in(words)).parse_args(words)
     url = args.url or os.environ.get("SHARDQ_URL") or DEFAULT_URL
     timeout = DEFAULT_TIMEOUT if args.timeout is None else args.timeout
     _show_warnings()

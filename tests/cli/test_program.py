@@ -16,15 +16,13 @@ import pytest
 import shardq
 from shardq import Queue
 from shardq.cli import commands
-from shardq.cli.commands import ALL
+from shardq.cli.commands import NAMES, load
 from shardq.cli.exits import CLOSED_PIPE
 from shardq.cli.program import main, parser
 from shardq.embedded import EmbeddedServer
 from tests.cli.conftest import Command
 from tests.parts import LINUX
 from tests.servers import Server, ServerKind, free_ports
-
-NAMES = [each.name for each in ALL]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,9 +53,23 @@ def test_the_examples_in_the_help_parse(name: str, capsys: pytest.CaptureFixture
 
 
 def test_every_module_of_the_folder_is_a_command() -> None:
+    assert [load(name).name for name in NAMES] == [*NAMES]
     assert sorted(name.replace("-", "_") for name in NAMES) == sorted(
         each.name for each in pkgutil.iter_modules(commands.__path__)
     )
+
+
+@pytest.mark.parametrize("words", ["len jobs", "--url redis://nowhere --json len jobs", "--timeout=1 len jobs"])
+def test_a_command_loads_no_other_command(words: str) -> None:
+    """An autoscaler calls one often, and all of them take longer than the call."""
+    program = (
+        "import contextlib, sys\n"
+        "from shardq.cli.program import main\n"
+        "with contextlib.suppress(SystemExit): main([*sys.argv[1:], '--help'])\n"
+        "print(sorted(name for name in sys.modules if name.startswith('shardq.cli.commands.')))"
+    )
+    told = subprocess.run([sys.executable, "-c", program, *words.split()], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines()[-1] == "['shardq.cli.commands.len']"
 
 
 def test_the_top_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,11 +7,17 @@ from typing import Final
 
 from shardq.cli.parsing import Command
 
-_ORDER: Final = """
+_NAMES: Final = """
     write read len stats queues peek message result tenants tenant top journal dead redrive
-    delete_dead cancel purge delete resize configure weights limits pause resume apply export plan
+    delete-dead cancel purge delete resize configure weights limits pause resume apply export plan
     assign unassign assigned bind unbind bindings route doctor lua embedded worker edge gateway
-    gateway_token pipeline
+    gateway-token pipeline
 """
-ALL: Final[tuple[Command, ...]] = tuple(import_module(f"{__name__}.{name}").run for name in _ORDER.split())
-"""The commands, in the order in which the help lists them."""
+NAMES: Final = tuple(_NAMES.split())
+"""The names of the commands, in the order in which the help lists them."""
+
+
+def load(name: str) -> Command:
+    """Return the command called *name*. Only now is its module imported: most are not needed by one call."""
+    command: Command = import_module(f"{__name__}.{name.replace('-', '_')}").run
+    return command
