@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from shardq.routing.census import all_branches, page_get, page_items, some_branches
+from shardq.routing.contents import all_branches, page_get, page_items, some_branches
 from shardq.routing.match import values_in
 from shardq.routing.nodes import RUN, VALUES, decode, is_leaf, tail_of
 from shardq.routing.topic import MANY, ONE, check_pattern, split
