@@ -39,7 +39,6 @@ class Compressor:
         self._made: dict[tuple[int | None, int], Any] = {}
         self._dictionaries: dict[int, Any] = {}
         self.using: int | None = None
-        self.plain = self.compressed = 0
 
     def add(self, content: bytes) -> int:
         """Take a dictionary, and return its id. ConfigError if it is none."""
@@ -70,10 +69,7 @@ class Compressor:
             self._made[self.using, self.level] = compressor
         compressor.set_pledged_input_size(len(payload))
         frame: bytes = compressor.compress(payload, mode=zstd.ZstdCompressor.FLUSH_FRAME)
-        if len(frame) >= len(payload):
-            return None
-        self.plain, self.compressed = self.plain + len(payload), self.compressed + len(frame)
-        return frame
+        return frame if len(frame) < len(payload) else None
 
 
 class Trainer:

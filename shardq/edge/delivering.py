@@ -138,9 +138,7 @@ class Delivering:
                 self._draining = False
                 self._take_info(connection.welcome)
                 await _first_failure(self._read(connection), self._send(connection))
-        except (ConnectionEnded, OSError) as error:
-            self._note(str(error))
-        except ShardqError as error:  # of the spool, as when the disk is full: it is tried again
+        except (ShardqError, OSError) as error:  # of the call, or of the spool, as when the disk is full: tried again
             self._note(str(error))
         finally:
             for held in self._held.values():
@@ -164,7 +162,7 @@ class Delivering:
                     await self._refuse(step.id, "TOO_LARGE", text)
                     continue
                 await connection.send(self._prepared(request, step))
-            self._show()
+            self.progress.in_flight, self.progress.window = self._sender.in_flight, self._sender.window
             self._effort.look(self._clock.monotonic(), is_blocked=len(self._sender) > self._sender.in_flight)
             if self._draining and not self._sender.in_flight:
                 raise ConnectionEnded(f"the gateway {self._settings.gateway} is being stopped")
@@ -311,9 +309,6 @@ class Delivering:
         self._offers = [self._compressor.add(content)]
         self._infos.append({"offered_dictionaries": self._offers})
         self.wake()
-
-    def _show(self) -> None:
-        self.progress.in_flight, self.progress.window = self._sender.in_flight, self._sender.window
 
     def _note(self, error: str) -> None:
         """Note why a call ended, and log it if that is news."""
