@@ -70,15 +70,9 @@ def all_branches(main: Any) -> Iterator[tuple[str, Any]]:
 def some_branches(main: Any, words: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """The branches of a C-node for `*`, for `#` and for each of *words*."""
     _, _, star, many, table = main
-    found = [(ONE, star), (MANY, many), *((word, branch_of(table, word)) for word in words)]
+    get = word_in if table is None or type(table) is dict or type(table) is tuple else page_get
+    found = [(ONE, star), (MANY, many), *((word, get(table, word)) for word in words)]
     return ((word, branch) for word, branch in found if branch is not None)
-
-
-def branch_of(table: Any, word: str) -> Any:
-    """The branch for *word* in the `words` of a C-node, whatever their form; None if there is none."""
-    if table is None or type(table) is dict or type(table) is tuple:
-        return word_in(table, word)
-    return page_get(table, word)
 
 
 def has_value(held: Any) -> bool:
