@@ -6,21 +6,11 @@ otherwise (RFC 8878, section 5). It is trained on this producer's own traffic, a
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from typing import Any, Final
 
+from shardq.datasink.frames import zstd
 from shardq.errors import ConfigError
-
-try:
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-except ImportError:
-    raise ConfigError("the edge needs zstd: pip install 'shardq[edge]'") from None
-
-__all__ = ["Compressor", "Trainer", "trained", "zstd"]
 
 SMALLEST: Final = 64
 """Payloads with fewer bytes go plain: a frame alone takes some twenty."""

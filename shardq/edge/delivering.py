@@ -16,7 +16,7 @@ from shardq.backoff import Exponential
 from shardq.clock import Clock, SystemClock
 from shardq.datasink.messages import ClientInfo, Dictionary, Reason, Request
 from shardq.edge.compression import Compressor, Trainer, trained
-from shardq.edge.connection import Connection, ConnectionEnded
+from shardq.edge.connection import Connection, ConnectionEnded, connected
 from shardq.edge.effort import Effort
 from shardq.edge.lock import DeliveryLock
 from shardq.edge.settings import EdgeSettings
@@ -132,7 +132,7 @@ class Delivering:
         before, self.progress.state = self.progress.acked, "connecting"
         info = ClientInfo(name=self._settings.name, releases=True, offered_dictionaries=self._offers)
         try:
-            async with Connection(self._settings, info) as connection:
+            async with connected(self._settings, info) as connection:
                 self.progress.state, self.progress.last_error = "connected", ""
                 self.progress.connections += 1
                 self._draining = False
