@@ -25,7 +25,7 @@ payload. Its cause is left out of the traceback, because causes quote their inpu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -77,7 +77,30 @@ class BytesCodec:
         return body
 
 
-class MsgpackCodec:
+class _Msgspec:
+    """What the codecs have in common that msgspec does."""
+
+    _name: ClassVar[str]
+    _format: ClassVar[Any]
+
+    def __init__(self, type: Any = Any) -> None:  # noqa: A002 - msgspec's own word
+        self._encoder: msgspec.msgpack.Encoder | msgspec.json.Encoder = self._format.Encoder(enc_hook=_plain)
+        self._decoder = _make_decoder(self._format.Decoder, type)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For the start of a child process, which makes its own."""
+        return self.__class__, (self._decoder.type,)
+
+    def encode(self, value: Any) -> bytes:
+        """Encode `value`. CodecError if the format cannot represent it."""
+        return _guarded("encode", self._name, self._encoder.encode, value)
+
+    def decode(self, body: bytes) -> Any:
+        """Decode a `body`. CodecError if it is damaged, or not of `type`."""
+        return _guarded("decode", self._name, self._decoder.decode, body)
+
+
+class MsgpackCodec(_Msgspec):
     """MessagePack. `type` is what to decode to: a msgspec.Struct, dataclass, TypedDict or any type msgspec takes.
 
     Without `type`, tuples and sets come back as lists, dataclasses and Structs as dicts; datetimes with a zone and
@@ -85,48 +108,20 @@ class MsgpackCodec:
     """
 
     tag: Final = "m"
-
-    def __init__(self, type: Any = Any) -> None:  # noqa: A002 - msgspec's own word
-        self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
-        self._decoder = _make_decoder(msgspec.msgpack.Decoder, type)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """For the start of a child process, which makes its own."""
-        return self.__class__, (self._decoder.type,)
-
-    def encode(self, value: Any) -> bytes:
-        """Encode `value`. CodecError if MessagePack cannot represent it."""
-        return _guarded("encode", "MessagePack", self._encoder.encode, value)
-
-    def decode(self, body: bytes) -> Any:
-        """Decode a MessagePack `body`. CodecError if it is damaged, or not of `type`."""
-        return _guarded("decode", "MessagePack", self._decoder.decode, body)
+    _name = "MessagePack"
+    _format: ClassVar = msgspec.msgpack
 
 
-class JsonCodec:
-    """JSON, for readers in other languages. `type` is as in `MsgpackCodec`.
+class JsonCodec(_Msgspec):
+    """JSON in UTF-8, for readers in other languages. `type` is as in `MsgpackCodec`.
 
     JSON has fewer types, so msgspec converts some: NaN and infinities to null, nested bytes to base64 text, keys to
     text. Large integers are kept, but readers in some other languages cannot read them exactly.
     """
 
     tag: Final = "j"
-
-    def __init__(self, type: Any = Any) -> None:  # noqa: A002 - msgspec's own word
-        self._encoder = msgspec.json.Encoder(enc_hook=_plain)
-        self._decoder = _make_decoder(msgspec.json.Decoder, type)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """For the start of a child process, which makes its own."""
-        return self.__class__, (self._decoder.type,)
-
-    def encode(self, value: Any) -> bytes:
-        """Encode `value` as JSON in UTF-8. CodecError if JSON cannot represent it."""
-        return _guarded("encode", "JSON", self._encoder.encode, value)
-
-    def decode(self, body: bytes) -> Any:
-        """Decode a JSON `body`. CodecError if it is damaged, or not of `type`."""
-        return _guarded("decode", "JSON", self._decoder.decode, body)
+    _name = "JSON"
+    _format: ClassVar = msgspec.json
 
 
 _BUILT_IN: Final = (BytesCodec, MsgpackCodec, JsonCodec)

@@ -135,14 +135,6 @@ def overlap(a: Iterable[int], b: Iterable[int]) -> int:
     return len(set(a) & set(b))
 
 
-def overlap_odds(streams: int, streams_per_shard: int) -> tuple[float, ...]:
-    """Return the odds that the shards of two keys share exactly j streams, for j = 0 to M (hypergeometric).
-
-    The last one, for all M streams, is 1 / C(N, M). Each is exact, rounded once to a float; below 1e-324 it is 0.0.
-    """
-    return Odds(streams, streams_per_shard).overlap
-
-
 @dataclass(frozen=True, slots=True)
 class Odds:
     """How well shuffle sharding with N streams, M of them in a shard, isolates shard keys. Odds are from 0 to 1.
@@ -166,7 +158,10 @@ class Odds:
 
     @property
     def overlap(self) -> tuple[float, ...]:
-        """The odds that two keys share exactly j streams, for j = 0 to M."""
+        """The odds that two keys share exactly j streams, for j = 0 to M (hypergeometric).
+
+        Each is exact, rounded once to a float; below 1e-324 it is 0.0.
+        """
         n, m, shards = self.streams, self.streams_per_shard, self.shards
         return tuple(comb(m, j) * comb(n - m, m - j) / shards for j in range(m + 1))
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from shardq.datasink.messages import VERSION, ClientInfo, Request
 from shardq.edge import Edge, EdgeMessage
-from shardq.edge.connection import Connection
+from shardq.edge.connection import connected
 from shardq.edge.settings import EdgeSettings
 
 QUEUE: Final = "metrics"
@@ -56,7 +56,7 @@ async def send_singly(gateway: str, messages: Iterator[tuple[str, bytes]]) -> No
     numbers = iter(range(2**60))
 
     async def one_connection() -> None:
-        async with Connection(EdgeSettings(gateway=gateway, spool=""), ClientInfo(name="sync")) as connection:
+        async with connected(EdgeSettings(gateway=gateway, spool=""), ClientInfo(name="sync")) as connection:
             responses = connection.responses()
             for key, payload in messages:
                 message_id = next(numbers).to_bytes(8, "big")

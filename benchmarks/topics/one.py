@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.timers.memory import used
+from benchmarks.topics.census import census
 from benchmarks.topics.contenders import CONTENDERS, spelled
 from benchmarks.topics.workload import make, zipf
 
@@ -41,10 +42,10 @@ def measure(name: str, count: str, share: str, lookups: str) -> dict[str, float]
     found |= {"p50": times[len(times) // 2] * 1e6, "p99": times[len(times) * 99 // 100] * 1e6}
     if hasattr(trie, "snapshot"):
         found |= _snapshots(trie, patterns[0])
-        found["nodes"] = trie.census().nodes
+        found["nodes"] = census(trie).nodes
     found["remove"] = len(patterns) / _timed(lambda: _each(trie.remove, patterns, values)) / 1e3
     if hasattr(trie, "snapshot"):
-        found["left"] = trie.census().nodes / found["nodes"]
+        found["left"] = census(trie).nodes / found["nodes"]
     return found
 
 

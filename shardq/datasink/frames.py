@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 from shardq.errors import ConfigError, ShardqError
 
 try:
-    from backports import zstd
-except ImportError:  # Python 3.14 has it in its own library
-    try:
-        from compression import zstd  # type: ignore[import-not-found, no-redef]
-    except ImportError:
-        raise ConfigError("the edge and the gateway need backports.zstd: pip install 'shardq[edge]'") from None
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+except ImportError:
+    raise ConfigError("the edge and the gateway need backports.zstd: pip install 'shardq[edge]'") from None
+
+__all__ = ["BadFrame", "decompressed", "dictionary_of", "loaded", "size_of", "zstd"]
 
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 DICTIONARY_MAGIC: Final = b"\x37\xa4\x30\xec"

@@ -36,8 +36,15 @@ class EdgeStatus(NamedTuple):
 class Producer:
     """What both kinds of producers share: settings, the spool, and the delivery."""
 
-    def __init__(self, gateway: str, *, spool: str | os.PathLike[str], codec: Codec | None, clock: Clock | None,
-                 settings: Mapping[str, Any]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        gateway: str,
+        *,
+        spool: str | os.PathLike[str],
+        codec: Codec | None = None,
+        clock: Clock | None = None,
+        **settings: Any,
+    ) -> None:
         check_known(type(self).__name__, settings, (*EdgeSettings.__annotations__, "codec", "clock"))
         self.settings = EdgeSettings(gateway=gateway, spool=spool, **settings)
         self._clock, self._codecs, self._pid = clock or SystemClock(), Codecs(codec), os.getpid()
@@ -46,7 +53,12 @@ class Producer:
             on_disk=self.settings.durability == "disk", clock=self._clock,
         )  # fmt: skip
         self._delivering = Delivering(self.settings, self.spool, clock=self._clock)
+        self._task: asyncio.Task[None] | None = None
         self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        """Begin to deliver. `AsyncEdge` does that when its block begins, on the loop that runs then."""
 
     def _composed(self, messages: Iterable[EdgeMessage]) -> list[tuple[bytes, bytes]]:
         """Check and encode messages: (id, request) each."""
@@ -60,6 +72,11 @@ class Producer:
     def _status(self) -> EdgeStatus:
         self._check_open()
         return EdgeStatus(self.spool.counts(), self._delivering.progress, DeliveryLock(self.spool.path).holder())
+
+    def _closes(self) -> bool:
+        """Whether this call closes the producer: it is the first, and not in a forked child."""
+        was_closed, self._closed = self._closed, True
+        return not was_closed and self._pid == os.getpid()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -76,18 +93,8 @@ class Edge(Producer):
     ends. ConfigError for bad settings, SpoolDamaged if the file is none.
     """
 
-    def __init__(
-        self,
-        gateway: str,
-        *,
-        spool: str | os.PathLike[str],
-        codec: Codec | None = None,
-        clock: Clock | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(gateway, spool=spool, codec=codec, clock=clock, settings=settings)
+    def _start(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._task: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="shardq-edge", daemon=True)
         self._thread.start()
 
@@ -131,10 +138,7 @@ class Edge(Producer):
 
     def close(self) -> None:
         """End the delivery. Messages that were not acked stay in the spool. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._pid != os.getpid():
+        if not self._closes():
             return
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
@@ -161,18 +165,6 @@ class Edge(Producer):
 
 class AsyncEdge(Producer):
     """A producer for asyncio: the twin of `Edge`. Use it as an async context manager; it delivers on the same loop."""
-
-    def __init__(
-        self,
-        gateway: str,
-        *,
-        spool: str | os.PathLike[str],
-        codec: Codec | None = None,
-        clock: Clock | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(gateway, spool=spool, codec=codec, clock=clock, settings=settings)
-        self._task: asyncio.Task[None] | None = None
 
     async def send(
         self,
@@ -213,10 +205,7 @@ class AsyncEdge(Producer):
 
     async def aclose(self) -> None:
         """End the delivery. Messages that were not acked stay in the spool. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._pid != os.getpid():
+        if not self._closes():
             return
         if self._task is not None:
             self._task.cancel()

@@ -6,21 +6,11 @@ otherwise (RFC 8878, section 5). It is trained on this producer's own traffic, a
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from typing import Any, Final
 
+from shardq.datasink.frames import zstd
 from shardq.errors import ConfigError
-
-try:
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-except ImportError:
-    raise ConfigError("the edge needs zstd: pip install 'shardq[edge]'") from None
-
-__all__ = ["Compressor", "Trainer", "trained", "zstd"]
 
 SMALLEST: Final = 64
 """Payloads with fewer bytes go plain: a frame alone takes some twenty."""
@@ -39,7 +29,6 @@ class Compressor:
         self._made: dict[tuple[int | None, int], Any] = {}
         self._dictionaries: dict[int, Any] = {}
         self.using: int | None = None
-        self.plain = self.compressed = 0
 
     def add(self, content: bytes) -> int:
         """Take a dictionary, and return its id. ConfigError if it is none."""
@@ -70,10 +59,7 @@ class Compressor:
             self._made[self.using, self.level] = compressor
         compressor.set_pledged_input_size(len(payload))
         frame: bytes = compressor.compress(payload, mode=zstd.ZstdCompressor.FLUSH_FRAME)
-        if len(frame) >= len(payload):
-            return None
-        self.plain, self.compressed = self.plain + len(payload), self.compressed + len(frame)
-        return frame
+        return frame if len(frame) < len(payload) else None
 
 
 class Trainer:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from shardq.datasink.messages import SEND, VERSION, ClientInfo, Request, Response
 from shardq.edge.settings import EdgeSettings
@@ -37,46 +37,23 @@ class ConnectionEnded(BackendError):
 class Connection:
     """An open call. `welcome` is what the gateway said first. One task may send, and one may read."""
 
-    def __init__(self, settings: EdgeSettings, info: Any) -> None:
-        self._settings, self._info = settings, info
-        self._channel: Any = None
-        self._call: Any = None
+    def __init__(self, gateway: str, call: Any) -> None:
+        self._gateway, self._call = gateway, call
         self.welcome: Any = None
 
-    async def __aenter__(self) -> Self:
-        settings = self._settings
-        if settings.is_secure:
-            credentials = grpc.ssl_channel_credentials(settings.root_certificates, settings.key, settings.certificate)
-            self._channel = grpc.aio.secure_channel(settings.gateway, credentials, options=OPTIONS)
-        else:
-            self._channel = grpc.aio.insecure_channel(settings.gateway, options=OPTIONS)
-        send = self._channel.stream_stream(
-            SEND, request_serializer=Request.SerializeToString, response_deserializer=Response.FromString
-        )
-        metadata = (("authorization", f"Bearer {settings.token}"),) if settings.token else ()
-        self._call = send(metadata=metadata)
+    async def greet(self, info: Any) -> None:
+        """Hear what the gateway can take, and tell it of this producer. ConnectionEnded."""
         try:
             async with asyncio.timeout(WELCOME):
                 # A gateway speaks first. A client that writes while it refuses the call is told of an internal error
                 # instead of the reason (https://github.com/grpc/grpc/issues/36066).
                 first = await self._read()
-                await self.send(Request(version=VERSION, info=self._info))
+                await self.send(Request(version=VERSION, info=info))
         except TimeoutError:
-            await self._close()
-            raise ConnectionEnded(f"the gateway {settings.gateway} did not answer within {WELCOME:g} s") from None
-        except BaseException:
-            await self._close()
-            raise
+            raise ConnectionEnded(f"the gateway {self._gateway} did not answer within {WELCOME:g} s") from None
         if first.WhichOneof("response") != "info":
-            await self._close()
-            raise ConnectionEnded(f"the gateway {settings.gateway} did not say what it can take")
+            raise ConnectionEnded(f"the gateway {self._gateway} did not say what it can take")
         self.welcome = first.info
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._close()
 
     async def send(self, request: Any) -> None:
         """Send a request; wait while HTTP/2 takes no more. ConnectionEnded."""
@@ -105,15 +82,33 @@ class Connection:
 
     async def _ended(self, error: Exception | None) -> ConnectionEnded:
         """The error that says how the call ended. Texts of a gateway are its own, so only their beginning is told."""
-        where = self._settings.gateway
+        where = self._gateway
         if not self._call.done() and error is not None and not isinstance(error, grpc.RpcError):
             return ConnectionEnded(f"the call with the gateway {where} ended")
         code, text = await self._call.code(), await self._call.details() or ""
         name = code.name if code is not None else "UNKNOWN"
         return ConnectionEnded(f"the gateway {where} ended the call: {name} {text[:200]!a}")
 
-    async def _close(self) -> None:
-        if self._call is not None:
-            self._call.cancel()
-        if self._channel is not None:
-            await self._channel.close()
+
+@contextlib.asynccontextmanager
+async def connected(settings: EdgeSettings, info: Any) -> AsyncIterator[Connection]:
+    """Open a connection, which ends with the block. ConnectionEnded."""
+    async with _channel(settings) as channel:
+        send = channel.stream_stream(
+            SEND, request_serializer=Request.SerializeToString, response_deserializer=Response.FromString
+        )
+        metadata = (("authorization", f"Bearer {settings.token}"),) if settings.token else ()
+        call = send(metadata=metadata)
+        try:
+            connection = Connection(settings.gateway, call)
+            await connection.greet(info)
+            yield connection
+        finally:
+            call.cancel()
+
+
+def _channel(settings: EdgeSettings) -> Any:
+    if not settings.is_secure:
+        return grpc.aio.insecure_channel(settings.gateway, options=OPTIONS)
+    credentials = grpc.ssl_channel_credentials(settings.root_certificates, settings.key, settings.certificate)
+    return grpc.aio.secure_channel(settings.gateway, credentials, options=OPTIONS)

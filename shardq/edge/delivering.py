@@ -16,7 +16,7 @@ from shardq.backoff import Exponential
 from shardq.clock import Clock, SystemClock
 from shardq.datasink.messages import ClientInfo, Dictionary, Reason, Request
 from shardq.edge.compression import Compressor, Trainer, trained
-from shardq.edge.connection import Connection, ConnectionEnded
+from shardq.edge.connection import Connection, ConnectionEnded, connected
 from shardq.edge.effort import Effort
 from shardq.edge.lock import DeliveryLock
 from shardq.edge.settings import EdgeSettings
@@ -132,15 +132,13 @@ class Delivering:
         before, self.progress.state = self.progress.acked, "connecting"
         info = ClientInfo(name=self._settings.name, releases=True, offered_dictionaries=self._offers)
         try:
-            async with Connection(self._settings, info) as connection:
+            async with connected(self._settings, info) as connection:
                 self.progress.state, self.progress.last_error = "connected", ""
                 self.progress.connections += 1
                 self._draining = False
                 self._take_info(connection.welcome)
                 await _first_failure(self._read(connection), self._send(connection))
-        except (ConnectionEnded, OSError) as error:
-            self._note(str(error))
-        except ShardqError as error:  # of the spool, as when the disk is full: it is tried again
+        except (ShardqError, OSError) as error:  # of the call, or of the spool, as when the disk is full: tried again
             self._note(str(error))
         finally:
             for held in self._held.values():
@@ -164,7 +162,7 @@ class Delivering:
                     await self._refuse(step.id, "TOO_LARGE", text)
                     continue
                 await connection.send(self._prepared(request, step))
-            self._show()
+            self.progress.in_flight, self.progress.window = self._sender.in_flight, self._sender.window
             self._effort.look(self._clock.monotonic(), is_blocked=len(self._sender) > self._sender.in_flight)
             if self._draining and not self._sender.in_flight:
                 raise ConnectionEnded(f"the gateway {self._settings.gateway} is being stopped")
@@ -311,9 +309,6 @@ class Delivering:
         self._offers = [self._compressor.add(content)]
         self._infos.append({"offered_dictionaries": self._offers})
         self.wake()
-
-    def _show(self) -> None:
-        self.progress.in_flight, self.progress.window = self._sender.in_flight, self._sender.window
 
     def _note(self, error: str) -> None:
         """Note why a call ended, and log it if that is news."""

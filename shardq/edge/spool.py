@@ -24,6 +24,7 @@ REFUSED_KEPT: Final = 1000
 """So many of the messages that a gateway refused are kept, the newest."""
 WAIT: Final = 10.0
 """Seconds that a process waits while another one writes."""
+READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 
 _TABLES = """
 CREATE TABLE messages (seq INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL, request BLOB NOT NULL, at REAL);
@@ -92,7 +93,7 @@ class Spool:
         """
         size = sum(len(request) + OVERHEAD for _, request in messages)
         now = self._clock.wall()
-        with self._writing():
+        with self._transaction(WRITE):
             dropped = self._make_room(size)
             self._db.executemany(
                 "INSERT INTO messages (id, request, at) VALUES (?, ?, ?)", ((*each, now) for each in messages)
@@ -104,7 +105,7 @@ class Spool:
         """Return the next messages behind number *seq*: at most *count*, and about *most_bytes*, but one if any."""
         found: list[Spooled] = []
         size = 0
-        with self._reading():
+        with self._transaction(READ):
             rows = self._db.execute(
                 "SELECT seq, id, request FROM messages WHERE seq > ? ORDER BY seq LIMIT ?", (seq, count)
             )
@@ -117,12 +118,12 @@ class Spool:
 
     def acked(self, seqs: Iterable[int]) -> None:
         """Remove messages that the gateway has acked. Messages that are gone already do not count."""
-        with self._writing():
+        with self._transaction(WRITE):
             self._count(acked=self._remove(seqs))
 
     def refuse(self, seq: int, reason: str, text: str) -> None:
         """Move a message that the gateway refused to those that people look at."""
-        with self._writing():
+        with self._transaction(WRITE):
             self._db.execute(
                 "INSERT OR REPLACE INTO refused SELECT seq, id, request, ?, ?, ? FROM messages WHERE seq = ?",
                 (reason, text, self._clock.wall(), seq),
@@ -135,27 +136,25 @@ class Spool:
 
     def refused(self) -> list[Refused]:
         """Return the refused messages that are kept, oldest first."""
-        with self._reading():
-            return [
-                Refused(*row)
-                for row in self._db.execute("SELECT id, request, reason, text, at FROM refused ORDER BY at, seq")
-            ]
+        with self._transaction(READ):
+            rows = self._db.execute("SELECT id, request, reason, text, at FROM refused ORDER BY at, seq")
+            return [Refused(*row) for row in rows]
 
     def counts(self) -> SpoolCounts:
         """Return what the spool holds, in one look."""
-        with self._reading():
+        with self._transaction(READ):
             (oldest,) = self._db.execute("SELECT at FROM messages ORDER BY seq LIMIT 1").fetchone() or (0.0,)
             named = dict(self._db.execute("SELECT name, value FROM counts"))
         return SpoolCounts(**named, oldest_at=oldest)
 
     def keep(self, name: str, value: bytes) -> None:
         """Remember something by a name, beside the messages."""
-        with self._writing():
+        with self._transaction(WRITE):
             self._db.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, value))
 
     def kept(self, name: str) -> bytes | None:
         """Return what is remembered under a name."""
-        with self._reading():
+        with self._transaction(READ):
             row = self._db.execute("SELECT value FROM kept WHERE name = ?", (name,)).fetchone()
         return bytes(row[0]) if row else None
 
@@ -170,7 +169,7 @@ class Spool:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute(f"PRAGMA synchronous = {'FULL' if on_disk else 'NORMAL'}")
         self._db.execute("PRAGMA journal_size_limit = 8388608")
-        with self._writing():
+        with self._transaction(WRITE):
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
             if version == 0:
                 for statement in _TABLES.split(";"):
@@ -214,39 +213,17 @@ class Spool:
         )
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """A transaction that writes. If anything fails in it, nothing was changed."""
-        self._check_process()
-        with self._lock:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield
-                    self._db.execute("COMMIT")
-                except BaseException:
-                    if self._db.in_transaction:
-                        self._db.execute("ROLLBACK")
-                    raise
-            except sqlite3.Error as error:
-                raise self._failure(error) from None
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """One look at the file, however many statements it takes."""
-        self._check_process()
-        with self._lock:
-            try:
-                self._db.execute("BEGIN")
-                try:
-                    yield
-                finally:
-                    self._db.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise self._failure(error) from None
-
-    def _check_process(self) -> None:
+    def _transaction(self, begin: str) -> Iterator[None]:
+        """One look at the file, or one change of it, by several statements. If any fails, nothing was changed."""
         if os.getpid() != self._pid:
             raise SpoolDamaged("this spool was opened before a fork: open it in the child, after the fork")
+        with self._lock:
+            try:
+                with self._db:  # at the end it commits, or rolls back
+                    self._db.execute(begin)
+                    yield
+            except sqlite3.Error as error:
+                raise self._failure(error) from None
 
     def _failure(self, error: sqlite3.Error) -> SpoolFull | SpoolDamaged:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

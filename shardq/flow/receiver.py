@@ -8,7 +8,7 @@ capacity. Nothing is lost by that, since the sender keeps each message until its
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from shardq.flow.table import Cell, Table, stays
 
@@ -43,13 +43,6 @@ With nothing in the queue, want_more takes nothing.
 """
 
 
-class Taken(NamedTuple, Generic[Message]):
-    """What a message that was received led to: which were `dropped` for it, and whether to tell the capacity."""
-
-    dropped: list[Message]
-    negotiate: bool
-
-
 class Receiver(Generic[Message]):
     """A queue of at most *capacity* messages and *size* bytes. One message always fits."""
 
@@ -61,8 +54,11 @@ class Receiver(Generic[Message]):
     def __len__(self) -> int:
         return len(self._queue)
 
-    def received(self, message: Message, size: int) -> Taken[Message]:
-        """Event: a message of *size* bytes came. It is enqueued; the oldest are dropped if there is no room for it."""
+    def received(self, message: Message, size: int) -> list[Message]:
+        """Event: a message of *size* bytes came, and is enqueued. Return the oldest ones, dropped to make room for it.
+
+        If any were, the sender is to be told the capacity.
+        """
         dropped: list[Message] = []
         if not self._has_room(size):
             self.state = BLOCKED
@@ -73,7 +69,7 @@ class Receiver(Generic[Message]):
         self._queue.append((message, size))
         self.bytes += size
         self._enter(RECEIVED)
-        return Taken(dropped, bool(dropped))
+        return dropped
 
     @property
     def oldest(self) -> Message | None:

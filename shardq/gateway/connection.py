@@ -161,7 +161,7 @@ class Connection:
                 return
         self.gateway.releases.hold(self.token.name, message.message_id)
         capacity = self._fifo.capacity
-        if dropped := self._fifo.received(message):
+        if dropped := self._fifo.received(message, message.weight):
             self._let_go(dropped)
             if len(self._fifo) < capacity:  # it was full by bytes: fewer messages fit
                 self._fifo.capacity = max(1, len(self._fifo))

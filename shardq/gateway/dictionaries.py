@@ -44,18 +44,15 @@ class Dictionaries:
         digest = hashlib.sha256(content).digest()
         known = self._loaded.get(digest)
         if known is None or int.from_bytes(content[4:8], "little") != number:
-            known = loaded(number, content), len(content), 0
-        self._forget((name, number))
-        if digest not in self._loaded:
+            known = loaded(number, content), len(content), 0  # refuses what is known under another number
             self._bytes += len(content)
-            known = known[0], known[1], 0
-        else:
-            known = self._loaded[digest]
-        self._loaded[digest] = known[0], known[1], known[2] + 1
+        dictionary, size, users = known
+        self._loaded[digest] = dictionary, size, users + 1
+        self._forget((name, number))
         self._digests[name, number] = digest
         while self._bytes > self._most and len(self._digests) > 1:
             self._forget(next(iter(self._digests)))
-        return known[0]
+        return dictionary
 
     def _forget(self, key: tuple[str, int]) -> None:
         digest = self._digests.pop(key, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from itertools import islice
 from typing import Any
 
 from shardq.datasink import messages
@@ -103,7 +102,4 @@ class Outbox:
 
 
 def _taken(items: deque[Any]) -> list[Any]:
-    taken = list(islice(items, AT_ONCE))
-    for _ in taken:
-        items.popleft()
-    return taken
+    return [items.popleft() for _ in range(min(len(items), AT_ONCE))]

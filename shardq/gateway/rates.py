@@ -30,9 +30,9 @@ class Rates:
     """The rates of one token. All its connections share them."""
 
     def __init__(self, token: Token, clock: Clock) -> None:
-        self.messages = Bucket(token.messages_per_second, clock)
-        self.bytes = Bucket(token.bytes_per_second, clock)
+        self.limits = token.messages_per_second, token.bytes_per_second
+        self._messages, self._bytes = (Bucket(limit, clock) for limit in self.limits)
 
     def take(self, size: int) -> float:
         """Count one request of *size* bytes. Return for how many seconds the reader must wait."""
-        return max(self.messages.take(1), self.bytes.take(size))
+        return max(self._messages.take(1), self._bytes.take(size))

@@ -34,41 +34,16 @@ class Incoming:
         return len(self.payload) + sum(map(len, self.headers)) + sum(map(len, self.headers.values())) + OVERHEAD
 
 
-class Fifo:
+class Fifo(Receiver[Incoming]):
     """The FIFO of one connection: the receiver's machine, and batches out of it."""
-
-    def __init__(self, capacity: int, most_bytes: int) -> None:
-        self._machine = Receiver[Incoming](capacity, most_bytes)
-
-    def __len__(self) -> int:
-        """How many messages it holds."""
-        return len(self._machine)
-
-    @property
-    def capacity(self) -> int:
-        """How many messages it may hold."""
-        return self._machine.capacity
-
-    @capacity.setter
-    def capacity(self, capacity: int) -> None:
-        self._machine.capacity = capacity
-
-    @property
-    def bytes(self) -> int:
-        """About how many bytes its messages take."""
-        return self._machine.bytes
-
-    def received(self, message: Incoming) -> list[Incoming]:
-        """Take *message* in. Return those that were dropped for it, the oldest first."""
-        return self._machine.received(message, message.weight).dropped
 
     def batch(self, count: int, size: int) -> list[Incoming]:
         """Return and forget up to *count* of the oldest messages, of *size* bytes in all (or one larger message)."""
         taken: list[Incoming] = []
-        while len(taken) < count and (oldest := self._machine.oldest) is not None:
+        while len(taken) < count and (oldest := self.oldest) is not None:
             if taken and oldest.size > size:
                 break
-            self._machine.want_more()
+            self.want_more()
             taken.append(oldest)
             size -= oldest.size
         return taken

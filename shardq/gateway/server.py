@@ -50,7 +50,7 @@ class Gateway:
         self.storage = Storage(client, settings.remember, settings.router)
         self.releases = Releases(client, self.counters, settings.release_after, settings.remember)
         self.dictionaries = Dictionaries()
-        self._rates: dict[str, tuple[Token, Rates]] = {}
+        self._rates: dict[str, Rates] = {}
         self._complained = -COMPLAINTS
         self._health = health.aio.HealthServicer()
         self._server: Any = None
@@ -125,12 +125,10 @@ class Gateway:
 
     def rates_of(self, token: Token) -> Rates:
         """Return the rates that all connections of *token* share."""
-        known = self._rates.get(token.name)
-        if known is None or known[0] is not token:
-            if known is None or _limits(known[0]) != _limits(token):
-                known = token, Rates(token, self.clock)
-            known = self._rates[token.name] = token, known[1]
-        return known[1]
+        rates = self._rates.get(token.name)
+        if rates is None or rates.limits != (token.messages_per_second, token.bytes_per_second):
+            rates = self._rates[token.name] = Rates(token, self.clock)
+        return rates
 
     def troubled(self, problem: ShardqError | None) -> None:
         """Note that Redis could not take something for now. Every ten seconds one line says why."""
@@ -182,10 +180,6 @@ class Gateway:
             self.counters.add(connection.counters)
             who = f"{token.name} ({connection.name})" if connection.name else token.name
             log.info("%s left, %s: %s: %s", who, context.peer(), connection.counters.text(), reason)
-
-
-def _limits(token: Token) -> tuple[int | None, int | None]:
-    return token.messages_per_second, token.bytes_per_second
 
 
 def _options(settings: GatewaySettings) -> list[tuple[str, int]]:

@@ -20,7 +20,6 @@ _KEY = (b"k", b"K")  # the first field of an entry that shardq wrote; K if it co
 FROM_OVERFLOW = "o"
 """The last part of the id of a message that waited in an overflow: its shard key comes behind it."""
 
-
 FROM_LEGACY = "l"
 """The last part of the id of a message that came from the legacy stream. A zero is in front of its entry id."""
 
@@ -50,18 +49,16 @@ def body_of(raw: bytes) -> StoredBody:
     """Read a body: "origin:", then sized shard key, attributes and unique key, the tag, sized headers, the payload."""
     origin, _, rest = raw.partition(b":")
     key, rest = _sized(rest)
-    attributes, rest = _sized(rest)
+    extra, rest = _sized(rest)
     unique_key, rest = _sized(rest)
     tag = rest[:1].decode(errors="replace")
     headers, payload = _sized(rest[1:])
-    words = attributes.decode(errors="replace").split(" ")
-    return StoredBody(origin.decode(), key, {w[0]: w[1:] for w in words if w}, unique_key, tag, headers, payload)
+    return StoredBody(origin.decode(), key, attributes(extra), unique_key, tag, headers, payload)
 
 
 def fields_of(payload: bytes) -> dict[str, bytes]:
     """Return the fields of an entry that another program wrote: each name and value has its size before it."""
-    values = _foreign_fields(payload)
-    return {values[at].decode(errors="replace"): values[at + 1] for at in range(0, len(values) - 1, 2)}
+    return _fields(_foreign_fields(payload))
 
 
 def _foreign_fields(payload: bytes) -> list[bytes]:
@@ -189,7 +186,7 @@ def entry_body(flat: Row, *, foreign: bool) -> EntryBody:
 
 
 def _fields(flat: Sequence[bytes]) -> dict[str, bytes]:
-    return {flat[i].decode(errors="replace"): flat[i + 1] for i in range(0, len(flat), 2)}
+    return {flat[i].decode(errors="replace"): flat[i + 1] for i in range(0, len(flat) - 1, 2)}
 
 
 def lease_token(place: str, entry: str, count: int, holder: str, marks: str, shard_key: bytes) -> str:

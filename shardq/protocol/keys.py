@@ -23,30 +23,12 @@ from shardq.sharding import MAX_STREAMS
 SLOTS: Final = 16384
 """How many slots a Redis Cluster has."""
 
-_SUFFIXES: Final[Mapping[str, str]] = {
-    "meta": "meta",
-    "bodies": "bodies",
-    "turns": "turns",
-    "due": "due",
-    "notifications": "notifications",
-    "journal": "journal",
-    "leases": "leases",
-    "delayed": "delayed",
-    "errors": "errors",
-    "cancelled": "cancelled",
-    "dedup": "dedup",
-    "dedup_index": "dedup-index",
-    "producers": "producers",
-    "bulk_offsets": "bulk-offsets",
-    "returned": "returned",
-    "dead": "dead",
-    "moved": "moved",
-    "finished": "finished",
-    "assigned": "assigned",
-    "limits": "limits",
-    "results": "results",
-    "result_ends": "result-ends",
-}
+_NAMES: Final = (
+    "meta", "bodies", "turns", "due", "notifications", "journal", "leases", "delayed", "errors", "cancelled", "dedup",
+    "dedup_index", "producers", "bulk_offsets", "returned", "dead", "moved", "finished", "assigned", "limits",
+    "results", "result_ends",
+)  # fmt: skip
+"""The first ones in the order of lua/base.lua."""
 
 
 def _check(script: str, names: tuple[str, ...], suffixes: Mapping[str, str], kind: str) -> None:
@@ -93,7 +75,7 @@ class QueueKeys(_Keys):
 
     kind = "queue"
     beginning = ""
-    suffixes = _SUFFIXES
+    suffixes = MappingProxyType({name: name.replace("_", "-") for name in _NAMES})
 
     meta: str = field(init=False, compare=False, repr=False)
     notifications: str = field(init=False, compare=False, repr=False)
@@ -122,7 +104,7 @@ class QueueKeys(_Keys):
     @property
     def fixed(self) -> tuple[str, ...]:
         """Every key that is not a numbered stream, in a fixed order."""
-        return tuple(getattr(self, attribute) for attribute in _SUFFIXES)
+        return tuple(getattr(self, attribute) for attribute in _NAMES)
 
     def stream(self, number: int) -> str:
         """Return the key of stream `number`. ConfigError unless that is 0 to 4,095."""

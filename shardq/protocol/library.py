@@ -48,11 +48,12 @@ _AT = re.compile(r"\buser_(?:function|script):(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One function that clients call: its name, its flags, and the lines of its header."""
+    """One function that clients call: its name and flags, and from its header the names of its keys, as in `Script`."""
 
     name: str
     flags: tuple[str, ...]
-    header: str
+    keys: tuple[str, ...]
+    rest: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +77,8 @@ class Library:
         """Return the verb called *name*: the function, and a script of the same text. KeyError if there is none."""
         verb = self.verbs[name]
         source = "".join([f"{line.text}\n" for line in self.listing(name)])
-        return Script.of(name, source, verb.header, verb.flags, self.function(name), self)
+        sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        return Script(name, source, sha, verb.keys, verb.rest, verb.flags, self.function(name), self)
 
     def listing(self, name: str) -> list[Line]:
         """Return the lines of the script that runs the verb called *name* where the library cannot be loaded.
@@ -200,17 +202,19 @@ def _verb(name: str, header: Sequence[str]) -> Verb:
     flags = tuple(found[2].split(", ")) if found[2] else ()
     if not _FLAGS.issuperset(flags):
         raise ValueError(f"{name} has a flag that Redis does not know: {', '.join(set(flags) - _FLAGS)}")
-    _check_keys([each for line in header if (each := _KEY.match(line))])
-    return Verb(name, flags, "\n".join(header))
+    return Verb(name, flags, *_keys([each for line in header if (each := _KEY.match(line))]))
 
 
-def _check_keys(found: Sequence[re.Match[str]]) -> None:
+def _keys(found: Sequence[re.Match[str]]) -> tuple[tuple[str, ...], str]:
+    """Return the names of keys, and that of the last one if it stands for many; else ''."""
     if [int(each[1]) for each in found] != [*range(1, len(found) + 1)]:
         raise ValueError("the header must number its keys from 1 on")
     if any(each[2] for each in found[:-1]):
         raise ValueError("only the last of the keys may stand for many")
     if len({each[3] for each in found}) < len(found):
         raise ValueError("two keys have the same name")
+    names = tuple(each[3] for each in found)
+    return (names[:-1], names[-1]) if found and found[-1][2] else (names, "")
 
 
 def _registration(prefix: str, verb: Verb) -> str:

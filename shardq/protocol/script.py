@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
@@ -18,8 +16,6 @@ HASH: Final = "hash"
 SOURCE: Final = "source"
 
 _COMMANDS: Final = {FUNCTION: "FCALL", HASH: "EVALSHA", SOURCE: "EVAL"}
-_KEY = re.compile(r"^-- KEYS\[\d+(\.\.)?\] (\w+): ", re.MULTILINE)
-"""A line of a header that names a key. With `..` it is the last one, which stands for any number of keys."""
 
 
 class Line(NamedTuple):
@@ -46,21 +42,16 @@ class Script:
     name: str
     source: str
     sha: str
-    readonly: bool
     keys: tuple[str, ...]
     rest: str
     flags: tuple[str, ...]
     function: str
     library: Library
 
-    @classmethod
-    def of(cls, name: str, source: str, header: str, flags: tuple[str, ...], function: str, library: Library) -> Script:
-        """Make the script of this *source*, whose *header* names its keys."""
-        sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-        named = _KEY.findall(header)
-        keys = tuple(key for more, key in named if not more)
-        rest = "".join(key for more, key in named if more)
-        return cls(name, source, sha, "no-writes" in flags, keys, rest, flags, function, library)
+    @property
+    def readonly(self) -> bool:
+        """Whether it writes nothing."""
+        return "no-writes" in self.flags
 
     def __repr__(self) -> str:
         """Show the name only, since sources are long."""

@@ -21,15 +21,13 @@ The invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Self
 
 from shardq.routing import nodes
 from shardq.routing.atomic import form_of
-from shardq.routing.census import Census, count, pairs
+from shardq.routing.contents import pairs
 from shardq.routing.fast import insert_literal, insert_wild, remove_literal, remove_wild
-from shardq.routing.interest import interest
-from shardq.routing.lookup import consistently, lookup
+from shardq.routing.lookup import NOTHING, consistently, freeze, interest, walk
 from shardq.routing.relation import Relation, related
 from shardq.routing.topic import wild_words
 from shardq.routing.write import Write
@@ -47,7 +45,7 @@ class Ctrie:
 
     def __init__(self, *, form: str | None = None, rollup: bool = True) -> None:
         head = form_of(form)
-        self._start(head, rollup, [head.make({}, None), head.make(nodes.EMPTY, None)], readonly=False)
+        self._start(head, rollup, _empty(head.make), readonly=False)
 
     def _start(self, head: Any, rollup: bool, top: list[Any], *, readonly: bool) -> Self:
         self._head = head(top)
@@ -56,11 +54,12 @@ class Ctrie:
 
     def lookup(self, topic: str) -> frozenset[str]:
         """The values of all patterns that match *topic*, as of one instant during the call."""
-        return lookup(self._head, topic)
+        found = consistently(self._head, walk, topic)
+        return frozenset(found) if found else NOTHING
 
     def has_interest(self, topic: str) -> bool:
         """Whether any pattern matches *topic*, as of one instant during the call; stops at the first that does."""
-        return consistently(self._head, partial(interest, text=topic))
+        return consistently(self._head, interest, topic)
 
     def related(self, relation: Relation) -> Iterator[tuple[str, str]]:
         """Each pattern for which *relation* holds, with each of its values, from a snapshot taken now."""
@@ -96,17 +95,13 @@ class Ctrie:
         """Remove all values of all patterns at one instant; snapshots keep theirs."""
         if self.readonly:
             self._refuse()
-        make = self._head.make
-        while not self._renewed([make({}, None), make(nodes.EMPTY, None)]):
+        head = self._head
+        while not head.renew(root := head.root, root.main, _empty(head.make)):
             pass
 
     def snapshot(self, *, readonly: bool = True) -> Ctrie:
         """The trie as it is at one instant, in constant time. A writable snapshot does not change with this trie."""
-        root = self._head.root
-        top = root.main
-        while not self.readonly and not self._head.renew(root, top, top):
-            root = self._head.root
-            top = root.main
+        top = self._head.root.main if self.readonly else freeze(self._head)
         copy = Ctrie.__new__(Ctrie)
         return copy._start(type(self._head), self._rollup, top, readonly=readonly or self.readonly)
 
@@ -118,13 +113,10 @@ class Ctrie:
         """How many pairs of a pattern and a value there are, counted in a snapshot."""
         return sum(1 for _ in self)
 
-    def census(self) -> Census:
-        """How many nodes of which kind there are, counted in a snapshot."""
-        return count(self.snapshot()._head.root.main)
-
-    def _renewed(self, fresh: list[Any]) -> bool:
-        root = self._head.root
-        return bool(self._head.renew(root, root.main, fresh))
-
     def _refuse(self) -> None:
         raise TypeError("this is a read-only snapshot: take a writable one with snapshot(readonly=False)")
+
+
+def _empty(make: Any) -> list[Any]:
+    """The content of the root of an empty trie. Its nodes are of no generation, so the first writer copies them."""
+    return [make({}, None), make(nodes.EMPTY, None)]

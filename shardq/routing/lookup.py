@@ -21,37 +21,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from shardq.routing.contents import has_value, page_get
 from shardq.routing.many import matching
 from shardq.routing.match import run_matches, tail_matches, tail_matches_later, values_in
 from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST
+from shardq.routing.topic import split
 
 T = TypeVar("T")
 NOTHING: frozenset[str] = frozenset()
 TRIES = 8
 
 
-def lookup(head: Any, text: str) -> frozenset[str]:
-    """The values of the patterns in the trie of *head* that match the topic *text*."""
+def consistently(head: Any, ask: Callable[[Any, str], T], text: str) -> T:
+    """What *ask*, `walk` or `interest`, says of *text*, from nodes as they all were at one instant."""
     tries = TRIES
     while tries:
         stamp = head.stamp
-        found = walk(head.root.main, text)
-        if head.stamp is stamp:
-            return frozenset(found) if found else NOTHING
-        tries -= 1
-    return frozenset(walk(freeze(head), text))
-
-
-def consistently(head: Any, ask: Callable[[Any], T]) -> T:
-    """Call *ask* with the root's content; its answer, from nodes as they all were at one instant, as in `lookup`."""
-    tries = TRIES
-    while tries:
-        stamp = head.stamp
-        answer = ask(head.root.main)
+        answer = ask(head.root.main, text)
         if head.stamp is stamp:
             return answer
         tries -= 1
-    return ask(freeze(head))
+    return ask(freeze(head), text)
 
 
 def freeze(head: Any) -> Any:
@@ -157,6 +147,12 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
                 return found
             at = todo.pop()
             node = todo.pop()
+
+
+def interest(top: Any, text: str) -> bool:
+    """Whether any pattern below *top* matches *text*. As `walk`, but it stops at the first, and collects no values."""
+    literals, node = top
+    return has_value(page_get(literals, text)) or any(map(has_value, matching(node, split(text), 1)))
 
 
 def find_in_page(head: Any, page: Any, key: str) -> tuple[Any, Any, int]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
-from shardq.routing.census import page_get
+from shardq.routing.contents import page_get
 from shardq.routing.match import tail_matches
 from shardq.routing.topic import ONE
 

@@ -21,10 +21,11 @@ one group. And if the reader can read it both as no words and as very many, it c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
-from shardq.routing.census import all_branches, page_get, page_items, some_branches
+from shardq.routing.contents import all_branches, page_get, page_items, some_branches
 from shardq.routing.match import values_in
 from shardq.routing.nodes import RUN, VALUES, decode, is_leaf, tail_of
 from shardq.routing.topic import MANY, ONE, check_pattern, split
@@ -138,17 +139,10 @@ class Overlapping(Relation):
 def normalized(words: list[str]) -> list[str]:
     """The same pattern in normal form: of wildcards that are neighbours first all `*`, then one `#` if any."""
     ordered: list[str] = []
-    stars = many = 0
-    for word in words:
-        if word == ONE:
-            stars += 1
-        elif word == MANY:
-            many = 1
-        else:
-            ordered += [ONE] * stars + [MANY] * many
-            ordered.append(word)
-            stars = many = 0
-    return ordered + [ONE] * stars + [MANY] * many
+    for are_wild, group in groupby(words, lambda word: word in (ONE, MANY)):
+        found = list(group)
+        ordered += [ONE] * found.count(ONE) + [MANY] * (MANY in found) if are_wild else found
+    return ordered
 
 
 def related(top: list[Any], relation: Relation) -> Iterator[tuple[str, str]]:
@@ -164,29 +158,20 @@ def related(top: list[Any], relation: Relation) -> Iterator[tuple[str, str]]:
     todo: list[tuple[Any, list[str], int]] = [(wild, [], relation.start)]
     while todo:
         branch, words, row = todo.pop()
-        run, held = _tail_and_values(branch)
+        leaf = is_leaf(branch)
+        main = (decode(tail_of(branch)), branch) if leaf else branch.main
+        run, held = main[RUN], main[VALUES]
         row = relation.after(run, row)
         words = [*words, *run]
         if held is not None and relation.accepts(row):
             for value in values_in(held):
                 yield ".".join(words), value
-        for word, below in _branches(branch, relation.next_words(row)):
+        if leaf:
+            continue
+        wanted = relation.next_words(row)
+        for word, below in all_branches(main) if wanted is None else some_branches(main, wanted):
             if after := relation.step(row, word):
                 todo.append((below, [*words, word], after))
-
-
-def _tail_and_values(branch: Any) -> tuple[Sequence[str], Any]:
-    """Of a leaf or an I-node: the words before it branches, and the values of the pattern that ends with these."""
-    if is_leaf(branch):
-        return decode(tail_of(branch)), branch
-    main = branch.main
-    return main[RUN], main[VALUES]
-
-
-def _branches(branch: Any, wanted: list[str] | None) -> Iterable[tuple[str, Any]]:
-    if is_leaf(branch):
-        return ()
-    return all_branches(branch.main) if wanted is None else some_branches(branch.main, wanted)
 
 
 def _literals(page: Any, relation: Relation) -> Iterator[tuple[str, Any]]:

@@ -1,17 +1,13 @@
-"""Topics and patterns: their grammar, and the plainest definition of when a pattern matches.
+"""Topics and patterns: their grammar.
 
 A topic is words joined by dots; a word is letters, digits, `_` and `-`. In a pattern a word may also be `*`, which
 stands for exactly one word, or `#`, which stands for zero or more words. Wildcards may stand anywhere, any number of
 them (AMQP 0-9-1, section 3.1.3.3). The empty text is the topic of zero words.
-
->>> naive_match("orders.*.created", "orders.eu.created"), naive_match("orders.#", "orders")
-(True, True)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from shardq.arguments import shown
@@ -70,24 +66,6 @@ def wild_words(pattern: str) -> list[str] | None:
         return None
     words = pattern.split(".")
     return words if ONE in words or MANY in words else None
-
-
-def naive_match(pattern: str, topic: str) -> bool:
-    """Whether *pattern* matches *topic*: the definition, against which the trie is tested.
-
-    It computes row by row, as one does for an edit distance.
-    """
-    words = split(topic)
-    row = [True] + [False] * len(words)  # row[n]: the pattern so far matches the first n words
-    for wanted in split(pattern):
-        row = _next_row(row, wanted, words)
-    return row[-1]
-
-
-def _next_row(row: list[bool], wanted: str, words: Sequence[str]) -> list[bool]:
-    if wanted == MANY:
-        return [any(row[: n + 1]) for n in range(len(row))]
-    return [False] + [row[n] and wanted in (ONE, word) for n, word in enumerate(words)]
 
 
 def _complaint(kind: str, text: object, *, wild: bool) -> str:

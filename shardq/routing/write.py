@@ -63,6 +63,45 @@ class Write(Cursor):
             return False, None
         return True, self.select(word)
 
+    def reach(self, pattern: str, words: list[str] | None, *, splits: bool) -> tuple[Any, list[str] | None] | None:
+        """Go as far down as the pattern leads; None to start over.
+
+        Return the values of the pattern, and None; or the leaf or None where its *words* go on, and the rest of them.
+        With *splits* a run that parts from *words* is split there.
+        """
+        if words is None:
+            there = self.descend_page(LITERALS, self.main[LITERALS], pattern)
+            return (self.select(pattern), None) if there else None
+        if not self.descend(WILD, self.main[WILD]):
+            return None
+        at = 0
+        while True:
+            run = self.main[RUN]
+            same = growth.common_prefix(run, words[at:]) if run else 0
+            if same < len(run):
+                if not splits:
+                    return None, []
+                if not self.split_run(run, same):
+                    return None
+            at += same
+            if at == len(words):
+                return self.select(VALUES), None
+            good, branch = self.select_word(words[at])
+            at += 1
+            if good and (branch is None or nodes.is_leaf(branch)):
+                return branch, words[at:]
+            if not good or not self.descend(self.key, branch):
+                return None
+
+    def split_run(self, run: tuple[str, ...], same: int) -> bool:
+        """Split the node here behind the first *same* words of its *run*; False to start over."""
+        below = self.make((run[same + 1 :], *self.main[1:]))
+        new = with_child((run[:same], None, None, None, None), run[same], below, self.make)
+        if not self.head.gcas(self.node, self.main, new):
+            return False
+        self.main = new
+        return True
+
     # --- writing -----------------------------------------------------------------------------------------------
 
     def put(self, branch: Any) -> bool | None:
@@ -75,27 +114,16 @@ class Write(Cursor):
 
     def insert(self, pattern: str, words: list[str] | None, value: str) -> bool | None:
         """Add *value* to the pattern; whether it was new, or None to start over."""
-        if words is None:
-            there = self.descend_page(LITERALS, self.main[LITERALS], pattern)
-            return self.add_value(self.select(pattern), value) if there else None
-        if not self.descend(WILD, self.main[WILD]):
+        found = self.reach(pattern, words, splits=True)
+        if found is None:
             return None
-        at = 0
-        while True:
-            if not self.split_run(self.main[RUN], words, at):
-                return None
-            at += len(self.main[RUN])
-            if at == len(words):
-                return self.add_value(self.select(VALUES), value)
-            good, branch = self.select_word(words[at])
-            at += 1
-            if good and branch is None:
-                return self.put(self.new_branch(words[at:], value))
-            if good and nodes.is_leaf(branch):
-                both = growth.split_leaf(branch, words[at:], value, self.make, self.rollup)
-                return self.add_value(branch, value, words[at:]) if both is None else self.put(both)
-            if not good or not self.descend(self.key, branch):
-                return None
+        held, rest = found
+        if rest is None:
+            return self.add_value(held, value)
+        if held is None:
+            return self.put(self.new_branch(rest, value))
+        both = growth.split_leaf(held, rest, value, self.make, self.rollup)
+        return self.add_value(held, value, rest) if both is None else self.put(both)
 
     def add_value(self, held: Any, value: str, tail: list[str] | None = None) -> bool | None:
         """Add *value* to the values *held* here; *tail* is the rest of the pattern if *held* is a branch."""
@@ -120,40 +148,15 @@ class Write(Cursor):
         """A new branch with *words* and *values*, rolled up as this trie is."""
         return growth.new_branch(words, values, self.make, self.rollup)
 
-    def split_run(self, run: tuple[str, ...], words: list[str], at: int) -> bool:
-        """Split the node here where its run parts from *words*, if it does; False to start over."""
-        same = growth.common_prefix(run, words[at:]) if run else 0
-        if same == len(run):
-            return True
-        below = self.make((run[same + 1 :], *self.main[1:]))
-        new = with_child((run[:same], None, None, None, None), run[same], below, self.make)
-        if not self.head.gcas(self.node, self.main, new):
-            return False
-        self.main = new
-        return True
-
     def remove(self, pattern: str, words: list[str] | None, value: Any) -> bool | None:
         """Remove *value* from the pattern; whether it was there, or None to start over."""
-        if words is None:
-            there = self.descend_page(LITERALS, self.main[LITERALS], pattern)
-            return self.remove_value(self.select(pattern), value) if there else None
-        if not self.descend(WILD, self.main[WILD]):
+        found = self.reach(pattern, words, splits=False)
+        if found is None:
             return None
-        at = 0
-        while True:
-            run = self.main[RUN]
-            if run and growth.common_prefix(run, words[at:]) < len(run):
-                return False
-            at += len(run)
-            if at == len(words):
-                return self.remove_value(self.select(VALUES), value)
-            good, branch = self.select_word(words[at])
-            at += 1
-            if good and (branch is None or nodes.is_leaf(branch)):
-                ours = branch is not None and nodes.decode(nodes.tail_of(branch)) == words[at:]
-                return self.remove_value(branch, value) if ours else False
-            if not good or not self.descend(self.key, branch):
-                return None
+        held, rest = found
+        if rest is not None and (held is None or nodes.decode(nodes.tail_of(held)) != rest):
+            return False
+        return self.remove_value(held, value)
 
     def remove_value(self, held: Any, value: Any) -> bool | None:
         """Remove *value* from the values *held* here."""

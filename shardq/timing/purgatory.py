@@ -42,15 +42,12 @@ import threading
 from collections import deque
 from collections.abc import Hashable, Iterable
 from threading import Lock
-from typing import Final
 
 from shardq.errors import ConfigError
 from shardq.timing.entry import Entry
 from shardq.timing.timer import Timer
 
 log = logging.getLogger("shardq")
-
-_NOT_WATCHED: Final = "an operation can be watched by one purgatory, once at a time"
 
 
 class Operation(Entry):
@@ -154,7 +151,7 @@ class Purgatory:
         If the operation's own code fails, its error is raised here, and the operation is not watched.
         """
         if operation._purgatory is not None:
-            raise ConfigError(_NOT_WATCHED)
+            raise ConfigError("an operation can be watched by one purgatory, once at a time")
         operation._purgatory = self
         self._pending[operation] = keys = tuple(keys)
         try:
@@ -188,10 +185,6 @@ class Purgatory:
             except Exception:
                 log.exception("an operation failed when it was tried")
         return done
-
-    def cancel_for_key(self, key: Hashable) -> list[Operation]:
-        """Take out all operations watched under `key` without completing them; return them."""
-        return [operation for operation in self.watched_under(key) if self._take_out(operation)]
 
     def watched_under(self, key: Hashable) -> tuple[Operation, ...]:
         """The operations that wait under `key`, those that wait longest first."""
@@ -254,8 +247,4 @@ class Purgatory:
             if operation not in self._pending:
                 return  # `complete` was called meanwhile: nobody would take it out of the watch lists
             for key in keys:
-                watchers = self._watchers.get(key)
-                if watchers is None:
-                    self._watchers[key] = {operation: None}
-                else:
-                    watchers[operation] = None
+                self._watchers.setdefault(key, {})[operation] = None

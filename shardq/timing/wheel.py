@@ -255,10 +255,7 @@ class TimingWheel:
     def __len__(self) -> int:
         """How many entries wait to run."""
         with self._lock:
-            return sum(map(len, self._buckets()))
-
-    def _buckets(self) -> list[Bucket]:
-        return [*self._expired, *self._late, *(bucket for _, _, bucket in self._queue)]
+            return sum(map(len, [*self._expired, *self._late, *(bucket for _, _, bucket in self._queue)]))
 
     def close(self) -> list[Entry]:
         """Take out all entries, and return them in the order in which they would have run.

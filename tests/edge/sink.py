@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 
+from shardq.datasink.frames import zstd
 from shardq.datasink.messages import (
     SEND,
     SERVICE,
@@ -22,7 +23,6 @@ from shardq.datasink.messages import (
     Response,
     ServiceMessage,
 )
-from shardq.edge.compression import zstd
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from shardq.datasink.messages import SEND, SERVICE, ClientInfo, Request, Response, ServiceMessage
-from shardq.edge.connection import Connection, ConnectionEnded
+from shardq.edge.connection import Connection, ConnectionEnded, connected
 from shardq.edge.settings import EdgeSettings
 
 WELCOME = Response(version=1, info=ServiceMessage(capacity=7))
@@ -20,7 +20,7 @@ Send = Callable[[Any, Any], Any]
 
 
 @asynccontextmanager
-async def served(send: Send, path: Path) -> AsyncIterator[Connection]:
+async def served(send: Send, path: Path) -> AsyncIterator[AbstractAsyncContextManager[Connection]]:
     """A connection to a gateway in this event loop, whose method Send is *send*."""
     server = grpc.aio.server()
     handler = grpc.stream_stream_rpc_method_handler(
@@ -32,7 +32,7 @@ async def served(send: Send, path: Path) -> AsyncIterator[Connection]:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        yield Connection(EdgeSettings(gateway=f"127.0.0.1:{port}", spool=path / "spool.db"), ClientInfo(name="site-7"))
+        yield connected(EdgeSettings(gateway=f"127.0.0.1:{port}", spool=path / "spool.db"), ClientInfo(name="site-7"))
     finally:
         await server.stop(0)
 

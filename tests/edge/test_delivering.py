@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from shardq.datasink.frames import zstd
 from shardq.edge import Edge, EdgeMessage
-from shardq.edge.compression import zstd
 from shardq.errors import BackendTimeout, ClosedError, CodecError, ConfigError
 from tests.edge.sink import Sink, running
 from tests.waiting import eventually

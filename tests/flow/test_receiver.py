@@ -21,11 +21,11 @@ def test_every_cell_of_the_table_is_filled_and_leads_somewhere() -> None:
 
 def test_a_full_queue_drops_the_oldest_and_tells_the_capacity() -> None:
     receiver = Receiver[str](2, 10**6)
-    assert receiver.received("a", 1) == ([], False)
+    assert receiver.received("a", 1) == []
     assert receiver.state == RECEIVING
-    assert receiver.received("b", 1) == ([], False)
+    assert receiver.received("b", 1) == []
     assert receiver.state == BLOCKED
-    assert receiver.received("c", 1) == (["a"], True)
+    assert receiver.received("c", 1) == ["a"]
     assert receiver.state == BLOCKED
     assert receiver.want_more() == "b"
     assert receiver.state == RECEIVING
@@ -34,10 +34,10 @@ def test_a_full_queue_drops_the_oldest_and_tells_the_capacity() -> None:
 
 def test_bytes_are_bounded_too_and_one_message_always_fits() -> None:
     receiver = Receiver[str](100, 10)
-    assert [receiver.received(each, 4) for each in "ab"] == [([], False)] * 2
+    assert [receiver.received(each, 4) for each in "ab"] == [[], []]
     assert receiver.state == RECEIVING  # it has two bytes left, and the next message has four
-    assert receiver.received("c", 4) == (["a"], True)
-    assert receiver.received("large", 99) == (["b", "c"], True)
+    assert receiver.received("c", 4) == ["a"]
+    assert receiver.received("large", 99) == ["b", "c"]
     assert (receiver.state, len(receiver), receiver.bytes) == (BLOCKED, 1, 99)
     assert receiver.want_more() == "large"
     assert (receiver.state, receiver.bytes) == (RECEIVING, 0)
@@ -54,7 +54,7 @@ def test_any_order_of_events_is_that_of_a_plain_queue(rng: Random) -> None:
                 while plain and (len(plain) == capacity or sum(each for _, each in plain) + own > size):
                     dropped.append(plain.popleft()[0])
                 plain.append((number, own))
-                assert receiver.received(number, own) == (dropped, bool(dropped))
+                assert receiver.received(number, own) == dropped
             else:
                 assert receiver.want_more() == (plain.popleft()[0] if plain else None)
             held = sum(each for _, each in plain)

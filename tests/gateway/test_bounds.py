@@ -24,9 +24,13 @@ def message(number: int, size: int = 10) -> Incoming:
     return Incoming(b"%d" % number, "q", "", b"t", "b", {}, 0, bytes(size), False, size, False)
 
 
+def received(fifo: Fifo, incoming: Incoming) -> list[Incoming]:
+    return fifo.received(incoming, incoming.weight)
+
+
 def test_a_full_fifo_drops_the_oldest() -> None:
     fifo = Fifo(3, 1 << 20)
-    dropped = [each.message_id for number in range(5) for each in fifo.received(message(number))]
+    dropped = [each.message_id for number in range(5) for each in received(fifo, message(number))]
     assert dropped == [b"0", b"1"]
     assert [each.message_id for each in fifo.batch(9, 1 << 20)] == [b"2", b"3", b"4"]
     assert (len(fifo), fifo.bytes, fifo.batch(9, 1 << 20)) == (0, 0, [])
@@ -34,10 +38,10 @@ def test_a_full_fifo_drops_the_oldest() -> None:
 
 def test_a_fifo_is_bounded_by_bytes_but_takes_one_message_of_any_size() -> None:
     fifo = Fifo(100, 5000)
-    assert not fifo.received(message(0, 1000))
-    assert not fifo.received(message(1, 1000))
-    assert [each.message_id for each in fifo.received(message(2, 4000))] == [b"0", b"1"]
-    assert [each.message_id for each in fifo.received(message(3, 9000))] == [b"2"]
+    assert not received(fifo, message(0, 1000))
+    assert not received(fifo, message(1, 1000))
+    assert [each.message_id for each in received(fifo, message(2, 4000))] == [b"0", b"1"]
+    assert [each.message_id for each in received(fifo, message(3, 9000))] == [b"2"]
     assert [each.message_id for each in fifo.batch(1, 1)] == [b"3"]
 
 
@@ -45,7 +49,7 @@ def test_a_fifo_keeps_order_and_its_bounds_whatever_comes(rng: Random) -> None:
     fifo, number, out = Fifo(20, 20_000), 0, list[int]()
     for _ in range(3000):
         if rng.random() < 0.6:
-            out += [int(each.message_id) for each in fifo.received(message(number, rng.randrange(3000)))]
+            out += [int(each.message_id) for each in received(fifo, message(number, rng.randrange(3000)))]
             number += 1
         else:
             out += [int(each.message_id) for each in fifo.batch(rng.randint(1, 5), rng.randrange(5000))]
@@ -58,9 +62,9 @@ def test_a_fifo_keeps_order_and_its_bounds_whatever_comes(rng: Random) -> None:
 def test_a_batch_is_bounded_by_the_decompressed_size() -> None:
     fifo = Fifo(100, 1 << 20)
     for number in range(4):
-        fifo.received(message(number, 1000))
+        received(fifo, message(number, 1000))
     assert [len(fifo.batch(9, 2500)) for _ in range(2)] == [2, 2]
-    fifo.received(message(9, 5000))
+    received(fifo, message(9, 5000))
     assert len(fifo.batch(9, 100)) == 1
 
 

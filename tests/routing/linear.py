@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from shardq.routing.topic import naive_match
+from tests.routing.naive import naive_match
 
 State = frozenset[tuple[str, str]]
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from shardq.routing import Router, interest, lookup
+from benchmarks.topics.census import census
+from shardq.routing import Router, lookup
 from shardq.routing.atomic import forms
-from shardq.routing.census import page_get
+from shardq.routing.contents import page_get
 from shardq.routing.ctrie import Ctrie
 from shardq.routing.lookup import freeze
 from tests.routing.conftest import FORMS, MakeTrie
@@ -128,7 +129,7 @@ def test_interest_is_of_one_instant_of_several_nodes(make_trie: MakeTrie, monkey
             assert trie.remove(go, "q")
         return held
 
-    monkeypatch.setattr(interest, "page_get", moving)
+    monkeypatch.setattr(lookup, "page_get", moving)
     assert trie.has_interest("a.b")
     assert looks == lookup.TRIES + 1  # the last in a snapshot
 
@@ -196,7 +197,7 @@ def on_threads(tasks: list[Any]) -> None:
 def test_disjoint_writers_all_succeed_and_all_is_gone_again(make_trie: MakeTrie, restless: None) -> None:
     trie = make_trie()
     empty, names = (
-        trie.census().nodes,
+        census(trie).nodes,
         [[f"{kind}k{t}x{n}" for n in range(150) for kind in ("", "*.")] for t in range(6)],
     )
 
@@ -213,10 +214,10 @@ def test_disjoint_writers_all_succeed_and_all_is_gone_again(make_trie: MakeTrie,
     on_threads([*[lambda mine=mine: insert(mine) for mine in names], watch])
     assert set(trie) == {(name, "q") for mine in names for name in mine}
     on_threads([lambda mine=mine: remove(mine) for mine in names])
-    assert (list(trie), trie.census().values) == ([], 0)
+    assert (list(trie), census(trie).values) == ([], 0)
     trie.insert("*.last", "q")
     trie.remove("*.last", "q")
-    assert trie.census().nodes <= empty + 40  # T-nodes that nobody came by any more
+    assert census(trie).nodes <= empty + 40  # T-nodes that nobody came by any more
 
 
 def test_snapshots_stand_still_while_writers_go_on(make_trie: MakeTrie, restless: None) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from shardq.errors import PatternError
 from shardq.routing import Binding, Ctrie, Router, covers, overlaps
-from shardq.routing.topic import naive_match
+from tests.routing.naive import naive_match
 
 
 def test_a_literal_and_wildcards_in_the_middle_and_at_the_end_all_match_one_topic(trie: Ctrie) -> None:

@@ -12,8 +12,8 @@ import pytest
 from shardq.errors import PatternError
 from shardq.routing import Binding, Ctrie, Router, covers, overlaps
 from shardq.routing.relation import Covering, Overlapping
-from shardq.routing.topic import naive_match
 from tests.routing.conftest import MakeTrie
+from tests.routing.naive import naive_match
 
 
 def texts(words: str, longest: int) -> list[str]:

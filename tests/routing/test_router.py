@@ -8,7 +8,7 @@ import pytest
 
 from shardq.errors import ConfigError, PatternError
 from shardq.routing import Binding, Router
-from shardq.routing.topic import naive_match
+from tests.routing.naive import naive_match
 
 
 def test_a_queue_bound_by_several_patterns_is_found_once() -> None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.topics.census import census
 from shardq.routing import fast, nodes
 from shardq.routing.atomic import GilHead
 from shardq.routing.ctrie import Ctrie
 from shardq.routing.prune import Cursor
-from shardq.routing.topic import naive_match
 from tests.routing.conftest import MakeTrie
+from tests.routing.naive import naive_match
 from tests.routing.test_linear import on_threads
 
 BOUND = (
@@ -34,7 +35,7 @@ def check(trie: Ctrie, pairs: list[tuple[str, str]]) -> None:
 
 
 def test_rabbitmq_topic_exchange(trie: Ctrie, rng: random.Random) -> None:
-    pairs, empty = [(pattern, f"t{number}") for number, pattern in enumerate(BOUND, 1)], trie.census().nodes
+    pairs, empty = [(pattern, f"t{number}") for number, pattern in enumerate(BOUND, 1)], census(trie).nodes
     for pair in pairs:
         assert trie.insert(*pair)
         assert not trie.insert(*pair)
@@ -50,7 +51,7 @@ def test_rabbitmq_topic_exchange(trie: Ctrie, rng: random.Random) -> None:
         for pair in rng.sample(left, len(left)):
             assert trie.remove(*pair)
             assert not trie.remove(*pair)
-        assert trie.census().nodes == empty
+        assert census(trie).nodes == empty
         check(trie, [])
         for pair in rng.sample(left, len(left)):
             assert trie.insert(*pair)
@@ -63,7 +64,7 @@ def test_hundreds_of_subscribers_stay_when_the_patterns_below_go(
     make_trie: MakeTrie, rollup: bool, others: list[str]
 ) -> None:
     trie, names = make_trie(rollup=rollup), [f"s{n}" for n in range(300)]
-    empty = trie.census().nodes
+    empty = census(trie).nodes
     for pair in [("*.b", name) for name in names] + [(other, "q") for other in others]:
         assert trie.insert(*pair)
     for other in others:
@@ -71,7 +72,7 @@ def test_hundreds_of_subscribers_stay_when_the_patterns_below_go(
     assert trie.lookup("a.b") == set(names)
     for name in names:
         assert trie.remove("*.b", name)
-    assert trie.census().nodes == empty
+    assert census(trie).nodes == empty
 
 
 CLEANED = [".".join(words) for size in (2, 3) for words in itertools.product("a*#", repeat=size)]
@@ -79,7 +80,7 @@ CLEANED = [".".join(words) for size in (2, 3) for words in itertools.product("a*
 
 def test_36_patterns_come_and_go_in_any_order_and_leave_nothing(make_trie: MakeTrie, rng: random.Random) -> None:
     trie = make_trie()
-    empty = trie.census().nodes
+    empty = census(trie).nodes
     assert len(CLEANED) == 36
     for _ in range(15):
         there = set[str]()
@@ -87,7 +88,7 @@ def test_36_patterns_come_and_go_in_any_order_and_leave_nothing(make_trie: MakeT
             assert (trie.remove if pattern in there else trie.insert)(pattern, "q")
             there ^= {pattern}
             assert {pattern for pattern, _ in trie} == there
-        assert trie.census().nodes == empty
+        assert census(trie).nodes == empty
 
 
 @pytest.mark.parametrize(("bound", "same"), [("#.#", "#"), ("#.*", "*.#"), ("*.#", "#.*.#"), ("#", "#.#.#")])
@@ -118,12 +119,12 @@ def test_words_whose_hashes_begin_alike_lie_in_deep_tables(trie: Ctrie, monkeypa
     monkeypatch.setattr(fast, "WIDE", 4)
     words = (f"w{n}" for n in itertools.count())  # Python's hashes are others in each process
     alike = list(itertools.islice((word for word in words if hash(word) & 4095 == hash("w0") & 4095), 12))
-    empty = trie.census().nodes
+    empty = census(trie).nodes
     for word in alike:
         assert trie.insert(f"*.{word}.x", word)
         assert trie.insert("*.one", word)  # as values, too
         assert trie.insert(word, "q")
-    assert trie.census().pages > 12
+    assert census(trie).pages > 12
     assert [trie.lookup(f"a.{word}.x") for word in alike] == [{word} for word in alike]
     assert trie.lookup("a.one") == set(alike)
     assert all(trie.has_interest(topic) for word in alike for topic in (word, f"a.{word}.x"))
@@ -131,7 +132,7 @@ def test_words_whose_hashes_begin_alike_lie_in_deep_tables(trie: Ctrie, monkeypa
         assert trie.remove(f"*.{word}.x", word)
         assert trie.remove("*.one", word)
         assert trie.remove(word, "q")
-    assert trie.census().nodes == empty
+    assert census(trie).nodes == empty
 
 
 def test_a_compare_and_swap_that_fails_is_tried_again(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +181,7 @@ def test_a_node_that_is_left_with_one_pattern_goes_at_once(
 
     monkeypatch.setattr(type(trie._head), "gcas", unlucky)
     assert trie.remove("*.a.b", "q")
-    assert trie.census() == fresh.census()
+    assert census(trie) == census(fresh)
     assert set(trie) == set(fresh)
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from shardq.errors import PatternError
 from shardq.routing import Ctrie, Router, covers
-from shardq.routing.topic import MAX_TOPIC, check_bindable, check_pattern, check_topic, naive_match
+from shardq.routing.topic import MAX_TOPIC, check_bindable, check_pattern, check_topic
+from tests.routing.naive import naive_match
 
 # pattern, topics that it matches, topics that it does not (RabbitMQ's word rule: the empty text is zero words)
 VECTORS = [

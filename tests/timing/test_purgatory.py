@@ -6,7 +6,7 @@ import gc
 import logging
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from random import Random
 
 import pytest
@@ -59,6 +59,11 @@ def purgatory(timer: Timer) -> Purgatory:
 
 def sizes(purgatory: Purgatory, timer: Timer) -> tuple[int, int, int]:
     return len(purgatory), purgatory.watched, len(timer)
+
+
+def cancel_under(purgatory: Purgatory, key: Hashable) -> list[Operation]:
+    """Take out all operations watched under *key*; return those that this call took out."""
+    return [operation for operation in purgatory.watched_under(key) if operation.cancel()]
 
 
 def test_an_event_completes_what_is_ready(purgatory: Purgatory, timer: Timer) -> None:
@@ -167,14 +172,14 @@ def test_completed_just_before_it_came_into_the_timer(clock: ManualClock) -> Non
     assert (operation.fate, sizes(purgatory, timer)) == ((1, 0), (0, 0, 0))
 
 
-def test_cancel_for_key(purgatory: Purgatory, timer: Timer, clock: ManualClock) -> None:
+def test_cancelling_all_under_a_key(purgatory: Purgatory, timer: Timer, clock: ManualClock) -> None:
     """Takes out what is watched under the key, under its other keys too, and completes nothing."""
     one, two, other = Wait(), Wait(), Wait()
     for operation, keys in ((one, ["a"]), (two, ["a", "b"]), (other, ["b"])):
         purgatory.watch(operation, keys, 1)
 
-    assert purgatory.cancel_for_key("unknown") == []
-    assert purgatory.cancel_for_key("a") == [one, two]
+    assert cancel_under(purgatory, "unknown") == []
+    assert cancel_under(purgatory, "a") == [one, two]
     assert sizes(purgatory, timer) == (1, 1, 1)
     clock.advance(1)
     timer.run_due()
@@ -558,11 +563,11 @@ def test_watching_checking_and_cancelling_at_once(rng: Random) -> None:
                 operation.completable = random.random() < 0.5
                 purgatory.check(random.randrange(6), random.choice([None, 1]))
                 if random.random() < 0.05:
-                    cancelled[place] += purgatory.cancel_for_key(random.randrange(6))
+                    cancelled[place] += cancel_under(purgatory, random.randrange(6))
 
         race(*(lambda place=place: work(place) for place in range(4)))
         for key in range(6):
-            cancelled[0] += purgatory.cancel_for_key(key)
+            cancelled[0] += cancel_under(purgatory, key)
         eventually(lambda: len(timer) == 0)
 
     gone = set().union(*cancelled)

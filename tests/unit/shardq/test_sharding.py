@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from shardq import sharding
 from shardq.errors import ConfigError
-from shardq.sharding import MAX_SHARD_KEY, MAX_STREAMS, Odds, overlap, overlap_odds, shard
+from shardq.sharding import MAX_SHARD_KEY, MAX_STREAMS, Odds, overlap, shard
 
 ROOT = Path(__file__).parents[3]
 GOLDEN: list[dict[str, Any]] = json.loads((ROOT / "tests/golden/sharding.json").read_text())
@@ -236,7 +236,7 @@ def test_observed_overlap_is_hypergeometric(n: int, m: int) -> None:
     shards = [shard(key, n, m) for key in tenants(80_000)]
     pairs = len(shards) // 2
     seen = Counter(overlap(a, b) for a, b in zip(shards[::2], shards[1::2], strict=True))
-    for j, odds in enumerate(overlap_odds(n, m)):
+    for j, odds in enumerate(Odds(n, m).overlap):
         assert abs(seen[j] - pairs * odds) <= 4 * sqrt(pairs * odds * (1 - odds)) + 1  # 4 deviations; 1 for rare ones
 
 
@@ -247,13 +247,13 @@ def test_odds_are_exact(n: int, m: int) -> None:
     exact = [Fraction(comb(width, j) * comb(n - width, width - j), comb(n, width)) for j in range(width + 1)]
 
     assert sum(exact) == 1
-    assert tuple(map(float, exact)) == overlap_odds(n, m)
-    assert 1 / comb(n, width) == overlap_odds(n, m)[-1] == Odds(n, m).full
+    assert tuple(map(float, exact)) == Odds(n, m).overlap
+    assert 1 / comb(n, width) == Odds(n, m).overlap[-1] == Odds(n, m).full
 
 
 def test_odds_of_the_largest_queue() -> None:
     """The odds do not overflow for 2,048 of 4,096 streams: what is too small for a float is 0."""
-    odds = overlap_odds(4096, 2048)
+    odds = Odds(4096, 2048).overlap
 
     assert len(odds) == 2049
     assert 0.0 == odds[0] == odds[-1]
@@ -325,7 +325,7 @@ def test_bad_widths_are_refused(bad: Any) -> None:
     with pytest.raises(ConfigError, match="streams_per_shard must be an int of at least 1"):
         shard("k", 1, bad)
     with pytest.raises(ConfigError):
-        overlap_odds(1, bad)
+        Odds(1, bad)
 
 
 @pytest.mark.parametrize("bad", [-1, True, 1.5])
