@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
 import redis.asyncio as redis
 from redis.exceptions import ResponseError
 
@@ -54,8 +54,7 @@ GREETING_TIMEOUT = 10.0
 """Seconds in which a connection must be made, including AUTH and similar commands; the event loop may be busy."""
 
 
-@dataclass(slots=True)
-class AsyncRoute:
+class AsyncRoute(msgspec.Struct):
     """Where the calls about a key go: a node, the form in which it runs calls, and the shared link to it, once open."""
 
     address: Address | None

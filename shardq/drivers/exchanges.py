@@ -8,10 +8,11 @@ here: scripts that a server does not know, slots that other nodes own, nodes tha
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
 
 from shardq.clock import Clock
 from shardq.drivers.failures import Redirected
@@ -29,8 +30,7 @@ T = TypeVar("T")
 REDIRECTIONS: Final = 5
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(msgspec.Struct):
     """One round trip to the node at `address`, or to the only node if that is None. It has an answer for each command.
 
     The caller gives up at local time `until`. For a call, `sending` knows what must be sent after the answers, under

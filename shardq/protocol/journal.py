@@ -12,9 +12,10 @@ of the last event that a reader has seen: the events after position 40, up to po
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
+
+import msgspec
 
 FORMAT: Final = b"1"
 """The name of an entry's only field. It is the version of the entry's format."""
@@ -46,8 +47,7 @@ KINDS: Final = {
 """The kinds of events, by the letter that stands for each in an entry. The last five are of no message."""
 
 
-@dataclass(slots=True)
-class Columns:
+class Columns(msgspec.Struct):
     """Events in columns, each a list of the same length. Times are ms of the server's clock.
 
     They are the events after position `after` up to `position`, without those that are `lost`.
@@ -55,15 +55,15 @@ class Columns:
 
     after: int
     position: int
-    number: list[int] = field(default_factory=list)
-    time_ms: list[int] = field(default_factory=list)
-    kind: list[str] = field(default_factory=list)
-    message_id: list[str] = field(default_factory=list)
-    shard_key: list[bytes | None] = field(default_factory=list)
-    stream: list[int | None] = field(default_factory=list)
-    count: list[int] = field(default_factory=list)
-    due_ms: list[int | None] = field(default_factory=list)
-    client: list[str] = field(default_factory=list)
+    number: list[int] = msgspec.field(default_factory=list)
+    time_ms: list[int] = msgspec.field(default_factory=list)
+    kind: list[str] = msgspec.field(default_factory=list)
+    message_id: list[str] = msgspec.field(default_factory=list)
+    shard_key: list[bytes | None] = msgspec.field(default_factory=list)
+    stream: list[int | None] = msgspec.field(default_factory=list)
+    count: list[int] = msgspec.field(default_factory=list)
+    due_ms: list[int | None] = msgspec.field(default_factory=list)
+    client: list[str] = msgspec.field(default_factory=list)
 
     @property
     def lost(self) -> int:

@@ -19,9 +19,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib.resources.abc import Traversable
 from typing import Final
+
+import msgspec
 
 from shardq.model import QueueConfig
 from shardq.protocol import records
@@ -46,8 +48,7 @@ _AT = re.compile(r"\buser_(?:function|script):(\d+)")
 """How Redis names a line of what it runs, in the text of an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(msgspec.Struct, frozen=True):
     """One function that clients call: its name and flags, and from its header the names of its keys, as in `Script`."""
 
     name: str
@@ -56,8 +57,7 @@ class Verb:
     rest: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Library:
+class Library(msgspec.Struct, frozen=True, eq=False):
     """The text to load, named by its digest, and its verbs. `lines` are all lines of the text."""
 
     name: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from shardq.protocol.library import Library
@@ -31,8 +32,7 @@ class Line(NamedTuple):
         return f"{self.file}:{self.number}" if self.file else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(msgspec.Struct, frozen=True):
     """One verb, ready to run: a `function` of a `library`; where no library can be loaded, the same text as a script.
 
     `keys` are the names of its keys in the order of its header. `rest` names the keys, any number, that may follow

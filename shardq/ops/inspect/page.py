@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from shardq.model import PeekState
 
@@ -21,8 +21,7 @@ _NUMBER: Final = re.compile(r"[0-3]?\d{1,3}|40[0-8]\d|409[0-6]", re.ASCII)
 _PLACE: Final = re.compile(r"(?:\d{1,16}-\d{1,20})?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """Which messages are wanted: of one shard key (b"" for any), and of one stream (None for any).
 
     The look for them ends at local time `until`.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 from shardq.model import PeekedMessage
 from shardq.ops.inspect.page import CALLS, LOOKED, Point, Track, Wanted
@@ -26,15 +27,14 @@ _LAST = (2**53, 0)
 _READY = ord("1")
 
 
-@dataclass(slots=True, eq=False)
-class _Source:
+class _Source(msgspec.Struct, eq=False):
     """A stream that is looked at. `rows` were found and not taken yet; `seen` is how far the look has come."""
 
     turn: int
     taken: Track
     seen: Track
     is_over: bool = False
-    rows: deque[tuple[int, str, Any]] = field(default_factory=deque)
+    rows: deque[tuple[int, str, Any]] = msgspec.field(default_factory=deque)
 
     @property
     def is_unknown(self) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from shardq.arguments import iterable, seconds, whole
 from shardq.errors import ConfigError
@@ -23,8 +24,7 @@ PAGE: Final = 100
 LONGEST: Final = 100 * 365 * 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True):
     """Which dead letters are meant: those that meet all that is not None.
 
     `shard_key` is theirs; `reason` and `error` stand in theirs; they died at least `older_than` seconds ago.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from shardq.clock import Clock
 from shardq.errors import ShardqError
@@ -12,8 +13,7 @@ from shardq.ops.queue.steps import Argument, Ask, Op, Refused
 from shardq.protocol.library import PREFIX
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedLibrary:
+class LoadedLibrary(msgspec.Struct, frozen=True):
     """One of shardq's libraries on a node, and how many functions it has."""
 
     name: str

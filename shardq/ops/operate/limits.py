@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from shardq.arguments import seconds, shown
 from shardq.errors import ConfigError
@@ -39,8 +40,7 @@ Change = tuple[bytes, Argument, Argument, Argument, Argument]
 """A shard key's cap, rate and burst, and for how long it is paused, as the verb `limit` has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Controls:
+class Controls(msgspec.Struct, frozen=True):
     """What is stored of all limits and pauses. A pause ends at a time of the server, in seconds since 1970."""
 
     limits: Mapping[Key, Limits | str]

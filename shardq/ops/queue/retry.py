@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Any, NoReturn
+
+import msgspec
 
 from shardq.backoff import Exponential
 from shardq.clock import Clock
@@ -54,8 +55,7 @@ def always(call: Call | Ask) -> Maker:
     return lambda _: call
 
 
-@dataclass(slots=True)
-class Same:
+class Same(msgspec.Struct):
     """Makes the same call each time. `repeated` says whether an earlier try may have been executed."""
 
     call: Call

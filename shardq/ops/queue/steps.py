@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import hiredis
+import msgspec
 
 from shardq.ops.queue.state import QueueState
 from shardq.protocol.keys import QueueKeys, RouterKeys, SharedKeys
@@ -122,8 +123,7 @@ class Sendable(Protocol):
         """The call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """Run several calls in one round trip to each node. The reply is a list: for each call its reply or its failure.
 
     The caller gives up at local time `until`. Calls for one node run in their order. If one is refused with a code of
@@ -136,8 +136,7 @@ class Batch:
     once: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Armed:
+class Armed(msgspec.Struct, frozen=True):
     """Wait up to `block_ms` ms for up to `count` entries of a stream, and run `call` at the moment when this wait ends.
 
     The entries are notifications, of which one reader gets each; or with `after` all that come after that id. There
@@ -155,8 +154,7 @@ class Armed:
     after: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Let `waiter` (`ops/read/waiting.py`) wait on the queue of `state`, together with other waiters, until it is done.
 
     While there are any, `pump` looks on behalf of all.
@@ -167,8 +165,7 @@ class Wait:
     pump: Callable[[QueueState], Op[None]]
 
 
-@dataclass(slots=True)
-class Share:
+class Share(msgspec.Struct):
     """Make a call for `item`, alone or with others on `coalescer` (`ops/sharing`), until local time `until`.
 
     The reply is the result of this caller. An error is raised from the operation, which does not see it.
@@ -191,15 +188,13 @@ class Ask:
     until: float = field(default=math.inf, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(msgspec.Struct, frozen=True):
     """Pause between two tries."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """What became of some items of a shared call, which goes on for the others. Only `SharedCall` sees it."""
 
     results: Sequence[tuple[Any, Any]]

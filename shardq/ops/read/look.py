@@ -14,8 +14,9 @@ a refusal that passes                     a pause and the next try
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from shardq.model import Received
 from shardq.ops.queue.opening import reopen

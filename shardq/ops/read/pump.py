@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from shardq.ops.queue.outcome import ignore_failure
 from shardq.ops.queue.retry import TRANSIENT

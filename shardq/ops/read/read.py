@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
 from shardq.errors import ShardqError

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from shardq.model import Received
 from shardq.ops.queue.state import QueueState
@@ -20,8 +22,7 @@ from shardq.ops.sharing.verb import Verb
 Result: TypeAlias = ReadReply | Exception
 
 
-@dataclass(slots=True)
-class Want:
+class Want(msgspec.Struct):
     """What a caller requests. It may wait for *block* seconds afterwards. *outstanding* says what it was granted."""
 
     request: Request
@@ -29,14 +30,13 @@ class Want:
     outstanding: Outstanding
 
 
-@dataclass(slots=True)
-class TriedRead:
+class TriedRead(msgspec.Struct):
     """The first call on behalf of *wants*; *outstanding* is its read. Nobody got the rows that are *left*."""
 
     read: ReadCall
     wants: Sequence[Want]
     outstanding: Outstanding
-    left: list[Received] = field(default_factory=list)
+    left: list[Received] = msgspec.field(default_factory=list)
 
     @property
     def call(self) -> Call:

@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Final, Protocol, TypeAlias
+
+import msgspec
 
 from shardq.clock import Clock
 from shardq.model import Received
@@ -41,8 +42,7 @@ MAX_PER_CALL: Final = 100
 NEVER: Final = math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What a reader requests: at most `count` messages, leases of `visibility` seconds, a stream to prefer or None."""
 
     count: int
@@ -54,8 +54,7 @@ class Request:
         return self.visibility == other.visibility and self.prefer == other.prefer
 
 
-@dataclass(slots=True)
-class Outstanding:
+class Outstanding(msgspec.Struct):
     """A read call that has no answer yet, so that a cancelled reader can give its leases back.
 
     Its leases last `visibility` ms and end at `since` or later, in ms of the server's clock. `holder` is '' once the
@@ -65,7 +64,7 @@ class Outstanding:
     holder: str = ""
     since: int = 0
     visibility: int = 0
-    rows: list[Received] = field(default_factory=list)
+    rows: list[Received] = msgspec.field(default_factory=list)
 
 
 class Waiter(Operation):

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from shardq.arguments import MAX_BLOCK, check_name, seconds
 from shardq.clock import Clock
@@ -39,8 +40,7 @@ LOADING_PAUSE = 0.02
 """Seconds between two checks whether another thread has finished loading."""
 
 
-@dataclass(slots=True)
-class RouterState:
+class RouterState(msgspec.Struct):
     """A client's copy of one router. Threads share it; `lock` is held while changes are applied, never by lookups.
 
     The copy was current at local time `checked`. A load replaces `router` as a whole; the last one began at local time
@@ -51,9 +51,9 @@ class RouterState:
     keys: RouterKeys
     clock: Clock
     timeout: float
-    durability: Durability = field(default_factory=partial(Durability, "none"))
+    durability: Durability = msgspec.field(default_factory=partial(Durability, "none"))
     max_age: float = 1.0
-    router: Router = field(default_factory=Router)
+    router: Router = msgspec.field(default_factory=Router)
     stamp: bytes = b""
     version: int = 0
     checked: float | None = None
@@ -62,9 +62,9 @@ class RouterState:
     published: int = 0
     unrouted: int = 0
     ignored: int = 0
-    gone: set[str] = field(default_factory=set)
+    gone: set[str] = msgspec.field(default_factory=set)
     loading: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def until(self, timeout: float | None) -> float:
         """Return the local time at which a call that starts now gives up. ConfigError for a bad *timeout*."""
@@ -136,8 +136,7 @@ def confirmed(state: RouterState, made: Changes, result: T) -> T:
     return result
 
 
-@dataclass(slots=True)
-class _Change:
+class _Change(msgspec.Struct):
     """A change of `bindings` by a client that knows the router at `known_version`.
 
     The script does nothing if one of these bindings was changed after that version. So a repeated call that arrives

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from shardq.clock import Clock
 from shardq.errors import BackendError, ConfigError
@@ -32,8 +33,7 @@ MAX_NOTED = 100_000
 """A load notes at most about so many changes before it applies them. This bounds its memory."""
 
 
-@dataclass(slots=True)
-class Copy:
+class Copy(msgspec.Struct):
     """A router that is being loaded. `version` and `stamp` are those of the last change that was noted.
 
     `bound` counts its bindings. `foreign` are fields of the hash that are not valid bindings. `noted` are changes that
@@ -42,10 +42,10 @@ class Copy:
 
     stamp: bytes
     version: int
-    router: Router = field(default_factory=Router)
-    foreign: set[bytes] = field(default_factory=set)
+    router: Router = msgspec.field(default_factory=Router)
+    foreign: set[bytes] = msgspec.field(default_factory=set)
     bound: int = 0
-    noted: dict[bytes, bytes] = field(default_factory=dict)
+    noted: dict[bytes, bytes] = msgspec.field(default_factory=dict)
 
     def take(self, verb: bytes, member: bytes) -> None:
         """Apply that a binding exists ("+") or does not exist ("-")."""

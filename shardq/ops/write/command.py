@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
+import msgspec
+
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call
 from shardq.ops.queue.view import QueueView
@@ -42,8 +44,7 @@ WORDS = 4
 """Words of a plain message: positions, shard key, tag, payload."""
 
 
-@dataclass(slots=True)
-class ProducerSequence:
+class ProducerSequence(msgspec.Struct):
     """A name and a number that counts up with each write, so that Redis recognizes a repeated write.
 
     `name` is the field in which Redis remembers the last call. One write at a time uses a sequence. (Source: Kafka's

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as some
+from msgspec.structs import replace
 from redis.connection import PythonRespSerializer
 
 from shardq.drivers.resp import MORE, new_parser

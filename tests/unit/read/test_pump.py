@@ -80,7 +80,7 @@ def read_of(step: Armed) -> Call:
 
 def kinds(done: Driven[None]) -> list[str]:
     """What was done, in order."""
-    names = {Armed: "armed", Sleep: "sleep"}
+    names: dict[type, str] = {Armed: "armed", Sleep: "sleep"}
     return [name_of(step) if isinstance(step, Call) else names[type(step)] for step in done.steps]
 
 

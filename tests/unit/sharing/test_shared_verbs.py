@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from shardq.errors import BackendError, OutcomeUnknown, QueueFull
 from shardq.model import Received, Written
