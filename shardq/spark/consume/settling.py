@@ -45,30 +45,18 @@ class Settlement(NamedTuple):
 
 def ack(df: DataFrame, *, url: str) -> Settlement:
     """Say of the messages of *df* that their work is done. It needs the column `lease` only."""
-
-    def verb(state: QueueState, held: Sequence[Received], _: Sequence[str]) -> Op[list[Settled]]:
-        return settle.ack(state, held)
-
-    return _settled(df, "", url, verb)
+    return _settled(df, "", url, lambda state, held, _: settle.ack(state, held))
 
 
 def nack(df: DataFrame, *, url: str, delay: float = 0.0, error: str | Column = "") -> Settlement:
     """Give the messages of *df* back, to be delivered again after *delay* seconds. *error* is a text or a column."""
     seconds("delay", delay, 0, MAX_BLOCK)
-
-    def verb(state: QueueState, held: Sequence[Received], errors: Sequence[str]) -> Op[list[Settled]]:
-        return settle.nack(state, held, delay, errors)
-
-    return _settled(df, error, url, verb)
+    return _settled(df, error, url, lambda state, held, errors: settle.nack(state, held, delay, errors))
 
 
 def reject(df: DataFrame, *, url: str, reason: str | Column) -> Settlement:
     """Move the messages of *df* to the dead letters. *reason* is a text, or a column with one for each."""
-
-    def verb(state: QueueState, held: Sequence[Received], reasons: Sequence[str]) -> Op[list[Settled]]:
-        return settle.reject(state, held, reasons)
-
-    return _settled(df, reason, url, verb)
+    return _settled(df, reason, url, settle.reject)
 
 
 def settle_last(query: StreamingQuery, *, url: str) -> None:
