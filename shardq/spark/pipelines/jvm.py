@@ -65,15 +65,13 @@ def _launched(conf: SparkConf, tell: Tell) -> Any:
     thread = Thread(target=_forward_lines, args=(reading, tell, running), name="stderr of the JVM", daemon=True)
     thread.start()
     try:
-        gateway = Launch(conf, {"stdout": writing, "stderr": writing, "start_new_session": True}).gateway()
+        try:
+            gateway = Launch(conf, {"stdout": writing, "stderr": writing, "start_new_session": True}).gateway()
+        finally:
+            os.close(writing)
     except PySparkRuntimeError as error:
-        os.close(writing)
         thread.join(5)
         raise ConfigError("Spark did not start; its messages are above; check --master and --conf") from error
-    except BaseException:
-        os.close(writing)
-        raise
-    os.close(writing)
     running.set()
     return gateway
 

@@ -28,11 +28,11 @@ def letters(spark: SparkSession, url: str, queue: str, condition: str, **options
 
     The columns are those of docs/spark.md; `key` is the shard key as bytes.
     """
-    if "payload" not in condition.lower():
-        return _letters(spark, url, queue, options, payloads=False).where(condition)
     try:
         return _letters(spark, url, queue, options, payloads=False).where(condition)  # the word may be in a text only
     except AnalysisException:
+        if "payload" not in condition.lower():
+            raise
         return _letters(spark, url, queue, options, payloads=True).where(condition)
 
 
