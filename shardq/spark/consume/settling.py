@@ -100,7 +100,17 @@ def _settled(df: DataFrame, why: str | Column, url: str, verb: Verb) -> Settleme
 
     _check_lease(df)
     text = F.lit(why) if isinstance(why, str) else F.coalesce(why.cast("string"), F.lit(""))
-    task = _task(Connecting(url=url), verb)
+    options = Connecting(url=url)
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        ends: Counter[str] = Counter()
+        for batch in batches:
+            ends.update(_settle(options, verb, batch.column(0).to_pylist(), batch.column(1).to_pylist()))
+        how, rows = pa.array(ends.keys(), pa.string()), pa.array(ends.values(), pa.int64())
+        yield pa.record_batch({"how": how, "rows": rows})
+
     counts: Counter[str] = Counter()
     for row in df.select("lease", text.alias("why")).mapInArrow(task, "how string, rows long").collect():
         counts[row["how"]] += row["rows"]
@@ -114,20 +124,6 @@ def _check_lease(df: DataFrame) -> None:
         raise ConfigError("column lease is missing: keep it with what you make of the rows")
     if kinds["lease"] != "string":
         raise ConfigError(f"column lease is {kinds['lease']}: it must be string, as `consuming` made it")
-
-
-def _task(options: Connecting, verb: Verb) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def task(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        counts: Counter[str] = Counter()
-        for batch in batches:
-            counts.update(_settle(options, verb, batch.column(0).to_pylist(), batch.column(1).to_pylist()))
-        yield pa.record_batch(
-            {"how": pa.array(counts.keys(), pa.string()), "rows": pa.array(counts.values(), pa.int64())}
-        )
-
-    return task
 
 
 def _settle(options: Connecting, verb: Verb, leases: Sequence[str | None], why: Sequence[str]) -> Iterator[str]:
