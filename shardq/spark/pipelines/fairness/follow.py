@@ -15,6 +15,7 @@ from shardq.spark.pipelines.fairness.removed import corrections, kept
 from shardq.spark.pipelines.fairness.tallies import tallied
 from shardq.spark.pipelines.files import overridden
 from shardq.spark.pipelines.folder import Folder
+from shardq.spark.pipelines.inputs import following, wait
 from shardq.spark.pipelines.report import Progress, Report
 
 CLAIM: Final = "_follows.json"
@@ -52,14 +53,11 @@ def follow(
             stored.report(progress)
             progress.say(f"batch {number}: the report is new; {late.count:,} tallies came too late so far")
 
-    trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
     closed = tallied(events, request.window, lateness=lateness, apart=kept())
-    writer = closed.writeStream.foreachBatch(store).option("checkpointLocation", out.to(CHECKPOINT))
-    query = writer.queryName(f"fairness of {request.queue}").trigger(**trigger).start()
+    query = following(closed, store, f"fairness of {request.queue}", out.to(CHECKPOINT), every)
     try:
-        query.awaitTermination()
+        wait(query)
     finally:
-        query.stop()
         late.note(query)
         progress.report.figures["late"] = late.count
     return late.count
