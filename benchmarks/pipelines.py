@@ -109,9 +109,10 @@ class Ground:
 
     def many(self) -> dict[str, Run]:
         """Fair shares of as many tenants as the plan has, each with a message or more, and the first steps alone."""
+        from shardq.spark.pipelines.fairness.pipeline import SIZED
         from shardq.spark.pipelines.fairness.service import fairness
         from shardq.spark.pipelines.fairness.tallies import tallied
-        from shardq.spark.pipelines.partitions import sized
+        from shardq.spark.pipelines.files import overridden
 
         crowd(self.spark, self.tenants).write.parquet(self.crowd)
         events = self.spark.read.parquet(self.crowd)
@@ -128,7 +129,7 @@ class Ground:
             self.jain = {round(row.window.timestamp()) // WINDOW: row.jain for row in rows if row.jain is not None}
 
         count = events.count()
-        with sized(self.spark):
+        with overridden(self.spark, SIZED):
             return {
                 "- reading events and counting by shard key": self.timed(
                     count, events.groupBy("shard_key").count().count

@@ -21,8 +21,8 @@ def cause_of(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 (somebody else's __str__)
         text = ""
-    name = type(error).__name__
-    return bounded(raised_in(text) or f"{name}: {_first_line(text)}".removesuffix(": "))
+    first = text.strip().partition("\n")[0]
+    return bounded(raised_in(text) or f"{type(error).__name__}: {first}".removesuffix(": "))
 
 
 def raised_in(text: str) -> str:
@@ -37,7 +37,3 @@ def raised_in(text: str) -> str:
 def bounded(text: str) -> str:
     """*text* as one line that can be stored."""
     return " ".join(text.split())[:MOST].encode(errors="replace").decode()
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from shardq.codec import encode_headers
 from shardq.errors import CodecError, ConfigError
@@ -72,19 +73,9 @@ def encoded(batch: pa.RecordBatch, encoding: Encoding) -> tuple[Rows, list[Bad]]
     if not bad:
         return rows, []
     good = [at for at in range(batch.num_rows) if at not in bad]
-    picked = Rows(
-        _picked(rows.shard_keys, good),
-        tag,
-        _picked(bodies, good),
-        _picked(headers, good),
-        _picked(options, good),
-        keyed,
-    )
-    return picked, [Bad(at, bad[at]) for at in sorted(bad)]
-
-
-def _picked(column: Sequence[Any], good: list[int]) -> list[Any]:
-    return [column[at] for at in good] if column else []
+    names = [name for name in ("shard_keys", "bodies", "headers", "options") if getattr(rows, name)]
+    picked: dict[str, Any] = {name: [getattr(rows, name)[at] for at in good] for name in names}
+    return replace(rows, **picked), [Bad(at, bad[at]) for at in sorted(bad)]
 
 
 def _is_binary(kind: pa.DataType) -> bool:

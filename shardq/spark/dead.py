@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import ConfigError
+from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
 from shardq.protocol.replies import created_ms
+from shardq.spark.entries import Entries, batch_of, ms_of, text_array
 from shardq.spark.ops import scan
 from shardq.spark.ops.scan import entry_id
 from shardq.spark.options import Reading, listed, place_of
 from shardq.spark.pages import pages
 from shardq.spark.parts import Part
-from shardq.spark.tables import dead_batch
 
 ENTRY_ID = re.compile(r"\d{1,16}-\d{1,20}", re.ASCII)
 SPLIT = 20_000
@@ -95,7 +97,7 @@ class DeadTrack:
         """The dead letters between two points, in parts that cover equal times; one part if they are few."""
         if entry_id(start.encode()) >= entry_id(end.encode()):
             return []
-        count = self._client.run(scan.length(self._state, self._state.keys.dead))
+        count = self._client.run(ask(self._state, "XLEN", self._state.keys.dead))
         rows = self._client.run(scan.page(self._state, self._state.keys.dead, start, end, 1))
         if not rows:
             return []
@@ -107,11 +109,35 @@ class DeadTrack:
 
 
 def read_dead(
-    client: Client, state: QueueState, options: Reading, schema: pa.Schema, after: str, until: str
+    client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: Part
 ) -> Iterator[pa.RecordBatch]:
-    """The dead letters after the entry id *after*, up to *until*."""
+    """The dead letters of *part*."""
     keys = frozenset(key.encode() for key in listed(options.shard_keys))
-    for rows in pages(client, state, state.keys.dead, after, until, options.fetch_size):
+    for rows in pages(client, state, state.keys.dead, part.after, part.until, options.fetch_size):
         found = [row for row in rows if len(row[1]) > 9 and row[1][9] in keys] if keys else rows
         if found:
-            yield dead_batch(state.keys.name, found, schema)
+            yield _batch(state.keys.name, found, schema)
+
+
+def _batch(queue: str, rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+    """A record batch of dead letters, given as XRANGE returns them."""
+    ids = [row[0] for row in rows]
+    heads, flats = [], []
+    for entry, flat in rows:
+        ours = len(flat) >= 8 and flat[0] == b"i"
+        heads.append(flat[1:8:2] if ours else [entry, b"", b"0", b""])
+        flats.append(flat[8:] if ours else flat)
+    message_ids, reasons, counts, errors = (list(column) for column in zip(*heads, strict=True))
+    own: dict[str, Callable[[pa.DataType], pa.Array]] = {
+        "message_id": lambda kind: text_array(message_ids, kind),
+        "reason": lambda kind: text_array(reasons, kind),
+        "count": lambda kind: pa.array([int(each) if each.isdigit() else 0 for each in counts], kind),
+        "last_error": lambda kind: text_array([each or None for each in errors], kind),
+        "written_at": lambda _: ms_of(pa.array(message_ids, pa.binary())),
+        "died_at": lambda _: ms_of(pa.array(ids, pa.binary())),
+        "entry_id": lambda kind: text_array(ids, kind),
+    }
+    shared = pa.schema([each for each in schema if each.name not in own])
+    rest = batch_of(Entries(queue, "", ids, flats, "dead"), shared)
+    columns = [own[each.name](each.type) if each.name in own else rest.column(each.name) for each in schema]
+    return pa.record_batch(columns, schema=schema)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import repeat
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -18,7 +19,7 @@ _PLAIN = 4  # fields of an entry that has neither attributes nor headers
 _OURS = frozenset({b"k", b"K"})
 
 
-@dataclass(slots=True)
+@dataclass
 class Entries:
     """Some messages that lie in one place, by column: their ids and fields, and what else the queue says of them.
 
@@ -36,8 +37,6 @@ class Entries:
     errors: Sequence[str] = ()
     leases: Sequence[str] = ()
     origins: Sequence[str] = ()
-    _bodies: list[EntryBody] | Literal[False] | None = False
-    _raw: pa.Array | None = None
 
     def __len__(self) -> int:
         """How many entries there are."""
@@ -47,32 +46,23 @@ class Entries:
         """The entries at the positions *rows*."""
 
         def some(column: Any) -> Any:
-            return [column[at] for at in rows] if column else column
+            return column if isinstance(column, str) or not column else [column[at] for at in rows]
 
-        states = self.states if isinstance(self.states, str) else some(self.states)
-        return Entries(
-            self.queue, self.place, some(self.ids), some(self.flats), states, some(self.lease_until), some(self.due),
-            some(self.counts), some(self.errors), some(self.leases), some(self.origins),
-        )  # fmt: skip
+        return Entries(**{each.name: some(getattr(self, each.name)) for each in fields(self)})
 
-    @property
+    @cached_property
     def raw_ids(self) -> pa.Array:
         """The ids as a column of bytes."""
-        if self._raw is None:
-            self._raw = pa.array(self.ids, pa.binary())
-        return self._raw
+        return pa.array(self.ids, pa.binary())
 
-    @property
+    @cached_property
     def bodies(self) -> list[EntryBody] | None:
         """The parsed fields of the entries; None if all are plain, without attributes and headers, as most are."""
-        if self._bodies is False:
-            plain = {*map(len, self.flats)} <= {_PLAIN} and all(map(is_ours, self.flats))
-            origins = self.origins or [self.place] * len(self)
-            self._bodies = None
-            if not plain or "l" in origins:
-                found = zip(self.flats, origins, strict=True)
-                self._bodies = [entry_body(flat, foreign=origin == "l") for flat, origin in found]
-        return self._bodies
+        plain = {*map(len, self.flats)} <= {_PLAIN} and all(map(is_ours, self.flats))
+        origins = self.origins or [self.place] * len(self)
+        if plain and "l" not in origins:
+            return None
+        return [entry_body(flat, foreign=origin == "l") for flat, origin in zip(self.flats, origins, strict=True)]
 
 
 def batch_of(entries: Entries, schema: pa.Schema) -> pa.RecordBatch:
@@ -111,8 +101,6 @@ def ms_of(ids: pa.Array) -> pa.Array:
 
 def picked(entries: Entries, states: Sequence[str], keys: frozenset[bytes]) -> Entries:
     """The entries in one of *states*, and of one of the shard *keys* if there are any."""
-    if isinstance(entries.states, str) and not keys:
-        return entries if entries.states in states else entries.only([])
     rows: Sequence[int] = range(len(entries))
     if not isinstance(entries.states, str):
         rows = [at for at in rows if entries.states[at] in states]
@@ -146,10 +134,6 @@ def _shard_key(entries: Entries, kind: pa.DataType) -> pa.Array:
     if entries.bodies is None:
         return text_array([flat[1] for flat in entries.flats], kind)
     return text_array([flat[1] if len(flat) > 1 and flat[0] in _OURS else None for flat in entries.flats], kind)
-
-
-def _written_at(entries: Entries, kind: pa.DataType) -> pa.Array:
-    return ms_of(entries.raw_ids)
 
 
 def _attribute(name: str) -> Callable[[Entries, pa.DataType], pa.Array]:
@@ -224,7 +208,7 @@ _COLUMNS: dict[str, Callable[[Entries, pa.DataType], pa.Array]] = {
     "shard_key": _shard_key,
     "state": _state,
     "stream": _stream,
-    "written_at": _written_at,
+    "written_at": lambda entries, _: ms_of(entries.raw_ids),
     "due_at": _due_at,
     "deadline": _attribute("x"),
     "lease_until": lambda entries, kind: (

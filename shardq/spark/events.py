@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any
@@ -12,15 +12,16 @@ import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import ConfigError, QueueMissing
+from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
 from shardq.protocol.journal import Columns, decode
 from shardq.protocol.replies import created_ms
 from shardq.spark.connection import same_seen_queue
+from shardq.spark.entries import constant, text_array, times
 from shardq.spark.ops import scan
 from shardq.spark.ops.scan import entry_id
 from shardq.spark.options import Reading, listed, place_of
 from shardq.spark.parts import Part
-from shardq.spark.tables import journal_batch
 
 log = logging.getLogger("shardq")
 SPLIT = 50_000
@@ -77,7 +78,7 @@ class JournalTrack:
 
     def _newest(self) -> int:
         meta, name = self._state.keys.meta, self._state.keys.name
-        raw = self._client.run(scan.field_of(self._state, meta, "events"))
+        raw = self._client.run(ask(self._state, "HGET", meta, "events"))
         if raw is None:
             raise QueueMissing(f"there is no queue {name!r}")
         if not self._is_kept:
@@ -155,7 +156,23 @@ def read_events(
         if keys:
             events = _only(events, keys)
         if events.number:
-            yield journal_batch(state.keys.name, events, schema)
+            yield _batch(state.keys.name, events, schema)
+
+
+def _batch(queue: str, events: Columns, schema: pa.Schema) -> pa.RecordBatch:
+    columns: dict[str, Callable[[pa.DataType], pa.Array]] = {
+        "queue": lambda kind: constant(queue, len(events.number), kind),
+        "number": lambda kind: pa.array(events.number, kind),
+        "time": lambda _: times(events.time_ms),
+        "kind": lambda kind: pa.array(events.kind, kind),
+        "message_id": lambda kind: pa.array(events.message_id, kind),
+        "shard_key": lambda kind: text_array(events.shard_key, kind),
+        "stream": lambda kind: pa.array(events.stream, kind),
+        "count": lambda kind: pa.array(events.count, kind),
+        "due": lambda _: times(events.due_ms),
+        "client": lambda kind: pa.array([each or None for each in events.client], kind),
+    }
+    return pa.record_batch([columns[each.name](each.type) for each in schema], schema=schema)
 
 
 def _only(events: Columns, keys: frozenset[bytes]) -> Columns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from shardq.errors import QueueMissing
 from shardq.ops.queue.state import QueueState
@@ -16,23 +16,14 @@ from shardq.spark.options import Connecting, place_of
 log = logging.getLogger("shardq")
 
 
-class Track(Protocol):
-    """What is read of a queue whose id is `life`."""
-
-    life: str
-
-    def precedes(self, point: Any) -> bool:
-        """Whether a point is older than the queue."""
-
-
-def is_made_anew(track: Track, mark: Any) -> bool:
+def is_made_anew(track: Any, mark: Any) -> bool:
     """Whether the queue that a mark is of was deleted, and *track* is of a later one.
 
     Marks of older versions, and those that a user gives, may have no id: then it is told by their time.
     """
     life = life_of(mark)
     if life is None:
-        return track.precedes(place_of(mark))
+        return bool(track.precedes(place_of(mark)))
     return life != track.life and created_ms(life) <= created_ms(track.life)
 
 

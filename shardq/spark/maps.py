@@ -12,10 +12,8 @@ Change = Callable[[Any], Any]
 
 def listed(column: pa.Array) -> list[Any]:
     """The values of *column*, with maps as dicts."""
-    values: list[Any] = column.to_pylist()
-    if (change := _changing(column.type, _mapped)) is None:
-        return values
-    return [change(value) for value in values]
+    change = _changing(column.type, _mapped) or _same
+    return [*map(change, column.to_pylist())]
 
 
 def pairing(kind: pa.DataType) -> Change | None:

@@ -18,6 +18,7 @@ from shardq.spark.subscription import Subscription
 
 TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
 """The tables that are read in ranges between two points, and so can be read as streams."""
+READS = {"live": sweep.read_live, "dead": dead.read_dead, "journal": events.read_events}
 
 
 class BatchReader(DataSourceReader):
@@ -59,11 +60,7 @@ def read_part(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.Re
 
 def _read(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
     client, state = client_of(options), same_seen_queue(options, part.queue, part.life)
-    if options.table == "journal":
-        return events.read_events(client, state, options, schema, part)
-    if options.table == "dead":
-        return dead.read_dead(client, state, options, schema, part.after, part.until)
-    return sweep.read_live(client, state, options, schema, part)
+    return READS[options.table](client, state, options, schema, part)
 
 
 def without_gc(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,15 +8,10 @@ import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    BooleanType,
     DataType,
-    DateType,
-    DoubleType,
-    FloatType,
     IntegerType,
     LongType,
     MapType,
-    ShortType,
     StringType,
     StructField,
     StructType,
@@ -48,17 +43,17 @@ _LEASED: dict[str, DataType] = {
 }  # fmt: skip
 _TABLES = {"live": _LIVE, "dead": _DEAD, "journal": _JOURNAL, "leased": _LEASED}
 
-_TYPES: dict[type[DataType], pa.DataType] = {
-    BinaryType: pa.binary(),
-    BooleanType: pa.bool_(),
-    DateType: pa.date32(),
-    DoubleType: pa.float64(),
-    FloatType: pa.float32(),
-    IntegerType: pa.int32(),
-    LongType: pa.int64(),
-    ShortType: pa.int16(),
-    StringType: pa.string(),
-    TimestampType: pa.timestamp("us", tz="UTC"),
+_TYPES = {
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "short": pa.int16(),
+    "string": pa.string(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
 }
 EITHER = {"shard_key": (StringType, BinaryType)}
 
@@ -80,7 +75,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
                 raise ConfigError(f"payloads have no maps with keys of type {kind.keyType.simpleString()}")
             value = pa.field("value", arrow_type(kind.valueType), kind.valueContainsNull)
             return pa.map_(pa.field("key", arrow_type(kind.keyType), False), value)
-    found = _TYPES.get(type(kind))
+    found = _TYPES.get(kind.typeName())
     if found is None:
         raise ConfigError(f"payloads cannot be decoded to {kind.simpleString()}: read them as binary")
     return found

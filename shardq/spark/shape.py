@@ -12,7 +12,7 @@ If null is not allowed there, the value around it is null. Reasons name types an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -112,12 +112,7 @@ def _list(kind: pa.DataType, path: str, *, is_json: bool) -> Fit:
     def fit(value: Any, reasons: list[str]) -> Any:
         if not isinstance(value, list):
             return _refused(value, "array", path, reasons)
-        before, found = len(reasons), []
-        for each in value:
-            found.append(child(each, reasons))
-            if len(reasons) > before:
-                return None
-        return found
+        return _all_or_none((child(each, reasons) for each in value), reasons)
 
     return fit
 
@@ -131,14 +126,21 @@ def _map(kind: pa.DataType, path: str, *, is_json: bool) -> Fit:
     def fit(value: Any, reasons: list[str]) -> Any:
         if not isinstance(value, dict):
             return _refused(value, "map", path, reasons)
-        before, found = len(reasons), []
-        for name, each in value.items():
-            found.append((key(_numbered(name) if is_number else name, reasons), child(each, reasons)))
-            if len(reasons) > before:
-                return None
-        return found
+        names = map(_numbered, value) if is_number else value
+        pairs = zip(names, value.values(), strict=True)
+        return _all_or_none(((key(name, reasons), child(each, reasons)) for name, each in pairs), reasons)
 
     return fit
+
+
+def _all_or_none(parts: Iterator[Any], reasons: list[str]) -> list[Any] | None:
+    """All *parts*; None as soon as one of them, as it is made, adds to *reasons*."""
+    before, found = len(reasons), []
+    for each in parts:
+        found.append(each)
+        if len(reasons) > before:
+            return None
+    return found
 
 
 def _numbered(key: Any) -> Any:

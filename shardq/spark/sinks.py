@@ -62,12 +62,8 @@ class Sinks:
         """Called after the last row."""
         for each in self._sinks.values():
             each.finish()
-        return Wrote(
-            self.write_id,
-            self._batch,
-            self._began,
-            tuple(Stored(*name, each.rows) for name, each in self._sinks.items()),
-        )
+        stored = tuple(Stored(*name, each.rows) for name, each in self._sinks.items())
+        return Wrote(self.write_id, self._batch, self._began, stored)
 
 
 class Sink:

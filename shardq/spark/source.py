@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
@@ -28,6 +28,7 @@ from shardq.spark.stream import StreamReader
 from shardq.spark.subscription import Subscription
 from shardq.spark.writer import BatchWriter, StreamWriter
 
+T = TypeVar("T", Reading, Consuming)
 KINDS: dict[str, tuple[type[DataType], ...]] = {
     "shard_key": (StringType, BinaryType),
     "payload": (DataType,),
@@ -56,8 +57,8 @@ class ShardqDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the table that the options name."""
         if self._consumes:
-            return table_schema("leased", headers=parsed(Consuming, dict(self.options)).include_headers)
-        options = self._reading()
+            return table_schema("leased", headers=self._parsed(Consuming).include_headers)
+        options = self._parsed(Reading)
         return table_schema(options.table, headers=options.include_headers)
 
     def reader(self, schema: StructType) -> BatchReader:
@@ -67,7 +68,7 @@ class ShardqDataSource(DataSource):
                 "mode=consume is for spark.readStream: a batch job holds messages in a block of "
                 "shardq.spark.consuming(spark, url=..., queue=...), at whose end they are acked"
             )
-        options = self._reading()
+        options = self._parsed(Reading)
         check_schema(options.table, schema, options)
         Subscription(options).check()
         return BatchReader(options, arrow_schema(schema))
@@ -75,8 +76,10 @@ class ShardqDataSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader | ConsumingReader:
         """The reader of `spark.readStream`: of a journal, of dead letters, or a consumer. ConfigError."""
         if self._consumes:
-            return self._consumer(schema)
-        options = self._reading()
+            leasing = self._parsed(Consuming)
+            check_schema("leased", schema, leasing)
+            return ConsumingReader(leasing, arrow_schema(schema))
+        options = self._parsed(Reading)
         if options.table == "live":
             raise ConfigError(
                 "a stream is read with state=journal or state=dead, since what a queue holds comes and goes; with "
@@ -89,14 +92,8 @@ class ShardqDataSource(DataSource):
     def _consumes(self) -> bool:
         return "mode" in self.options
 
-    def _consumer(self, schema: StructType) -> ConsumingReader:
-        options = parsed(Consuming, dict(self.options))
-        check_schema("leased", schema, options)
-        options = options if options.partitions else replace(options, partitions=self.parts)
-        return ConsumingReader(options, arrow_schema(schema))
-
-    def _reading(self) -> Reading:
-        options = parsed(Reading, dict(self.options))
+    def _parsed(self, kind: type[T]) -> T:
+        options = parsed(kind, dict(self.options))
         return options if options.partitions else replace(options, partitions=self.parts)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

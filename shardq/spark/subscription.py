@@ -36,15 +36,13 @@ class Subscription:
         for name in self.queues():
             seen_queue(self.options, name)
         if not self.queues():
-            raise ConfigError(f"no queue has a name that option subscribePattern matches: {self._pattern}")
-
-    @property
-    def _pattern(self) -> str:
-        return self.options.subscribe_pattern
+            raise ConfigError(
+                f"no queue has a name that option subscribePattern matches: {self.options.subscribe_pattern}"
+            )
 
     def _matching(self) -> tuple[str, ...]:
         """The queues that match. Those without a journal are left out where journals are read."""
-        found = client_of(self.options).run(matching_queues(self._pattern, SystemClock()))
+        found = client_of(self.options).run(matching_queues(self.options.subscribe_pattern, SystemClock()))
         return tuple(name for name in found if self.options.table != "journal" or self._has_journal(name))
 
     def _has_journal(self, name: str) -> bool:

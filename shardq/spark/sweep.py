@@ -213,10 +213,8 @@ class _Sweep:
     def _of_others(self, ids: Sequence[bytes]) -> Iterator[Entries]:
         """Messages that moved while we read what is known of each, so that we found them nowhere."""
         for page in self._told(OUTSIDE, ids):
-            there = [(each, told) for each, told in page if told]
-            yield from self._of_bodies(
-                [(each, told.body, self._standing(told.spot, told.last_error)) for each, told in there]
-            )
+            there = [(each, told.body, self._standing(told.spot, told.last_error)) for each, told in page if told]
+            yield from self._of_bodies(there)
 
     def _of_bodies(self, rows: Sequence[tuple[bytes, bytes, _Standing]]) -> Iterator[Entries]:
         if rows:

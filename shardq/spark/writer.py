@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -102,17 +102,14 @@ def write_partition(sinks: Sinks, options: Writing, batches: Iterator[pa.RecordB
     seen: Counter[tuple[str, str]] = Counter()
     for each in batches:
         found = list(sections(each, options.queue))
-        sinks.open(_checked(options, {queue: None for queue, _, _ in found if queue}))
+        queues = {queue: None for queue, _, _ in found if queue}
+        if options.error_queue in queues:
+            raise ConfigError(f"rows for {options.error_queue} would be mixed with bad ones: name another errorQueue")
+        sinks.open(queues)
         for queue, part, section in found:
             _store(sinks, options, encoding, (queue, part, seen[queue, part]), section)
             seen[queue, part] += section.num_rows
     return sinks.finish()
-
-
-def _checked(options: Writing, queues: Iterable[str]) -> Iterable[str]:
-    if options.error_queue in queues:
-        raise ConfigError(f"rows for {options.error_queue} would be mixed with bad ones: name another errorQueue")
-    return queues
 
 
 def _store(
@@ -165,9 +162,7 @@ def sections(batch: pa.RecordBatch, queue: str) -> Iterator[tuple[str, str, pa.R
 def described(batch: pa.RecordBatch, wrong: list[Bad], write_id: str, partition: str, first: int) -> Rows:
     """The messages for the error queue: the reason, the place of the row, its shard key and its payload."""
     picked = batch.take(pa.array([each.row for each in wrong]))
-    names = batch.schema.names
-    keys = picked.column(names.index("shard_key")).to_pylist()
-    payloads = picked.column(names.index("payload")).to_pylist()
+    keys, payloads = picked.column("shard_key").to_pylist(), picked.column("payload").to_pylist()
     bodies, named = [], int(partition) if partition.isdecimal() else partition
     for each, key, payload in zip(wrong, keys, payloads, strict=True):
         problem = {

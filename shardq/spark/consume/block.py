@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -12,20 +12,21 @@ from shardq.client import Client
 from shardq.errors import ConfigError
 from shardq.model import Received
 from shardq.ops.queue.state import QueueState
+from shardq.ops.settle.settle import reject
 from shardq.spark.causes import cause_of
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.batches import MOST, Batches
 from shardq.spark.consume.failures import Batch, suspects
 from shardq.spark.consume.holding import ack_all, fail, lease, leases_end, let_go, return_unsettled
 from shardq.spark.consume.keeper import Keeper
-from shardq.spark.consume.malformed import reject_held
-from shardq.spark.consume.rows import columns_of, rows_of
 from shardq.spark.ops import holds
 from shardq.spark.options import Leasing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from shardq.spark.parsing import Malformed
 
 
 @contextmanager
@@ -63,15 +64,17 @@ def consuming(
         parse_mode=parse_mode,
         column_name_of_corrupt_record=column_name_of_corrupt_record,
     )
+    from shardq.spark.consume.rows import columns_of, rows_of  # which needs Spark
+
     columns = columns_of(schema, options)
     client, state = client_of(options), queue_of(options, check_name(queue))
     block = Block(client, state, name_of(spark), visibility or state.config.visibility_timeout)
     try:
         block.lease(max_in_flight)
-        with Keeper(client, state, block.held, block.visibility):
+        with closing(Keeper(client, state, block.held, block.visibility)):
             try:
                 rows, rejected = rows_of(spark, queue, block.held, columns, options)
-                reject_held(client, state, block.held, rejected)
+                block.reject(rejected)
                 yield rows
             except Exception as failure:
                 block.fail(cause_of(failure))
@@ -103,6 +106,13 @@ class Block:
             tokens = {each.token for each in chosen}
             let_go(self._client, self._state, [each for each in self.held if each.token not in tokens])
             self.held[:] = chosen
+
+    def reject(self, malformed: Sequence[Malformed]) -> None:
+        """Make dead letters of what is held and malformed, with the reasons."""
+        if malformed:
+            reasons = {each.row: each.reason for each in malformed}
+            self._client.run(reject(self._state, [self.held[row] for row in reasons], [*reasons.values()]))
+            self.held[:] = [each for row, each in enumerate(self.held) if row not in reasons]
 
     def fail(self, cause: str) -> None:
         """Give back what is still held after an error of the job."""

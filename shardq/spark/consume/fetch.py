@@ -11,14 +11,14 @@ import pyarrow as pa
 from shardq.client import Client
 from shardq.errors import QueueMissing
 from shardq.ops.queue.state import QueueState
+from shardq.ops.settle.settle import reject
 from shardq.spark.connection import client_of, queue_of
-from shardq.spark.consume.lease import Lease
-from shardq.spark.consume.malformed import reject_rows
+from shardq.spark.consume.lease import Lease, lease_of
 from shardq.spark.entries import Entries, batch_of
 from shardq.spark.ops import scan
 from shardq.spark.ops.scan import Fetched
 from shardq.spark.options import Parsing
-from shardq.spark.parsing import parsed
+from shardq.spark.parsing import Malformed, parsed
 
 
 def read_leased(options: Parsing, schema: pa.Schema, queue: str, leases: Sequence[Lease]) -> Iterator[pa.RecordBatch]:
@@ -32,7 +32,7 @@ def read_leased(options: Parsing, schema: pa.Schema, queue: str, leases: Sequenc
     except QueueMissing:
         return
     read = partial(_read, client, state, leases)
-    yield from parsed(schema, options, read, partial(reject_rows, client, state))
+    yield from parsed(schema, options, read, partial(_reject, client, state))
 
 
 def _read(client: Client, state: QueueState, leases: Sequence[Lease], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -44,6 +44,16 @@ def _read(client: Client, state: QueueState, leases: Sequence[Lease], schema: pa
         if batches:
             yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
         at += len(found)
+
+
+def _reject(client: Client, state: QueueState, batch: pa.RecordBatch, malformed: Sequence[Malformed]) -> None:
+    """Make dead letters of rows that are malformed. A lease is settled once, so other tries find them settled.
+
+    The micro-batch's end acks by the same leases, so it acks none of these.
+    """
+    leases = batch.column("lease")
+    held = [lease_of(leases[each.row].as_py()).received for each in malformed]
+    client.run(reject(state, held, [each.reason for each in malformed]))
 
 
 def _by_place(queue: str, rows: Sequence[tuple[Lease, Fetched]]) -> Iterator[Entries]:

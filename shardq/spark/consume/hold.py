@@ -125,14 +125,13 @@ class Hold:
     def stop(self) -> None:
         """Extend nothing any more."""
         if self._keeper is not None:
-            self._keeper.stop()
+            self._keeper.close()
             self._keeper = None
 
     def _keep(self, batch: int, held: list[Received]) -> None:
         self.stop()
         self.batch, self.held, self._failed = batch, held, False
         self._keeper = Keeper(self._client, self._state, held, self._visibility)
-        self._keeper.start()
 
     def _remember(self, batch: int, held: list[Received]) -> None:
         record = packed([Lease.of(self.queue, each) for each in held])

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from shardq.model import Received
 from shardq.sharding import key_bytes
 from shardq.spark.consume.lease import Lease
+from shardq.spark.entries import constant, ms_of, tag_and_payload, text_array
 from shardq.spark.options import Leasing
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from shardq.spark.parsing import Malformed
+from shardq.spark.parsing import Malformed, parser_of
+from shardq.spark.schema import arrow_schema, check_schema, table_schema
 
 
 def columns_of(wished: StructType | str | None, options: Leasing) -> StructType:
     """The columns of the DataFrame; all of them by default. ConfigError unless deliveries have them."""
-    from pyspark.sql.types import StructType
-
-    from shardq.spark.schema import check_schema, table_schema
-
     found = StructType.fromDDL(wished) if isinstance(wished, str) else wished or table_schema("leased")
     check_schema("leased", found, options)
     return found
@@ -36,11 +32,6 @@ def rows_of(
 
     It has the rows in it: a task that is tried again gets the same ones.
     """
-    import pyarrow as pa
-
-    from shardq.spark.parsing import parser_of
-    from shardq.spark.schema import arrow_schema
-
     rejected: list[Malformed] = []
     schema = arrow_schema(columns)
     parser = parser_of(schema, options)
@@ -51,10 +42,6 @@ def rows_of(
 
 
 def _batch(queue: str, held: Sequence[Received], schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    from shardq.spark.entries import constant, ms_of, tag_and_payload, text_array
-
     bodies = [tag_and_payload(each.tag, each.body, each.fields) for each in held]
     keys = [key_bytes(each.shard_key) if each.shard_key else b"" for each in held]
     columns: dict[str, Callable[[pa.DataType], Any]] = {

@@ -45,30 +45,18 @@ class Settlement(NamedTuple):
 
 def ack(df: DataFrame, *, url: str) -> Settlement:
     """Say of the messages of *df* that their work is done. It needs the column `lease` only."""
-
-    def verb(state: QueueState, held: Sequence[Received], _: Sequence[str]) -> Op[list[Settled]]:
-        return settle.ack(state, held)
-
-    return _settled(df, "", url, verb)
+    return _settled(df, "", url, lambda state, held, _: settle.ack(state, held))
 
 
 def nack(df: DataFrame, *, url: str, delay: float = 0.0, error: str | Column = "") -> Settlement:
     """Give the messages of *df* back, to be delivered again after *delay* seconds. *error* is a text or a column."""
     seconds("delay", delay, 0, MAX_BLOCK)
-
-    def verb(state: QueueState, held: Sequence[Received], errors: Sequence[str]) -> Op[list[Settled]]:
-        return settle.nack(state, held, delay, errors)
-
-    return _settled(df, error, url, verb)
+    return _settled(df, error, url, lambda state, held, errors: settle.nack(state, held, delay, errors))
 
 
 def reject(df: DataFrame, *, url: str, reason: str | Column) -> Settlement:
     """Move the messages of *df* to the dead letters. *reason* is a text, or a column with one for each."""
-
-    def verb(state: QueueState, held: Sequence[Received], reasons: Sequence[str]) -> Op[list[Settled]]:
-        return settle.reject(state, held, reasons)
-
-    return _settled(df, reason, url, verb)
+    return _settled(df, reason, url, settle.reject)
 
 
 def settle_last(query: StreamingQuery, *, url: str) -> None:
@@ -112,7 +100,17 @@ def _settled(df: DataFrame, why: str | Column, url: str, verb: Verb) -> Settleme
 
     _check_lease(df)
     text = F.lit(why) if isinstance(why, str) else F.coalesce(why.cast("string"), F.lit(""))
-    task = _task(Connecting(url=url), verb)
+    options = Connecting(url=url)
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        ends: Counter[str] = Counter()
+        for batch in batches:
+            ends.update(_settle(options, verb, batch.column(0).to_pylist(), batch.column(1).to_pylist()))
+        how, rows = pa.array(ends.keys(), pa.string()), pa.array(ends.values(), pa.int64())
+        yield pa.record_batch({"how": how, "rows": rows})
+
     counts: Counter[str] = Counter()
     for row in df.select("lease", text.alias("why")).mapInArrow(task, "how string, rows long").collect():
         counts[row["how"]] += row["rows"]
@@ -126,20 +124,6 @@ def _check_lease(df: DataFrame) -> None:
         raise ConfigError("column lease is missing: keep it with what you make of the rows")
     if kinds["lease"] != "string":
         raise ConfigError(f"column lease is {kinds['lease']}: it must be string, as `consuming` made it")
-
-
-def _task(options: Connecting, verb: Verb) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def task(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        counts: Counter[str] = Counter()
-        for batch in batches:
-            counts.update(_settle(options, verb, batch.column(0).to_pylist(), batch.column(1).to_pylist()))
-        yield pa.record_batch(
-            {"how": pa.array(counts.keys(), pa.string()), "rows": pa.array(counts.values(), pa.int64())}
-        )
-
-    return task
 
 
 def _settle(options: Connecting, verb: Verb, leases: Sequence[str | None], why: Sequence[str]) -> Iterator[str]:

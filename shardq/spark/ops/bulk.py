@@ -18,10 +18,9 @@ from dataclasses import field as dataclass_field
 from typing import Any
 
 from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, OutcomeUnknown, QueueFull
-from shardq.ops.queue.opening import reopen
 from shardq.ops.queue.retry import TRANSIENT, always, refuse, retry_until
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
+from shardq.ops.queue.steps import Batch, Call, Op, Refused, Unanswered, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
 from shardq.spark.ops.checksum import Checksum
 from shardq.spark.ops.rows import Pace, Rows, Tries, give_up_error, has_room, rows_call, spans_of
@@ -66,7 +65,11 @@ class BulkOffset:
     def update(self, batch: int, stored: int, mark: str) -> None:
         """Note how far Redis says the write is. ConfigError if it stored other rows, or a later batch has begun."""
         if batch > self.batch:
-            raise _overtaken(self, batch)
+            raise ConfigError(
+                f"batch {self.batch:,} of write id {self.write_id!r} comes after batch {batch:,} of it, so nothing of "
+                "it was stored now: if another run continues this write, stop this one; if its batches are counted "
+                "from 0 again, as after a deleted checkpoint, use a new write id"
+            )
         if batch == self.batch and stored == self.stored and mark != self.mark:
             raise _different_rows(self)
         self.stored, self.mark = (stored, mark) if batch == self.batch else (0, "")
@@ -94,14 +97,10 @@ def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pa
         trouble = yield from _send_calls(state, offset, first, rows, pace, (at, tries.size), tries.until)
         if _next(offset, first, rows) > at:
             tries.advanced()
-        if trouble == "EPOCH":
-            yield from reopen(state, tries.until)
-        elif trouble == "max_bulk_offsets":
+        if trouble == "max_bulk_offsets":
             raise _too_many(state, offset)
-        elif trouble:
-            if (pause := tries.pause(trouble)) is None:
-                raise give_up_error(state, trouble, pace, RESUMABLE)
-            yield Sleep(pause)
+        if not (yield from tries.again(trouble)):
+            raise give_up_error(state, trouble, pace, RESUMABLE)
     offset.mark_of(first, rows, len(rows))  # the next page goes on from here, also behind rows that others stored
     yield from upkeep(state, state.clock.monotonic())
 
@@ -217,14 +216,6 @@ def _next(offset: BulkOffset, first: int, rows: Rows) -> int:
     if first + at > 0 and at <= len(rows) and offset.mark and not offset.is_of(first, rows, at):
         raise _different_rows(offset)
     return at
-
-
-def _overtaken(offset: BulkOffset, batch: int) -> ConfigError:
-    return ConfigError(
-        f"batch {offset.batch:,} of write id {offset.write_id!r} comes after batch {batch:,} of it, so nothing of it "
-        "was stored now: if another run continues this write, stop this one; if its batches are counted from 0 again, "
-        "as after a deleted checkpoint, use a new write id"
-    )
 
 
 def _different_rows(offset: BulkOffset) -> ConfigError:

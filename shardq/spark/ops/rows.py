@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from shardq.errors import BackendTimeout, QueueFull
+from shardq.ops.queue.opening import reopen
 from shardq.ops.queue.retry import pause_after
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Batch, Call, Op
+from shardq.ops.queue.steps import Batch, Call, Op, Sleep
 from shardq.ops.queue.view import QueueView
 from shardq.ops.write.command import call_of, positions_of
 from shardq.ops.write.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
@@ -81,15 +82,19 @@ class Tries:
         self._start()
         self.size = min(self._pace.chunk, self.size * 2)
 
-    def pause(self, trouble: str) -> float | None:
-        """Return how many seconds to wait after *trouble*; None if it is time to give up."""
-        is_full = trouble in BOUNDS
-        if is_full:
-            self.size = max(1, self.size // 4)
-        if self._state.clock.monotonic() > (self._full_until if is_full else self.until):
-            return None
-        self._tries += 1
-        return pause_after(self._tries)
+    def again(self, trouble: str) -> Op[bool]:
+        """Do what the next try needs after *trouble* ('': none); False if it is time to give up."""
+        if trouble == "EPOCH":
+            yield from reopen(self._state, self.until)
+        elif trouble:
+            is_full = trouble in BOUNDS
+            if is_full:
+                self.size = max(1, self.size // 4)
+            if self._state.clock.monotonic() > (self._full_until if is_full else self.until):
+                return False
+            self._tries += 1
+            yield Sleep(pause_after(self._tries))
+        return True
 
 
 def rows_call(state: QueueState, view: QueueView, rows: Rows, at: int, to: int, field: str, sequence: str) -> Call:
@@ -133,8 +138,6 @@ def _end(rows: Rows, at: int, to: int) -> int:
 
 def has_room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
     """Return whether the queue has fewer messages than `pace.max_backlog`."""
-    if not pace.max_backlog:
-        return True
     (length,) = yield Batch((Call.on(state.keys, "len"),), until)
     return not isinstance(length, int) or length < pace.max_backlog
 

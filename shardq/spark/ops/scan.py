@@ -31,21 +31,11 @@ def page(state: QueueState, key: str, after: str, until: str, count: int) -> Op[
     return (yield from ask(state, "XRANGE", key, start, until, "COUNT", count))  # type: ignore[no-any-return]
 
 
-def length(state: QueueState, key: str) -> Op[int]:
-    """Return how many entries the stream *key* has."""
-    return int((yield from ask(state, "XLEN", key)))
-
-
 def last_id(state: QueueState, key: str) -> Op[str]:
     """Return the id of the newest entry that the stream *key* ever had; "0-0" if it never had any."""
     facts = yield from ask(state, "XINFO", "STREAM", key, key=key)
     named = dict(zip(facts[::2], facts[1::2], strict=True))
     return str(named[b"last-generated-id"].decode())
-
-
-def field_of(state: QueueState, key: str, name: str) -> Op[bytes | None]:
-    """Return one field of the hash *key*."""
-    return (yield from ask(state, "HGET", key, name))  # type: ignore[no-any-return]
 
 
 class Fetched(NamedTuple):
@@ -55,20 +45,16 @@ class Fetched(NamedTuple):
     fields: Sequence[bytes]
 
 
-def fetch(
-    state: QueueState, handles: Sequence[tuple[str, str]], *, bare: bool = False, until: float | None = None
-) -> Op[list[Fetched | None]]:
+def fetch(state: QueueState, handles: Sequence[tuple[str, str]]) -> Op[list[Fetched | None]]:
     """Return the messages at these places and entry ids, which are sorted by place; None if one is gone.
 
-    Their number is that of *handles*, or smaller if they are large; then ask for the rest. *bare* ones have the size of
-    the payload in its place. *until* is as in `ask`.
+    Their number is that of *handles*, or smaller if they are large; then ask for the rest.
     """
     asked = handles[:SCANNED]
-    until = state.until() if until is None else until
     numbers = dict.fromkeys(place for place, _ in asked if place != BODIES)
-    words: tuple[Argument, ...] = (FETCHED_BYTES, int(not bare), *(f"{place}:{entry}" for place, entry in asked))
+    words: tuple[Argument, ...] = (FETCHED_BYTES, 1, *(f"{place}:{entry}" for place, entry in asked))
     call = Call.on(state.keys, "fetch", words, rest=state.declared([*numbers]))
-    rows = yield from retry_until(always(call), until, state.clock)
+    rows = yield from retry_until(always(call), state.until(), state.clock)
     return [Fetched(row[0].decode(), row[1]) if row else None for row in rows]
 
 

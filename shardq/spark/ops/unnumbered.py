@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardq.errors import DurabilityUnknown, OutcomeUnknown
-from shardq.ops.queue.opening import reopen
 from shardq.ops.queue.retry import TRANSIENT, refuse
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
+from shardq.ops.queue.steps import Batch, Call, Op, Refused, Unanswered, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.write.command import ProducerSequence, number_of
 from shardq.ops.write.write import FORGOTTEN, writes_of
@@ -49,12 +48,8 @@ def store_unnumbered(state: QueueState, rows: Rows, pace: Pace) -> Op[None]:
             trouble = yield from _send_calls(state, rows, pending, pace, tries.until)
             if _count(pending) < before:
                 tries.advanced()
-            if trouble == "EPOCH":
-                yield from reopen(state, tries.until)
-            elif trouble:
-                if (pause := tries.pause(trouble)) is None:
-                    raise _give_up(state, trouble, pace, pending)
-                yield Sleep(pause)
+            if not (yield from tries.again(trouble)):
+                raise _give_up(state, trouble, pace, pending)
     finally:
         for span in pending:
             _free(state, span)

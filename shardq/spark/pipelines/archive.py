@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from shardq.errors import ConfigError
 from shardq.spark.pipelines.checkpoint import Checkpoint
 from shardq.spark.pipelines.folder import Folder
+from shardq.spark.pipelines.inputs import following, wait
 from shardq.spark.pipelines.report import Progress
 from shardq.spark.schema import table_schema
 
@@ -59,11 +60,8 @@ class Archive:
         return [each for each, span in ranges.items() if not any(covers(other, span) for other in ranges.values())]
 
     def _ranges(self, name: str) -> dict[str, tuple[int, int]]:
-        found = {}
-        for each in self._folder.names(name):
-            if match := BATCH.fullmatch(each):
-                found[each] = (int(match[1]), int(match[2] or match[1]))
-        return found
+        found = {each: BATCH.fullmatch(each) for each in self._folder.names(name)}
+        return {each: (int(span[1]), int(span[2] or span[1])) for each, span in found.items() if span}
 
     def _newest(self, name: str) -> int:
         """The number of the newest batch that has a folder; -1 when there is none."""
@@ -189,13 +187,7 @@ class Archive:
             total += count
             progress.say(f"{name}: batch {checkpoint.base + number}, {count:,} rows")
 
-        trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
-        writer = rows.writeStream.foreachBatch(store).option("checkpointLocation", checkpoint.path)
-        query = writer.queryName(f"archive {name}").trigger(**trigger).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
+        wait(following(rows, store, f"archive {name}", checkpoint.path, every))
         return total
 
 

@@ -29,7 +29,7 @@ def tell_known(
     if not files:
         return
     seen: dict[str, set[str]] = {}
-    with _client(options) as client:
+    with client_of(options) as client:
         for known in (each for queue in queues for each in client.run(parts_of(client.state_of(queue, {})))):
             other, _, piece = known.rpartition(":")
             if other != write_id:
@@ -68,7 +68,7 @@ class Diverted:
     def _stored(self) -> int:
         if not (self.errors and self.is_known):
             return 0
-        with _client(self.options) as client:
+        with client_of(self.options) as client:
             return client.run(stored_by(client.state_of(self.errors, {}), self.write_id))
 
     def tell(self, rows: DataFrame, progress: Progress) -> None:
@@ -94,5 +94,6 @@ class Diverted:
         return str(found[0]["error"]) if found and found[0] else None
 
 
-def _client(options: Mapping[str, str]) -> Client:
+def client_of(options: Mapping[str, str]) -> Client:
+    """A client of the queues that the *options* of format("shardq") name."""
     return Client.from_url(options["url"], timeout=float(options.get("timeout", 10)))

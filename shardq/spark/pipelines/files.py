@@ -74,16 +74,12 @@ def _steps(rows: DataFrame) -> set[str]:
     while left:
         step = left.pop()
         name = step.getClass().getSimpleName()
-        if name == "LogicalRelation" and not _reads_files(step):
+        if name == "LogicalRelation" and step.relation().getClass().getSimpleName() != "HadoopFsRelation":
             name = "another relation"
         found.add(name)
         below = step.children()
         left += [below.apply(at) for at in range(below.size())]
     return found
-
-
-def _reads_files(step: Any) -> bool:
-    return str(step.relation().getClass().getSimpleName()) == "HadoopFsRelation"
 
 
 def bundled(made: DataFrame) -> DataFrame:

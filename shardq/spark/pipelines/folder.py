@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -55,11 +56,8 @@ class Folder:
 
     def lines(self, *parts: str) -> list[str]:
         """The lines of a small text file."""
-        stream = self._fs.open(self._at(*parts))
-        try:
+        with closing(self._fs.open(self._at(*parts))) as stream:
             return str(self.spark._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
-        finally:
-            stream.close()
 
     def write_json(self, value: dict[str, Any], *parts: str) -> None:
         """Write a JSON file over one that may be there. Killed meanwhile, it leaves one of both, after `mend`.
@@ -88,11 +86,8 @@ class Folder:
 
     def write(self, content: bytes, *parts: str) -> None:
         """Write a file, over one that may be there."""
-        stream = self._fs.create(self._at(*parts), True)
-        try:
+        with closing(self._fs.create(self._at(*parts), True)) as stream:
             stream.write(bytearray(content))
-        finally:
-            stream.close()
 
     def partition(self, column: str, value: str) -> str:
         """The name of the folder that Spark writes the rows with this *value* of a column to."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import DataType, StringType, StructType
 
 from shardq.arguments import shown
@@ -124,6 +125,23 @@ def follow_journal(spark: SparkSession, url: str, queue: str, **options: str) ->
     """The events of the journal of *queue* as a stream, from the oldest on; it fails when some were gone unread."""
     reader = spark.readStream.format("shardq").options(url=url, subscribe=queue, state="journal", **options)
     return reader.option("startingOffsets", "earliest").load()
+
+
+def following(
+    rows: DataFrame, store: Callable[[DataFrame, int], None], name: str, checkpoint: str, every: float | None
+) -> StreamingQuery:
+    """A query that gives *store* the micro-batches of *rows*: of all that is there, or one *every* so many seconds."""
+    trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
+    writer = rows.writeStream.foreachBatch(store).option("checkpointLocation", checkpoint)
+    return writer.queryName(name).trigger(**trigger).start()
+
+
+def wait(query: StreamingQuery) -> None:
+    """Wait until *query* has ended; interrupted, stop it."""
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
 
 
 def check_columns(schema: StructType, wanted: Mapping[str, tuple[type[DataType], ...]], what: str) -> None:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
@@ -65,15 +66,13 @@ def _launched(conf: SparkConf, tell: Tell) -> Any:
     thread = Thread(target=_forward_lines, args=(reading, tell, running), name="stderr of the JVM", daemon=True)
     thread.start()
     try:
-        gateway = Launch(conf, {"stdout": writing, "stderr": writing, "start_new_session": True}).gateway()
+        try:
+            gateway = Launch(conf, {"stdout": writing, "stderr": writing, "start_new_session": True}).gateway()
+        finally:
+            os.close(writing)
     except PySparkRuntimeError as error:
-        os.close(writing)
         thread.join(5)
         raise ConfigError("Spark did not start; its messages are above; check --master and --conf") from error
-    except BaseException:
-        os.close(writing)
-        raise
-    os.close(writing)
     running.set()
     return gateway
 
@@ -87,41 +86,34 @@ class Launch:
 
     def __init__(self, conf: SparkConf, popen: dict[str, Any]) -> None:
         self._conf, self._popen = conf, popen
-        self._gateway: Any = None
-        self._failure: Exception | None = None
-        self._over = Event()
+        self._gateway: Future[Any] = Future()
         self._thread = Thread(target=self._run, name="starting the JVM", daemon=True)
 
     def gateway(self) -> Any:
         """Return the Py4J gateway. If this is interrupted, the JVM is killed."""
         try:
             self._thread.start()
-            self._over.wait()
+            return self._gateway.result()
         except BaseException:
             self._kill()
             raise
-        if self._failure is not None:
-            raise self._failure
-        return self._gateway
 
     def _run(self) -> None:
         try:
-            self._gateway = launch_gateway(self._conf, self._popen)
-        except Exception as error:  # noqa: BLE001 - the thread that waits raises it
-            self._failure = error
-        finally:
-            self._over.set()
+            self._gateway.set_result(launch_gateway(self._conf, self._popen))
+        except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
+            self._gateway.set_exception(error)
 
     def _kill(self) -> None:
         """Kill the JVM as soon as its process is known, which is soon: PySpark has it in a variable."""
-        while not self._over.wait(0.01):
+        while not wait([self._gateway], 0.01).done:
             frame = sys._current_frames().get(self._thread.ident or 0)
             while frame is not None:
                 process = frame.f_locals.get("proc")
                 if isinstance(process, subprocess.Popen):
                     process.kill()
                 frame = frame.f_back
-        if (process := getattr(self._gateway, "proc", None)) is not None:
+        if self._gateway.exception() is None and (process := getattr(self._gateway.result(), "proc", None)) is not None:
             process.kill()
 
 

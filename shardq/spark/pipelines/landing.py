@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -16,6 +16,7 @@ from shardq.spark import register
 from shardq.spark.pipelines.earlier import Diverted
 from shardq.spark.pipelines.files import CUTS, bundled, overridden
 from shardq.spark.pipelines.folder import Folder
+from shardq.spark.pipelines.inputs import following, wait
 from shardq.spark.pipelines.load import save
 from shardq.spark.pipelines.report import Progress
 
@@ -86,16 +87,11 @@ class Landing:
             progress.say(f"batch {number}: {self.rows:,} rows so far")
 
         diverted = Diverted(self.write_id, options)
-        trigger: dict[str, Any] = {"availableNow": True}
-        if self.every is not None:
-            trigger = {"processingTime": f"{self.every} seconds"}
         with overridden(made.sparkSession, CUTS), progress.step(f"following into {self.queue} as {self.write_id}"):
-            writer = made.writeStream.foreachBatch(store).option("checkpointLocation", self.checkpoint)
-            query = writer.queryName(f"load {self.queue}").trigger(**trigger).start()
+            query = following(made, store, f"load {self.queue}", self.checkpoint, self.every)
             try:
-                query.awaitTermination()
+                wait(query)
             finally:
-                query.stop()
                 progress.report.figures |= {"queue": self.queue, "id": self.write_id, "rows": self.rows}
         errors = f", or if they are no messages in {options['errorQueue']}" if "errorQueue" in options else ""
         progress.report.remarks.append(f"{self.rows:,} rows of new files are in {self.queue}{errors}, each once")

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, DataType, IntegralType, MapType, StringType, StructType
 
 from shardq.arguments import shown
-from shardq.client import Client, Queue
+from shardq.client import Queue
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.spark.ops.bulk import LOST_OFFSETS
-from shardq.spark.pipelines.earlier import Diverted
+from shardq.spark.pipelines.earlier import Diverted, client_of
 from shardq.spark.pipelines.files import CUTS, bundled, overridden, piece, versions
 from shardq.spark.pipelines.report import Progress
 from shardq.spark.pipelines.session import explained
@@ -129,10 +129,7 @@ def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str],
     counted = made.observe(seen, F.count(F.lit(1)).alias("rows"))
     progress.report.figures |= {"queue": queue, "id": write_id}
     diverted = Diverted(write_id, options)
-    with (
-        progress.step(f"loading into {queue} as {write_id}"),
-        Client.from_url(options["url"], timeout=float(options.get("timeout", 10))) as client,
-    ):
+    with progress.step(f"loading into {queue} as {write_id}"), client_of(options) as client:
         progress.sofar = _growth(client.queue(queue))
         save(counted, write_id, {**options, "queue": queue})
     rows = int(seen.get["rows"])

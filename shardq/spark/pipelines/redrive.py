@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from threading import Event
 from typing import Any, Final
@@ -28,11 +28,11 @@ def letters(spark: SparkSession, url: str, queue: str, condition: str, **options
 
     The columns are those of docs/spark.md; `key` is the shard key as bytes.
     """
-    if "payload" not in condition.lower():
-        return _letters(spark, url, queue, options, payloads=False).where(condition)
     try:
         return _letters(spark, url, queue, options, payloads=False).where(condition)  # the word may be in a text only
     except AnalysisException:
+        if "payload" not in condition.lower():
+            raise
         return _letters(spark, url, queue, options, payloads=True).where(condition)
 
 
@@ -77,8 +77,8 @@ def redrive(
     begun, tried, moved = clock.monotonic(), 0, 0
     progress.sofar = lambda: f"{moved:,} of {tried:,} dead letters are back in the queue"
     rows = chosen.select("entry_id", "message_id", "key").orderBy("died_at", "entry_id").toLocalIterator()
-    size = max(1, min(CHUNK, int(rate)))
-    for some in _chunks((_letter(row) for row in rows), size):
+    found, size = map(_letter, rows), max(1, min(CHUNK, int(rate)))
+    while some := list(islice(found, size)):
         if (early := begun + tried / rate - clock.monotonic()) > 0:
             pause(early)
         moved += queue.redrive(some)
@@ -90,8 +90,3 @@ def redrive(
 def _letter(row: Any) -> DeadLetter:
     """A dead letter with the fields that a redrive needs."""
     return DeadLetter(row.entry_id, row.message_id, bytes(row.key), "", 0, "", 0.0, 0.0, b"")
-
-
-def _chunks(found: Iterator[DeadLetter], size: int) -> Iterator[list[DeadLetter]]:
-    while some := list(islice(found, size)):
-        yield some

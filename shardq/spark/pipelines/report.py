@@ -13,22 +13,9 @@ Say = Callable[[str], None]
 Sofar = Callable[[], str]
 
 
-def silent(text: str) -> None:
-    """Print nothing."""
-
-
 def unknown() -> str:
     """The progress of a step that does not report any."""
     return ""
-
-
-def unwatched(step: str, sofar: Sofar) -> AbstractContextManager[None]:
-    """Run a step without showing its progress."""
-    return nullcontext()
-
-
-def going_on() -> None:
-    """Let each step begin."""
 
 
 @dataclass(slots=True)
@@ -54,11 +41,11 @@ class Progress:
     """
 
     report: Report
-    say: Say = silent
-    watch: Callable[[str, Sofar], AbstractContextManager[None]] = unwatched
+    say: Say = lambda text: None
+    watch: Callable[[str, Sofar], AbstractContextManager[None]] = lambda step, sofar: nullcontext()
     clock: Clock = field(default_factory=SystemClock)
     sofar: Sofar = unknown
-    check: Callable[[], None] = going_on
+    check: Callable[[], None] = lambda: None
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:

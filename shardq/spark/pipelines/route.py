@@ -66,7 +66,7 @@ def write(
 
 def _route(shared: Broadcast[list[tuple[str, str]]], *, divert: bool) -> Callable[[Batches], Batches]:
     def route(batches: Batches) -> Batches:
-        router = _router(shared)
+        router = _router(tuple(shared.value))
 
         def queues_of(topic: str | None) -> list[str | None]:
             try:
@@ -90,13 +90,9 @@ def _route(shared: Broadcast[list[tuple[str, str]]], *, divert: bool) -> Callabl
 
 
 @lru_cache(maxsize=2)
-def _built(bindings: tuple[tuple[str, str], ...]) -> Router:
+def _router(bindings: tuple[tuple[str, str], ...]) -> Router:
+    """The router of this process, which is made once for all of its tasks."""
     router = Router()
     for pattern, queue in bindings:
         router.bind(pattern, queue)
     return router
-
-
-def _router(shared: Broadcast[list[tuple[str, str]]]) -> Router:
-    """The router of this process, which is made once for all of its tasks."""
-    return _built(tuple(shared.value))

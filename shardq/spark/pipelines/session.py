@@ -69,7 +69,7 @@ def session(
     if running is None:
         check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        if not _submitted():
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has chosen the master and the settings
             start(_settings(name, master or "local[*]") | dict(settings or {}), tell)
         running = SparkSession.builder.appName(f"shardq {name}").getOrCreate()
         _size(running)
@@ -118,11 +118,6 @@ def _size(spark: SparkSession) -> None:
     if PARTITIONS not in dict(context.getConf().getAll()):
         fewest = 1 if context.master.startswith("local") else FEWEST
         spark.conf.set(PARTITIONS, str(max(fewest, 2 * context.defaultParallelism)))
-
-
-def _submitted() -> bool:
-    """Whether spark-submit started this program, and so has chosen the master and the settings."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 @contextmanager

@@ -8,14 +8,13 @@ from math import isfinite
 from threading import Event, Thread
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext, StatusTracker
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from shardq.clock import Clock, SystemClock
 from shardq.errors import ShardqError
-
-Text = Callable[[], str]
+from shardq.spark.pipelines.report import Sofar
 
 
 class Watch:
@@ -30,7 +29,7 @@ class Watch:
         self._show, self._every, self._clock = show, every, clock or SystemClock()
 
     @contextmanager
-    def __call__(self, step: str, sofar: Text) -> Iterator[None]:
+    def __call__(self, step: str, sofar: Sofar) -> Iterator[None]:
         """Show *step* while the block runs; *sofar* returns how far it is, "" if that is not known."""
         over, begun = Event(), self._clock.monotonic()
 
@@ -55,7 +54,11 @@ def tasks() -> str:
     context: SparkContext = SparkContext._active_spark_context
     if getattr(context, "_jsc", None) is None:  # it is set late in a context's making
         return ""
-    done, count = _counted(context.statusTracker())
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
+    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+    found = [each for each in map(tracker.getStageInfo, stages) if each is not None]
+    done, count = sum(each.numCompletedTasks for each in found), sum(each.numTasks for each in found)
     return f"{done:,} of {count:,} tasks done" if count else ""
 
 
@@ -79,14 +82,7 @@ def _finite(rate: float) -> float:
     return rate if isfinite(rate) else 0.0
 
 
-def _counted(tracker: StatusTracker) -> tuple[int, int]:
-    jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
-    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
-    found = [each for each in map(tracker.getStageInfo, stages) if each is not None]
-    return sum(each.numCompletedTasks for each in found), sum(each.numTasks for each in found)
-
-
-def _text_or_nothing(text: Text) -> str:
+def _text_or_nothing(text: Sofar) -> str:
     """The result of *text*, "" if a server or the JVM does not answer: then the step itself raises an error."""
     try:
         return text()

@@ -9,10 +9,10 @@ import pytest
 
 from shardq.client import Queue
 from shardq.spark.pipelines.fairness.findings import Findings
-from shardq.spark.pipelines.fairness.pipeline import Request, run
+from shardq.spark.pipelines.fairness.pipeline import SIZED, Request, run
 from shardq.spark.pipelines.fairness.tallies import tallied
+from shardq.spark.pipelines.files import overridden
 from shardq.spark.pipelines.inputs import read_journal
-from shardq.spark.pipelines.partitions import SETTINGS, sized
 from shardq.spark.pipelines.report import Progress, Report
 from tests.spark.pipelines.history import History
 
@@ -100,18 +100,18 @@ def test_events_without_shard_keys_leave_nothing_to_judge(spark: Any, tmp_path: 
 def test_few_events_are_divided_into_few_partitions(spark: Any) -> None:
     """A table that is kept in memory had as many partitions as a shuffle, and all that was made of it, too."""
     settings = {"spark.sql.adaptive.enabled": "true", "spark.sql.shuffle.partitions": "50"}
-    before = {name: spark.conf.get(name) for name in (*settings, *SETTINGS)}
+    before = {name: spark.conf.get(name) for name in (*settings, *SIZED)}
     history = History()
     for at in range(100):
         history.message(at, f"t-{at}")
     try:
         for name, value in settings.items():
             spark.conf.set(name, value)
-        with sized(spark):
+        with overridden(spark, SIZED):
             kept = tallied(history.frame(spark), 60).persist()
             assert (kept.count(), kept.rdd.getNumPartitions()) == (100, 1)
         kept.unpersist()
-        assert {name: spark.conf.get(name) for name in SETTINGS} == {name: before[name] for name in SETTINGS}
+        assert {name: spark.conf.get(name) for name in SIZED} == {name: before[name] for name in SIZED}
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)

@@ -6,15 +6,16 @@ import json
 from os import fspath
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.spark.pipelines.fairness.pipeline import Request, dealt, judge
+from shardq.spark.pipelines.fairness.pipeline import SIZED, Request, judge
 from shardq.spark.pipelines.fairness.removed import corrections, kept
 from shardq.spark.pipelines.fairness.tallies import tallied
+from shardq.spark.pipelines.files import overridden
 from shardq.spark.pipelines.folder import Folder
-from shardq.spark.pipelines.partitions import sized
+from shardq.spark.pipelines.inputs import following, wait
 from shardq.spark.pipelines.report import Progress, Report
 
 CLAIM: Final = "_follows.json"
@@ -44,7 +45,7 @@ def follow(
     out = Folder(events.sparkSession, fspath(request.out))
     _claim(out, request)
     _check_checkpoint(out)
-    stored, late = _StoredTallies(events.sparkSession, out, request), _Late()
+    stored, late = _StoredTallies(out, request), _Late()
 
     def store(batch: DataFrame, number: int) -> None:
         late.note(query)
@@ -52,14 +53,11 @@ def follow(
             stored.report(progress)
             progress.say(f"batch {number}: the report is new; {late.count:,} tallies came too late so far")
 
-    trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
     closed = tallied(events, request.window, lateness=lateness, apart=kept())
-    writer = closed.writeStream.foreachBatch(store).option("checkpointLocation", out.to(CHECKPOINT))
-    query = writer.queryName(f"fairness of {request.queue}").trigger(**trigger).start()
+    query = following(closed, store, f"fairness of {request.queue}", out.to(CHECKPOINT), every)
     try:
-        query.awaitTermination()
+        wait(query)
     finally:
-        query.stop()
         late.note(query)
         progress.report.figures["late"] = late.count
     return late.count
@@ -113,8 +111,8 @@ def _stored(out: Folder) -> list[str]:
 class _StoredTallies:
     """The stored tallies of closed windows, in a folder for each micro-batch that closed any."""
 
-    def __init__(self, spark: SparkSession, out: Folder, request: Request) -> None:
-        self._spark, self._out, self._request = spark, out, request
+    def __init__(self, out: Folder, request: Request) -> None:
+        self._out, self._request = out, request
 
     def add(self, batch: DataFrame, number: int) -> bool:
         """Write the windows that a micro-batch closed over those of an earlier try; False if it closed none."""
@@ -132,22 +130,16 @@ class _StoredTallies:
         tallies = self._tallies().repartition("queue", "shard_key").persist()
         progress.report.remarks.clear()
         own = Progress(Report(progress.report.name))  # its steps are not those of the query
-        streams, per_shard = self._request.dealt or (1, 1)
-        with sized(self._spark):
-            judge(
-                tallies,
-                [str(self._request.queue)],
-                lambda found, name: dealt(found, name, streams, per_shard),
-                self._request,
-                own,
-            )
+        with overridden(self._out.spark, SIZED):
+            judge(tallies, [str(self._request.queue)], None, self._request, own)
         tallies.unpersist()
         progress.report.figures |= own.report.figures
         progress.report.remarks += own.report.remarks
 
     def _tallies(self) -> DataFrame:
         """The newest tallies, set right where a removed message had not been waiting."""
-        stored = self._spark.read.parquet(*(self._out.to("tallies", name) for name in _stored(self._out)[-NEWEST:]))
+        newest = (self._out.to("tallies", name) for name in _stored(self._out)[-NEWEST:])
+        stored = self._out.spark.read.parquet(*newest)
         events = stored.where("apart is not null").select("queue", "shard_key", "apart.*")
         return stored.drop("apart").unionByName(corrections(events, self._request.window))
 

@@ -57,20 +57,16 @@ class Neighbourhood:
 def neighbourhood(keys: DataFrame, tallies: DataFrame, shards: DataFrame) -> Neighbourhood:
     """The neighbourhood in one queue, from `Fairness.keys`, its *tallies*, and the streams of each shard key."""
     placed = keys.join(shards.select("shard_key", "streams"), "shard_key").persist()
+    order = [F.desc("excess"), F.desc("demand_share"), "shard_key"]
     try:
-        return _neighbourhood(placed, tallies)
+        noisy = placed.where("noisy > 0").orderBy(*order).limit(MOST_NOISY).collect()
+        if not noisy:
+            return Neighbourhood((), ())
+        taken = sorted({stream for row in noisy for stream in row.streams})
+        quiet = placed.where(~F.col("shard_key").isin([row.shard_key for row in noisy]))
+        return Neighbourhood(_around(placed, noisy), _by_clean(quiet, tallies, taken))
     finally:
         placed.unpersist()
-
-
-def _neighbourhood(placed: DataFrame, tallies: DataFrame) -> Neighbourhood:
-    order = [F.desc("excess"), F.desc("demand_share"), "shard_key"]
-    noisy = placed.where("noisy > 0").orderBy(*order).limit(MOST_NOISY).collect()
-    if not noisy:
-        return Neighbourhood((), ())
-    taken = sorted({stream for row in noisy for stream in row.streams})
-    quiet = placed.where(~F.col("shard_key").isin([row.shard_key for row in noisy]))
-    return Neighbourhood(_around(placed, noisy), _by_clean(quiet, tallies, taken))
 
 
 def _around(placed: DataFrame, noisy: list[Any]) -> tuple[Noisy, ...]:

@@ -48,7 +48,7 @@ WINDOW_COLUMNS: Final = (
     "window", "arrived", "picked", "waiting", "keys", "level", "jain", "noisy", "p50", "p95", "p99",
 )  # fmt: skip
 TIME: Final = "%Y-%m-%d %H:%M:%S"
-SHARES: Final = {"demand_share", "share"}
+FORMATS: Final = {"demand_share": ".2%", "share": ".2%", "jain": ".3f", "window": TIME}
 
 
 def _facts(found: Findings) -> str:
@@ -107,10 +107,4 @@ def _cell(name: str, value: Any) -> str:
         return "-"
     if name == "shard_key":
         return shown_text(value)
-    if name in SHARES:
-        return f"{value:.2%}"
-    if name == "jain":
-        return f"{value:.3f}"
-    if name == "window":
-        return f"{value:{TIME}}"
-    return f"{value:,.0f}" if isinstance(value, float) else f"{value:,}"
+    return format(value, FORMATS.get(name, ",.0f" if isinstance(value, float) else ","))

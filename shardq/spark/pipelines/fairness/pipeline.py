@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from os import PathLike, fspath
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -17,11 +18,19 @@ from shardq.spark.pipelines.fairness.findings import Findings, findings
 from shardq.spark.pipelines.fairness.removed import corrections
 from shardq.spark.pipelines.fairness.service import Fairness, fairness
 from shardq.spark.pipelines.fairness.tallies import tallied
+from shardq.spark.pipelines.files import overridden
 from shardq.spark.pipelines.folder import Folder
-from shardq.spark.pipelines.partitions import sized
 from shardq.spark.pipelines.report import Progress
 
 MAX_QUEUES = 100
+
+SIZED: Final = {
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "true",
+}
+"""Settings with which tables have as many partitions as they need. By default a kept table has as many as a shuffle
+(200), however few rows it has, and so has all that is made of it. The second setting makes a partition for each core of
+more than 1 MB; tasks without Python are cheap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +55,8 @@ def run(events: DataFrame, request: Request, progress: Progress) -> list[Finding
     """
     if request.queue is not None and "queue" in events.columns:
         events = events.where(F.col("queue") == request.queue)
-    with sized(events.sparkSession), _counted(events, request.window, progress) as (tallies, queues):
-        return judge(tallies, queues, lambda found, name: _shards(events, found, name, request), request, progress)
+    with overridden(events.sparkSession, SIZED), _counted(events, request.window, progress) as (tallies, queues):
+        return judge(tallies, queues, None if request.dealt else events, request, progress)
 
 
 @contextmanager
@@ -71,20 +80,20 @@ def _counted(events: DataFrame, window: int, progress: Progress) -> Iterator[tup
 
 
 def judge(
-    tallies: DataFrame,
-    queues: Sequence[str],
-    shards_of: Callable[[Fairness, str], DataFrame],
-    request: Request,
-    progress: Progress,
+    tallies: DataFrame, queues: Sequence[str], events: DataFrame | None, request: Request, progress: Progress
 ) -> list[Findings]:
-    """The findings on each of *queues* from *tallies*; `shards_of` returns the streams of its shard keys."""
+    """The findings on each of *queues* from *tallies*.
+
+    *events* show the shards of their shard keys; None where *request* says which the queue deals.
+    """
     with progress.step("fair shares"):
         found = fairness(tallies, request.window)
         found.by_key.count()
     every = []
     for name in queues:
         with progress.step(f"findings on {name}"):
-            every.append(findings(found, tallies, shards_of(found, name), name, request.window))
+            streams = _dealt(found, name, request) if events is None else shards.seen(events)
+            every.append(findings(found, tallies, streams, name, request.window))
     if request.out is not None:
         with progress.step(f"writing to {request.out}"):
             _write(found, every, Folder(tallies.sparkSession, fspath(request.out)))
@@ -94,15 +103,10 @@ def judge(
     return every
 
 
-def _shards(events: DataFrame, found: Fairness, queue: str, request: Request) -> DataFrame:
-    """The shards as they are dealt, if N and M are known; else as the journal shows them."""
-    return shards.seen(events) if request.dealt is None else dealt(found, queue, *request.dealt)
-
-
-def dealt(found: Fairness, queue: str, streams: int, per_shard: int) -> DataFrame:
+def _dealt(found: Fairness, queue: str, request: Request) -> DataFrame:
     """The shards that *queue* deals to the shard keys that were found."""
     keys = found.by_key.where(F.col("queue") == queue).select("queue", "shard_key").distinct()
-    return shards.dealt(keys, streams, per_shard)
+    return shards.dealt(keys, *(request.dealt or (1, 1)))
 
 
 def _write(found: Fairness, every: list[Findings], out: Folder) -> None:

@@ -155,9 +155,5 @@ def _by_shard_key(by_key: DataFrame) -> DataFrame:
         F.sum(F.greatest(surplus, F.lit(0.0))).alias("excess"), F.sum(F.greatest(-surplus, F.lit(0.0))).alias("owed"),
     )  # fmt: skip
     queue = Window.partitionBy("queue")
-    return summed.withColumns(
-        {
-            name: F.try_divide(count, F.sum(count).over(queue))
-            for name, count in (("share", "picked"), ("demand_share", "arrived"))
-        }
-    )
+    shares = {"share": "picked", "demand_share": "arrived"}
+    return summed.withColumns({name: F.try_divide(count, F.sum(count).over(queue)) for name, count in shares.items()})

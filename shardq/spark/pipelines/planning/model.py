@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shardq.arguments import shown
 from shardq.errors import ConfigError
+from shardq.planner.odds import check_count
 from shardq.spark.pipelines.planning.rounds import Look, poured, served_first, waiting_looks
 
 LEAST: Final = 1e-4
@@ -38,9 +39,7 @@ class Load:
 
     def __post_init__(self) -> None:
         for name in ("noisy", "flood", "admitted"):
-            value = getattr(self, name)
-            if type(value) is not int or not 0 <= value <= 10**9:
-                raise ConfigError(f"{name} must be an int from 0 to 1,000,000,000, not {shown(value)}")
+            check_count(name, getattr(self, name), 0, 10**9)
         if not 0 < self.service < 1e9:
             raise ConfigError(f"service must be a positive number of messages per second, not {shown(self.service)}")
         if not 0 <= self.used < 1:

@@ -26,6 +26,9 @@ from shardq.spark.pipelines.report import Progress
 MAX_CANDIDATES: Final = 32
 MAX_NOISY: Final = 10_000
 FOUND: Final = "candidate int, found string, at int, tenants double, load double"
+COLUMNS: Final = pa.schema(
+    {"candidate": pa.int32(), "found": pa.string(), "at": pa.int32(), "tenants": pa.float64(), "load": pa.float64()}
+)
 Batches = Iterator[pa.RecordBatch]
 
 
@@ -121,12 +124,7 @@ def _surveyed(frame: DataFrame, tried: Sequence[Candidate], work: Callable[[list
         for batch in batches:
             work(surveys, batch)
         rows = [(at, *row) for at, each in enumerate(surveys) for row in each.rows()]
-        names = ("candidate", "found", "at", "tenants", "load")
-        kinds = (pa.int32(), pa.string(), pa.int32(), pa.float64(), pa.float64())
-        columns = zip(*rows, strict=True) if rows else ([] for _ in names)
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(list(one), kind) for one, kind in zip(columns, kinds, strict=True)], names
-        )
+        yield pa.RecordBatch.from_pylist([dict(zip(COLUMNS.names, row, strict=True)) for row in rows], COLUMNS)
 
     summed = frame.mapInArrow(task, FOUND).groupBy("candidate", "found", "at")
     rows = summed.agg(F.sum("tenants").alias("tenants"), F.sum("load").alias("load")).collect()

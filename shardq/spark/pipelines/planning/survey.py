@@ -68,7 +68,7 @@ class Survey:
         columns = shards.T
         held = np.bincount(noisy.ravel(), minlength=streams)
         first = np.bincount(noisy[:1].ravel(), minlength=streams)
-        marks = _summed((held == 0) + (width + 1) * first, columns)  # both sums in one pass
+        marks = _merged(np.add, (held == 0) + (width + 1) * first, columns)  # both sums in one pass
         self.clean += _counted(marks % (width + 1), loads, width + 1)
         if len(noisy):
             self.shared += _counted(marks // (width + 1), loads, width + 1)
@@ -96,7 +96,7 @@ class Survey:
         ranks[order] = np.arange(len(order))
         numbers, places = np.unique(bucket(load.seconds(look.before[order])), return_inverse=True)
         waits = np.zeros((len(numbers), 2))
-        np.add.at(waits, places, _counted(_least(ranks, columns), loads, len(order)))
+        np.add.at(waits, places, _counted(_merged(np.minimum, ranks, columns), loads, len(order)))
         for number, found in zip(numbers.tolist(), waits, strict=True):
             if found[0]:
                 self.wait[number] = self.wait.get(number, 0) + found
@@ -195,20 +195,12 @@ def _best(scores: NDArray[np.uint64], among: NDArray[np.int64], count: int) -> N
     return np.take_along_axis(among, places, axis=1)
 
 
-def _summed(table: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each tenant, the sum of the *table*'s entries of its streams."""
-    total: NDArray[np.int64] = table[columns[0]]
+def _merged(merge: np.ufunc, table: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each tenant, the *table*'s entries of its streams in one: their sum, or the least of them."""
+    found: NDArray[np.int64] = table[columns[0]]
     for column in columns[1:]:
-        total += table[column]
-    return total
-
-
-def _least(table: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each tenant, the least of the *table*'s entries of its streams."""
-    least: NDArray[np.int64] = table[columns[0]]
-    for column in columns[1:]:
-        np.minimum(least, table[column], out=least)
-    return least
+        merge(found, table[column], out=found)
+    return found
 
 
 def _counted(numbers: NDArray[np.int64], loads: NDArray[np.float64], size: int) -> NDArray[Any]:

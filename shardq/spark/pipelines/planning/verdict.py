@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import comb
 from typing import Any, Final
 
@@ -51,10 +51,8 @@ class Verdict:
 
     def fields(self) -> dict[str, Any]:
         """The verdict for JSON."""
-        names = (
-            "tenants", "isolated", "in_time", "without_clean", "waits", "worst", "loaded_wait", "shared", "same_shard",
-        )  # fmt: skip
-        numbers = {name: getattr(self, name) for name in (*names, "hottest", "busy", "memory")}
+        numbers = asdict(self)
+        del numbers["candidate"]
         return {"streams": self.candidate.streams, "streams_per_shard": self.candidate.width, **numbers}
 
 
