@@ -1,4 +1,4 @@
-"""worker: no-op jobs through one worker process, beside huey, dramatiq, arq, taskiq, RQ and Celery.
+"""worker: no-op jobs through one worker process, beside huey, dramatiq, arq, taskiq, BullMQ, RQ and Celery.
 
 `python -m benchmarks.worker [--quick] [CONTENDER ...]`. Each runs in an environment of its own (made under `.bench/`
 when it is first needed), in its best usual setting, on a fresh server, one after the other; all enqueue the same jobs.
@@ -16,12 +16,15 @@ from statistics import median
 from benchmarks.report import Table, Target, times, us
 from benchmarks.settings import Place, Settings, place
 from benchmarks.workers import killed
-from benchmarks.workers.contenders import GATHER, OTHERS, OURS, SINGLE, Contender
+from benchmarks.workers.contenders import GATHER, ONE, OTHERS, OURS, SINGLE, Contender
 from benchmarks.workers.environments import Missing, programs
 from benchmarks.workers.run import Run, measured
 
 JOBS_PER_MESSAGE = 4
 """How many jobs there are for each message of the settings; with fewer the fastest would be done too soon."""
+PEER = "BullMQ"
+PEERS_SHARE = {"shardq.Worker": 0.28, "shardq.Worker, one tenant": 0.18}
+"""At most such a share of what a job costs the peer, with 100 tenants and with one."""
 Runs = dict[str, list[Run]]
 
 
@@ -52,7 +55,7 @@ def _killed_once(contenders: Sequence[Contender]) -> list[Contender]:
     """One contender for each worker: the same worker may be there several times, with jobs written in other ways."""
     workers: dict[tuple[str, ...], Contender] = {}
     for each in contenders:
-        if each.variables not in (SINGLE, GATHER) or each.command not in workers:
+        if each.variables not in (SINGLE, GATHER, ONE) or each.command not in workers:
             workers[each.command] = each
     return list(workers.values())
 
@@ -87,6 +90,11 @@ def _rates(place: Place, runs: Runs, missing: dict[str, str]) -> Table:
         for ours in OURS
         if ours.name in runs
     ]
+    targets += [
+        Target(f"{name}, CPU of a job (worker and server), of BullMQ's", _cpu_ratio(runs[name], runs[PEER]), most, True)
+        for name, most in PEERS_SHARE.items()
+        if name in runs and PEER in runs
+    ]
     columns = (
         "worker", "worked, jobs/s", "slowest to fastest round", "/ fastest other", "enqueued, jobs/s",
         "enqueued, then worked", "worker CPU", "server CPU", "enqueuer CPU",
@@ -105,6 +113,12 @@ def _rates(place: Place, runs: Runs, missing: dict[str, str]) -> Table:
 def _ratio(own: Sequence[Run], other: Sequence[Run], what: str) -> float:
     """How many times the other's rate: the median over the rounds, each by itself."""
     return median(_cost(theirs, what) / _cost(mine, what) for mine, theirs in zip(own, other, strict=True))
+
+
+def _cpu_ratio(own: Sequence[Run], other: Sequence[Run]) -> float:
+    """The share of the other's CPU time for a job: the median over the rounds, each by itself."""
+    costs = [[each.worker_cpu + each.server_cpu for each in runs] for runs in (own, other)]
+    return float(median(mine / theirs for mine, theirs in zip(*costs, strict=True)))
 
 
 def _row(name: str, own: Sequence[Run], fastest: Sequence[Run] | None) -> tuple[str, ...]:

@@ -19,7 +19,10 @@ UVLOOP = "uvloop==0.23.0"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One library in one setting. `command` starts in the folder of the environment's programs."""
+    """One library in one setting. `command` starts in the folder of the environment's programs.
+
+    One for `node` has packages of npm, and `module` is a script beside this file.
+    """
 
     name: str
     module: str
@@ -32,6 +35,14 @@ class Contender:
     killed: str
     variables: dict[str, str] = field(default_factory=dict)
     forks: bool = False
+    node: bool = False
+
+    @property
+    def enqueuer(self) -> tuple[str, ...]:
+        """The command of the process that enqueues."""
+        if self.node:
+            return ("node", f"benchmarks/workers/{self.module}.js", "enqueue")
+        return ("python", "-m", f"{JOBS}.enqueue", self.module)
 
     @property
     def ours(self) -> bool:
@@ -58,6 +69,10 @@ def _taskiq(server: Any, url: str) -> int:
 
 def _rq(server: Any, url: str) -> int:
     return int(server.llen("rq:queue:jobs")) + int(server.zcard("rq:wip:jobs"))
+
+
+def _bullmq(server: Any, url: str) -> int:
+    return int(server.llen("bull:jobs:wait")) + int(server.llen("bull:jobs:active"))
 
 
 def _celery(server: Any, url: str) -> int:
@@ -87,6 +102,7 @@ def _our(name: str, how: str, why: str, enqueues: str, variables: dict[str, str]
 
 
 SINGLE, GATHER = {"BENCH_WRITE": "single"}, {"BENCH_WRITE": "gather"}
+ONE = {"BENCH_WRITE": "many", "BENCH_TENANTS": "1"}
 _MANY = ("100 per write_many", {"BENCH_WRITE": "many"})
 
 OURS = (
@@ -110,6 +126,7 @@ OURS = (
         "100 at a time (gather)",
         GATHER,
     ),
+    _our("shardq.Worker, one tenant", "threads", "the same, all jobs of one tenant", "100 per write_many", ONE),
     _our("shardq.AsyncWorker", "asyncio", "the same with 64 tasks of asyncio, without uvloop", *_MANY),
     _our("shardq, by hand", "hand", "a loop: read_many(100), the jobs one by one, ack_many", *_MANY),
 )
@@ -145,6 +162,12 @@ OTHERS = (
         "RedisStreamBroker (the one with acks), uvloop, its default of 100 tasks at a time, no results",
         "100 at a time (gather)",
         "after the job; the entry stays", "again after 10 min",
+    ),
+    Contender(
+        "BullMQ", "bullmq_jobs", ("node", "benchmarks/workers/bullmq_jobs.js", "work"), _bullmq,
+        ("bullmq@6.7.0", "ioredis@5.8.2"),
+        "one process of Node, 100 jobs at a time, finished ones are not kept", "100 per addBulk",
+        "after the job", "again when its lock ended and another worker looks (default 30 s)", node=True,
     ),
     Contender(
         "RQ, SimpleWorker", "rq_jobs",

@@ -1,4 +1,4 @@
-"""A virtual environment for each contender, made when it is first needed, with pinned versions, under `.bench/`."""
+"""An environment for each contender, made when it is first needed, with pinned versions, under `.bench/`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Missing(Exception):
 
 
 def programs(contender: Contender) -> Path:
-    """The folder of `python` and the contender's programs; Missing when pip cannot fetch its packages."""
+    """The folder of `python` or `node` and the contender's programs; Missing when its packages cannot be fetched."""
     if contender.ours:
         return Path(sys.executable).parent
     packages = sorted(contender.packages)
     digest = hashlib.sha256(" ".join([sys.version, *packages]).encode()).hexdigest()[:8]
     folder = CACHE / f"{contender.module.removesuffix('_jobs')}-{digest}"
     if not (folder / "ready").exists():
-        _make(folder, packages)
+        (_make_node if contender.node else _make)(folder, packages)
     return folder / "bin"
 
 
@@ -38,4 +38,20 @@ def _make(folder: Path, packages: list[str]) -> None:
     done = subprocess.run(pip, check=False, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         raise Missing((done.stderr.strip().splitlines() or ["pip said nothing"])[-1])
+    (folder / "ready").touch()
+
+
+def _make_node(folder: Path, packages: list[str]) -> None:
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if not node or not npm:
+        raise Missing("Node and npm are not on PATH")
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin/node").symlink_to(node)
+    print(f"making an environment for {', '.join(packages)}", file=sys.stderr, flush=True)
+    done = subprocess.run(
+        [npm, "install", "--silent", "--prefix", str(folder), *packages], check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise Missing((done.stderr.strip().splitlines() or ["npm said nothing"])[-1])
     (folder / "ready").touch()

@@ -21,7 +21,8 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def _variables(contender: Contender, url: str) -> dict[str, str]:
-    return {"BENCH_URL": url, "RQ_REDIS_URL": url, "PYTHONPATH": str(ROOT), **contender.variables}
+    modules = {"NODE_PATH": str(programs(contender).parent / "node_modules")} if contender.node else {}
+    return {"BENCH_URL": url, "RQ_REDIS_URL": url, "PYTHONPATH": str(ROOT), **modules, **contender.variables}
 
 
 class Worker:
@@ -88,7 +89,7 @@ class Enqueuer:
 
     def __init__(self, contender: Contender, url: str) -> None:
         self._process = subprocess.Popen(
-            [programs(contender) / "python", "-m", "benchmarks.workers.enqueue", contender.module],
+            [programs(contender) / contender.enqueuer[0], *contender.enqueuer[1:]],
             cwd=ROOT, env={**os.environ, **_variables(contender, url)},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip

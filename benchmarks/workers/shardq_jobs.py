@@ -12,13 +12,14 @@ from shardq.worker import AsyncWorker, Worker
 
 TOGETHER = 100
 AHEAD = 500
+TENANTS = int(os.environ.get("BENCH_TENANTS", "100"))
 LEASE = float(os.environ.get("BENCH_LEASE", "30"))
 queue = Client.from_url(URL).queue("jobs", visibility_timeout=LEASE)
 
 
 def tenant(number: int) -> str:
-    """The tenant of a job: one of a hundred, one after the other."""
-    return f"tenant-{number % 100}"
+    """The tenant of a job: one of all, one after the other."""
+    return f"tenant-{number % TENANTS}"
 
 
 def enqueue(payloads: list[str]) -> None:

@@ -37,7 +37,7 @@ def test_a_table_of_rates_and_one_of_settings(here: Place) -> None:
     for table in (rates, settings, kills):
         assert {len(row) for row in table.rows} == {len(table.columns)}
     assert [row[0] for row in rates.rows] == [row[0] for row in settings.rows] == [each.name for each in OURS]
-    assert len(kills.rows) == len(OURS) - 2  # the same worker, whose jobs are written in other ways, is killed once
+    assert len(kills.rows) == len(OURS) - 3  # the same worker, whose jobs are written in other ways, is killed once
     assert all(0 < case["before"] <= case["ran"] <= 200 for case in kills.data.values())
     assert all(run["work"] > 0 and run["enqueue"] > 0 for own in rates.data.values() for run in own)
 
