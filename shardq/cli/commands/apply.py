@@ -14,8 +14,8 @@ from shardq.cli.text import plural, printable
 from shardq.errors import ShardqError
 
 ABOUT = """FILE is TOML; - is stdin. It declares queues and what belongs to them. All else stays as it is, but the
-weights, limits and bindings of a queue are exactly those that it names, if it names any; assigned shard keys keep
-their shards until `shardq unassign`. `shardq export` writes such a file. Applying a file twice changes nothing the
+weights, plans, limits and bindings of a queue are exactly those that it names, if it names any; assigned shard keys
+keep their shards until `shardq unassign`. `shardq export` writes such a file. Applying a file twice changes nothing the
 second time. With --dry-run, nothing is changed, and the exit code is 4 if something would be.
 
   [queues.predictions]
@@ -26,9 +26,12 @@ second time. With --dry-run, nothing is changed, and the exit code is 4 if somet
   [queues.predictions.weights]
   "acct-7" = 3
 
-  [queues.predictions.limits."acct-7"]
+  [queues.predictions.plans.gold]
   max_in_flight = 3
   rate = 10
+
+  [queues.predictions.limits]
+  "acct-7" = "gold"
 
   [queues.predictions.assignment]
   keys = ["acct-7", "acct-8"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.parsing import Args, Parser, add_queue, add_yes, command, takes
+from shardq.cli.parsing import Args, Parser, add_queue, add_yes, command, number, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 
@@ -17,7 +17,9 @@ EXAMPLES = """  shardq delete jobs
 
 def _add_which(parser: Parser) -> None:
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--expected", type=int, default=0, metavar="N", help="delete it if it holds N messages (0)")
+    which.add_argument(
+        "--expected", type=number(0), default=0, metavar="N", help="delete it if it holds N messages (0)"
+    )
     which.add_argument("--any", action="store_true", help="delete it whatever it holds")
 
 
