@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module, metadata
 from pathlib import Path
@@ -78,9 +80,15 @@ def test_all_is_sorted_and_names_what_is_there() -> None:
 def test_the_package_lists_all_that_it_exports() -> None:
     tree = ast.parse((ROOT / "shardq" / "__init__.py").read_text())
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    names = {alias.asname or alias.name for node in imports for alias in node.names if node.module != "__future__"}
+    names = {each.asname or each.name for node in imports if str(node.module)[:6] == "shardq" for each in node.names}
     public = {name for name in names if not name.startswith("_")}
     assert public <= set(shardq.__all__)
+
+
+def test_a_program_without_workers_loads_none() -> None:
+    asked = "import shardq, sys; print('shardq.worker' in sys.modules, shardq.Worker.__name__, shardq.Nack.__name__)"
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["False", "Worker", "Nack"]
 
 
 def test_public_names_are_documented() -> None:
