@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import fields, replace
 
 from shardq.client import Client
 from shardq.errors import ConfigError, QueueMissing
