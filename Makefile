@@ -6,6 +6,7 @@ PY       := $(VENV)/bin/python
 PIP      := $(PY) -m pip -qq --disable-pip-version-check
 STAMP    := $(VENV)/.ready
 SPARKED  := $(VENV)/.spark
+APPS     := $(VENV)/apps
 SOURCES   = $(wildcard shardq tests examples benchmarks)
 PYTHON   ?=
 PYTEST_ARGS ?=
@@ -56,7 +57,7 @@ $(SPARKED): $(STAMP)
 
 # What is no package of Python. It is tried once: without it the tests say what they leave out. RUNLEVEL=1 keeps Debian
 # from starting a service: the tests start their own servers.
-parts: $(STAMP) ## install what else the tests use, where that is possible: Debian's Redis, Java and gcc, gRPC for Node
+parts: $(STAMP) ## install what else the tests use, where that is possible: Debian's Redis, Java and gcc, gRPC for Node, pyright, Django
 	@wanted=; \
 	command -v redis-server >/dev/null 2>&1 || wanted="$$wanted redis-server"; \
 	command -v gcc >/dev/null 2>&1 || wanted="$$wanted gcc libc6-dev"; \
@@ -67,12 +68,23 @@ parts: $(STAMP) ## install what else the tests use, where that is possible: Debi
 	  { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$wanted; } \
 	    >/dev/null 2>&1 || echo "parts: apt-get could not install$$wanted: tests that need it are left out"; \
 	else echo "parts: install$$wanted, then run make parts: until then, tests that need it are left out"; fi
-	@if [ -d $(VENV)/node/node_modules/@grpc/grpc-js ]; then :; \
+	@if [ -d $(VENV)/node/node_modules/@grpc/grpc-js ] && [ -d $(VENV)/node/node_modules/pyright ]; then :; \
 	elif command -v npm >/dev/null 2>&1; then \
-	  echo "parts: installing @grpc/grpc-js into $(VENV)/node"; \
-	  npm install --silent --no-save --fetch-retries 0 --fetch-timeout 20000 --prefix $(VENV)/node @grpc/grpc-js@1.14 @grpc/proto-loader@0.8 >/dev/null 2>&1 \
-	    || echo "parts: npm could not install @grpc/grpc-js: the test with a client of Node is left out"; \
-	else echo "parts: no npm on PATH: the test with a client of Node is left out"; fi
+	  echo "parts: installing @grpc/grpc-js and pyright into $(VENV)/node"; \
+	  npm install --silent --no-save --fetch-retries 0 --fetch-timeout 20000 --prefix $(VENV)/node @grpc/grpc-js@1.14 @grpc/proto-loader@0.8 pyright@1.1.414 >/dev/null 2>&1 \
+	    || echo "parts: npm could not install @grpc/grpc-js and pyright: the tests that need them are left out"; \
+	else echo "parts: no npm on PATH: the tests that need it are left out"; fi
+	@python=; for each in $(PYTHON) python3 python3.14 python3.13 python3.12 "$$HOME"/.pyenv/versions/3.1[2-9].*/bin/python; do \
+	  if "$$each" -c 'import sys, venv; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then python=$$each; break; fi; \
+	done; \
+	if [ -e $(APPS)/ready ]; then :; \
+	elif [ -z "$$python" ]; then \
+	  echo "parts: Python 3.12 or newer is missing: the tests of shardq.django and of examples/apps are left out"; \
+	else echo "parts: installing Django 6, FastAPI and Flask into $(APPS)"; \
+	  rm -rf $(APPS); \
+	  { "$$python" -m venv $(APPS) && $(APPS)/bin/python -m pip -qq --disable-pip-version-check install -e '.[embedded,cron,django]' \
+	    'fastapi>=0.115' 'flask>=3.1' 'uvicorn>=0.30' && touch $(APPS)/ready; } \
+	    || echo "parts: pip could not install them: the tests that need them are left out"; fi
 	@touch $(PARTS)
 
 $(PARTS): $(STAMP)
@@ -123,8 +135,9 @@ types: $(STAMP) ## mypy --strict
 layers: $(STAMP) ## imports flow one way (the contract is in pyproject.toml)
 	@out=$$($(VENV)/bin/lint-imports 2>&1) || { echo "$$out" >&2; exit 1; }
 
-lua: $(STAMP) ## the house's rules for Lua, and luacheck where it is on PATH
+lua: $(STAMP) ## the house's rules for Lua, the rights that it takes, and luacheck where it is on PATH
 	@$(PY) -m tests.house.lua_lint
+	@$(PY) -m tests.house.lua_rights --check
 
 docs: $(STAMP) ## run the code blocks of README.md and docs/
 	@$(PY) -m pytest -q tests/house/test_docs.py
@@ -132,9 +145,10 @@ docs: $(STAMP) ## run the code blocks of README.md and docs/
 diagrams: $(STAMP) ## draw the diagrams of docs/worker.md and docs/flow.md from their tables
 	@$(PY) -m tests.house.diagrams
 
-twins: $(STAMP) ## what is generated: the client for threads, the settings for type checkers
+twins: $(STAMP) ## what is generated: the client for threads, the settings for type checkers, the rights of verbs
 	@$(PY) -m tests.house.twins
 	@$(PY) -m tests.house.queue_settings
+	@$(PY) -m tests.house.lua_rights
 
 proto: $(STAMP) ## compile the definition of the wire between edge producers and gateways
 	@cd shardq/datasink && ../../$(PY) -m grpc_tools.protoc -I. --descriptor_set_out=shardq_edge.binpb shardq_edge.proto

@@ -22,12 +22,12 @@ MEANS = {
     "base": "a checkout to compare with, a folder or a commit: single, concurrent, before, modes; default: none",
     "pieces": "modes: commands, tables and functions of each call, instead of costs",
     "members": "bounds: of each index; ten times as many tenants wait; default: 100000",
-    "only": "modes: only those whose names have one of these texts, with commas between; default: all",
+    "only": "modes, edge: only those whose names have one of these texts, with commas between; default: all",
 }
 NAMES = (
     "single", "concurrent", "before", "modes", "bounds", "service", "waiting", "throughput", "window",
     "controls", "results", "journal", "reads", "pickup", "expiry", "driver", "timing", "flow", "edge", "worker",
-    "orders", "fairness", "routing", "spark", "pipelines", "client",
+    "orders", "fairness", "routing", "spark", "pipelines", "client", "tasks",
 )  # fmt: skip
 
 

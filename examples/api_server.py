@@ -13,14 +13,15 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from shardq import BackendError, Client, QueueFull, QueueMissing
+from shardq import BackendError, Client, NotAvailable, QueueFull, QueueMissing
 
 port = int(sys.argv[1]) if len(sys.argv) > 1 else 8080
 url = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("SHARDQ_URL", "redis://localhost:6379")
 client = Client.from_url(url, timeout=2)
 jobs = client.queue("jobs", visibility_timeout=10, max_deliveries=5, max_len=100_000)
 # The first that fits. A BackendError says: not written, or perhaps (see Idempotency-Key); a ValueError: a bad request.
-REFUSED = ((QueueMissing, 404), (QueueFull, 429), (BackendError, 503), (ValueError, 400), (RecursionError, 400))
+NOT_THERE, BAD = (QueueMissing, NotAvailable), (ValueError, RecursionError)
+CODES = ((NOT_THERE, 404), (QueueFull, 429), (BackendError, 503), (BAD, 400))
 
 
 class Api(BaseHTTPRequestHandler):
@@ -33,8 +34,8 @@ class Api(BaseHTTPRequestHandler):
         after = 1.0
         try:
             status, body = self.perform()
-        except tuple(each for each, _ in REFUSED) as error:
-            status, body = next(code for each, code in REFUSED if isinstance(error, each)), {"error": str(error)}
+        except (*NOT_THERE, QueueFull, BackendError, *BAD) as error:
+            status, body = next(code for kinds, code in CODES if isinstance(error, kinds)), {"error": str(error)}
             after = getattr(error, "retry_after", None) or after  # a second, where it is up to the workers
         self.send_response(status)
         if status in (429, 503):

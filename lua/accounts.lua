@@ -11,16 +11,17 @@
 local FLIGHT = 8796093022208 -- a score in `turns` is flight * FLIGHT + served (2^43, so both fit a double exactly)
 Accounts.IDLE = 1001 * FLIGHT -- behind all others: nothing waits
 
--- Reads an account of which more is known. Nil if something else wrote the text.
+-- Reads an account of which more is known. Nil if something else wrote the text; a word of it in place of a number
+-- that may be unknown counts as nothing.
 local function parse_long(name, text)
   local taken, flight, behind, returned, delayed, served, full_at, look_at, listed, counted, limits, queue =
     match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d) (-?%d+) (%S+) (%S+)$')
   if not taken then return nil end
   return new_a{
     name = name, taken = taken + 0, flight = flight + 0, behind = behind + 0, returned = returned + 0,
-    delayed = delayed + 0, served = served ~= '-' and served + 0 or nil, full_at = full_at + 0, look_at = look_at + 0,
-    listed = listed + 0, limits = limits, queue = queue, text = text, counted = counted + 0,
-    overflow = nil,
+    delayed = delayed + 0, served = served ~= '-' and tonumber(served) or nil, full_at = tonumber(full_at) or 0,
+    look_at = tonumber(look_at) or 0, listed = listed + 0, limits = limits, queue = queue, text = text,
+    counted = counted + 0, overflow = nil,
   }
 end
 

@@ -3,11 +3,18 @@
 -- digits of ms>:place:id: attempts:key": the messages of an account together, soonest first (the key only where the
 -- account is a parent's).
 
+-- Counts a message that comes to be delayed, or is delayed no more, among those that wait for their next try: it was
+-- delivered before, and does not wait for room among the dead letters.
+function Due.count_retrying(q, attempts, by)
+  if byte(attempts) ~= 48 and not find(attempts, 'r', 1, true) then State.count_up(q, 'retrying', by) end -- 48 is '0'
+end
+
 function Due.put_off(q, a, key, at, place, id, attempts)
   local owned = key ~= a.name and key or ''
   local when = Waiting.prefix_of(a.name) .. spell_sortable(at)
   add(q, 'later', 0, when .. ':' .. place .. ':' .. id .. ':' .. attempts .. ':' .. owned)
   a.delayed = a.delayed + 1
+  Due.count_retrying(q, attempts, 1)
   if not a.next_at or at < a.next_at then a.next_at = at end
 end
 
@@ -15,6 +22,7 @@ local function comes_due(q, a, member, prefix)
   local at, place, id, attempts, key = match(member, '^(%d+):(%w+):([%d-]+):(%w+):(.*)$', #prefix + 1)
   add(q, 'not_later', member)
   a.delayed = a.delayed - 1
+  Due.count_retrying(q, attempts, -1)
   -- Since its due time, not since now: its age is told, and it stands by that.
   Waiting.come_due(q, a, key ~= '' and key or a.name, place, id, attempts, at + 0)
   Notifications.notify_reader(q)

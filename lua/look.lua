@@ -8,6 +8,12 @@ local function answer(q, state, told)
   }
 end
 
+-- Returns the message's fields, bare unless the call wants all of it.
+local function fields_of(found)
+  local _, fields = Messages.fields_of_body(found.body, not found.is_whole)
+  return fields
+end
+
 local function known_of(q, found)
   local at = found.at
   return at and DeadLetters.spell_known(q, found.id, at.attempts, at.flags, at.since or at.due) or ''
@@ -26,7 +32,7 @@ local function status_of_dead(q, found, progress)
   local words, rest = letter[2], {}
   for at = 9, #words do rest[at - 8] = words[at] end
   -- Its size in place of the payload, as in all that is told bare.
-  if rest[4] then rest[4] = format('%d', #rest[4]) end
+  if rest[4] and not found.is_whole then rest[4] = format('%d', #rest[4]) end
   local known = words[6] .. '@' .. match(found.id, '^%d+') .. '||' .. words[8]
   return answer(q, 'dead', {reason = words[4], known = known, bare = rest, progress = progress})
 end
@@ -64,7 +70,7 @@ local function status_of_waiting(q, found, paused, progress)
   local pause = pause_of_queue(q, paused)
   if pause then reason, till = 'paused', pause end
   local told = {ahead = ahead, reason = reason, till = till, known = known_of(q, found), progress = progress}
-  told.bare = Messages.bare_fields(found.body)
+  told.bare = fields_of(found)
   if is_new then
     told.stream = found.place
     if reason == 'window' then told.reason = '' end
@@ -81,7 +87,7 @@ end
 local function status_of_delayed(q, found, progress)
   return answer(q, found.at.due > q.now and 'delayed' or 'waiting', {
     till = spell(found.at.due), reason = find(found.at.flags, 'r', 1, true) and 'max_dead' or '',
-    known = known_of(q, found), bare = Messages.bare_fields(found.body), progress = progress,
+    known = known_of(q, found), bare = fields_of(found), progress = progress,
   })
 end
 
@@ -91,7 +97,7 @@ local function status_of_flight(q, found, progress)
   local told = {token = token, till = ends and spell(ends), progress = progress}
   told.known = error ~= '' and '0@0||' .. error or ''
   told.cancelled = Places.cancelled_at(q, found.id, {found.place}) and '1' or ''
-  told.bare = Messages.bare_fields(found.body)
+  told.bare = fields_of(found)
   if not ends or Clock.is_live(q, ends) then return answer(q, 'in_flight', told) end
   -- The lease is over, but no read has taken it back yet.
   told.reason = 'lease ended'
@@ -107,8 +113,17 @@ local function status_of_gone(q, id, full_id, place, progress)
     return answer(q, 'in_flight', {token = token, till = till, cancelled = '1', progress = progress})
   end
   local result = Results.read_result(q.keys[19], full_id, q.now)
-  if not result then return answer(q, 'unknown', {}) end
+  if not result or Results.is_note(result) then return answer(q, 'unknown', {}) end
   return answer(q, 'done', {progress = Results.spell_done(result)})
+end
+
+local function status_of(q, full_id, id, place, found)
+  local progress = Results.read_result(q.keys[19], 'p:' .. full_id, q.now) or ''
+  if not found then return status_of_gone(q, id, full_id, place, progress) end
+  if found.state == 'dead' then return status_of_dead(q, found, progress) end
+  if found.state == 'delayed' then return status_of_delayed(q, found, progress) end
+  if found.state == 'in_flight' then return status_of_flight(q, found, progress) end
+  return status_of_waiting(q, found, q.odd.paused, progress)
 end
 
 -- @verb status | no-writes: where one message is, and what it waits for.
@@ -119,11 +134,12 @@ end
 -- ARGV[2] origin: the last part of the id, 'o' without the shard key
 -- ARGV[3] id: the rest of it
 -- ARGV[4] key: the shard key in the id, '' if it has none
+-- ARGV[5] whole: '1' = the fields are told with the payload, and what is kept as the message's result or as a note
 -- Reply: {now, 'waiting' | 'held_back' | 'delayed' | 'in_flight' | 'dead' | 'done' | 'unknown', stream ('': none), when
 --        it comes due, or its lease or a pause ends in ms ('': not known, or none of these), how many messages are
 --        before it (-1: not known), reason, lease token ('': none), what is known of it ('': nothing), '1' if it was
 --        cancelled, its fields without the payload, its progress "ends|at|done|total|note" ('': none), of one that is
---        done "ends|done at|kind|size"}
+--        done "ends|done at|kind|size"; if the whole is wanted what is kept "ends|at|kind|tag|payload" ('': nothing)}
 --        | {now} when there is no such queue
 function verbs.status(KEYS, ARGV)
   if not call then begin() end
@@ -133,11 +149,10 @@ function verbs.status(KEYS, ARGV)
   end
   q.jump = Clock.read_jump(q.odd.jump, q.now)
   local full_id, origin, id = ARGV[1], ARGV[2], ARGV[3]
-  local progress = Results.read_result(KEYS[19], 'p:' .. full_id, q.now) or ''
+  local is_whole = ARGV[5] == '1'
   local found = Places.find(q, full_id, origin, id, ARGV[4])
-  if not found then return status_of_gone(q, id, full_id, match(origin, '^%d+$') or 'd', progress) end
-  if found.state == 'dead' then return status_of_dead(q, found, progress) end
-  if found.state == 'delayed' then return status_of_delayed(q, found, progress) end
-  if found.state == 'in_flight' then return status_of_flight(q, found, progress) end
-  return status_of_waiting(q, found, q.odd.paused, progress)
+  if found then found.is_whole = is_whole end
+  local reply = status_of(q, full_id, id, match(origin, '^%d+$') or 'd', found)
+  if is_whole then reply[12] = Results.read_result(KEYS[19], full_id, q.now) or '' end
+  return reply
 end

@@ -84,6 +84,10 @@ function Messages.parse_body(body)
   }
 end
 
+-- Returns what is told of a payload to those who do not ask for it: its size, and so much of its beginning that the
+-- name of a task can be read.
+function Messages.spell_bare(payload) return format('%d ', #payload) .. sub(payload, 1, 204) end
+
 -- Returns a body as the fields of an entry, or bare: with the size of the payload in its place.
 function Messages.fields_of_body(body, is_bare)
   local b = Messages.parse_body(body)
@@ -92,16 +96,24 @@ function Messages.fields_of_body(body, is_bare)
     if not is_bare then return b.origin, foreign end
     b.payload = concat(foreign)
   end
-  local fields = {'k', b.key, b.tag, is_bare and format('%d', #b.payload) or b.payload}
+  local fields = {'k', b.key, b.tag, is_bare and Messages.spell_bare(b.payload) or b.payload}
   if b.attributes ~= '' then fields[5], fields[6] = 'm', b.attributes end
   if b.headers ~= '' then fields[#fields + 1], fields[#fields + 2] = 'h', b.headers end
   return b.origin, fields
 end
 
--- Returns only the fields, bare.
-function Messages.bare_fields(body)
-  local _, fields = Messages.fields_of_body(body, true)
-  return fields
+-- Returns the name of the task that a payload calls, '' if it is no call (shardq/model/call.py has the form).
+function Messages.task_in(tag, payload)
+  if tag == 'j' then return match(payload, '^%["([%w_.:/<>\128-\255-]+)",%s*{') or '' end
+  if tag ~= 'm' or byte(payload) ~= 146 or #payload < 4 then return '' end
+  local mark = byte(payload, 2)
+  local from = 3
+  local size = mark >= 160 and mark <= 191 and mark - 160 or 0
+  if mark == 217 then size, from = byte(payload, 3), 4 end
+  local name = sub(payload, from, from + size - 1)
+  local behind = byte(payload, from + size)
+  local is_map = behind and (behind >= 128 and behind <= 143 or behind == 222 or behind == 223)
+  return is_map and find(name, '^[%w_.:/<>\128-\255-]+$') and name or ''
 end
 
 -- Returns the fields of an entry that another program wrote.

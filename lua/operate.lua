@@ -17,7 +17,7 @@ local function change_limits(q, a, parts)
   if a.delayed > 0 then a.next_at = q.now end
 end
 
-local function close_limits(q, key, client)
+local function close_limits(q, key, client, following)
   local released = 1
   for _, name in ipairs(q.names) do
     local a = q.accounts[name]
@@ -26,6 +26,7 @@ local function close_limits(q, key, client)
   end
   call('HLEN', key)
   Types.look_at_pending(q)
+  Rules.set_epoch(q.keys[META], following)
   send(q, 'unlimited', 'HDEL', key)
   send(q, 'limited', 'HSET', key)
   Notifications.notify_readers(q, released)
@@ -100,8 +101,7 @@ function verbs.limit(KEYS, ARGV)
     change_limits(q, a, parts)
     note_limited(q, a.name, ARGV[at + 4], parts)
   end
-  Rules.set_epoch(KEYS[META], ARGV[2])
-  close_limits(q, KEYS[19], ARGV[3])
+  close_limits(q, KEYS[19], ARGV[3], ARGV[2])
   return 'OK'
 end
 
@@ -133,8 +133,7 @@ function verbs.weigh(KEYS, ARGV)
     end
     Journal.note_event(q, 'j', '', a.name, 0)
   end
-  Rules.set_epoch(KEYS[META], ARGV[2])
-  close_limits(q, KEYS[19], ARGV[3])
+  close_limits(q, KEYS[19], ARGV[3], ARGV[2])
   return 'OK'
 end
 
@@ -396,10 +395,11 @@ local function purge_index(q, index, list, each)
 end
 
 local function purge_delayed(q, name, member, rest)
-  local place, id = match(member, '^%d+:(%w+):([%d-]+):', rest)
+  local place, id, attempts = match(member, '^%d+:(%w+):([%d-]+):(%w+):', rest)
   if place ~= 'd' and not Messages.stream_key(q, place) then return false end
   local a = Accounts.find_account(q, name)
   a.delayed = a.delayed - 1
+  Due.count_retrying(q, attempts, -1)
   purge_body(q, place, id, name)
   return true
 end

@@ -14,7 +14,7 @@ end
 
 local function strip_payload(fields)
   local bare = {unpack(fields, 1, 8)} -- at most 8: mark, key, tag, payload, attributes, headers
-  if bare[4] then bare[4] = format('%d', #bare[4]) end
+  if bare[4] then bare[4] = Messages.spell_bare(bare[4]) end
   return bare
 end
 
@@ -55,7 +55,7 @@ end
 -- KEYS[2..] streams: those to look at
 -- ARGV[1] most: how many messages of each stream to look at
 -- ARGV[2] bytes: after so many bytes no more messages are looked at
--- ARGV[3] payloads: '1' with payloads; else the size of each payload is in its place
+-- ARGV[3] payloads: '1' with payloads; else the size of each payload is in its place, and how it begins
 -- ARGV[4] shard_key: only its messages, '' for all
 -- ARGV[5..] points: two for each stream: its number, and the entry to go on after, '' for the cursor
 -- Reply: of each stream {{{how many of these stand before it, entry id, fields}, ...}, the last entry that was looked
@@ -139,7 +139,7 @@ end
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] most: how many messages
 -- ARGV[2] bytes: after so many bytes no more messages are looked at
--- ARGV[3] payloads: '1' with payloads; else the size of each payload is in its place
+-- ARGV[3] payloads: '1' with payloads; else the size of each payload is in its place, and how it begins
 -- ARGV[4] only: one shard key of a parent's children, '' for all
 -- ARGV[5] child: of the first name, the shard key to go on with
 -- ARGV[6] position: in that one
@@ -235,7 +235,7 @@ end
 -- KEYS[1] bodies: those outside of the streams
 -- KEYS[2..] streams: of the others
 -- ARGV[1] bytes: so many are enough
--- ARGV[2] payloads: '1' with payloads; else the size of each payload is in its place
+-- ARGV[2] payloads: '1' with payloads; else the size of each payload is in its place, and how it begins
 -- ARGV[3..] places: "place:entry id"
 -- Reply: {{origin, fields} or false for one that is gone, ...}; of fewer than were asked for if these are large
 function verbs.fetch(KEYS, ARGV)

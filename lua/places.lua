@@ -204,6 +204,7 @@ function Places.take_out(q, found)
   if found.state == 'delayed' then
     call('ZREM', q.keys[DELAYED], found.member)
     a.delayed = a.delayed - 1
+    Due.count_retrying(q, spell(found.at.attempts) .. found.at.flags, -1)
     return
   end
   local holder = q.rules.parents and Waiting.child_of(q, found.key) or a

@@ -6,9 +6,14 @@ local function create_stream(key)
   call('XDEL', key, '0-1')
 end
 
+local OWN = 24 -- keys of a queue beside its streams
+
 -- Every declared key exists at all times, since a missing key turns each call into TRYAGAIN while its slot moves. So
 -- sorted sets, hashes and the set keep a sentinel, a member that no reader ever sees.
 local function create_keys(KEYS, now)
+  -- Keys are made one by one below: one of another type would leave a queue of which half is there.
+  Types.look_at_fixed(KEYS)
+  check_types({KEYS[19], KEYS[20], KEYS[21], KEYS[23]}, {KEYS[PRODUCERS], KEYS[BULK_OFFSETS], KEYS[22], KEYS[24]}, {})
   for _, at in ipairs({TURNS, DUE, PRODUCERS, DEDUP_INDEX, BULK_OFFSETS, LEASES}) do
     call('ZADD', KEYS[at], 'NX', NEVER, '')
   end
@@ -22,6 +27,8 @@ local function create_keys(KEYS, now)
   if call('EXISTS', KEYS[NOTIFICATIONS]) == 0 then
     call('XGROUP', 'CREATE', KEYS[NOTIFICATIONS], 'shardq', '$', 'MKSTREAM')
   end
+  for _, key in ipairs({KEYS[19], KEYS[20], KEYS[21], KEYS[23]}) do call('HSETNX', key, '', '') end
+  for _, key in ipairs({KEYS[22], KEYS[24]}) do call('ZADD', key, 'NX', NEVER, '') end
 end
 
 -- The fields of the state that are told of a queue: its settings, of which the library puts the names in (library.py),
@@ -30,7 +37,7 @@ local FACTS = {
   '@settings',
   'epoch', 'id', 'created', 'streams', 'wanted', 'assigned', 'reach', 'events', 'rules', 'accounts', 'adopted',
   'expired', 'cancelled', 'purged', 'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count', 'result_bytes',
-  'results_refused', 'vanished', 'redriven', 'offset',
+  'results_refused', 'vanished', 'redriven', 'retrying', 'offset',
 }
 
 local function facts_of(meta)
@@ -44,6 +51,24 @@ local function facts_of(meta)
   return facts
 end
 
+-- Creates what is missing of a queue: some of its keys, or all of it.
+local function create_queue(KEYS, ARGV, now, is_new)
+  create_keys(KEYS, now)
+  if not is_new then return end
+  local wanted = ARGV[1] + 0
+  local stamp = spell(now)
+  -- The streams before the state: with an epoch in it the queue is there, and needs all of them.
+  for at = OWN + 1, OWN + wanted do create_stream(KEYS[at]) end
+  call('HSET', KEYS[META], 'epoch', ARGV[2], 'streams', wanted, 'wanted', wanted, 'offset', 0, 'last', stamp .. '-0',
+    'line', State.NO_LINE, 'shared', 0, 'odd', '', 'adopted', 0, 'lease_at', FAR, 'ready', rep('0', wanted),
+    'created', stamp, 'id', stamp .. '-' .. ARGV[2])
+  for at = 3, #ARGV, 2 do call('HSET', KEYS[META], ARGV[at], ARGV[at + 1]) end
+  Rules.compile_rules(KEYS[META])
+  -- Events are numbered from the microsecond of the queue's creation: those of a next life are higher, whatever
+  -- happened.
+  call('HSET', KEYS[META], 'events', spell(now * 1000))
+end
+
 -- @verb open | allow-oom: create the queue if it is missing, create missing keys again, and say what the queue is. Also
 -- on a full server: a reader that starts must be able to drain it.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
@@ -51,7 +76,9 @@ end
 -- KEYS[20] limits: limits and weights of shard keys that have any
 -- KEYS[21] results: what is kept of messages
 -- KEYS[22] result_ends: the same by end
--- KEYS[23..] streams: as many as the caller would create
+-- KEYS[23] schedules: those that users stored
+-- KEYS[24] schedule_due: all schedules by their next slots
+-- KEYS[25..] streams: as many as the caller would create
 -- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
 -- ARGV[2] epoch: its first one, a nonce that begins with the format. It is part of the queue's id, too
 -- ARGV[3..] settings: name, value, ... stored if the queue is created
@@ -64,24 +91,9 @@ function verbs.open(KEYS, ARGV)
   local present = call('HGET', KEYS[META], 'epoch')
   if not present and wanted == 0 then return {'NOQUEUE', now, {}} end
   if present and match(present, '^%d+%.') ~= match(epoch, '^%d+%.') then return {'FORMAT', now, {}} end
-  -- Keys are made one by one below: one of another type would leave a queue of which half is there.
-  Types.look_at_fixed(KEYS)
-  check_types({KEYS[19], KEYS[20], KEYS[21]}, {KEYS[PRODUCERS], KEYS[BULK_OFFSETS], KEYS[22]}, {})
-  create_keys(KEYS, now)
-  for _, key in ipairs({KEYS[19], KEYS[20], KEYS[21]}) do call('HSETNX', key, '', '') end
-  call('ZADD', KEYS[22], 'NX', NEVER, '')
-  if not present then
-    -- The streams before the state: with an epoch in it the queue is there, and needs all of them.
-    for at = 23, 22 + wanted do create_stream(KEYS[at]) end
-    local stamp = spell(now)
-    call('HSET', KEYS[META], 'epoch', epoch, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'last', stamp .. '-0',
-      'line', State.NO_LINE, 'shared', 0, 'odd', '', 'adopted', 0, 'lease_at', FAR, 'ready', rep('0', wanted),
-      'created', stamp, 'id', stamp .. '-' .. epoch)
-    for at = 3, #ARGV, 2 do call('HSET', KEYS[META], ARGV[at], ARGV[at + 1]) end
-    Rules.compile_rules(KEYS[META])
-    -- Events are numbered from the microsecond of the queue's creation: those of a next life are higher, whatever
-    -- happened.
-    call('HSET', KEYS[META], 'events', spell(now * 1000))
+  -- Mostly nothing is missing, and then who may create nothing may open the queue, too.
+  if not present or call('EXISTS', unpack(KEYS, 1, OWN)) < OWN then -- at most 24: all but the streams
+    create_queue(KEYS, ARGV, now, not present)
   end
   return {present and 'OK' or 'CREATED', now, facts_of(KEYS[META])}
 end

@@ -1,9 +1,9 @@
 -- Results: what is kept of messages that are done, and of the progress of those in flight, each until its end. The hash
 -- `results` has under a message's id "ends|tenant|done at|kind|tag|payload", and under 'p:' and the id
 -- "ends|tenant|at|done|total|note"; times are in ms, and before a tenant stand its size and ':'. A kind is 'v' for a
--- value, or the reason why there is none. `result_ends` has the same fields by end. The state counts the fields
--- ('result_count') and what they take ('result_bytes', and of each tenant its share): that is bounded, so a call loads
--- these and saves them once.
+-- value, or the reason why there is none; 'n' is a note about a message that is not done. `result_ends` has the same
+-- fields by end. The state counts the fields ('result_count') and what they take ('result_bytes', and of each tenant
+-- its share): that is bounded, so a call loads these and saves them once.
 local FIELD_BYTES = 200 -- what Redis takes for an entry of both keys
 local DEFAULT_BYTES = 67108864
 local MOST_FORGOTTEN = 200
@@ -85,6 +85,9 @@ function Results.read_result(key, field, now)
   return ends .. '|' .. sub(text, from)
 end
 
+-- Returns whether the text of a field, without the tenant, is a note: then the message is not done.
+function Results.is_note(text) return match(text, '^%d+|%d+|n|') ~= nil end
+
 -- Returns what a status says of a result: the same without the payload, and the payload's size instead.
 function Results.spell_done(text)
   local head, payload = match(text, '^(%d+|%d+|%a+|)[^|]*|?(.*)$')
@@ -109,18 +112,21 @@ local function look_at_leases(r, leases, cancelled, tokens)
   return letters, owners
 end
 
--- Keeps one result. If there is no room for the payload, it is still said that the message is done. Returns the letter
--- of the reply, and whether the payload was refused.
+-- Keeps one result. If there is no room for the payload, it is still said that the message is done; a note is left out.
+-- Returns the letter of the reply, and whether the payload was refused.
 local function keep_result(r, owner, message_id, kind, payload)
   local known, progress = unpack(call('HMGET', r.hash, message_id, 'p:' .. message_id)) -- at most 2: the fields
+  local is_note = kind == 'n'
   -- A message that is done has no progress; without a kind that is all this call does.
-  if progress then forget_result(r, 'p:' .. message_id, progress) end
+  if progress and not is_note then forget_result(r, 'p:' .. message_id, progress) end
   if kind == '' then return 'o', false end
   local ends = spell(r.now + (r.ttl or 0))
   local head = spell(r.now) .. '|'
   local is_kept = r.ttl and keep_text(r, owner, message_id, ends, head .. kind .. '|' .. payload, known)
-  if r.ttl and not is_kept then keep_text(r, owner, message_id, ends, head .. 'full||', known, true) end
-  return is_kept and 'o' or 'f', not is_kept or kind ~= 'v'
+  if r.ttl and not is_kept and not is_note then
+    keep_text(r, owner, message_id, ends, head .. 'full||', known, true)
+  end
+  return is_kept and 'o' or 'f', not is_kept or kind ~= 'v' and not is_note
 end
 
 -- @verb keep: keep the results of messages that their holders are about to ack. A token that is not live changes
@@ -132,7 +138,7 @@ end
 -- KEYS[5] result_ends: the same by end
 -- KEYS[6] finished: ids of messages that have ended, for those who wait
 -- ARGV[1..] results: four arguments each: lease token, message id, kind, and "tag|payload"; a kind '' only forgets the
---           progress
+--           progress, and 'n' is a note about a message that is not done
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), f(ull): the payload was not kept, '1' if more has ended}
 function verbs.keep(KEYS, ARGV)
   if not call then begin() end
@@ -152,7 +158,7 @@ function verbs.keep(KEYS, ARGV)
       local is_refused
       letters[i], is_refused = keep_result(r, owners[i], message_id, kind, ARGV[4 * i])
       if is_refused then refused = refused + 1 end
-      if kind ~= '' then ids[#ids + 1] = message_id end
+      if kind ~= '' and kind ~= 'n' then ids[#ids + 1] = message_id end
     end
   end
   save_results(r)
@@ -195,7 +201,8 @@ local function spell_end(KEYS, message_id, now)
   local letter_id = DeadLetters.entry_of(KEYS[4], message_id)
   local letter = letter_id and call('XRANGE', KEYS[5], letter_id, letter_id)[1]
   if letter then return 'x|' .. match(letter_id, '^%d+') .. '|' .. (letter[2][4] or '') end
-  return Results.read_result(KEYS[2], message_id, now) or ''
+  local text = Results.read_result(KEYS[2], message_id, now) or ''
+  return Results.is_note(text) and '' or text
 end
 
 -- @verb await | allow-oom: tell which of these messages are done or dead; the caller waits for the others, if it says

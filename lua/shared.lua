@@ -129,11 +129,10 @@ function verbs.recount(KEYS, ARGV)
   return {Producers.has_lost_offsets(q, ARGV[1]) and 1 or 0, q.now, offsets}
 end
 
--- @verb release: forget dedup keys of a gateway's clients, who will never write with them again.
--- KEYS[1] meta: how many keys each tenant uses
--- KEYS[2] dedup: what each dedup key stands for
--- KEYS[3] dedup_index: dedup keys by the end of their memory
--- ARGV[1..] rest: the dedup keys, at most 1,000
+-- @verb release: forget ids of a gateway's clients, who will never write with them again.
+-- KEYS[1] dedup: what each id stands for
+-- KEYS[2] dedup_index: ids by the end of their memory
+-- ARGV[1..] rest: the ids, at most 1,000, each with its token's name and ':' before it
 -- Reply: how many of them were remembered
 function verbs.release(KEYS, ARGV)
   if not call then begin() end
@@ -142,11 +141,10 @@ function verbs.release(KEYS, ARGV)
     local field = 'g:' .. ARGV[at]
     if not seen[field] then fields[#fields + 1], seen[field] = field, true end
   end
-  check_types({KEYS[1]}, {KEYS[3]}, {})
-  local q = new_q{keys = {[META] = KEYS[1], [DEDUP] = KEYS[2], [DEDUP_INDEX] = KEYS[3]}}
-  local known = Unique.forget_dedup_keys(q, fields)
-  Shares.save(KEYS[1], q)
-  return known
+  local q = new_q{keys = {[DEDUP] = KEYS[1], [DEDUP_INDEX] = KEYS[2]}}
+  local texts = call('HMGET', q.keys[DEDUP], unpack(fields)) -- at most 1,000: the ids
+  call('ZCARD', q.keys[DEDUP_INDEX]) -- a look, before the effects
+  return Ids.forget(q, fields, texts)
 end
 
 -- @verb remember | allow-oom: write down what a streaming query holds, and by when it is forgotten. Both at once: a

@@ -1,7 +1,7 @@
 -- Shares of a bound that all tenants have in common: how much of it each uses. The state has a field for each tenant
 -- while it uses some: 'D:' and a shard key (with parents: a parent) how many dedup and unique keys, 'X:' how many dead
--- letters and which ("count first last": see dead_letters.lua), 'R:' how many bytes of results. A tenant's account says
--- what it uses of `max_len`.
+-- letters and which ("count first last": see dead_letters.lua), 'R:' how many bytes of results, 'H:' how many stored
+-- schedules. A tenant's account says what it uses of `max_len`.
 --   A dynamic threshold (A. K. Choudhury, E. L. Hahne, Dynamic Queue Length Thresholds for Shared-Memory Packet
 -- Switches, 1998): a tenant that uses four times what is free gets no more, so one alone gets four fifths, and k greedy
 -- ones leave 1 / (1 + 4k) to newcomers. Nobody is ranked, and nobody's data makes room for another's.

@@ -11,9 +11,10 @@
 --   odd        what is not as usual, a line "name=value" for each (see `read_odd`)
 --   n, adopted messages that were written, and those taken out of the legacy stream; `expired`, `cancelled`, `purged`,
 --              `dead_lettered`, `redriven`, `vanished` what became of them: who is over and none of these was acked
+--   retrying   delayed messages that wait for their next try
 -- and by name: a stream's key: its messages; 'h' and its number: its cursor, the last entry that a read has taken; 'p:'
 -- and a producer: its last call; 't:' and a shard key: its account; 'c:' and a child: what waits of it; 'D:',
--- 'X:' and 'R:': what a tenant uses of bounds (shares.lua).
+-- 'X:', 'R:' and 'H:': what a tenant uses of bounds (shares.lua); 'S:' and a schedule: how far it is (schedules.lua).
 -- Each field that a call looks at costs it as much as sixty steps of Lua, so what seldom changes has one for several.
 State.COMMON = 4 -- so many fields every call looks at, before those of its own
 

@@ -2,7 +2,7 @@
 -- replaced in its place. `dedup` has 'u:' and the key as "id state message-id|tenant": the state is 'w' while it waits,
 -- 'f' in flight, 'p' past its last delivery, on its way to the dead letters. The key stands in `dedup_index`, too, by
 -- the time when somebody looks whether it can be forgotten. A dedup key is there as "end|message-id|tenant". Both count
--- in the share of `max_dedup` that the tenant uses.
+-- in the share of `max_dedup` that the tenant uses. (A gateway's ids do not: see ids.lua.)
 Unique.FIRST_CHECK = 60000 -- ms
 
 -- Says whether a message can still be delivered, so that it may stand for another: it exists, and its deadline is not
@@ -64,14 +64,16 @@ function Unique.save_noted(q)
 end
 
 -- Returns which of these fields of `dedup` may be forgotten: not the unique keys of messages that exist. Those are
--- checked again when they are twice as old. The forgotten ones leave their tenant's share.
+-- checked again when they are twice as old. The forgotten ones leave their tenant's share; ids are forgotten here.
 local function keep_unique(q, fields)
   local texts = call('HMGET', q.keys[DEDUP], unpack(fields)) -- at most 1,004: a write
-  local ended, owners = {}, {}
+  local ended, owners, ids, their_texts = {}, {}, {}, {}
   for at, field in ipairs(fields) do
     local text = texts[at] or ''
     local id = sub(field, 1, 2) == 'u:' and match(text, '^%S+')
-    if id and call('HEXISTS', q.keys[BODIES], id) == 1 then
+    if Ids.is_id(field) then
+      ids[#ids + 1], their_texts[#their_texts + 1] = field, text
+    elseif id and call('HEXISTS', q.keys[BODIES], id) == 1 then
       -- Twice as old at each look, so a message that waits for long is looked at a few times in all.
       local age = q.now - match(id, '^%d+')
       call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + max(Unique.FIRST_CHECK, age)), field)
@@ -80,6 +82,7 @@ local function keep_unique(q, fields)
       if id then owners[#owners + 1] = owner_in(text) else owners[#owners + 1] = owner_of_dedup_key(text) end
     end
   end
+  Ids.forget(q, ids, their_texts)
   Shares.load(q, 'D:', owners)
   for _, owner in ipairs(owners) do Shares.count(q, 'D:', owner, -1) end
   return ended
@@ -114,16 +117,4 @@ function Unique.save_dedup_key(q, key, id, window, owner, known)
   count_key(q, owner_of_dedup_key(known), owner)
   call('HSET', q.keys[DEDUP], key, ends .. '|' .. id .. '|' .. owner)
   call('ZADD', q.keys[DEDUP_INDEX], ends, key)
-end
-
--- Forgets dedup keys before their time. Returns how many were remembered.
-function Unique.forget_dedup_keys(q, keys)
-  local texts = call('HMGET', q.keys[DEDUP], unpack(keys)) -- at most 1,000: the dedup keys
-  for _, text in ipairs(texts) do
-    local owner = owner_of_dedup_key(text)
-    if owner then Shares.count(q, 'D:', owner, -1) end
-  end
-  local known = call('HDEL', q.keys[DEDUP], unpack(keys)) -- at most 1,000: the dedup keys
-  call('ZREM', q.keys[DEDUP_INDEX], unpack(keys)) -- at most 1,000: the dedup keys
-  return known
 end

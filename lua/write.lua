@@ -14,9 +14,9 @@
 --   tell        XADD: notifications, journal, which fail no call; in between, some more that has ended is forgotten
 -- To the log and to replicas all of it goes as one transaction, so after a crash all is there or none.
 
--- Reads the options of a message: "delay in ms|ms to its deadline|dedup key", with '@' in place of the second '|' if
--- the dedup key has a scope of its own; with a unique key it is "delay|ms to its deadline/<mode><length of the unique
--- key>|id that the key is taken from|unique key and dedup key".
+-- Reads the options of a message: "delay in ms|ms to its deadline|dedup key"; "delay|ms to its deadline@most|id" with
+-- an id that a gateway gives, and how many its token may keep (ids.lua); with a unique key it is "delay|ms to its
+-- deadline/<mode><length of the unique key>|id that the key is taken from|unique key and dedup key".
 local function read_options(q, text, shard_key)
   local option = {unique_key = '', dedup_key = ''}
   local after, lasts, mode, length, takes_from, keys = match(text, '^(%d*)|(%d*)/(%a)(%d+)|([^|]*)|(.*)$')
@@ -28,10 +28,15 @@ local function read_options(q, text, shard_key)
   else
     after, lasts, separator, dedup_key = match(text, '^(%d*)|(%d*)([|@])(.*)$')
   end
-  if dedup_key ~= '' then
-    option.dedup_key = separator == '@' and 'g:' .. dedup_key or 'k:' .. Producers.scope_key(q, shard_key, dedup_key)
+  if separator == '@' then
+    local most, id = match(dedup_key, '^(%d+)|(.*)$')
+    option.most_ids, option.dedup_key = most + 0, 'g:' .. id
+  elseif dedup_key ~= '' then
+    option.dedup_key = 'k:' .. Producers.scope_key(q, shard_key, dedup_key)
   end
   option.after, option.delay, option.attributes = after, tonumber(after) or 0, ''
+  -- Slots say when they are due, by this clock. One that is late has the shortest delay.
+  if q.are_slots then option.delay = max(1, option.delay - q.now) end
   if lasts ~= '' then option.attributes = ' x' .. spell(q.now + lasts) end
   if option.delay > 0 then option.attributes = option.attributes .. ' t' .. spell(q.now + option.delay) end
   return option
@@ -88,15 +93,22 @@ local function find_earlier(q, options, count)
   return repeated, known, conflicts
 end
 
+-- Lets the dedup key of a message stand for the one with this id.
+local function remember(q, option, id, window, owner)
+  if option.most_ids then
+    Ids.save(q, option.dedup_key, id, window, option.most_ids, option.known)
+  else
+    Unique.save_dedup_key(q, option.dedup_key, id, window, owner, option.known)
+  end
+  q.dedup_ids[option.dedup_key] = id
+end
+
 -- Returns the id of the earlier message that stands for one of a call, nil if there is none.
 local function find_standing(q, option, window, owner)
   local id = option.standing or q.dedup_ids[option.dedup_key]
   if id then return id end
   id = option.holder or q.unique_ids[option.same_as]
-  if id and option.dedup_key ~= '' then
-    Unique.save_dedup_key(q, option.dedup_key, id, window, owner, option.known)
-    q.dedup_ids[option.dedup_key] = id
-  end
+  if id and option.dedup_key ~= '' then remember(q, option, id, window, owner) end
   return id
 end
 
@@ -189,14 +201,14 @@ local function beyond_length(q, ARGV, count, stride, repeated)
   if beyond ~= '' then return {'FULL', 'max_len', beyond, bound, bound - free, ''} end
 end
 
--- Returns how many keys each message adds to those that are remembered.
+-- Returns how many keys each message adds to those that have a place in `max_dedup`.
 local function count_keys(count, options, repeated)
   local needs, seen = {}, {}
   for i = 1, count do
     local option, number = options[i], 0
     if option and not option.standing then
       if option.unique_key ~= '' and not repeated[i] then number = 1 end
-      if option.dedup_key ~= '' and not seen[option.dedup_key] then
+      if option.dedup_key ~= '' and not option.most_ids and not seen[option.dedup_key] then
         seen[option.dedup_key], number = true, number + 1
       end
     end
@@ -210,7 +222,8 @@ local function count_remembered(q, owner) return Shares.used(q, 'D:', owner) end
 -- Says who may not write since the queue remembers as many keys as it may.
 local function beyond_keys(q, ARGV, count, stride, options, repeated)
   local bound = q.rules.max_dedup
-  local remembered = call('ZCARD', q.keys[DEDUP_INDEX]) - 1 -- the sentinel is no key
+  -- The sentinel is no key, and ids have no place in this bound.
+  local remembered = max(0, call('ZCARD', q.keys[DEDUP_INDEX]) - 1 - Ids.count(q))
   local owners = {}
   for i in pairs(options) do owners[#owners + 1] = Rules.owner_of(q.rules, ARGV[3 + (i - 1) * stride]) end
   Shares.load(q, 'D:', owners, remembered)
@@ -346,13 +359,12 @@ local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
       local id = ms .. '-' .. spell(n)
       place = store(q, m, id)
       if option and option.dedup_key ~= '' then
-        local message_id = Messages.message_id(id, place, m.key)
-        Unique.save_dedup_key(q, option.dedup_key, message_id, window, owner, option.known)
-        q.dedup_ids[option.dedup_key] = message_id
+        remember(q, option, Messages.message_id(id, place, m.key), window, owner)
       end
     end
     places[i] = place
   end
+  if q.used_numbers then Ids.save_numbers(q) end
   return places, n
 end
 
@@ -368,22 +380,26 @@ local function load_tails(q)
   Overflow.load_blocks(q, fields)
 end
 
--- Appends to the journal that messages were written, without those that an earlier one stands for.
+-- Appends to the journal that messages were written, without those that an earlier one stands for. In the place of the
+-- client, which a write does not name, are the tasks that they call.
 local function note_written(q, ARGV, prefix, places, stride, options)
-  local kept, keys, lengths, dues = {}, {}, {}, {}
-  local has_dues = false
+  local kept, keys, lengths, dues, tasks = {}, {}, {}, {}, {}
+  local has_dues, has_tasks = false, false
   for i, place in ipairs(places) do
     if not find(place, '-', 1, true) then
       local at, option = #kept + 1, options[i]
       local key = ARGV[3 + (i - 1) * stride]
-      kept[at], keys[at], lengths[at], dues[at] = place, key, #key, ''
+      local first = 3 + (i - 1) * stride
+      local task = Messages.task_in(ARGV[first + 1], ARGV[first + 2])
+      kept[at], keys[at], lengths[at], dues[at], tasks[at] = place, key, #key, '', task
+      if task ~= '' then has_tasks = true end
       if option and option.after ~= '' then dues[at], has_dues = spell(q.now + option.delay), true end
     end
   end
   if #kept == 0 then return end
   Journal.append_events(q, #kept, concat({
-    rep('w', #kept), prefix .. concat(kept, ','), concat(lengths, ','), '', has_dues and concat(dues, ',') or '', '',
-    concat(keys),
+    rep('w', #kept), prefix .. concat(kept, ','), concat(lengths, ','), '', has_dues and concat(dues, ',') or '',
+    has_tasks and concat(tasks, ',') or '', concat(keys),
   }, '\n'))
 end
 
@@ -413,9 +429,19 @@ local function close_write(q, producer, offset)
   if q.wakes then Notifications.wake_readers(q) end
 end
 
+-- A write of slots is for a schedule that is as far as the caller believes, and says how far it is then.
+local function check_slot(q, field, expected, following)
+  local said = q.values[PRODUCER] or ''
+  if said ~= expected then return {'SLOT', said} end
+  q.are_slots = true
+  State.put(q, field, following)
+end
+
 -- Says whether the call was done before, or may not be done. Returns an answer, or what to remember of a bulk write.
 local function check_sequence(q, producer, sequence)
   if producer == '-' then return nil end
+  local expected, following = match(sequence, '^=([^=]*)=(.*)$')
+  if expected then return check_slot(q, producer, expected, following) end
   local number, keep = match(sequence, '^(%d+)|(%d+)$')
   local answer, offset
   if number then
@@ -436,15 +462,16 @@ end
 -- ARGV[1] head: "epoch window keyed count stride sequence producer": the caller's idea of the epoch; for how many ms
 --        dedup keys are remembered; how many keys the messages have; how many messages; 4 arguments for each, or 6 with
 --        headers or options; "number|ms for which it may be repeated", or see `check_offset`; the field of the call's
---        producer or of its bulk write's partition ('-': none), which may have any letters
+--        producer or of its bulk write's partition ('-': none), which may have any letters. Of slots the sequence is
+--        "=how far the schedule is=how far it is then", the field is the schedule's, and delays are times in ms
 -- ARGV[2..] messages: of each: shard (positions of its streams), shard key, tag, payload, and with 6 headers and
 -- options
 -- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, "number:used,..."
 --        of the messages that have no place in it, its size, how much of it is used, ms until there may be more room
 --        ('': nobody knows)} | {'COUNTED', batch,
 -- stored, mark}
---        | {'FORGOTTEN'} | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one
---        of this call)
+--        | {'FORGOTTEN'} | {'SLOT', how far the schedule is}
+--        | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one of this call)
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 function verbs.write(KEYS, ARGV)
   if not call then begin() end

@@ -15,7 +15,7 @@ from math import isfinite
 from random import Random
 from typing import Literal, Protocol
 
-from shardq.arguments import shown
+from shardq.arguments import one_of, shown
 from shardq.errors import ConfigError
 
 _ENOUGH = 2**31  # bounds the exponent, so that a huge count does not overflow a float
@@ -65,8 +65,7 @@ class Exponential:
             raise ConfigError("base must be more than 0 seconds: use Constant(0) for no delay")
         _check_number("factor", self.factor, at_least=1.0)
         _check_number("cap", self.cap, at_least=self.base)
-        if self.jitter not in ("full", "none"):
-            raise ConfigError(f'jitter must be "full" or "none", not {shown(self.jitter)}')
+        one_of("jitter", self.jitter, ("full", "none"))
 
     def ceiling(self, count: int) -> float:
         """Return the longest delay, in seconds, after failure number `count` (from 1). ConfigError for a bad count."""
@@ -93,8 +92,8 @@ def check_backoff(backoff: object) -> None:
         raise ConfigError(f"{wanted}; this one is async")
     try:
         signature = inspect.signature(backoff)
-    except (TypeError, ValueError):
-        return  # some functions written in C do not tell
+    except Exception:  # noqa: BLE001 (some functions written in C do not tell; others are objects that refuse all)
+        return
     try:
         signature.bind(1, None)
     except TypeError as error:

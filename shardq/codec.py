@@ -24,7 +24,7 @@ payload. Its cause is left out of the traceback, because causes quote their inpu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import msgspec
@@ -103,8 +103,9 @@ class _Msgspec:
 class MsgpackCodec(_Msgspec):
     """MessagePack. `type` is what to decode to: a msgspec.Struct, dataclass, TypedDict or any type msgspec takes.
 
-    Without `type`, tuples and sets come back as lists, dataclasses and Structs as dicts; datetimes with a zone and
-    nested bytes stay what they are. Integers may be from -2**63 to 2**64 - 1.
+    Without `type`, tuples and sets come back as lists, dataclasses and Structs as dicts, UUIDs, decimals and dates as
+    text, enums as their values; datetimes with a zone and nested bytes stay what they are. Integers may be from -2**63
+    to 2**64 - 1.
     """
 
     tag: Final = "m"
@@ -193,7 +194,7 @@ def _make_decoder(make: Any, target: Any) -> Any:
     try:
         return make(target)
     except Exception as error:  # msgspec raises TypeError, and NameError for unresolved annotations
-        raise ConfigError(f"cannot decode to {shown(target)}: {error}") from error
+        raise ConfigError(f"cannot decode to {shown(target)}: {str(error)[:200]}") from error
 
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
@@ -247,10 +248,16 @@ def decode_headers(body: bytes) -> dict[str, str]:
     return _guarded("decode", "headers (a MessagePack map)", _HEADERS.decode, body)
 
 
+class _Uncalled(TypeError):
+    """The value is a function, or a coroutine of one: somebody has forgotten `task.call(...)`."""
+
+
 def _plain(value: Any) -> str:
     """Return as plain text what is of a subclass of `str`, such as the id that a write returned: msgspec refuses it."""
     if isinstance(value, str):
         return str(value)
+    if callable(value) or isinstance(value, Awaitable):
+        raise _Uncalled
     raise TypeError(f"objects of type {_type_name(value)} cannot be encoded")
 
 
@@ -282,6 +289,8 @@ def _advice(verb: str, error: Exception) -> str:
             return f"a value is out of range or not of the type asked for{_path(error)}: Delivery.body has the bytes"
         case _ if decoding:
             return f"it is damaged or of another format ({_type_name(error)}): Delivery.body has the bytes"
+        case _Uncalled():
+            return "it has a function, a task or a coroutine: of a task, write what task.call(...) returns"
         case TypeError():
             return "it holds a type without an encoding: convert it to dict, list, str, bytes or numbers"
         case _:

@@ -12,13 +12,16 @@
     ├── QueueFull                       a bound of the queue is reached: slow down, retry later; see .bound
     ├── UniqueConflict                  another message has the unique key; see .message_id
     ├── Unrouted                        no pattern matches the topic
-    ├── MessageNotFound                 no waiting message has this id
-    ├── NoResult                        the message has no result, and will have none
-    │   └── MessageDead                 it became a dead letter; see .reason
-    ├── ResultPending (TimeoutError)    the message is not done yet: ask again
+    ├── NotAvailable                    what was asked of a message is not there: an endpoint for status catches this
+    │   ├── MessageNotFound             no waiting message has this id
+    │   ├── ScheduleNotFound            no stored schedule has this name
+    │   ├── NoResult                    the message has no result, and will have none
+    │   │   └── MessageDead             it became a dead letter; see .reason
+    │   └── ResultPending (TimeoutError)    the message is not done yet: ask again
     ├── LeaseLost                       the delivery is not yours any more: drop the work
     │   └── MessageCancelled            the message was cancelled: drop the work
     ├── PipelineFailed                  a Spark job failed; its rows so far stay
+    ├── MessageRefused                  an edge producer's messages were not stored; see .reasons and .ids
     ├── ClosedError                     the client was closed, or used from another event loop
     ├── SpoolFull                       an edge producer's spool or disk is full: slow down, or make room
     ├── SpoolDamaged                    the file is no spool, or cannot be read: move it away
@@ -107,12 +110,20 @@ class Unrouted(ShardqError):
     """No queue is bound to a pattern that matches the topic, or all that are, are gone; nothing was written."""
 
 
-class MessageNotFound(ShardqError):
+class NotAvailable(ShardqError):
+    """What was asked of a message is not there, or not yet. An endpoint that tells of messages catches this class."""
+
+
+class MessageNotFound(NotAvailable):
     """No message with this id is waiting, delayed or in flight."""
 
 
-class NoResult(ShardqError):
+class NoResult(NotAvailable):
     """A message has no result and will have none: it was removed, its result was not kept, or was kept long enough."""
+
+
+class ScheduleNotFound(NotAvailable):
+    """The queue has no stored schedule of this name."""
 
 
 class MessageDead(NoResult):
@@ -123,7 +134,7 @@ class MessageDead(NoResult):
         self.reason = reason
 
 
-class ResultPending(ShardqError, TimeoutError):
+class ResultPending(NotAvailable, TimeoutError):
     """A message was not done when the time to wait for its result was over."""
 
 
@@ -144,6 +155,23 @@ class ClosedError(ShardqError):
 
 class PipelineFailed(ShardqError):
     """A Spark job failed. The rows that it wrote so far stay. The cause is chained."""
+
+
+class MessageRefused(ShardqError):
+    """Messages of an edge producer were refused, found damaged, or dropped for newer ones: nobody stored them.
+
+    `reasons` says how many for each reason, `ids` has the first ten, and `reason` and `text` are those of one.
+    `shardq edge refused` shows all that are kept, and `shardq edge resend` lets them wait again.
+    """
+
+    def __init__(self, message: str, reasons: dict[str, int], ids: Sequence[str], text: str) -> None:
+        super().__init__(message)
+        self.reasons, self.ids, self.text = reasons, list(ids), text
+
+    @property
+    def reason(self) -> str:
+        """The reason of most."""
+        return max(self.reasons, key=lambda reason: self.reasons[reason])
 
 
 class SpoolFull(ShardqError):

@@ -31,7 +31,7 @@ from itertools import islice
 from math import ceil, comb
 from typing import Final
 
-from shardq.arguments import shown
+from shardq.arguments import iterable, shown
 from shardq.errors import ConfigError
 
 MAX_STREAMS: Final = 4096
@@ -42,6 +42,9 @@ MAX_SHARD_KEY: Final = 1024
 
 CACHED_SHARDS: Final = 65_536
 """The cache has room for so many shards: 21 MB (M = 4, short keys). With 100,000 tenants (Zipf) 89 % are in it."""
+
+MAX_BITS: Final = 2**23
+"""So many bits of whole numbers `Odds.blocked` computes with: they take a second."""
 
 _DOMAIN: Final = b"shardq/1\0"
 CACHED_KEY: Final = 128
@@ -61,7 +64,9 @@ def shard(key: str | bytes, streams: int, streams_per_shard: int) -> tuple[int, 
         if len(key) > CACHED_KEY or streams_per_shard > CACHED_WIDTH:
             return _deal(key, streams, streams_per_shard)
         return _deal_cached(key, streams, streams_per_shard)
-    except TypeError:  # a wrong type, or not hashable: _deal raises the right error
+    except ConfigError:
+        raise
+    except Exception:  # noqa: BLE001 (a wrong type, or one that cannot be hashed: _deal raises the right error)
         return _deal(key, streams, streams_per_shard)
 
 
@@ -113,9 +118,8 @@ def key_bytes(key: str | bytes) -> bytes:
 
 def check_names(names: Iterable[str | bytes], limit: int) -> list[bytes]:
     """Return up to *limit* shard keys as bytes, in order, without duplicates. ConfigError for anything else."""
-    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
-        raise ConfigError(f"names must be a list of shard keys; this is of type {type(names).__name__}")
-    found = list(dict.fromkeys(map(key_bytes, islice(names, limit + 1))))
+    listed = iterable("names", names, "shard keys")
+    found = list(dict.fromkeys(map(key_bytes, islice(listed, limit + 1))))
     if len(found) > limit:
         raise ConfigError(f"at most {limit:,} shard keys can be named")
     return found
@@ -179,10 +183,13 @@ class Odds:
         """Return the odds that `noisy` other keys together use every stream of a key's shard, so that none is clean.
 
         It is computed in whole numbers, by inclusion and exclusion over the j streams that none of them uses.
-        ConfigError if `noisy` is not an int of at least 0.
+        ConfigError if `noisy` is not an int of at least 0, or is so large that the numbers would have millions of
+        digits: then `shardq.planner.clean_odds` tells it.
         """
         if type(noisy) is not int or noisy < 0:
             raise ConfigError(f"noisy must be an int of at least 0, not {shown(noisy)}")
+        if self.shards.bit_length() * (self.streams_per_shard + 1) * noisy > MAX_BITS:
+            raise ConfigError(f"noisy = {shown(noisy)} is too many here: use shardq.planner.clean_odds(...)[0]")
         n, m = self.streams, self.streams_per_shard
         ways: int = sum((-1) ** j * comb(m, j) * comb(n - j, m) ** noisy for j in range(m + 1))
         total: int = self.shards**noisy

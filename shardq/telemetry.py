@@ -1,4 +1,4 @@
-"""OpenTelemetry spans for write, publish, read, process and settle. Other calls have none.
+"""OpenTelemetry spans for write, publish, read, process and settle, and a metric of tasks. Other calls have none.
 
 It uses the OpenTelemetry API only. Without an SDK it costs almost nothing.
 
@@ -10,20 +10,23 @@ only.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from types import MappingProxyType, SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from shardq.model import Received
+from shardq.model.call import called
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, Tracer
 
+log = logging.getLogger("shardq")
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 PICKUP_DELAY = "queue.pickup_delay_ms"
 _OPERATION_TYPES = {"write": "send", "read": "receive", "process": "process"}
@@ -36,6 +39,14 @@ LINKS: Final = 1_000
 
 LONGEST_LINK: Final = 1_024
 """Letters of a trace context that is remembered; W3C has 55 and at least 512."""
+
+TASK: Final = "shardq.task"
+DURATION: Final = "messaging.process.duration"
+MOST_TASKS: Final = 100
+"""So many tasks of a process have names of their own in metrics, those that ran first: each is a series to store."""
+
+OTHER: Final = "other"
+"""What the others are called."""
 
 _CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
 
@@ -99,6 +110,8 @@ class Telemetry:
             return NOTHING
         extra = _message(delivery)
         extra[PICKUP_DELAY] = round(delivery.pickup_delay * 1000)
+        if task := called(delivery.tag, delivery.body):
+            extra[TASK] = task
         return Current(self._start("process", _api().SpanKind.CONSUMER, extra, (delivery,)))
 
     def settling(self, verb: str, deliveries: Sequence[Received]) -> AbstractContextManager[Span | None]:
@@ -161,6 +174,59 @@ class Telemetry:
                 self._links.clear()
             link = self._links[key] = _linked(headers)
             return link
+
+
+def measures() -> bool:
+    """Return whether there is a provider that exports metrics."""
+    metrics = sys.modules.get("opentelemetry.metrics")
+    if metrics is None:
+        return "OTEL_PYTHON_METER_PROVIDER" in os.environ
+    return not type(metrics.get_meter_provider()).__module__.startswith("opentelemetry.metrics")
+
+
+class TaskTimes:
+    """How often tasks ran, for how many seconds, and with which errors: one histogram.
+
+    *queue* is the queue of deliveries that do not say theirs. Only the *known* tasks have names: anybody may write
+    calls of others.
+    """
+
+    _named: ClassVar[set[str]] = set()
+
+    def __init__(self, queue: str, known: Container[str]) -> None:
+        from opentelemetry import metrics
+
+        self._queue, self._known, self._works = queue, known, True
+        meter = metrics.get_meter("shardq", schema_url=SCHEMA_URL)
+        self._duration = meter.create_histogram(DURATION, unit="s", description="How long tasks ran")
+
+    def note(self, queue: str | None, task: str, seconds: float, error: BaseException | None) -> None:
+        """Note that a task has run, and what it raised. The text of an error is not kept, only its class.
+
+        If the program's exporter fails, that is logged once, and nothing is noted any more: the task is done.
+        """
+        attributes = {
+            "messaging.system": "shardq",
+            "messaging.destination.name": self._queue if queue is None else queue,
+            "messaging.operation.name": "process",
+            TASK: self._name_of(task),
+        }
+        if error is not None:
+            attributes["error.type"] = type(error).__name__
+        try:
+            if self._works:
+                self._duration.record(seconds, attributes)
+        except Exception:
+            self._works = False
+            log.exception("the program's metrics fail: tasks are not measured any more")
+
+    def _name_of(self, task: str) -> str:
+        if task in self._named:
+            return task
+        if task not in self._known or len(self._named) >= MOST_TASKS:
+            return OTHER
+        self._named.add(task)
+        return task
 
 
 class OpenSpan:

@@ -20,6 +20,8 @@ from benchmarks.workers import environments
 from shardq.errors import ConfigError
 from tests.servers import available
 
+APPS_BIN = Path(sys.prefix) / "apps" / "bin"
+"""Where `make parts` puts Django 6, for which the project's own Python may be too old, and what examples/apps need."""
 NODE = Path(sys.prefix) / "node" / "node_modules"
 """Where `make parts` puts packages of npm."""
 ALL_NEEDED = os.environ.get("SHARDQ_PARTS") == "all"
@@ -73,6 +75,14 @@ NODE_CLIENT = Part(
     lambda: shutil.which("node") is not None and (NODE / "@grpc" / "grpc-js").is_dir(),
     "the gateway's test with it is", "install node and npm, then make parts",
 )  # fmt: skip
+APPS = Part(
+    "an environment of Django 6 and the example applications (Python 3.12)", (APPS_BIN.parent / "ready").exists,
+    "tests of shardq.django and of examples/apps are", "install Python 3.12 or newer, then make parts",
+)  # fmt: skip
+PYRIGHT = Part(
+    "pyright (npm)", lambda: shutil.which("node") is not None and (NODE / "pyright").is_dir(),
+    "what it infers of tasks is", "install node and npm, then make parts",
+)  # fmt: skip
 GCC = Part(
     "gcc", lambda: shutil.which("gcc") is not None,
     "tests of a server whose clock jumps are", "apt-get install gcc libc6-dev",
@@ -80,7 +90,8 @@ GCC = Part(
 LINUX = Part("Linux", lambda: sys.platform == "linux", "tests that look into /proc are", "run them there")
 ROOT = Part("root", lambda: os.geteuid() == 0, "the test of a small disk that is full is", "run as root")
 HUEY = Part("huey", _has_huey, "tests of the benchmark beside it are", "with a network, make bench-worker")
-PARTS = (REDIS, JAVA, NODE_CLIENT, GCC, LINUX, ROOT, HUEY)
+CURL = Part("curl", lambda: shutil.which("curl") is not None, "pages that ask a web server are", "apt-get install curl")
+PARTS = (REDIS, JAVA, NODE_CLIENT, APPS, PYRIGHT, GCC, LINUX, ROOT, HUEY, CURL)
 
 
 def unexplained(reasons: Iterable[str]) -> list[str]:

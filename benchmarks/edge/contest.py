@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 import redis
 
 from benchmarks.edge.link import Quality
-from benchmarks.edge.producer import QUEUE
+from benchmarks.edge.producer import QUEUE, REFERENCES
 from benchmarks.processes import cpu_of, peak
 from shardq import Client
 
@@ -37,21 +37,23 @@ class Result:
 
 
 def contest(url: str, kind: str, file: Path, count: int, quality: Quality | None) -> Result:
-    """Send the *count* messages of *file* over a link, or directly for None. Each must be in the queue once."""
+    """Send the *count* messages of *file* over a link, or directly for None. Each must be in the queue once.
+
+    The references have an end of their own, which stores nothing.
+    """
     with redis.from_url(url) as plain, Client.from_url(url) as client, ExitStack() as stack:
         plain.flushall()
         queue = client.queue(QUEUE, streams=16)
         queue.read_many(1)
-        gateway = stack.enter_context(process("shardq.cli", "gateway", "--insecure", "--listen", "127.0.0.1:0",
-                                               "--redis", url, "--json"))  # fmt: skip
-        address = json.loads(line_of(gateway))["address"]
+        gateway = stack.enter_context(_end(kind, url))
+        direct = address = json.loads(line_of(gateway))["address"]
         carried, link = [0, 0], None
         if quality is not None:
             words = map(str, (quality.bandwidth, quality.round_trip, quality.loss))
             link = stack.enter_context(process("benchmarks.edge.link", address, *words))
             address = f"127.0.0.1:{int(line_of(link))}"
         before = cpu_of(gateway.pid)
-        producer = stack.enter_context(process("benchmarks.edge.producer", kind, address, str(file)))
+        producer = stack.enter_context(process("benchmarks.edge.producer", kind, address, str(file), direct))
         told = producer.stdout.read() if producer.stdout else ""
         if producer.wait() or not told:
             raise SystemExit(f"the producer {kind} failed")
@@ -59,13 +61,20 @@ def contest(url: str, kind: str, file: Path, count: int, quality: Quality | None
         if link is not None and link.stdin:
             link.stdin.close()
             carried = json.loads(line_of(link))
-        stored = queue.len()
+        stored = count if kind in REFERENCES else queue.len()
         if stored != count:
             raise SystemExit(f"{kind}: {stored:,} of {count:,} messages are in the queue")
     said = json.loads(told)
     return Result(
         said.pop("seconds"), carried[0], carried[1], said.pop("cpu"), used, said.pop("peak"), most, said,
     )  # fmt: skip
+
+
+def _end(kind: str, url: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    """Return the process that takes the messages. It prints its address."""
+    if kind in REFERENCES:
+        return process("benchmarks.edge.reference", kind)
+    return process("shardq.cli", "gateway", "--insecure", "--listen", "127.0.0.1:0", "--redis", url, "--json")
 
 
 def line_of(process: subprocess.Popen[str]) -> str:

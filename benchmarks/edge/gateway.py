@@ -106,7 +106,7 @@ def _through_gateway(url: str, messages: list[tuple[str, bytes]], producers: int
         for at in range(producers):
             file = Path(folder) / str(at)
             write_file(file, messages[at::producers])
-            command = [sys.executable, "-m", "benchmarks.edge.producer", "trained", address, str(file)]
+            command = [sys.executable, "-m", "benchmarks.edge.producer", "trained", address, str(file), address]
             running.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
         told = [json.loads(each.communicate()[0]) for each in running]  # which closes their pipes
         seconds = max(each["seconds"] for each in told)

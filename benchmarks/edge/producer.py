@@ -2,7 +2,10 @@
 
 `sync` has many connections, each with one message at a time: the next one goes out when the ack is there, as in the
 seed's first system. It has no spool. The others are `Edge`: `plain` without compression, `zstd`, and `trained`, which
-is the default, with a dictionary of its own traffic.
+is the default, with a dictionary of its own traffic; `steady` has sent some before, and has the dictionary already.
+
+`gzip` and `http` are references without a gateway and a spool: a stream of gRPC that compresses each message, and a
+request for each over `CONNECTIONS` connections.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from shardq.datasink.messages import VERSION, ClientInfo, Request
+import grpc
+
+from shardq.datasink.messages import SEND, VERSION, ClientInfo, Request, Response
 from shardq.edge import Edge, EdgeMessage
 from shardq.edge.connection import connected
 from shardq.edge.settings import EdgeSettings
@@ -27,8 +32,12 @@ from shardq.edge.settings import EdgeSettings
 QUEUE: Final = "metrics"
 CONNECTIONS: Final = 54
 PATIENCE: Final = 3600.0
+WINDOW: Final = 1000
+BEFORE: Final = 4_000_000
+"""Bytes that `steady` sends before: enough for a dictionary."""
+REFERENCES: Final = ("gzip", "http")
 SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "plain": {"compress": False}, "zstd": {"dictionary": False}, "trained": {},
+    "plain": {"compress": False}, "zstd": {"dictionary": False}, "trained": {}, "steady": {},
 }  # fmt: skip
 _LENGTHS: Final = struct.Struct("<HI")
 
@@ -56,7 +65,7 @@ async def send_singly(gateway: str, messages: Iterator[tuple[str, bytes]]) -> No
     numbers = iter(range(2**60))
 
     async def one_connection() -> None:
-        async with connected(EdgeSettings(gateway=gateway, spool=""), ClientInfo(name="sync")) as connection:
+        async with connected(EdgeSettings(gateway=gateway, spool="none"), ClientInfo(name="sync")) as connection:
             responses = connection.responses()
             for key, payload in messages:
                 message_id = next(numbers).to_bytes(8, "big")
@@ -72,14 +81,85 @@ async def send_singly(gateway: str, messages: Iterator[tuple[str, bytes]]) -> No
     await asyncio.gather(*(one_connection() for _ in range(CONNECTIONS)))
 
 
-def send_by_edge(gateway: str, messages: Iterator[tuple[str, bytes]], settings: dict[str, Any]) -> dict[str, Any]:
-    """Send all by an `Edge`, through a spool. Return what it says of itself."""
-    with tempfile.TemporaryDirectory() as folder, Edge(gateway, spool=f"{folder}/spool.db", **settings) as edge:
-        for some in _pieces(messages, 50):
-            edge.send_many([EdgeMessage(payload, key, QUEUE) for key, payload in some])
-        edge.flush(PATIENCE)
-        progress = edge.status().delivery
-        return {name: getattr(progress, name) for name in ("window", "sent", "again", "plain_bytes", "frame_bytes")}
+async def send_by_gzip(gateway: str, messages: Iterator[tuple[str, bytes]]) -> None:
+    """Send all in one stream of gRPC, which compresses each message, with up to `WINDOW` on their way."""
+    async with grpc.aio.insecure_channel(gateway, compression=grpc.Compression.Gzip) as channel:
+        call = channel.stream_stream(
+            SEND, request_serializer=Request.SerializeToString, response_deserializer=Response.FromString
+        )()
+        room = asyncio.Semaphore(WINDOW)
+
+        async def read() -> None:
+            async for response in call:
+                for _ in response.ack.message_ids:
+                    room.release()
+
+        reading = asyncio.ensure_future(read())
+        for sent, (key, payload) in enumerate(messages):
+            await room.acquire()
+            request = Request(version=VERSION, message_id=sent.to_bytes(16, "big"), queue=QUEUE, plain_message=payload)
+            request.shard_key = key.encode()
+            await call.write(request)
+        await call.done_writing()
+        await reading
+
+
+async def send_by_http(gateway: str, messages: Iterator[tuple[str, bytes]]) -> None:
+    """Send each in a request of its own, with the few headers that it must have."""
+    host, _, port = gateway.rpartition(":")
+    numbers = iter(range(2**60))
+
+    async def one_connection() -> None:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        for key, payload in messages:
+            head = (
+                f"POST /queues/{QUEUE}/messages HTTP/1.1", f"Host: {gateway}", f"Idempotency-Key: {next(numbers):032x}",
+                f"Shard-Key: {key}", f"Content-Length: {len(payload)}", "", "",
+            )  # fmt: skip
+            writer.write("\r\n".join(head).encode() + payload)
+            await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    await asyncio.gather(*(one_connection() for _ in range(CONNECTIONS)))
+
+
+def send_by_edge(
+    gateway: str, messages: Iterator[tuple[str, bytes]], settings: dict[str, Any], direct: str
+) -> dict[str, Any]:
+    """Send all by an `Edge`, through a spool, and those of before to the *direct* address. What it says of itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        spool = f"{folder}/spool.db"
+        if direct:
+            with Edge(direct, spool=spool) as edge:
+                _put(edge, _until(messages, BEFORE))
+                edge.flush(PATIENCE)
+                while edge.spool.kept("dictionary") is None:
+                    time.sleep(0.05)
+        begun, used = time.monotonic(), _cpu()
+        with Edge(gateway, spool=spool, **settings) as edge:
+            _put(edge, messages)
+            edge.flush(PATIENCE)
+            progress = edge.status().delivery
+        said = {name: getattr(progress, name) for name in ("window", "sent", "again", "plain_bytes", "frame_bytes")}
+    return {"seconds": time.monotonic() - begun, "cpu": _cpu() - used, **said}
+
+
+def _put(edge: Edge, messages: Iterator[tuple[str, bytes]]) -> None:
+    for some in _pieces(messages, 50):
+        edge.send_many([EdgeMessage(payload, key, QUEUE) for key, payload in some])
+
+
+def _until(messages: Iterator[tuple[str, bytes]], total: int) -> Iterator[tuple[str, bytes]]:
+    """Yield the first messages, of *total* bytes."""
+    while total > 0:
+        key, payload = next(messages)
+        total -= len(payload)
+        yield key, payload
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def _pieces(messages: Iterator[tuple[str, bytes]], size: int) -> Iterator[list[tuple[str, bytes]]]:
@@ -87,17 +167,17 @@ def _pieces(messages: Iterator[tuple[str, bytes]], size: int) -> Iterator[list[t
         yield some
 
 
-def main(kind: str, gateway: str, path: str) -> None:
+def main(kind: str, gateway: str, path: str, direct: str) -> None:
     messages = read_file(Path(path))
-    begun = time.monotonic()
+    begun, used = time.monotonic(), _cpu()
+    singly = {"sync": send_singly, "gzip": send_by_gzip, "http": send_by_http}
     said: dict[str, Any] = {}
-    if kind == "sync":
-        asyncio.run(send_singly(gateway, messages))
+    if kind in singly:
+        asyncio.run(singly[kind](gateway, messages))
     else:
-        said = send_by_edge(gateway, messages, SETTINGS[kind])
-    seconds = time.monotonic() - begun
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    print(json.dumps({"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "peak": used.ru_maxrss * 1024, **said}))
+        said = send_by_edge(gateway, messages, SETTINGS[kind], direct if kind == "steady" else "")
+    found = {"seconds": time.monotonic() - begun, "cpu": _cpu() - used}
+    print(json.dumps({**found, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, **said}))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,8 @@ from benchmarks.edge.gateway import beside_redis
 from benchmarks.edge.link import Quality
 from benchmarks.edge.metrics import Site
 from benchmarks.edge.producer import CONNECTIONS, write_file
+from benchmarks.edge.sizes import by_kind
+from benchmarks.edge.strangers import beside_strangers
 from benchmarks.report import Table, Target, times
 from benchmarks.settings import Place
 
@@ -35,13 +37,19 @@ QUALITIES = {
 
 
 def run(where: Place) -> Iterator[Table]:
-    """All tables; with `--quick` not that of other links."""
+    """All tables, or those that `--only` names; with `--quick` not those of other links."""
     size = SIZE * where.settings.messages
     with tempfile.TemporaryDirectory() as folder:
-        yield _main(where, Path(folder), size)
-        if where.settings.seconds >= 10:
-            yield _links(where, Path(folder), size / 10)
-    yield beside_redis(where)
+        tables: dict[str, Callable[[], Iterable[Table]]] = {
+            "metrics": lambda: [_main(where, Path(folder), size)],
+            "links": lambda: [_links(where, Path(folder), size / 10)] if where.settings.seconds >= 10 else [],
+            "kinds": lambda: by_kind(where, Path(folder)),
+            "gateway": lambda: [beside_redis(where)],
+            "strangers": lambda: [beside_strangers(where)],
+        }
+        for name, made in tables.items():
+            if any(word in name for word in where.settings.only.split(",")):
+                yield from made()
 
 
 def _main(where: Place, folder: Path, size: float) -> Table:

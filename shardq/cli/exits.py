@@ -19,6 +19,7 @@ MEANING = """exit codes:
   3  there is nothing to do: no such queue, no such message, or an empty queue
   4  apply --dry-run: something would change
   5  pipeline archive: some queues are not there; the others are archived
+     edge send: some messages were refused
   130, 143: ended by Ctrl-C or SIGTERM; 141: the reader of the output ended"""
 
 

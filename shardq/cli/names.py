@@ -8,6 +8,7 @@ from typing import Final
 
 from shardq.cli.exits import UsageError
 from shardq.cli.parsing import Args, Parser
+from shardq.files import read_file
 
 MAX_BYTES: Final = 64_000_000
 
@@ -31,8 +32,7 @@ def read_names(path: Path) -> list[str]:
         if str(path) == "-":
             text = sys.stdin.read(MAX_BYTES + 1)
         else:
-            with path.open(encoding="utf-8", newline=None) as file:
-                text = file.read(MAX_BYTES + 1)
+            text = read_file(path, MAX_BYTES, "the file of --names").decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise UsageError(f"the file of --names must be UTF-8: {error.reason} at byte {error.start:,}") from None
     if len(text) > MAX_BYTES:

@@ -26,6 +26,11 @@ def remark(text: str, *, file: TextIO | None = None) -> None:
     say(f"shardq: {printable(text)}", file=file or sys.stderr, flush=True)
 
 
+def say_over(text: str) -> None:
+    """Write *text* on stderr, a terminal, in the place of what was written so before."""
+    print(printable(text), end="\r", file=sys.stderr, flush=True)
+
+
 def clear() -> None:
     """Clear the terminal, if stdout is one."""
     if sys.stdout.isatty():

@@ -6,13 +6,14 @@ import argparse
 import io
 import logging
 import os
+import re
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import shardq
 from shardq.cli.commands import NAMES, load
@@ -33,7 +34,15 @@ from shardq.cli.output import remark, say
 from shardq.cli.parsing import DEFAULT_TIMEOUT, DEFAULT_URL, Help, add_common
 from shardq.cli.shell import Shell
 from shardq.cli.text import shown_url
-from shardq.errors import BackendTimeout, ConfigError, Empty, MessageNotFound, QueueMissing, ShardqError
+from shardq.errors import (
+    BackendTimeout,
+    ConfigError,
+    Empty,
+    MessageNotFound,
+    QueueMissing,
+    ScheduleNotFound,
+    ShardqError,
+)
 
 EXAMPLES = """examples:
   shardq embedded                 # in another terminal: a server to try it on
@@ -42,9 +51,17 @@ EXAMPLES = """examples:
   shardq stats predictions --watch"""
 
 
+class Discreet(argparse.ArgumentParser):
+    """A parser that shows no password of a URL that it does not understand."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end."""
+        super().error(re.sub(r"://[^/\s@]*@", "://…@", message))
+
+
 def parser(names: Iterable[str] = NAMES) -> argparse.ArgumentParser:
     """The parser, with the commands of these *names*."""
-    top = argparse.ArgumentParser(
+    top: argparse.ArgumentParser = Discreet(
         prog="shardq",
         description="Write, read, inspect and change shardq's queues in Redis.",
         epilog=f"{EXAMPLES}\n\n{MEANING}",
@@ -114,7 +131,7 @@ def _explained(error: Exception, url: str) -> int:
     if isinstance(error, BackendTimeout):
         text += f"; is there a server at {shown_url(url)} (--url, SHARDQ_URL)?"
     remark(text or type(error).__name__)
-    if isinstance(error, (Nothing, Empty, MessageNotFound, QueueMissing)):
+    if isinstance(error, (Nothing, Empty, MessageNotFound, QueueMissing, ScheduleNotFound)):
         return NOTHING
     return USAGE if isinstance(error, (UsageError, ConfigError)) else FAILED
 

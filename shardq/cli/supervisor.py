@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import signal
@@ -15,7 +16,7 @@ from types import FrameType
 
 from shardq.backoff import Exponential
 from shardq.cli.exits import FAILED, OK, USAGE
-from shardq.cli.output import remark
+from shardq.cli.speech import Speech
 from shardq.clock import SystemClock
 from shardq.worker.signals import MAX_WAIT, stop_signals
 
@@ -27,8 +28,10 @@ LONG_LIFE = 60.0
 class Supervisor:
     """Runs `shardq worker` in *count* processes; *arguments* returns those of each process, numbered from 1."""
 
-    def __init__(self, url: str, timeout: float, arguments: Callable[[int], list[str]], count: int) -> None:
-        self._arguments = arguments
+    def __init__(
+        self, url: str, timeout: float, arguments: Callable[[int], list[str]], count: int, speech: Speech
+    ) -> None:
+        self._arguments, self._speech = arguments, speech
         self._command = [sys.executable, "-m", "shardq.cli", "worker", "--timeout", str(timeout)]
         self._clock = SystemClock()
         self._environment = os.environ | {"SHARDQ_URL": url}  # not an argument: it may hold a password
@@ -94,16 +97,18 @@ class Supervisor:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         if self._signals:
             self._code = max(self._code, code if code > 0 else FAILED)
-            remark(f"worker process {process.pid} {how}")
+            self._speech.say(f"worker process {process.pid} {how}", logging.WARNING)
         elif code == USAGE:
-            remark(f"worker process {process.pid} {how}; the other processes are stopped")
+            self._speech.say(f"worker process {process.pid} {how}; the other processes are stopped", logging.ERROR)
             self._code = USAGE
             self._stop(signal.SIGTERM)
         else:
             self._deaths = 1 if age > LONG_LIFE else self._deaths + 1
             pause = RESTART(self._deaths, Random())
             self._due.append((self._clock.monotonic() + pause, number))
-            remark(f"worker process {process.pid} {how}; another one starts in {pause:.1f} s")
+            self._speech.say(
+                f"worker process {process.pid} {how}; another one starts in {pause:.1f} s", logging.WARNING
+            )
 
     def _forward(self, number: int, _: FrameType | None) -> None:
         self._stop(number)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from shardq.arguments import MAX_BLOCK, lease_time, seconds
+from shardq.arguments import MAX_BLOCK, lease_time, seconds, text
 from shardq.client.leases import LeasedDelivery
 from shardq.client.results import NOTHING, checked_progress
 from shardq.client.work import measured_one, measured_so_far
@@ -77,10 +77,12 @@ class AsyncDelivery(LeasedDelivery):
         instead.
         """
         seconds("delay", delay, 0, MAX_BLOCK)
+        text("error", error)
         return await self._settle("nack", Settle(measured_one(self), delay, error), timeout) is not Settled.DEAD
 
     async def reject(self, reason: str, *, timeout: float | None = None) -> None:
         """Move the message to the dead letters, with *reason*."""
+        text("reason", reason)
         await self._settle("reject", Settle(measured_one(self), 0.0, reason), timeout)
 
     async def extend(self, duration: float, *, timeout: float | None = None) -> None:

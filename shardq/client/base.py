@@ -8,11 +8,11 @@ import re
 import socket
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn, Self, TypedDict, TypeVar, Unpack
 
-from shardq.arguments import check_known, seconds, shown, whole
+from shardq.arguments import MAX_BLOCK, check_clock, check_known, check_name, flag, of_type, seconds, shown, whole
 from shardq.client.leases import Leases
 from shardq.clock import Clock, SystemClock
 from shardq.codec import Codec, Codecs
@@ -32,6 +32,7 @@ from shardq.timing import Timer
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
+_INSIDE = frozenset({"store", "post", "share", "look", "run", "state_of", "end_wait", "prepare", "lend"})
 MAX_SLICE = 5.0
 MAX_PAYLOAD = 512 * 1024 * 1024  # Redis's proto-max-bulk-len
 
@@ -74,8 +75,9 @@ class BaseClient:
         if not isinstance(target, Target):
             raise ConfigError(f"make a client with {type(self).__name__}.from_url(url)")
         check_known(type(self).__name__, settings, ClientSettings.__annotations__)
-        self.clock: Clock = settings.get("clock") or SystemClock()
-        self.codecs = Codecs(settings.get("codec"), *settings.get("codecs", ()))
+        self.clock: Clock = _clock_of(settings.get("clock"))
+        codecs = of_type("codecs", settings.get("codecs", ()), (list, tuple), "a list of codecs")
+        self.codecs = Codecs(settings.get("codec"), *codecs)
         self.timeout = seconds("timeout", settings.get("timeout", 10.0), 0.01, 3600)
         self.wait_slice = seconds("wait_slice", settings.get("wait_slice", 5.0), 0.05, MAX_SLICE)
         self.durability = Durability.parse(settings.get("durability", "none"))
@@ -104,6 +106,9 @@ class BaseClient:
         It begins with `redis://`, `rediss://`, `unix://`, `redis+cluster://`, `redis+sentinel://` or
         `shardq://embedded`. ConfigError for a bad URL or setting. These are the settings:
 
+        Each client of `shardq://embedded` has a server of its own: others get at it by `Client.beside`, or by the URL
+        of an `EmbeddedServer`.
+
         `codec` encodes payloads; `codecs` only decode them. `timeout` is for how many seconds a call is tried.
         `durability` is "none", "process", "disk" or "replica(n)". `max_connections` is for each server. `max_payload`
         is in bytes. A blocked read asks the server again at least every `wait_slice` seconds. `name` is the client's
@@ -128,7 +133,11 @@ class BaseClient:
             settings["timeout"] = timeout
         client = cls(other._target, **settings)
         client.codecs = other.codecs
+        other.lend(client)
         return client
+
+    def lend(self, client: BaseClient) -> None:
+        """Give a client beside this one what it needs; nothing, since it connects to the server itself."""
 
     @property
     def name(self) -> str:
@@ -138,6 +147,10 @@ class BaseClient:
     def __repr__(self) -> str:
         """Show where it connects to, without a password."""
         return f"{type(self).__name__}({self._target})"
+
+    def __dir__(self) -> list[str]:
+        """What programs call: without what other parts of shardq do."""
+        return sorted({*super().__dir__()} - _INSIDE)
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied: another process cannot use the connections."""
@@ -158,38 +171,60 @@ class BaseClient:
         The client may *create* the queue; by default if it has *settings* for it. *mismatch* says what it does if the
         queue has others.
         """
+        check_name(name)
         requested, deals_with = queue_config(settings), on_mismatch(mismatch)
-        creates = bool(settings) if create is None else create
+        creates = bool(settings) if create is None else flag("create", create)
+        if remember is not None:
+            seconds("remember", remember, 0, MAX_BLOCK)
         with self._lock:
             known = self._states.get((name, remember))
             if known is None or (settings and (known.requested, known.on_mismatch) != (requested, deals_with)):
-                known = QueueState(
-                    keys=QueueKeys(name),
-                    requested=requested,
-                    clock=self.clock,
-                    durability=self.durability,
-                    timeout=self.timeout,
-                    wait_slice=self.wait_slice,
-                    max_payload=self.max_payload,
-                    cluster=self._target.kind == "cluster",
-                    client=self.name,
-                    explicit=frozenset(settings),
-                    remember=remember,
-                    on_mismatch=deals_with,
-                )
-                check_legacy(known, requested)
+                known = self.new_state(name, settings, remember, deals_with)
                 self._states[name, remember] = known
-                self._all_states.add(known)
             known.creates = known.creates or creates
             return known
 
+    def new_state(
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        remember: float | None = None,
+        deals_with: Callable[[QueueState, Any], Any] | None = None,
+    ) -> QueueState:
+        """Do as `state_of`, but return a state of its own, which the client does not keep."""
+        requested = queue_config(settings)
+        state = QueueState(
+            keys=QueueKeys(name),
+            requested=requested,
+            clock=self.clock,
+            durability=self.durability,
+            timeout=self.timeout,
+            wait_slice=self.wait_slice,
+            max_payload=self.max_payload,
+            cluster=self._target.kind == "cluster",
+            client=self.name,
+            explicit=frozenset(settings),
+            remember=remember,
+            on_mismatch=deals_with,
+        )
+        check_legacy(state, requested)
+        with self._lock:
+            self._all_states.add(state)
+        return state
+
     def router_state(self, name: str = "default") -> RouterState:
         """Return this client's copy of the router called *name*, with version and age. ConfigError for a bad name."""
+        check_name(name)
         with self._lock:
             known = self._routers.get(name)
             if known is None:
                 known = self._routers[name] = RouterState(RouterKeys(name), self.clock, self.timeout, self.durability)
             return known
+
+    def _until(self, timeout: float | None) -> float:
+        """Return the local time at which a call that starts now gives up. ConfigError for a bad *timeout*."""
+        lasts = self.timeout if timeout is None else seconds("timeout", timeout, 0, MAX_BLOCK)
+        return self.clock.monotonic() + lasts
 
     def _driver_settings(self) -> DriverSettings:
         return DriverSettings(
@@ -205,6 +240,14 @@ class BaseClient:
     def _stop_server(self) -> None:
         if self._server is not None:
             self._server.stop()
+
+
+def _clock_of(clock: Clock | None) -> Clock:
+    """Return *clock*, by default the system's. ConfigError if it is none."""
+    if clock is None:
+        return SystemClock()
+    check_clock(clock)
+    return clock
 
 
 @cache

@@ -13,6 +13,7 @@ from shardq.client.writer import Writer
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received, Written
+from shardq.model.declaration import Declaration, declaration_of
 from shardq.model.message import OnConflict
 from shardq.ops.operate.declare import OnMismatch
 from shardq.ops.queue import registry
@@ -49,7 +50,7 @@ class Client(SyncBaseClient):
 
     def queue(
         self,
-        name: str,
+        name: str | Declaration,
         *,
         create: bool | None = None,
         on_mismatch: OnMismatch = "warn",
@@ -57,17 +58,20 @@ class Client(SyncBaseClient):
     ) -> Queue:
         """Return the queue called *name*. Its first write or read creates it, if this client has settings for it.
 
+        *name* may be a `Tasks`, which has the name and the settings of its queue, and creates it.
+
         Settings belong to the queue. If it exists already with others, *on_mismatch* says what its first call does:
         "warn" logs the differences, "raise" is a ConfigError, and "apply" changes the queue's settings, once.
 
         Without settings the queue is not created: reads wait for it, and other calls raise QueueMissing. *create* says
         otherwise: true creates a queue with the defaults (see `QueueConfig`).
         """
-        return Queue(self, self.state_of(name, settings, create=create, mismatch=on_mismatch))
+        queue, declared, creates = declaration_of(name, settings, create)
+        return Queue(self, self.state_of(queue, declared, create=creates, mismatch=on_mismatch))
 
     def queues(self, *, timeout: float | None = None) -> list[str]:
         """Return the names of all queues, sorted, from the list that clients with settings keep."""
-        return self.run(registry.queue_names(self.clock.monotonic() + (timeout or self.timeout), self.clock))
+        return self.run(registry.queue_names(self._until(timeout), self.clock))
 
     def bind(self, pattern: str, queue: Queue | str, *, router: str = "default", timeout: float | None = None) -> bool:
         """Let messages that are published to a topic which *pattern* matches go to *queue*.

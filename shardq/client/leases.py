@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from shardq.arguments import seconds
+from shardq.arguments import flag, function, seconds
 from shardq.client.results import PACE
 from shardq.client.work import Work
 from shardq.clock import Clock
@@ -212,7 +212,7 @@ class LeasedDelivery(DeliveryView):
 
     @lost.setter
     def lost(self, lost: bool) -> None:
-        self._lost = lost
+        self._lost = flag("lost", lost)
         if lost:
             self._lease.tell()
 
@@ -236,7 +236,7 @@ class LeasedDelivery(DeliveryView):
         function, which the event loop calls. With `Client` a thread calls all callbacks of the client, one after the
         other. An error of a callback is logged.
         """
-        self._lease.when_lost(partial(_call, callback, self))
+        self._lease.when_lost(partial(_call, function("callback", callback), self))
 
     @property
     def has_told(self) -> bool:

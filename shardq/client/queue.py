@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from shardq.arguments import text
 from shardq.client.acking import note_answers, to_ack
 from shardq.client.admin import QueueAdmin
 from shardq.client.delivery import Delivery
+from shardq.client.job import Job
 from shardq.client.leases import delivered, note_results
 from shardq.client.results import results_of
+from shardq.client.schedules import Schedules
 from shardq.client.work import measured
 from shardq.errors import Empty
 from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received, Written
+from shardq.model.call import Call, Callee, result_type_of
 from shardq.model.delivery import received_of
-from shardq.model.message import OnConflict, messages_of
+from shardq.model.message import OnConflict, WriteOptions, messages_of
 from shardq.ops.inspect.peek import peek
 from shardq.ops.inspect.status import status
 from shardq.ops.queue.state import QueueState
@@ -35,6 +39,8 @@ from shardq.telemetry import Telemetry, enabled
 
 if TYPE_CHECKING:
     from shardq.client.client import Client
+
+T = TypeVar("T")
 
 
 class Queue(QueueAdmin):
@@ -64,6 +70,15 @@ class Queue(QueueAdmin):
         """The queue's name."""
         return self.state.keys.name
 
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules that users stored in the queue."""
+        return Schedules(self)
+
+    @overload
+    def write(self, payload: Call[T], *, shard_key: str | bytes, **options: Unpack[WriteOptions]) -> Job[T]: ...
+    @overload
+    def write(self, payload: Any, *, shard_key: str | bytes, **options: Unpack[WriteOptions]) -> Written: ...
     def write(
         self,
         payload: Any,
@@ -78,6 +93,8 @@ class Queue(QueueAdmin):
         timeout: float | None = None,
     ) -> Written:
         """Store one message and return its id. It is stored once, however often the connection breaks.
+
+        Of a call of a task the id is an `Job`, which knows the type of its result.
 
         *payload* is encoded by the client's codec. *shard_key*, usually the tenant's name, chooses the streams that the
         message may go to. A read delivers the message from *delay* seconds on and no more after *deadline* seconds,
@@ -116,7 +133,11 @@ class Queue(QueueAdmin):
             raise
         if span is not None:
             span.end(message_id)
-        return message_id
+        return Job.of(self, message_id, payload.result_type) if isinstance(payload, Call) else message_id
+
+    def job(self, task: Callee[T], message_id: str) -> Job[T]:
+        """Return the job that a call of *task* became: its id is *message_id*, and nothing is asked of Redis."""
+        return Job.of(self, text("message_id", message_id), result_type_of(task))
 
     def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
@@ -183,7 +204,7 @@ class Queue(QueueAdmin):
         *,
         batch: bool,
     ) -> list[Delivery]:
-        if block != 0 or visibility is not None or prefer is not None:
+        if type(block) is not float or block != 0 or visibility is not None or prefer is not None:
             checked_wanted(block, visibility, prefer)
         settled, acks = to_ack(self, ack)
         outstanding = Outstanding()
@@ -229,18 +250,20 @@ class Queue(QueueAdmin):
         *,
         delay: float | Sequence[float] = 0.0,
         error: str | Sequence[str] = "",
+        counted: bool = True,
         timeout: float | None = None,
     ) -> list[Delivery]:
         """Give many deliveries back, as `Delivery.nack` does. Return those whose lease was lost.
 
-        *delay* (seconds) and *error* are one value for all, or a sequence with one value for each. The call takes few
-        round trips.
+        *delay* (seconds) and *error* are one value for all, or a sequence with one value for each. Unless they are
+        *counted*, these deliveries were none, and do not bring a message closer to its `max_deliveries`; then each
+        needs an *error*, which says why. The call takes few round trips.
         """
         received = received_of(self.name, deliveries)
         checked_each("delay", delay, len(deliveries))
         checked_each("error", error, len(deliveries))
         found: settle.Results = {}
-        op = settle.nack(self.state, measured(deliveries), delay, error, timeout, found)
+        op = settle.nack(self.state, measured(deliveries), delay, error, timeout, found, counted=counted)
         return self._settle_many("nack", deliveries, received, op, found)
 
     def reject_many(

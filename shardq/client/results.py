@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -38,6 +37,8 @@ def results_of(queue: Queue | AsyncQueue, deliveries: Sequence[LeasedDelivery], 
     config = queue.state.config
     if config.result_ttl is None:
         raise ConfigError(f"queue {queue.name!r} keeps no results: set its result_ttl")
+    if not isinstance(results, Sequence) or isinstance(results, (str, bytes, bytearray, memoryview)):
+        raise ConfigError(f"results must be a list; this is of type {type(results).__name__}")
     if len(results) != len(deliveries):
         raise ConfigError(f"{len(deliveries)} deliveries need as many results, not {len(results)}")
     return [
@@ -57,5 +58,5 @@ def checked_progress(done: float, total: float | None, note: str) -> None:
 
 def _check_amount(name: str, value: object) -> None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not 0 <= value <= MAX_AMOUNT:  # type: ignore[arg-type,operator]
+    if not is_number or not 0 <= value <= MAX_AMOUNT:  # type: ignore[operator]
         raise ConfigError(f"{name} must be a number from 0 to 2**53, not {shown(value)}")

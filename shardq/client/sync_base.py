@@ -7,6 +7,7 @@ import threading
 import weakref
 from typing import Unpack
 
+from shardq.arguments import whole
 from shardq.client.base import BaseClient, ClientSettings
 from shardq.client.leases import Leases
 from shardq.drivers import Driver, Target
@@ -55,7 +56,7 @@ class SyncBaseClient(BaseClient):
 
         A task of `AsyncClient` is cancelled instead.
         """
-        self._driver.recall(thread)
+        self._driver.recall(whole("thread", thread, 0, 2**64))
 
     def _inspect(self, driver: Driver) -> None:
         """Look at the server, unless another thread did so meanwhile."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any, Final, NamedTuple, Protocol
 
-from shardq.arguments import whole
+from shardq.arguments import function, whole
 from shardq.client.base import BaseClient
 from shardq.errors import BackendError, ClosedError, ConfigError, DurabilityUnknown, PartlyWritten
 from shardq.flow import Limit, Vegas
@@ -54,7 +54,9 @@ class BaseWriter:
         one_call = CHUNK_MESSAGES  # while a call is under way, the next one should be waiting
         adapting = Vegas(first=LEAST, least=LEAST, most=max_in_flight, low=one_call, high=2 * one_call)
         self._base, self._pid = client, os.getpid()
-        self._window = Window(limit or adapting, max_bytes)
+        if limit is not None:
+            function("limit.acked", getattr(limit, "acked", None))
+        self._window = Window(adapting if limit is None else limit, max_bytes)
         self._states: dict[str, QueueState] = {}
         self._failed: deque[Asked] = deque()
         self._uncounted = 0

@@ -30,6 +30,12 @@ for _each in _SET.file:
 _CLASSES: dict[str, Any] = message_factory.GetMessageClassesForFiles([FILE], _POOL)
 
 Request = _CLASSES[f"{PACKAGE}.Request"]
+Batch = _CLASSES[f"{PACKAGE}.Batch"]
+Part = _CLASSES[f"{PACKAGE}.Part"]
+Prefix = _CLASSES[f"{PACKAGE}.Prefix"]
+Run = _CLASSES[f"{PACKAGE}.Run"]
+Members = _CLASSES[f"{PACKAGE}.Members"]
+Envelope = _CLASSES[f"{PACKAGE}.Envelope"]
 Response = _CLASSES[f"{PACKAGE}.Response"]
 AckMessage = _CLASSES[f"{PACKAGE}.AckMessage"]
 Refusal = _CLASSES[f"{PACKAGE}.Refusal"]

@@ -8,7 +8,12 @@ from __future__ import annotations
 from shardq.edge.client import AsyncEdge, Edge, EdgeStatus
 from shardq.edge.compose import EdgeMessage
 from shardq.edge.delivering import Progress
+from shardq.edge.outcome import AsyncSent, Sent
+from shardq.edge.refusals import Refused
 from shardq.edge.settings import EdgeSettings
-from shardq.edge.spool import Refused, SpoolCounts
+from shardq.edge.spool import Held, SpoolCounts
 
-__all__ = ["AsyncEdge", "Edge", "EdgeMessage", "EdgeSettings", "EdgeStatus", "Progress", "Refused", "SpoolCounts"]
+__all__ = [
+    "AsyncEdge", "AsyncSent", "Edge", "EdgeMessage", "EdgeSettings", "EdgeStatus", "Held", "Progress", "Refused",
+    "Sent", "SpoolCounts",
+]  # fmt: skip

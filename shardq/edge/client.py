@@ -10,27 +10,31 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from shardq.arguments import check_known, iterable
+from shardq.arguments import MAX_BLOCK, check_clock, check_known, iterable, seconds, text
 from shardq.clock import Clock, SystemClock
 from shardq.codec import Codec, Codecs
-from shardq.edge.compose import EdgeMessage, compose, new_id
+from shardq.edge.compose import EdgeMessage, Ids, compose
 from shardq.edge.delivering import Delivering, Progress
 from shardq.edge.lock import DeliveryLock
+from shardq.edge.outcome import LOOK, AsyncSent, Sent, refused_error
+from shardq.edge.refusals import Refused, ids_of
 from shardq.edge.settings import EdgeSettings
-from shardq.edge.spool import Spool, SpoolCounts
-from shardq.errors import BackendTimeout, ClosedError
+from shardq.edge.spool import Held, Spool, SpoolCounts
+from shardq.errors import BackendTimeout, ClosedError, ConfigError
 
-LOOK: Final = 0.02
-"""Seconds between two looks at the spool while somebody waits in `flush`."""
 ENDS: Final = 10.0
 
 
 class EdgeStatus(NamedTuple):
-    """What the spool holds, what this process's delivery is doing, and which process delivers (None: none)."""
+    """What the spool holds, what this process's delivery is doing, and which process delivers (None: none).
+
+    `held` says why the gateway does not take some messages for now.
+    """
 
     spool: SpoolCounts
     delivery: Progress
     delivered_by: int | None
+    held: list[Held]
 
 
 class Producer:
@@ -47,11 +51,16 @@ class Producer:
     ) -> None:
         check_known(type(self).__name__, settings, (*EdgeSettings.__annotations__, "codec", "clock"))
         self.settings = EdgeSettings(gateway=gateway, spool=spool, **settings)
+        if clock is not None:
+            check_clock(clock)
         self._clock, self._codecs, self._pid = clock or SystemClock(), Codecs(codec), os.getpid()
+        self._ids = Ids(self._clock)
         self.spool = Spool(
-            spool, max_bytes=self.settings.max_bytes, drops_oldest=self.settings.on_full == "drop_oldest",
-            on_disk=self.settings.durability == "disk", clock=self._clock,
+            spool, max_bytes=self.settings.max_bytes, max_refused_bytes=self.settings.max_refused_bytes,
+            drops_oldest=self.settings.on_full == "drop_oldest", on_disk=self.settings.durability == "disk",
+            clock=self._clock,
         )  # fmt: skip
+        self._flushed = self.spool.refusals.now()
         self._delivering = Delivering(self.settings, self.spool, clock=self._clock)
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -63,15 +72,37 @@ class Producer:
     def _composed(self, messages: Iterable[EdgeMessage]) -> list[tuple[bytes, bytes]]:
         """Check and encode messages: (id, request) each."""
         self._check_open()
-        found = []
-        for message in iterable("messages", messages, "EdgeMessage"):
-            message_id = new_id(self._clock)
-            found.append((message_id, compose(message, self._codecs, self.settings.max_payload, message_id)))
-        return found
+        given = list(iterable("messages", messages, "EdgeMessage"))
+        return [
+            (message_id, compose(message, self._codecs, self.settings.max_payload, message_id))
+            for message, message_id in zip(given, self._ids.take(len(given)), strict=True)
+        ]
 
     def _status(self) -> EdgeStatus:
         self._check_open()
-        return EdgeStatus(self.spool.counts(), self._delivering.progress, DeliveryLock(self.spool.path).holder())
+        counts, holder = self.spool.counts(), DeliveryLock(self.spool.path).holder()
+        return EdgeStatus(counts, self._delivering.progress, holder, self.spool.held() if counts.held else [])
+
+    def _check_refused(self) -> None:
+        """MessageRefused if anything was refused since this was asked last."""
+        before, self._flushed = self._flushed, self.spool.refusals.now()
+        losses = self.spool.refusals.since(before)
+        if losses.reasons:
+            raise refused_error(losses)
+
+    def _refused(self) -> list[Refused]:
+        self._check_open()
+        return self.spool.refusals.kept()
+
+    def _resend(self, ids: Iterable[str] | None, reason: str | None) -> int:
+        self._check_open()
+        if reason is not None:
+            text("reason", reason)
+        try:
+            wanted = None if ids is None else ids_of(iterable("ids", ids, "ids"))
+        except (ValueError, TypeError):
+            raise ConfigError("ids must be those that send returned, which are hexadecimal") from None
+        return self.spool.refusals.resend(wanted, reason)
 
     def _closes(self) -> bool:
         """Whether this call closes the producer: it is the first, and not in a forked child."""
@@ -107,30 +138,48 @@ class Edge(Producer):
         topic: str = "",
         headers: Mapping[str, str] | None = None,
         delay: float = 0.0,
-    ) -> str:
+    ) -> Sent:
         """Put one message into the spool, and return its id. It is safe when this returns, and is delivered by itself.
 
-        It goes to *queue*, or to the queues that *topic* goes to. ConfigError or CodecError if it is bad, SpoolFull if
-        the spool or its disk is full: nothing was put.
+        It goes to *queue*, or to the queues that *topic* goes to. The id knows more: `outcome` waits until the message
+        is stored. ConfigError or CodecError if the message is bad, SpoolFull if the spool or its disk is full: nothing
+        was put.
         """
         return self.send_many([EdgeMessage(payload, shard_key, queue, topic, headers, delay)])[0]
 
-    def send_many(self, messages: Iterable[EdgeMessage]) -> list[str]:
+    def send_many(self, messages: Iterable[EdgeMessage]) -> list[Sent]:
         """Put many messages into the spool at once, all or none. Return their ids."""
         composed = self._composed(messages)
-        if composed:
-            self.spool.put(composed)
-            with contextlib.suppress(RuntimeError):  # the loop has just ended: the next process delivers
-                self._loop.call_soon_threadsafe(self._delivering.wake)
-        return [message_id.hex() for message_id, _ in composed]
+        if not composed:
+            return []
+        numbers = self.spool.put(composed)
+        self._wake()
+        return [
+            Sent(message_id.hex(), number, self.spool, self._clock)
+            for (message_id, _), number in zip(composed, numbers, strict=True)
+        ]
 
     def flush(self, timeout: float = 30.0) -> None:
-        """Wait until the spool is empty: everything that anybody put was acked or refused. BackendTimeout."""
-        until = self._clock.monotonic() + timeout
-        while (left := self.status().spool.waiting) > 0:
+        """Wait until the spool is empty: everything that anybody put is stored, or was refused. BackendTimeout.
+
+        MessageRefused if some were refused, found damaged or dropped, since this producer was made or flushed last.
+        """
+        until = self._clock.monotonic() + seconds("timeout", timeout, 0, MAX_BLOCK)
+        while (status := self.status()).spool.waiting > 0:
             if self._clock.monotonic() > until:
-                raise BackendTimeout(_still_waiting(left, timeout, self._delivering.progress))
+                raise BackendTimeout(_still_waiting(status, timeout))
             time.sleep(LOOK)
+        self._check_refused()
+
+    def refused(self) -> list[Refused]:
+        """Return the messages of the spool that were refused, found damaged or dropped, as far as they are kept."""
+        return self._refused()
+
+    def resend(self, ids: Iterable[str] | None = None, reason: str | None = None) -> int:
+        """Let refused messages wait in the spool again: those with *ids*, of a *reason*, or all. Return how many."""
+        found = self._resend(ids, reason)
+        self._wake()
+        return found
 
     def status(self) -> EdgeStatus:
         """Return what the spool holds and what the delivery is doing."""
@@ -158,6 +207,10 @@ class Edge(Producer):
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has just ended: the next process delivers
+            self._loop.call_soon_threadsafe(self._delivering.wake)
+
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
@@ -175,29 +228,48 @@ class AsyncEdge(Producer):
         topic: str = "",
         headers: Mapping[str, str] | None = None,
         delay: float = 0.0,
-    ) -> str:
+    ) -> AsyncSent:
         """Put one message into the spool, and return its id. It is safe when this returns, and is delivered by itself.
 
-        It goes to *queue*, or to the queues that *topic* goes to. ConfigError or CodecError if it is bad, SpoolFull if
-        the spool or its disk is full: nothing was put.
+        It goes to *queue*, or to the queues that *topic* goes to. The id knows more: `outcome` waits until the message
+        is stored. ConfigError or CodecError if the message is bad, SpoolFull if the spool or its disk is full: nothing
+        was put.
         """
         return (await self.send_many([EdgeMessage(payload, shard_key, queue, topic, headers, delay)]))[0]
 
-    async def send_many(self, messages: Iterable[EdgeMessage]) -> list[str]:
+    async def send_many(self, messages: Iterable[EdgeMessage]) -> list[AsyncSent]:
         """Put many messages into the spool at once, all or none. Return their ids."""
         composed = self._composed(messages)
-        if composed:
-            await asyncio.to_thread(self.spool.put, composed)
-            self._delivering.wake()
-        return [message_id.hex() for message_id, _ in composed]
+        if not composed:
+            return []
+        numbers = await asyncio.to_thread(self.spool.put, composed)
+        self._delivering.wake()
+        return [
+            AsyncSent(message_id.hex(), number, self.spool, self._clock)
+            for (message_id, _), number in zip(composed, numbers, strict=True)
+        ]
 
     async def flush(self, timeout: float = 30.0) -> None:
-        """Wait until the spool is empty: everything that anybody put was acked or refused. BackendTimeout."""
-        until = self._clock.monotonic() + timeout
-        while (left := (await self.status()).spool.waiting) > 0:
+        """Wait until the spool is empty: everything that anybody put is stored, or was refused. BackendTimeout.
+
+        MessageRefused if some were refused, found damaged or dropped, since this producer was made or flushed last.
+        """
+        until = self._clock.monotonic() + seconds("timeout", timeout, 0, MAX_BLOCK)
+        while (status := await self.status()).spool.waiting > 0:
             if self._clock.monotonic() > until:
-                raise BackendTimeout(_still_waiting(left, timeout, self._delivering.progress))
+                raise BackendTimeout(_still_waiting(status, timeout))
             await asyncio.sleep(LOOK)
+        await asyncio.to_thread(self._check_refused)
+
+    async def refused(self) -> list[Refused]:
+        """Return the messages of the spool that were refused, found damaged or dropped, as far as they are kept."""
+        return await asyncio.to_thread(self._refused)
+
+    async def resend(self, ids: Iterable[str] | None = None, reason: str | None = None) -> int:
+        """Let refused messages wait in the spool again: those with *ids*, of a *reason*, or all. Return how many."""
+        found = await asyncio.to_thread(self._resend, ids, reason)
+        self._delivering.wake()
+        return found
 
     async def status(self) -> EdgeStatus:
         """Return what the spool holds and what the delivery is doing."""
@@ -222,6 +294,11 @@ class AsyncEdge(Producer):
         await self.aclose()
 
 
-def _still_waiting(left: int, timeout: float, progress: Progress) -> str:
+def _still_waiting(status: EdgeStatus, timeout: float) -> str:
+    progress = status.delivery
     why = f" ({progress.last_error})" if progress.last_error else ""
-    return f"after {timeout:g} s {left:,} messages still wait in the spool; they stay there: {progress.state}{why}"
+    held = "".join(f"; {each.messages:,} are held: {each.reason}: {each.text}" for each in status.held[:3])
+    return (
+        f"after {timeout:g} s {status.spool.waiting:,} messages still wait in the spool; they stay there: "
+        f"{progress.state}{why}{held}"
+    )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from threading import Lock
+from typing import Any, Final
 
 import msgspec
 
-from shardq.arguments import check_name, seconds
+from shardq.arguments import check_name, of_type, seconds, text
 from shardq.clock import Clock
 from shardq.codec import Codecs, encode_headers
 from shardq.datasink.messages import VERSION, Request
@@ -17,6 +19,8 @@ from shardq.routing.topic import check_topic
 from shardq.sharding import key_bytes, shard
 
 MAX_DELAY = 10 * 365 * 86_400
+SPAN: Final = 1.0
+"""Seconds in which ids follow each other."""
 
 
 class EdgeMessage(msgspec.Struct, frozen=True):
@@ -30,13 +34,31 @@ class EdgeMessage(msgspec.Struct, frozen=True):
     delay: float = 0.0
 
 
-def new_id(clock: Clock) -> bytes:
-    """Return a unique id of 16 bytes, which begins with the time, so that ids sort about as they were made."""
-    return int(clock.wall() * 1000).to_bytes(6, "big") + os.urandom(10)
+class Ids:
+    """Makes unique ids of 16 bytes, which begin with the time, so that ids sort about as they were made.
+
+    Those of a second follow each other as numbers do, so a batch names them by the first one. Any thread may take some.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._lock = clock, Lock()
+        self._next, self._begun = 0, -math.inf
+
+    def take(self, count: int) -> list[bytes]:
+        """Return *count* new ids."""
+        with self._lock:
+            now = self._clock.wall()
+            if not 0 <= now - self._begun < SPAN:
+                self._begun = now
+                self._next = int.from_bytes(int(now * 1000).to_bytes(6, "big") + os.urandom(10), "big")
+            first, self._next = self._next, self._next + count
+        return [number.to_bytes(16, "big") for number in range(first, first + count)]
 
 
 def compose(message: EdgeMessage, codecs: Codecs, max_payload: int, message_id: bytes) -> bytes:
     """Return the serialized request. ConfigError or CodecError if the message is bad: no gateway would take it."""
+    of_type("a message", message, EdgeMessage, "an EdgeMessage")
+    text("queue", message.queue), text("topic", message.topic)
     if bool(message.queue) == bool(message.topic):
         raise ConfigError("name the queue or the topic of a message, one of the two")
     if message.queue:

@@ -34,6 +34,7 @@ class Compressor:
         """Take a dictionary, and return its id. ConfigError if it is none."""
         try:
             dictionary = zstd.ZstdDict(content)
+            zstd.ZstdCompressor(level=self.level, zstd_dict=dictionary.as_digested_dict)  # only that reads all of it
         except (ValueError, zstd.ZstdError):
             raise ConfigError("these bytes are no zstd dictionary") from None
         self._dictionaries[dictionary.dict_id] = dictionary
@@ -52,11 +53,11 @@ class Compressor:
         """Return one frame that says its size; None if the payload would not get smaller."""
         if len(payload) < SMALLEST:
             return None
-        compressor = self._made.get((self.using, self.level))
+        using, level = self.using, self.level  # which may change meanwhile, in the thread of the loop
+        compressor = self._made.get((using, level))
         if compressor is None:
-            dictionary = self._dictionaries[self.using].as_digested_dict if self.using is not None else None
-            compressor = zstd.ZstdCompressor(level=self.level, zstd_dict=dictionary)
-            self._made[self.using, self.level] = compressor
+            dictionary = self._dictionaries[using].as_digested_dict if using is not None else None
+            compressor = self._made[using, level] = zstd.ZstdCompressor(level=level, zstd_dict=dictionary)
         compressor.set_pledged_input_size(len(payload))
         frame: bytes = compressor.compress(payload, mode=zstd.ZstdCompressor.FLUSH_FRAME)
         return frame if len(frame) < len(payload) else None

@@ -76,6 +76,8 @@ class Connection:
             response = await self._call.read()
         except grpc.RpcError as error:
             raise await self._ended(error) from None
+        if response is None:  # what gRPC makes of bytes that cannot be parsed
+            raise ConnectionEnded(f"the gateway {self._gateway} answered with something that is no protobuf")
         if response is grpc.aio.EOF:
             raise await self._ended(None)
         return response

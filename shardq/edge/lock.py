@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import re
+import stat
 from pathlib import Path
+from typing import Final
+
+from shardq.errors import SpoolDamaged
+
+_CONTENT: Final = re.compile(rb"(\d{1,10} *\n)?")
 
 
 class DeliveryLock:
@@ -15,30 +23,30 @@ class DeliveryLock:
         self._file: int | None = None
 
     def take(self) -> bool:
-        """Take the lock if nobody has it. Return whether this object has it now."""
+        """Take the lock if nobody has it. Return whether this object has it now. SpoolDamaged if its file is none."""
         if self._file is not None:
             return True
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = self._opened(os.O_CREAT)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(file)
             return False
-        os.ftruncate(file, 0)
-        os.write(file, f"{os.getpid()}\n".encode())
+        with contextlib.suppress(OSError):  # the disk is full: then only the number is missing
+            os.pwrite(file, f"{os.getpid():<10}\n".encode(), 0)
         self._file = file
         return True
 
     def holder(self) -> int | None:
-        """Return the process that delivers; None if none does."""
+        """Return the process that delivers; None if none does. SpoolDamaged if the lock's file is none."""
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            file = self._opened(0)
         except FileNotFoundError:
             return None
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            text = os.read(file, 20).split()
+            text = os.pread(file, 20, 0).split()
             return int(text[0]) if text else None
         else:
             return None
@@ -50,3 +58,21 @@ class DeliveryLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def _opened(self, more: int) -> int:
+        """Open the file, unless it is something else: a link, or a file with another content."""
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | more, 0o600)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self._foreign(error.strerror or "") from None
+        found = os.fstat(file)
+        is_plain = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+        if is_plain and _CONTENT.fullmatch(os.pread(file, 100, 0)):
+            return file
+        os.close(file)
+        raise self._foreign("it is another file")
+
+    def _foreign(self, why: str) -> SpoolDamaged:
+        return SpoolDamaged(f"{str(self._path)!r} cannot be the lock of a spool ({why}): move it away")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
-from shardq.arguments import shown
+from shardq.arguments import path, seconds, shown, whole
 from shardq.errors import ConfigError
 
 OnFull = Literal["raise", "drop_oldest"]
 Durability = Literal["process", "disk"]
 
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
-LEAST_BYTES: Final = 64 * 1024
+LEAST_BYTES: Final = 8 * 1024 * 1024
+MOST_BYTES: Final = 2**46
 MAX_PAYLOAD: Final = 4 * 1024 * 1024
+LEVELS: Final = (1, 22)
+"""Those of zstd that make frames smaller."""
+MOST_HOLD: Final = 10 * 365 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +30,12 @@ class EdgeSettings:
     given, or `tls` is true for those of the system; `certificate` and `key` (PEM) are the client's own. `name` is what
     the gateway's log calls this producer.
 
-    `spool` is the file in which messages wait for their acks. It holds at most `max_bytes`; beyond that a message is
-    refused with SpoolFull ("raise"), or the oldest messages are lost for it ("drop_oldest", counted). With `durability`
-    "process" a message survives the end of the process, with "disk" also that of the machine.
+    `spool` is the file in which messages wait for their acks. With its log it takes at most `max_bytes`; beyond that a
+    message is refused with SpoolFull ("raise"), or the oldest messages are lost for it ("drop_oldest", counted). With
+    `durability` "process" a message survives the end of the process, with "disk" also that of the machine.
+
+    A message that the gateway does not take for now is held for `hold` seconds. What was refused for good is kept
+    within `max_refused_bytes`, and within a quarter of `max_bytes`.
 
     `compress` sends payloads as zstd frames where that makes them smaller, and `dictionary` trains one. The `level` is
     higher while messages wait for a link and the processor does not.
@@ -36,12 +43,12 @@ class EdgeSettings:
 
     gateway: str
     spool: str | os.PathLike[str]
-    token: str = ""
+    token: str = field(default="", repr=False)
     name: str = "edge"
     tls: bool = False
-    root_certificates: bytes | None = None
-    certificate: bytes | None = None
-    key: bytes | None = None
+    root_certificates: bytes | None = field(default=None, repr=False)
+    certificate: bytes | None = field(default=None, repr=False)
+    key: bytes | None = field(default=None, repr=False)
     max_bytes: int = 1024**3
     on_full: OnFull = "raise"
     durability: Durability = "process"
@@ -50,9 +57,12 @@ class EdgeSettings:
     level: int = 3
     dictionary: bool = True
     in_memory: int = 16 * 1024 * 1024
+    hold: float = 7 * 86_400.0
+    max_refused_bytes: int = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
         """Check. ConfigError."""
+        self._check_kinds()
         if not re.fullmatch(r"unix:.+|.+:\d{1,5}", self.gateway):
             raise ConfigError(f"gateway must be host:port or unix:PATH, not {shown(self.gateway)}")
         if not NAME.fullmatch(self.name):
@@ -61,14 +71,28 @@ class EdgeSettings:
             raise ConfigError(f"on_full must be raise or drop_oldest, not {shown(self.on_full)}")
         if self.durability not in ("process", "disk"):
             raise ConfigError(f"durability must be process or disk, not {shown(self.durability)}")
-        if self.max_bytes < LEAST_BYTES:
-            raise ConfigError(f"max_bytes must be at least {LEAST_BYTES:,}")
-        if not 1 <= self.max_payload <= MAX_PAYLOAD:
-            raise ConfigError(f"max_payload must be 1 to {MAX_PAYLOAD:,}")
+        whole("max_bytes", self.max_bytes, LEAST_BYTES, MOST_BYTES, "the log alone takes half of the least")
+        whole("max_payload", self.max_payload, 1, MAX_PAYLOAD)
+        whole("level", self.level, *LEVELS)
+        whole("in_memory", self.in_memory, 1, MOST_BYTES)
+        whole("max_refused_bytes", self.max_refused_bytes, 0, MOST_BYTES)
+        seconds("hold", self.hold, 0, MOST_HOLD)
         if bool(self.certificate) != bool(self.key):
             raise ConfigError("certificate and key go together: give both, or neither")
         if self.token and not (self.is_secure or self._is_local):
             raise ConfigError("a token would cross the network in the clear: set tls=True or root_certificates")
+
+    def _check_kinds(self) -> None:
+        """ConfigError if a value is of another type than it must be; secrets are not shown."""
+        for name in ("gateway", "token", "name", "on_full", "durability"):
+            _check_kind(name, getattr(self, name), str, "a str")
+        for name in ("tls", "compress", "dictionary"):
+            _check_kind(name, getattr(self, name), bool, "True or False")
+        for name in ("root_certificates", "certificate", "key"):
+            _check_kind(name, getattr(self, name), (bytes, type(None)), "bytes (PEM), or None")
+        path("spool", self.spool)
+        if not self.token.isascii() or not self.token.isprintable():
+            raise ConfigError("token must be printable ASCII, as `shardq gateway-token` printed it")
 
     @property
     def is_secure(self) -> bool:
@@ -79,3 +103,8 @@ class EdgeSettings:
     def _is_local(self) -> bool:
         host = self.gateway.rpartition(":")[0]
         return self.gateway.startswith("unix:") or host in ("localhost", "127.0.0.1", "[::1]")
+
+
+def _check_kind(name: str, value: object, kinds: Any, wanted: str) -> None:
+    if not isinstance(value, kinds):
+        raise ConfigError(f"{name} must be {wanted}, not {type(value).__name__}")

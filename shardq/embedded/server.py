@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
-from shardq.arguments import whole
+from shardq.arguments import mapping, path, seconds, text, whole
 from shardq.clock import SystemClock
 from shardq.embedded.binary import ServerBinary, find_server
 from shardq.embedded.child import ChildProcess
@@ -21,6 +21,11 @@ from shardq.errors import BackendError, ConfigError
 _CLOCK = SystemClock()
 _OURS = frozenset({"port", "unixsocket", "unixsocketperm", "dir", "logfile", "daemonize"})
 _PORT_TRIES = 5
+
+
+def _checked_options(options: Mapping[str, str]) -> dict[str, str]:
+    found = mapping("options", options, "str to str")
+    return {text("an option's name", name): text("an option's value", value) for name, value in found.items()}
 
 
 class EmbeddedServer:
@@ -43,10 +48,15 @@ class EmbeddedServer:
         options: Mapping[str, str] | None = None,
         timeout: float = 10.0,
     ) -> None:
-        self._options = dict(options or {})
+        self._options = _checked_options({} if options is None else options)
         if taken := _OURS & self._options.keys():
             raise ConfigError(f"EmbeddedServer itself sets these options: {', '.join(sorted(taken))}")
         self._durable = directory is not None
+        if directory is not None:
+            path("directory", directory)
+        if binary is not None:
+            path("binary", binary)
+        seconds("timeout", timeout, 0.1, 3600)
         self._home = Home(Path(directory).expanduser().absolute() if directory is not None else None)
         if port is not None:
             whole("port", port, 0, 65_535)

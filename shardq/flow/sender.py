@@ -113,6 +113,13 @@ class Sender(Generic[Id]):
         usual = max(2 * self._mean + 4 * self._deviation, LEAST_TIMEOUT)
         return min(usual * self._backoff, LONGEST_TIMEOUT)
 
+    @property
+    def upcoming(self) -> Id | None:
+        """The message that `next` would return if the window has room; None if none waits."""
+        if self._repeats:
+            return next(iter(self._repeats))
+        return self._fresh[0] if self._fresh else None
+
     def send(self, message: Id) -> None:
         """Event: a new message is to be sent. ConfigError if one with this id is not acked yet."""
         if message in self._known:

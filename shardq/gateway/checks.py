@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from shardq.arguments import check_name
-from shardq.codec import encode_headers
+from shardq.codec import MAX_HEADERS, encode_headers
 from shardq.datasink import messages
 from shardq.datasink.frames import BadFrame, size_of
+from shardq.datasink.runs import MAX_ID
 from shardq.errors import ConfigError
-from shardq.gateway.received import Incoming
+from shardq.gateway.received import Envelope, Incoming
 from shardq.gateway.tokens import Token
 from shardq.ops.write.outgoing import MAX_DELAY
 from shardq.routing.topic import check_topic
 from shardq.sharding import key_bytes
 
-MAX_ID: Final = 64
+MOST_IDS: Final = 10_000
+"""Released ids in one request."""
+KEY_HEADER: Final = "shard-key"
+"""A message of a token that is one tenant has here the shard key that the client gave it."""
 CLIENT_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 TAG: Final = re.compile(r"[A-Za-z]")
 REASONS: Final[dict[str, int]] = {each.name: each.number for each in messages.Reason.values}
@@ -39,9 +44,11 @@ def check_request(request: Any) -> None:
     if request.version != messages.VERSION:
         raise Broken(f"this gateway speaks version {messages.VERSION}, not {request.version}")
     kind = request.WhichOneof("payload")
-    if kind == "info":
+    if kind in ("info", "batch"):
         if request.message_id:
-            raise Broken("a request with info has no message_id")
+            raise Broken(f"a request with {kind} has no message_id")
+        if kind == "info" and len(request.info.released) > MOST_IDS:
+            raise Broken(f"a request releases at most {MOST_IDS:,} ids: send them in several")
         return
     if not 1 <= len(request.message_id) <= MAX_ID:
         raise Broken(f"message_id must have 1 to {MAX_ID} bytes, not {len(request.message_id)}")
@@ -52,49 +59,75 @@ def checked(request: Any, token: Token, max_message: int, *, releases: bool) -> 
     kind = request.WhichOneof("payload")
     if kind is None:
         raise Refused("INVALID", "it has no payload")
-    headers = dict(request.headers)
+    envelope = envelope_of(request, request.shard_key, token)
+    payload = getattr(request, kind)
+    size = _size(payload, max_message, compressed=kind == "zstd_compressed")
+    return Incoming(request.message_id, envelope, payload, kind == "zstd_compressed", size, releases)
+
+
+def envelope_of(given: Any, shard_key: bytes, token: Token) -> Envelope:
+    """Return the envelope of a message, from the Request or the Envelope that the client has *given*. Refused."""
+    if len(given.headers) > MAX_HEADERS:  # before anything is made of them
+        raise Refused("INVALID", f"a message may have at most {MAX_HEADERS} headers, not {len(given.headers):,}")
+    headers = dict(given.headers)
+    if token.one_tenant:
+        headers[KEY_HEADER] = shard_key.decode(errors="backslashreplace")
     try:
-        _check_place(request)
-        key_bytes(request.shard_key)
+        _check_place(given)
+        key_bytes(shard_key)
         encode_headers(headers)
     except ConfigError as error:
         raise Refused("INVALID", str(error)) from None
-    tag = request.codec or "b"
+    tag = given.codec or "b"
     if not TAG.fullmatch(tag):
         raise Refused("INVALID", "codec must be one ASCII letter")
-    if request.delay_ms > MAX_DELAY * 1000:
+    if given.delay_ms > MAX_DELAY * 1000:
         raise Refused("INVALID", f"delay_ms may be at most {MAX_DELAY * 1000}")
-    _check_rights(request, token)
-    payload = getattr(request, kind)
-    size = _size(payload, max_message, compressed=kind == "zstd_compressed")
-    return Incoming(
-        request.message_id, request.queue, request.topic, request.shard_key, tag, headers, request.delay_ms,
-        payload, kind == "zstd_compressed", size, releases,
+    _check_rights(given, shard_key, token)
+    return Envelope(
+        given.queue, given.topic, shard_key_of(shard_key, token), tag, headers, given.delay_ms,
+        needs_parents=token.needs_parents and shard_key not in token.shard_keys.exact,
     )  # fmt: skip
 
 
-def _check_place(request: Any) -> None:
-    if bool(request.queue) == bool(request.topic):
+def shard_key_of(given: bytes, token: Token) -> bytes:
+    """Return the shard key of what a client sends under the one that it has *given*."""
+    return token.name.encode() if token.one_tenant else given
+
+
+def check_released(ids: Sequence[bytes]) -> None:
+    """Check some ids that a client has released. Broken if one is none."""
+    if not all(1 <= len(each) <= MAX_ID for each in ids):
+        raise Broken(f"a released id must have 1 to {MAX_ID} bytes")
+
+
+def _check_place(given: Any) -> None:
+    if bool(given.queue) == bool(given.topic):
         raise ConfigError("it must name a queue or a topic, and not both")
-    if request.queue:
-        check_name(request.queue)
+    if given.queue:
+        check_name(given.queue)
     else:
-        check_topic(request.topic)
+        check_topic(given.topic)
 
 
-def _check_rights(request: Any, token: Token) -> None:
-    if request.queue and not token.queues.allow(request.queue.encode()):
+def _check_rights(given: Any, shard_key: bytes, token: Token) -> None:
+    if given.queue and not token.queues.allow(given.queue.encode()):
         raise Refused("NOT_ALLOWED", "this token may not write to this queue")
-    if request.topic and not token.topics.allow(request.topic.encode()):
+    if given.topic and not token.topics.allow(given.topic.encode()):
         raise Refused("NOT_ALLOWED", "this token may not publish to this topic")
-    if not token.shard_keys.allow(request.shard_key):
+    if not token.shard_keys.allow(shard_key):
         raise Refused("NOT_ALLOWED", "this token may not write under this shard key")
+
+
+def too_large(size: int, most: int) -> Refused:
+    """Return why a payload of *size* bytes is refused."""
+    return Refused("TOO_LARGE", f"the payload has {size:,} bytes, more than {most:,}")
 
 
 def _size(payload: bytes, most: int, *, compressed: bool) -> int:
     if not compressed:
         if len(payload) > most:
-            raise Refused("TOO_LARGE", f"the payload has {len(payload):,} bytes, more than {most:,}")
+            raise too_large(len(payload), most)
         return len(payload)
     try:
         return size_of(payload, most)

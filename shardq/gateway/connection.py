@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,20 +15,32 @@ from google.protobuf.message import DecodeError
 from shardq.backoff import Exponential
 from shardq.datasink import messages
 from shardq.datasink.frames import BadFrame, dictionary_of
+from shardq.datasink.runs import BadRuns, ids_in
 from shardq.errors import QueueFull
-from shardq.gateway.checks import CLIENT_NAME, MAX_ID, Broken, Refused, check_request, checked
+from shardq.gateway.ahead import Ahead
+from shardq.gateway.batches import Batch, Opened, bounds_of, ids_of
+from shardq.gateway.checks import CLIENT_NAME, MOST_IDS, Broken, Refused, check_released, check_request, checked
 from shardq.gateway.counters import Counters
+from shardq.gateway.memory import CONNECTION
 from shardq.gateway.outbox import Outbox
+from shardq.gateway.prefixes import MOST
+from shardq.gateway.rates import Rates
 from shardq.gateway.received import Fifo, Incoming
-from shardq.gateway.storing import Outcome
+from shardq.gateway.releases import IDS_FOR_ONE
+from shardq.gateway.storing import CALL, Outcome
 from shardq.gateway.tokens import Token
+from shardq.gateway.turns import cost_of
 
 if TYPE_CHECKING:
     from shardq.gateway.server import Gateway
 
 log = logging.getLogger("shardq.gateway")
 BATCH: Final = 250
-BATCH_BYTES: Final = 4 * 1024 * 1024
+BATCH_BYTES: Final = 1024 * 1024
+IDS_AT_ONCE: Final = 500
+"""Released ids that are worked off in one turn."""
+PIECE: Final = 25
+"""Messages of a batch that are worked off in one turn: a quarter of a millisecond."""
 DICTIONARIES: Final = 2
 """A connection may use so many dictionaries at a time."""
 OFFERS: Final = 16
@@ -40,17 +53,20 @@ _RANDOM = Random()  # for jitter, not for security
 
 
 class Connection:
-    """One call of Send. `token` is replaced when the file of tokens was read anew."""
+    """One call of Send."""
 
-    def __init__(self, gateway: Gateway, token: Token, context: Any) -> None:
+    def __init__(self, gateway: Gateway, token: Token, context: Any, ahead: Ahead) -> None:
         self.gateway, self.token, self.context = gateway, token, context
         self.counters = Counters(connections=1)
         self.name = ""
-        settings = gateway.settings
-        self._limit = min(settings.capacity, token.capacity or settings.capacity)
-        self._fifo = Fifo(self._limit, settings.fifo_bytes)
-        self._outbox = Outbox(context.write, self._news, 4 * self._limit + 1000)
+        self._limit = self._capacity
+        self._fifo = Fifo(self._limit, gateway.settings.fifo_bytes)
+        self._bounds = bounds_of(gateway.settings.max_message)
+        self._ahead = ahead
+        self._share = gateway.memory.share(token.name)
+        self._outbox = Outbox(context.write, self._news, 4 * gateway.settings.capacity + 1000, self._share)
         self._dictionaries: OrderedDict[int, Any] = OrderedDict()
+        self._prefixes = gateway.prefixes.of(token.name, self._tell_news)
         self._batch: list[Incoming] = []
         self._most = BATCH
         self._some, self._idle, self._stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -64,10 +80,26 @@ class Connection:
         most = self.gateway.settings.max_message
         return min(most, self.token.max_message or most)
 
+    @property
+    def _capacity(self) -> int:
+        most = self.gateway.settings.capacity
+        return min(most, self.token.capacity or most)
+
+    @property
+    def _max_ids(self) -> int:
+        return self.token.max_ids or self.gateway.settings.max_ids
+
     def drain(self) -> None:
         """Ask the client to send no more, and end when all is answered."""
         self._outbox.tell(self._news(draining=True))
         self._end("draining")
+
+    def renew(self, token: Token) -> None:
+        """Go on with what the file of tokens says of this token now, and tell the client its bounds."""
+        self.token = token
+        if self._capacity != self._limit:
+            self._limit = self._fifo.capacity = self._capacity
+        self._outbox.tell(self._news())
 
     def revoke(self) -> None:
         """End soon, because the token is not valid any more."""
@@ -79,6 +111,8 @@ class Connection:
 
     async def run(self) -> str:
         """Serve until one side ends the call. Return why it ended; Broken if the client does not speak the protocol."""
+        self.gateway.memory.take(CONNECTION)
+        self._ahead.begin(self, self._share)
         self._outbox.tell(self._news())
         storing, answering = asyncio.create_task(self._store()), asyncio.create_task(self._outbox.run())
         workers = [storing, answering]
@@ -96,12 +130,18 @@ class Connection:
                     raise error
             return self._reason or "the client ended it"
         finally:
+            self._ahead.end(self)
             self._outbox.close()
             await asyncio.wait([answering], timeout=PATIENCE)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._let_go([*self._batch, *self._fifo.batch(len(self._fifo), 1 << 62)])
+            self._batch = []  # now, since what is in a circle of references is freed only some time later
+            self._share.give(sum(map(_weight_of, self._dictionaries.values())))
+            self._prefixes.forget()
+            self.gateway.memory.give(CONNECTION)
+            self.gateway.memory.trim_soon()
 
     async def _stopped(self) -> None:
         """Wait until the call is to be ended from this side."""
@@ -122,44 +162,144 @@ class Connection:
         return messages.ServiceMessage(
             capacity=self._fifo.capacity,
             max_message=self.max_message,
+            max_batch_messages=self._bounds.messages,
+            max_batch_bytes=self._bounds.bytes,
+            max_prefix_bytes=MOST,
+            known_prefixes=self._prefixes.known,
             draining=draining or self.gateway.draining,
             wanted_dictionaries=wanted or [],
             known_dictionaries=list(self._dictionaries),
         )
 
+    def _tell_news(self) -> None:
+        """Tell the client what the gateway knows of it by now, and its bounds."""
+        self._outbox.tell(self._news())
+
     # --- reading ---
 
     async def _read(self) -> None:
-        while (raw := await self.context.read()) is not grpc.aio.EOF:
+        share, turns, ahead = self._share, self.gateway.turns, self._ahead
+        while True:
+            if share.is_full:
+                await share.room()
+            ahead.asks(self)
+            if (raw := await self.context.read()) is grpc.aio.EOF:
+                return
+            ahead.got(self, size := len(raw))
             self._heard = self.gateway.clock.monotonic()
-            self.counters.bytes += len(raw)
-            if (wait := self.gateway.rates_of(self.token).take(len(raw))) > 0:
-                await asyncio.sleep(wait)
-            await self._outbox.room()
+            self.counters.bytes += size
+            share.take(size)
             try:
-                request = messages.Request.FromString(raw)
-            except DecodeError:
-                raise Broken("a request is no protobuf of this service") from None
-            check_request(request)
-            if request.WhichOneof("payload") == "info":
-                await self._informed(request.info)
-            else:
-                self._received(request)
+                if not (rates := self.gateway.rates_of(self.token)).take(size):
+                    await self._hold_back(rates)
+                if not self._outbox.has_room:
+                    ahead.asks(self)
+                    await self._outbox.room()
+                if not turns.take(cost := cost_of(1, size)):
+                    await turns.wait(self.token.name, cost)
+                await self._work_off(raw)
+            finally:
+                del raw  # else it is held until the next one has come
+                share.give(size)
 
-    def _received(self, request: Any) -> None:
+    async def _turn(self, cost: float) -> None:
+        """Wait for a turn for work of *cost*."""
+        if not self.gateway.turns.take(cost):
+            await self.gateway.turns.wait(self.token.name, cost)
+
+    async def _hold_back(self, rates: Rates) -> None:
+        self.gateway.notices.say("throttled", self.token.name, f"{self.token.name} is held back by its rates")
+        begun = self.gateway.clock.monotonic()
+        await rates.wait()
+        self.counters.throttled += self.gateway.clock.monotonic() - begun
+
+    async def _work_off(self, raw: bytes) -> None:
+        """Take one request in."""
+        try:
+            request = messages.Request.FromString(raw)
+        except DecodeError:
+            raise Broken("a request is no protobuf of this service") from None
+        check_request(request)
+        match request.WhichOneof("payload"):
+            case "info":
+                await self._informed(request.info)
+            case "batch":
+                await self._unpack(request.batch)
+            case _:
+                self._receive(request)
+
+    def _receive(self, request: Any) -> None:
+        """Take one message in."""
         self.counters.received += 1
         try:
             message = checked(request, self.token, self.max_message, releases=self._releases)
         except Refused as refused:
             self._refuse(request.message_id, refused)
             return
-        if message.compressed and (number := dictionary_of(message.payload)):
+        number = dictionary_of(message.payload) if message.compressed else 0
+        if self._has_dictionary(number, [message.message_id]):
             message.dictionary = self._dictionaries.get(number)
-            if message.dictionary is None:  # evicted, or never sent: the client has it
-                self._drop([message.message_id])
-                self._outbox.tell(self._news(wanted=[number]))
+            self._enqueue(message)
+
+    async def _unpack(self, given: Any) -> None:
+        """Take the messages of a batch in. They count as so many messages of their own."""
+        ids = ids_of(given, self._bounds)
+        self.counters.received += len(ids)
+        self._outbox.uses_runs = True
+        self.gateway.rates_of(self.token).charge(len(ids) - 1)
+        held = 0
+        try:
+            batch = Batch(given, ids, self._bounds)
+            if not (self._has_dictionary(batch.dictionary, ids) and self._has_prefix(batch.prefix, ids)):
                 return
+            # On the wire it may have been a thousand times smaller.
+            self.gateway.rates_of(self.token).charge_work(cost_of(0, batch.size))
+            await self._turn(cost_of(0, batch.size))
+            if not self._has_prefix(batch.prefix, ids):  # it gave way to others meanwhile
+                return
+            self._share.take(held := batch.size)
+            prefix = self._prefixes.find(batch.prefix)
+            members = batch.members(prefix or self._dictionaries.get(batch.dictionary))
+            if given.HasField("part"):
+                self._prefixes.add(given.part.at, members)
+            await self._take_out(batch.opened(members, self.token, self.max_message, releases=self._releases))
+        except Refused as refused:
+            for each in ids:
+                self._refuse(each, refused)
+        finally:
+            self._share.give(held)
+
+    async def _take_out(self, opened: Opened) -> None:
+        """Take the messages out of a batch, a few in each turn."""
+        for at in range(0, len(opened.messages), PIECE):
+            piece = opened.messages[at : at + PIECE]
+            await self._turn(cost_of(len(piece), 0))
+            for message_id, member in piece:
+                found = opened.incoming(message_id, member)
+                if isinstance(found, Refused):
+                    self._refuse(message_id, found)
+                else:
+                    self._enqueue(found)
+
+    def _has_dictionary(self, number: int, ids: list[bytes]) -> bool:
+        """Whether a frame can be decompressed that names dictionary *number*; 0 is none. If not, drop its messages."""
+        if not number or number in self._dictionaries:
+            return True
+        self._drop(ids)  # it was evicted, or never sent: the client has it
+        self._outbox.tell(self._news(wanted=[number]))
+        return False
+
+    def _has_prefix(self, number: int, ids: list[bytes]) -> bool:
+        """Whether a frame can be decompressed that names prefix *number*; 0 is none. If not, drop its messages."""
+        if not number or number in self._prefixes.known:
+            return True
+        self._drop(ids)
+        self._tell_news()  # which do not name the prefix
+        return False
+
+    def _enqueue(self, message: Incoming) -> None:
         self.gateway.releases.hold(self.token.name, message.message_id)
+        self._share.take(message.weight)
         capacity = self._fifo.capacity
         if dropped := self._fifo.received(message, message.weight):
             self._let_go(dropped)
@@ -174,7 +314,8 @@ class Connection:
         self._outbox.drop(ids)
 
     def _refuse(self, message_id: bytes, refused: Refused) -> None:
-        self.counters.refused += 1
+        self.counters.refuse(refused.reason)
+        self.gateway.notices.say("refused", self.token.name, f"messages of {self.token.name} are refused: {refused}")
         self._outbox.refuse(message_id, refused.reason, str(refused))
 
     async def _informed(self, info: Any) -> None:
@@ -183,9 +324,8 @@ class Connection:
                 raise Broken("a name must be 1 to 100 letters, digits and . _ -")
             self.name = info.name
         self._releases = self._releases or info.releases
-        if not all(1 <= len(each) <= MAX_ID for each in info.released):
-            raise Broken(f"a released id must have 1 to {MAX_ID} bytes")
-        self.gateway.releases.released(self.token.name, info.released)
+        await self._released(info.released)
+        await self._released(_ids_of(info))
         if info.HasField("dictionary"):
             number = info.dictionary.id
             try:
@@ -193,10 +333,29 @@ class Connection:
             except BadFrame as bad:
                 raise Broken(str(bad)) from None
             await self._adopt(number, found)
+        if info.HasField("offered_prefix"):
+            await self._offered_prefix(info.offered_prefix)
         if info.offered_dictionaries:
             await self._offered(list(info.offered_dictionaries[:OFFERS]))
         elif info.HasField("dictionary"):
             self._outbox.tell(self._news())
+
+    async def _offered_prefix(self, offered: Any) -> None:
+        """Let frames name a prefix of which all parts were sent. Its bytes are copied for that."""
+        cost = cost_of(0, min(offered.bytes, MOST))
+        self.gateway.rates_of(self.token).charge_work(cost)
+        await self._turn(cost)
+        self._prefixes.offered(offered.number, offered.at, offered.bytes)
+        self._tell_news()
+
+    async def _released(self, ids: Sequence[bytes]) -> None:
+        for at in range(0, len(ids), IDS_AT_ONCE):
+            if at:
+                await self._turn(cost_of(1, 0))
+            some = ids[at : at + IDS_AT_ONCE]
+            check_released(some)
+            self.gateway.releases.released(self.token.name, some)
+            self.gateway.rates_of(self.token).charge_work(len(some) / IDS_FOR_ONE)
 
     async def _offered(self, numbers: list[int]) -> None:
         wanted = []
@@ -214,9 +373,10 @@ class Connection:
             return
         if number in self._dictionaries or len(self._dictionaries) >= DICTIONARIES:
             await self._idle.wait()
-            if self._dictionaries.pop(number, None) is None:
-                self._dictionaries.popitem(last=False)
+            gone = number if number in self._dictionaries else next(iter(self._dictionaries))
+            self._share.give(_weight_of(self._dictionaries.pop(gone)))
         self._dictionaries[number] = dictionary
+        self._share.take(_weight_of(dictionary))
 
     # --- storing ---
 
@@ -232,7 +392,7 @@ class Connection:
                 await self._some.wait()
                 continue
             part, rest = self._batch[: self._most], self._batch[self._most :]
-            outcome = await self.gateway.storage.store(self.token.name, part)
+            outcome = await self.gateway.storage.store(self.token.name, self._max_ids, part)
             self._batch = outcome.later + rest
             self._note(part, outcome)
             if outcome.problem is None:
@@ -248,6 +408,8 @@ class Connection:
         """Tell the client what became of a part of the batch."""
         for queue in outcome.queues:
             self.gateway.releases.wrote(self.token.name, queue)
+        if outcome.searches:
+            self.gateway.rates_of(self.token).charge_work(CALL * outcome.searches)
         kept = {id(each) for each in outcome.later}
         self._let_go([each for each in part if id(each) not in kept])
         self.counters.stored += len(outcome.stored)
@@ -265,3 +427,17 @@ class Connection:
 
     def _let_go(self, gone: list[Incoming]) -> None:
         self.gateway.releases.let_go(self.token.name, [each.message_id for each in gone])
+        self._share.give(sum(each.weight for each in gone))
+
+
+def _ids_of(info: Any) -> list[bytes]:
+    """Return the ids that a client has released in runs. Broken if they are not well formed, or too many."""
+    try:
+        return ids_in(info.released_runs, MOST_IDS)
+    except BadRuns as bad:
+        raise Broken(f"the released ids are not well formed: {bad}") from None
+
+
+def _weight_of(dictionary: Any) -> int:
+    """Return about how many bytes a dictionary takes, with the tables that are made of it."""
+    return 2 * len(dictionary.dict_content) + 64 * 1024

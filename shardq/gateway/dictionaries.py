@@ -17,11 +17,11 @@ MOST = 128 * 1024
 
 
 class Dictionaries:
-    """A cache, of which those that were used least lately are forgotten. Equal contents are kept once."""
+    """A cache. When it is full, the token that has most in it loses the one that it used least lately."""
 
-    def __init__(self, most_bytes: int = 32 * 1024 * 1024) -> None:
+    def __init__(self, most_bytes: int = 16 * 1024 * 1024) -> None:
         self._most, self._bytes = most_bytes, 0
-        self._digests: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._digests: dict[str, OrderedDict[int, bytes]] = {}
         self._loaded: dict[bytes, tuple[Any, int, int]] = {}  # by digest: the dictionary, its bytes, how many name it
 
     @property
@@ -31,11 +31,11 @@ class Dictionaries:
 
     def find(self, name: str, number: int) -> Any:
         """Return dictionary *number* of the token *name*, None if it is not known."""
-        digest = self._digests.get((name, number))
-        if digest is None:
+        own = self._digests.get(name)
+        if own is None or number not in own:
             return None
-        self._digests.move_to_end((name, number))
-        return self._loaded[digest][0]
+        own.move_to_end(number)
+        return self._loaded[own[number]][0]
 
     def keep(self, name: str, number: int, content: bytes) -> Any:
         """Remember and return a dictionary, in place of an earlier one with this id. BadFrame if it is none."""
@@ -48,16 +48,23 @@ class Dictionaries:
             self._bytes += len(content)
         dictionary, size, users = known
         self._loaded[digest] = dictionary, size, users + 1
-        self._forget((name, number))
-        self._digests[name, number] = digest
-        while self._bytes > self._most and len(self._digests) > 1:
-            self._forget(next(iter(self._digests)))
+        self._forget(name, number)
+        self._digests.setdefault(name, OrderedDict())[number] = digest
+        while self._bytes > self._most and len(self._loaded) > 1:
+            largest = max(self._digests, key=self._bytes_of)
+            self._forget(largest, next(iter(self._digests[largest])))
         return dictionary
 
-    def _forget(self, key: tuple[str, int]) -> None:
-        digest = self._digests.pop(key, None)
+    def _bytes_of(self, name: str) -> int:
+        return sum(self._loaded[digest][1] for digest in self._digests[name].values())
+
+    def _forget(self, name: str, number: int) -> None:
+        own = self._digests.get(name, OrderedDict[int, bytes]())
+        digest = own.pop(number, None)
         if digest is None:
             return
+        if not own:
+            del self._digests[name]
         dictionary, size, users = self._loaded.pop(digest)
         if users > 1:
             self._loaded[digest] = dictionary, size, users - 1

@@ -8,25 +8,33 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from shardq.datasink import messages
+from shardq.datasink.runs import runs_of
+from shardq.gateway.memory import Share
 
 AT_ONCE = 1000
 """Ids in one answer: at 64 bytes, 64 KiB."""
+ID, REFUSAL = 100, 600
+"""About so many bytes an answer takes in memory."""
 
 
 class Outbox:
     """Collects answers, which one task (`run`) sends. Only `room` waits, for a client that reads slowly.
 
-    *latest* makes a ServiceMessage with the present capacity, for answers that name dropped messages. `emptied` is set
-    while everything was sent.
+    *latest* makes a ServiceMessage with the present capacity, for answers that name dropped messages. What waits counts
+    in the token's *share*. `emptied` is set while everything was sent. With `uses_runs`, acks name runs of ids.
     """
 
-    def __init__(self, send: Callable[[bytes], Awaitable[None]], latest: Callable[[], Any], most: int) -> None:
-        self._send, self._latest, self._most = send, latest, most
+    def __init__(
+        self, send: Callable[[bytes], Awaitable[None]], latest: Callable[[], Any], most: int, share: Share
+    ) -> None:
+        self._send, self._latest, self._most, self._share = send, latest, most, share
+        self._counted = 0
         self._acks: deque[bytes] = deque()
         self._dropped: deque[bytes] = deque()
         self._refusals: deque[Any] = deque()
         self._info: Any = None
         self._closed = False
+        self.uses_runs = False
         self._some, self._room, self.emptied = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._room.set()
         self.emptied.set()
@@ -55,6 +63,11 @@ class Outbox:
         self._info = info
         self._changed()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether no more answers wait than an honest client could cause."""
+        return self._room.is_set()
+
     async def room(self) -> None:
         """Wait while more answers wait than an honest client could cause."""
         await self._room.wait()
@@ -63,6 +76,7 @@ class Outbox:
         """Let `run` end after the answer under way: grpc does not end a call of which a sending was cancelled."""
         self._closed = True
         self._some.set()
+        self._count(0)
 
     async def run(self) -> None:
         """Send what there is, until `close`."""
@@ -82,6 +96,8 @@ class Outbox:
             self._info = None
             info.dropped.extend(_taken(self._dropped))
             response.info.CopyFrom(info)
+        elif self._acks and self.uses_runs:
+            response.ack.runs.extend(runs_of(_taken(self._acks)))
         elif self._acks:
             response.ack.message_ids.extend(_taken(self._acks))
         elif self._refusals:
@@ -91,14 +107,23 @@ class Outbox:
         return response
 
     def _changed(self, *, new: bool = True) -> None:
-        waiting = len(self._acks) + len(self._dropped) + len(self._refusals)
-        if waiting > self._most:
+        ids, refusals = len(self._acks) + len(self._dropped), len(self._refusals)
+        if not self._closed:
+            self._count(ID * ids + REFUSAL * refusals)
+        if ids + refusals > self._most:
             self._room.clear()
         else:
             self._room.set()
         if new:
             self._some.set()
             self.emptied.clear()
+
+    def _count(self, size: int) -> None:
+        change, self._counted = size - self._counted, size
+        if change > 0:
+            self._share.take(change)
+        elif change < 0:
+            self._share.give(-change)
 
 
 def _taken(items: deque[Any]) -> list[Any]:

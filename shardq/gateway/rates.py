@@ -1,38 +1,79 @@
-"""Token buckets: how long a reader must wait before it may take more.
-
-The source is Turner 1986, "New directions in communications": the leaky bucket as a meter.
-"""
+"""How many messages and bytes a token may send: who reads for it waits until what was read before is paid."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
+from typing import Final
+
 from shardq.clock import Clock
+from shardq.gateway.bucket import Bucket
+from shardq.gateway.settings import GatewaySettings
 from shardq.gateway.tokens import Token
 
-
-class Bucket:
-    """Lets *rate* units a second through, and a burst of one second's worth. Takers may run into debt."""
-
-    def __init__(self, rate: int | None, clock: Clock) -> None:
-        self._rate, self._clock = rate, clock
-        self._level, self._at = float(rate or 0), clock.monotonic()
-
-    def take(self, amount: int) -> float:
-        """Take *amount* units. Return for how many seconds to wait until the debt is paid; 0.0 without any."""
-        if self._rate is None:
-            return 0.0
-        now = self._clock.monotonic()
-        self._level = min(float(self._rate), self._level + (now - self._at) * self._rate) - amount
-        self._at = now
-        return max(0.0, -self._level / self._rate)
+BURST: Final = 0.01
+"""Seconds. So much may be read on credit, so that one connection reads some messages at once, and not each one."""
+LONGEST: Final = 10.0
+NEXT: Final = 0.001
+"""Seconds that a reader who goes on has before the next one does, if it reads little."""
 
 
 class Rates:
-    """The rates of one token. All its connections share them."""
+    """The rates of one token, its own or those of a token that names none. All its connections share them.
 
-    def __init__(self, token: Token, clock: Clock) -> None:
-        self.limits = token.messages_per_second, token.bytes_per_second
-        self._messages, self._bytes = (Bucket(limit, clock) for limit in self.limits)
+    Their readers go on one after the other. All at once, they would keep the gateway from other tokens for a moment.
+    """
 
-    def take(self, size: int) -> float:
-        """Count one request of *size* bytes. Return for how many seconds the reader must wait."""
-        return max(self._messages.take(1), self._bytes.take(size))
+    def __init__(self, token: Token, settings: GatewaySettings, clock: Clock) -> None:
+        self.token = token
+        messages = settings.messages_per_second if token.messages_per_second is None else token.messages_per_second
+        size = settings.bytes_per_second if token.bytes_per_second is None else token.bytes_per_second
+        self._messages = Bucket(messages, messages, clock) if messages else None
+        self._bytes = Bucket(size, size, clock) if size else None
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def take(self, size: int) -> bool:
+        """Count one request of *size* bytes. Return False if the reader must `wait` before the next."""
+        self.charge(1)
+        if self._bytes is not None:
+            self._bytes.owe(size)
+        return self._debt() <= BURST
+
+    def charge(self, messages: float) -> None:
+        """Count so many messages more."""
+        if self._messages is not None:
+            self._messages.owe(messages)
+
+    def charge_work(self, messages: float) -> None:
+        """Count what was as much work as so many messages. It keeps the token waiting for `LONGEST` at most."""
+        if self._messages is not None:
+            self._messages.owe(messages, LONGEST)
+
+    async def wait(self) -> None:
+        """Wait until all is paid, and those who came before have gone on."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_later(self._debt(), self._let_go)
+        self._waiting.append(reader := loop.create_future())
+        await reader
+
+    def _let_go(self) -> None:
+        wait = self._debt()
+        while wait <= 0 and self._waiting:
+            if not (reader := self._waiting.popleft()).done():
+                reader.set_result(None)
+                wait = NEXT
+        if self._waiting:
+            asyncio.get_running_loop().call_later(wait, self._let_go)
+
+    def _debt(self) -> float:
+        return max((bucket.debt for bucket in (self._messages, self._bytes) if bucket is not None), default=0.0)
+
+    @staticmethod
+    def told(settings: GatewaySettings) -> str:
+        """Return a line about what a token may send that names no rates."""
+        messages, size = (
+            f"{rate:,} {unit} a second" if rate else f"any number of {unit}"
+            for rate, unit in ((settings.messages_per_second, "messages"), (settings.bytes_per_second, "bytes"))
+        )
+        return f"a token that names no rates may send {messages}, and {size}"

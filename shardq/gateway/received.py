@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shardq.flow import Receiver
@@ -12,26 +12,47 @@ OVERHEAD = 512
 
 
 @dataclass(slots=True)
-class Incoming:
-    """A message of a client. `size` is that of its payload when decompressed. `dictionary` is the frame's, or None."""
+class Envelope:
+    """All of a message but its id and its payload, checked. The messages of a batch may share one.
 
-    message_id: bytes
+    If it `needs_parents`, it may only go to queues that count by parents. `weight` is about how many bytes a message
+    with it takes in memory, without its payload.
+    """
+
     queue: str
     topic: str
     shard_key: bytes
     tag: str
     headers: dict[str, str]
     delay: int
+    needs_parents: bool = False
+    weight: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Weigh it."""
+        headers = sum(map(len, self.headers)) + sum(map(len, self.headers.values())) if self.headers else 0
+        self.weight = headers + OVERHEAD
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A message of a client. `size` is that of its payload when decompressed. `dictionary` is the frame's, or None.
+
+    `weight` is about how many bytes it takes in memory.
+    """
+
+    message_id: bytes
+    envelope: Envelope
     payload: bytes
     compressed: bool
     size: int
     releases: bool
     dictionary: Any = None
+    weight: int = field(init=False)
 
-    @property
-    def weight(self) -> int:
-        """About how many bytes it takes in memory."""
-        return len(self.payload) + sum(map(len, self.headers)) + sum(map(len, self.headers.values())) + OVERHEAD
+    def __post_init__(self) -> None:
+        """Weigh it."""
+        self.weight = len(self.payload) + self.envelope.weight
 
 
 class Fifo(Receiver[Incoming]):

@@ -15,15 +15,22 @@ from collections.abc import Iterable
 from shardq.client import AsyncClient
 from shardq.errors import BackendError
 from shardq.gateway.counters import Counters
+from shardq.gateway.memory import Memory
+from shardq.gateway.queues import Queues
+from shardq.gateway.turns import Places, cost_of
 from shardq.ops.write.release import release
 
 log = logging.getLogger("shardq.gateway")
-MOST_WAITING = 500_000
-"""Released ids that wait. Beyond, the oldest are left to the end of their memory in Redis."""
+MOST_WAITING = 50_000
+"""Released ids of a token that wait. Beyond, its oldest are left to the end of their memory in Redis."""
 MOST_QUEUES = 64
 """Queues in which a token's ids are looked for: those that it wrote to last."""
+WEIGHT = 130
+"""About so many bytes a released id takes while it waits."""
 PAUSE = 1.0
 AT_ONCE = 1000
+IDS_FOR_ONE = 10
+"""To forget so many ids in Redis is as much work as storing a small message."""
 
 
 def dedup_key(name: str, message_id: bytes) -> str:
@@ -32,11 +39,25 @@ def dedup_key(name: str, message_id: bytes) -> str:
 
 
 class Releases:
-    """The ids that wait to be forgotten, of all connections of a gateway."""
+    """The ids that wait to be forgotten, of all connections of a gateway, for each token by itself.
 
-    def __init__(self, client: AsyncClient, counters: Counters, after: float, remember: float) -> None:
-        self._client, self._counters, self._after, self._remember = client, counters, after, remember
-        self._waiting: deque[tuple[float, str, bytes]] = deque()
+    A key has the token's name, so nobody can release what another one has stored. Of a token that has written nothing
+    yet nothing is kept. What waits counts in the token's share of *memory*.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        queues: Queues,
+        places: Places,
+        memory: Memory,
+        counters: Counters,
+        after: float,
+        remember: float,
+    ) -> None:
+        self._client, self._states, self._places, self._memory = client, queues, places, memory
+        self._counters, self._after, self._remember = counters, after, remember
+        self._waiting: dict[str, deque[tuple[float, bytes]]] = {}
         self._held: Counter[str] = Counter()
         self._queues: dict[str, OrderedDict[str, None]] = {}
 
@@ -63,10 +84,13 @@ class Releases:
 
     def released(self, name: str, message_ids: Iterable[bytes]) -> None:
         """Note that a client will never send these again."""
+        if name not in self._queues:
+            return
         due = self._client.clock.monotonic() + self._after
-        self._waiting.extend((due, name, message_id) for message_id in message_ids)
-        while len(self._waiting) > MOST_WAITING:
-            self._waiting.popleft()
+        waiting = self._waiting.setdefault(name, deque(maxlen=MOST_WAITING))
+        before = len(waiting)
+        waiting.extend((due, message_id) for message_id in message_ids)
+        self._memory.share(name).take(WEIGHT * (len(waiting) - before))
 
     async def run(self) -> None:
         """Let Redis forget what is due, for ever."""
@@ -76,24 +100,33 @@ class Releases:
 
     async def forget_due(self) -> None:
         """Let Redis forget what is due now. A key for which that fails is forgotten at the end of its window."""
-        now, due = self._client.clock.monotonic(), dict[str, list[str]]()
-        for _ in range(len(self._waiting)):
-            if self._waiting[0][0] > now:
+        await asyncio.gather(*(self._forget_due_of(name) for name in list(self._waiting)))
+
+    async def _forget_due_of(self, name: str) -> None:
+        while keys := self._take_due(name):
+            for queue in list(self._queues[name]):
+                await self._forget(name, queue, keys)
+
+    def _take_due(self, name: str) -> list[str]:
+        """Return the keys of up to AT_ONCE ids of a token that are due. One of which a copy is held waits once more."""
+        now, waiting, due = self._client.clock.monotonic(), self._waiting[name], list[str]()
+        before = len(waiting)
+        for _ in range(min(len(waiting), AT_ONCE)):
+            if waiting[0][0] > now:
                 break
-            _, name, message_id = self._waiting.popleft()
+            _, message_id = waiting.popleft()
             key = dedup_key(name, message_id)
             if key in self._held:
-                self._waiting.append((now + self._after, name, message_id))
+                waiting.append((now + self._after, message_id))
             else:
-                due.setdefault(name, []).append(key)
-        for name, keys in due.items():
-            for queue in list(self._queues.get(name, ())):
-                await self._forget(queue, keys)
+                due.append(key)
+        self._memory.share(name).give(WEIGHT * (before - len(waiting)))
+        return due
 
-    async def _forget(self, queue: str, keys: list[str]) -> None:
-        state = self._client.state_of(queue, {}, remember=self._remember)
+    async def _forget(self, name: str, queue: str, keys: list[str]) -> None:
+        state = self._states.state(queue, self._remember)
         try:
-            for at in range(0, len(keys), AT_ONCE):
-                self._counters.released += await self._client.run(release(state, keys[at : at + AT_ONCE]))
+            async with self._places.place(name, cost_of(len(keys) / IDS_FOR_ONE, 0)):
+                self._counters.released += await self._client.run(release(state, keys))
         except BackendError as error:
             log.warning("released ids in queue %r are remembered until their end: %s", queue, error)

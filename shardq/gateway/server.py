@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,12 +19,21 @@ from shardq.gateway.checks import Broken
 from shardq.gateway.connection import Connection
 from shardq.gateway.counters import Counters
 from shardq.gateway.dictionaries import Dictionaries
-from shardq.gateway.interceptor import TokenInterceptor, secret_of
+from shardq.gateway.door import Door
+from shardq.gateway.interceptor import UNKNOWN, Doorman, secret_of
+from shardq.gateway.memory import Memory, budget_of
+from shardq.gateway.notices import Notices
+from shardq.gateway.prefixes import Room
 from shardq.gateway.rates import Rates
+from shardq.gateway.readiness import Readiness
 from shardq.gateway.releases import Releases
+from shardq.gateway.reports import report_of
 from shardq.gateway.settings import EXTRA, GatewaySettings
+from shardq.gateway.status import StatusSocket
 from shardq.gateway.storing import Storage
+from shardq.gateway.tenants import check_queues
 from shardq.gateway.tokens import UNCHECKED, Token, Tokens
+from shardq.gateway.turns import Turns
 
 try:
     from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -31,117 +42,182 @@ except ImportError:
 
 log = logging.getLogger("shardq.gateway")
 METADATA = 8 * 1024
-MORE_CALLS = 64
-"""Calls beyond those of Send that may be under way: of health and reflection, and those that are being refused."""
-COMPLAINTS = 10.0
-"""Seconds between two lines about Redis being in trouble."""
+WINDOW = 256 * 1024
+"""Bytes that gRPC itself may hold of a connection, in each direction."""
+LEAVING = 5.0
+"""Seconds that connections which were cut off may take to end."""
+LIVENESS = "liveness"
+"""The service of which the health check says SERVING as long as the gateway lives."""
+LEAST_STREAMS = 100
+"""Calls that a client may have on one connection, at least; RFC 9113 wants no less."""
 
 
 class Gateway:
-    """Serves edge producers, and stores what they send with *client*, which it does not close."""
+    """Serves edge producers, and stores what they send with *client*, which it does not close.
+
+    `calls` are those under way, of all methods, by the name of their token. `by_token` counts what connections did that
+    have ended, `counters` what belongs to no token that there is.
+    """
 
     def __init__(self, client: AsyncClient, settings: GatewaySettings) -> None:
         self.client, self.settings = client, settings
         self.clock: Clock = client.clock
         self.counters = Counters()
+        self.by_token: dict[str, Counters] = {}
         self.draining = False
         self.connections: set[Connection] = set()
+        self._left = asyncio.Event()
+        self.calls: Counter[str] = Counter()
         self.tokens = Tokens.read(settings.tokens) if settings.tokens else None
+        self.certificates = settings.certificates()
         self.storage = Storage(client, settings.remember, settings.router)
-        self.releases = Releases(client, self.counters, settings.release_after, settings.remember)
+        self.memory = Memory(budget_of(settings.max_memory, settings.max_message))
+        self.prefixes = Room(self.memory, self.clock)
+        self.turns = Turns()
+        self.releases = Releases(
+            client,
+            self.storage.queues,
+            self.storage.places,
+            self.memory,
+            self.counters,
+            settings.release_after,
+            settings.remember,
+        )
         self.dictionaries = Dictionaries()
         self._rates: dict[str, Rates] = {}
-        self._complained = -COMPLAINTS
+        self.notices = Notices(self.clock)
+        self.door = Door(settings.addresses, settings.connections_per_address, self.clock, self.notices)
+        self._reloading = asyncio.Lock()
         self._health = health.aio.HealthServicer()
         self._server: Any = None
-        self._forgetting: asyncio.Task[None] | None = None
+        self.status = StatusSocket(settings.status_socket, lambda: report_of(self)) if settings.status_socket else None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.readiness = Readiness(client, self._tell, lambda: self.totals().stored, self._queues, self.notices)
 
     async def start(self) -> str:
         """Listen. Return the address, with the real port if 0 was asked for. ConfigError if that is not possible."""
         settings = self.settings
-        tls = settings.read_tls()
-        interceptor = TokenInterceptor(self._find, self._denied)
-        self._server = grpc.aio.server(
-            interceptors=[interceptor],
-            options=_options(settings),
-            maximum_concurrent_rpcs=settings.max_connections + MORE_CALLS,
-        )
+        doorman = Doorman(self._find, self.door, settings, self.notices, self.calls)
+        await self._check_tenants()
+        self._server = grpc.aio.server(interceptors=[doorman], options=_options(settings))
         handlers = {"Send": grpc.stream_stream_rpc_method_handler(self._send)}
         self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(messages.SERVICE, handlers)])
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if settings.reflection:
             _reflect(self._server)
         try:
-            port = self._bind(tls)
-        except (RuntimeError, ValueError):  # grpc says the same of all causes
-            port = -1
-        if port < 0 or (port == 0 and not settings.listen.startswith("unix:")):
-            raise ConfigError(f"cannot listen on {settings.listen}: is the address free, and are the TLS files right?")
+            self._bind()
+        except (RuntimeError, ValueError) as error:
+            raise ConfigError(f"grpc cannot listen on {self.door.inside}, or use the TLS files: {error}") from None
+        await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        await self.readiness.look()
         await self._server.start()
-        for name in ("", messages.SERVICE):
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        self._forgetting = asyncio.create_task(self.releases.run())
-        if settings.listen.startswith("unix:"):
-            return settings.listen
-        return f"{settings.listen.rpartition(':')[0]}:{port}"
+        if self.status is not None:
+            await self.status.open()
+        self.door.listen()
+        self._tasks = [asyncio.create_task(each.run()) for each in (self.releases, self.readiness, self.notices)]
+        return self.door.entrances[0].address
 
-    def _bind(self, tls: tuple[bytes, bytes, bytes | None] | None) -> int:
-        if tls is None:
-            return int(self._server.add_insecure_port(self.settings.listen))
-        key, chain, authority = tls
-        credentials = grpc.ssl_server_credentials([(key, chain)], authority, require_client_auth=authority is not None)
-        return int(self._server.add_secure_port(self.settings.listen, credentials))
+    async def _check_tenants(self) -> None:
+        """Refuse tokens that could be any number of tenants, and say what such tokens may do that name no rates."""
+        if self.tokens is None:
+            log.warning("there are no tokens: whoever reaches this gateway may be any number of tenants of a queue")
+            return
+        await check_queues(self.client, self.tokens.by_name.values())
+        log.info("%s", Rates.told(self.settings))
+
+    def _bind(self) -> None:
+        inside = f"unix:{self.door.inside}"
+        if self.certificates is None:
+            self._server.add_insecure_port(inside)
+        else:
+            self._server.add_secure_port(inside, self.certificates.credentials())
 
     async def stop(self, grace: float | None = None) -> None:
         """Take no new connections, store and ack what was received within *grace* seconds, and end."""
         self.draining = True
+        self.door.shut()
         await self._health.enter_graceful_shutdown()
         for connection in list(self.connections):
             connection.drain()
         if self._server is not None:
             await self._server.stop(self.settings.grace if grace is None else grace)
-        if self._forgetting is not None:
-            self._forgetting.cancel()
-            await asyncio.gather(self._forgetting, return_exceptions=True)
+        await self._all_left()
+        self.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.notices.sum_up()
 
-    def reload(self) -> bool:
-        """Read the file of tokens anew. If it is bad, keep the tokens, log why, and return False."""
+    async def _all_left(self) -> None:
+        """Wait until all connections have ended: grpc cuts them off at the end of the grace, and waits for none.
+
+        They count what they did, and must not find the client of Redis closed.
+        """
+        until = self.clock.monotonic() + LEAVING
+        while self.connections and self.clock.monotonic() < until:
+            self._left.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(until - self.clock.monotonic()):
+                    await self._left.wait()
+        await asyncio.sleep(0)  # grpc's own part of the last one
+
+    def close(self) -> None:
+        """Leave no sockets behind. Connections that are open end at once."""
+        self.door.close()
+        if self.status is not None:
+            self.status.close()
+
+    async def reload(self) -> bool:
+        """Read the files of tokens and for TLS anew. If one is bad, keep what it had, and log why.
+
+        Return whether the tokens were read. One reload waits for another, so that the file is what it was at last.
+        """
+        async with self._reloading:
+            return await self._reload()
+
+    async def _reload(self) -> bool:
+        if self.certificates is not None:
+            self.certificates.reload()
         if self.settings.tokens is None:
             return False
         try:
-            self.tokens = Tokens.read(self.settings.tokens)
+            tokens = Tokens.read(self.settings.tokens)
+            await check_queues(self.client, tokens.by_name.values())
         except ConfigError as error:
             log.error("the tokens stay as they are: %s", error)
             return False
-        log.info("read %d tokens", len(self.tokens.by_name))
+        self.tokens = tokens
+        log.info("read %d tokens", len(tokens.by_name))
         for connection in list(self.connections):
-            token = self.tokens.by_name.get(connection.token.name)
+            token = tokens.by_name.get(connection.token.name)
             if token is None or not set(connection.token.digests) & set(token.digests):
                 connection.revoke()
             else:
-                connection.token = token
-        self._rates = {name: kept for name, kept in self._rates.items() if name in self.tokens.by_name}
+                connection.renew(token)
+        for name in self.by_token.keys() - tokens.by_name.keys():
+            self.counters.add(self.by_token.pop(name))
+        self._rates = {name: kept for name, kept in self._rates.items() if name in tokens.by_name}
         return True
 
     def rates_of(self, token: Token) -> Rates:
         """Return the rates that all connections of *token* share."""
         rates = self._rates.get(token.name)
-        if rates is None or rates.limits != (token.messages_per_second, token.bytes_per_second):
-            rates = self._rates[token.name] = Rates(token, self.clock)
+        if rates is None or rates.token is not token:
+            rates = self._rates[token.name] = Rates(token, self.settings, self.clock)
         return rates
 
     def troubled(self, problem: ShardqError | None) -> None:
         """Note that Redis could not take something for now. Every ten seconds one line says why."""
-        now = self.clock.monotonic()
-        if now - self._complained >= COMPLAINTS:
-            self._complained = now
-            log.warning("messages wait, and are tried again: %s", problem)
+        self.readiness.troubled()
+        self.notices.say("waiting", "redis", f"messages wait, and are tried again: {problem}")
 
     def totals(self) -> Counters:
         """Return the counters of all connections, also of those that are open."""
         found = Counters()
-        for each in (self.counters, *(connection.counters for connection in self.connections)):
+        for each in (self.counters, *self.by_token.values(), *(connection.counters for connection in self.connections)):
             found.add(each)
+        found.denied += sum(address.denied for address in self.door.addresses)
         return found
 
     def _find(self, metadata: Sequence[tuple[str, Any]] | None) -> Token | None:
@@ -150,23 +226,30 @@ class Gateway:
         secret = secret_of(metadata)
         return self.tokens.find(secret) if secret else None
 
-    def _denied(self) -> None:
-        self.counters.denied += 1
+    async def _tell(self, is_able: bool) -> None:
+        """Let the health check say whether messages can be stored."""
+        status = health_pb2.HealthCheckResponse.SERVING if is_able else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ("", messages.SERVICE):
+            await self._health.set(name, status)
+
+    def _queues(self) -> list[str]:
+        """Return the queues to which tokens may write by their names."""
+        tokens = self.tokens.by_name.values() if self.tokens else ()
+        return [name.decode() for token in tokens for name in sorted(token.queues.exact)]
 
     async def _send(self, _requests: Any, context: Any) -> None:
         """Serve one call of Send."""
         token = self._find(context.invocation_metadata())
         if token is None:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "this gateway needs a bearer token that it knows")
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, UNKNOWN)
             return
-        if self.draining:
+        visitor = self.door.visitor(context.peer())
+        if self.draining or visitor is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this gateway is about to end: connect again elsewhere")
-        same = sum(1 for each in self.connections if each.token.name == token.name)
-        if len(self.connections) >= self.settings.max_connections or same >= self.settings.connections_per_token:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many connections: try again later")
-        connection = Connection(self, token, context)
+            return
+        connection = Connection(self, token, context, visitor.ahead)
         self.connections.add(connection)
-        log.info("%s connected from %s", token.name, context.peer())
+        log.info("%s connected from %s", token.name, visitor.peer)
         reason = "cut off"
         try:
             reason = await connection.run()
@@ -177,9 +260,10 @@ class Gateway:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
         finally:
             self.connections.discard(connection)
-            self.counters.add(connection.counters)
+            self._left.set()
+            self.by_token.setdefault(token.name, Counters()).add(connection.counters)
             who = f"{token.name} ({connection.name})" if connection.name else token.name
-            log.info("%s left, %s: %s: %s", who, context.peer(), connection.counters.text(), reason)
+            log.info("%s left, %s: %s: %s", who, visitor.peer, connection.counters.text(), reason)
 
 
 def _options(settings: GatewaySettings) -> list[tuple[str, int]]:
@@ -187,7 +271,8 @@ def _options(settings: GatewaySettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", settings.max_message + EXTRA),
         ("grpc.max_metadata_size", METADATA),
         ("grpc.absolute_max_metadata_size", 2 * METADATA),
-        ("grpc.so_reuseport", 0),  # two gateways on one port are a mistake
+        ("grpc.max_concurrent_streams", max(LEAST_STREAMS, settings.connections_per_token)),
+        ("grpc.compression_enabled_algorithms_bitset", 1),  # none: payloads are compressed by the client, and bounded
         ("grpc.keepalive_time_ms", round(settings.keepalive * 1000)),
         ("grpc.keepalive_timeout_ms", round(settings.keepalive * 500)),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -196,6 +281,10 @@ def _options(settings: GatewaySettings) -> list[tuple[str, int]]:
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 5000),
         ("grpc.http2.max_ping_strikes", 3),
         ("grpc.max_connection_idle_ms", 300_000),
+        # What a client may send while it is not read from. Else gRPC lets it grow to megabytes for each connection.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", WINDOW),
+        ("grpc.http2.write_buffer_size", WINDOW),
         ("grpc.server_handshake_timeout_ms", 10_000),
     ]
     if settings.max_age is not None:

@@ -6,11 +6,16 @@ import importlib.util
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from shardq.arguments import seconds, whole
+from shardq.arguments import flag, path, seconds, text, whole
 from shardq.errors import ConfigError
+from shardq.files import MIB
+from shardq.gateway.memory import least_memory
 
-MIB = 1024 * 1024
+if TYPE_CHECKING:
+    from shardq.gateway.certificates import Certificates
+
 EXTRA = 64 * 1024
 """Bytes that a request may have besides its payload."""
 
@@ -20,8 +25,10 @@ class GatewaySettings:
     """What a gateway listens on and what it grants. Sizes are bytes, times are seconds.
 
     `capacity` and `fifo_bytes` bound what is received of one connection and not taken by the storage yet. A token may
-    have lower bounds of its own. `remember` is for how long Redis knows the ids of clients that release them, and
-    `release_after` how long the gateway waits before it lets Redis forget a released one.
+    have lower bounds of its own. `max_memory` is what the process may take, and `max_ids` how many ids of a token each
+    queue remembers. The rates are those of a token that names none; 0 is none. `remember` is for how long Redis knows
+    the ids of clients that release them, and `release_after` how long the gateway waits before it lets Redis forget a
+    released one.
     """
 
     listen: str
@@ -34,8 +41,15 @@ class GatewaySettings:
     capacity: int = 1000
     fifo_bytes: int = 16 * MIB
     max_message: int = MIB
+    max_memory: int = 256 * MIB
+    max_ids: int = 200_000
+    messages_per_second: int = 2_000
+    bytes_per_second: int = 20_000_000
     max_connections: int = 256
     connections_per_token: int = 64
+    connections_per_address: int = 256
+    health: str | None = None
+    status_socket: Path | None = None
     max_age: float | None = None
     keepalive: float = 20.0
     grace: float = 25.0
@@ -46,11 +60,32 @@ class GatewaySettings:
     def __post_init__(self) -> None:
         """Check the settings. ConfigError for a bad one, and for one that would serve strangers."""
         check_extra()
+        text("listen", self.listen)
+        text("router", self.router)
+        for name in ("insecure", "reflection"):
+            flag(name, getattr(self, name))
+        if self.health is not None:
+            text("health", self.health)
+        for name in ("tokens", "tls_cert", "tls_key", "client_ca", "status_socket"):
+            if getattr(self, name) is not None:
+                path(name, getattr(self, name))
         whole("capacity", self.capacity, 1, 100_000)
         whole("max_message", self.max_message, 1, 64 * MIB)
         whole("fifo_bytes", self.fifo_bytes, self.max_message, 1024 * MIB, "at least max_message")
+        least = least_memory(self.max_message)
+        whole(
+            "max_memory",
+            self.max_memory,
+            least,
+            2**40,
+            f"at least {least:,} for messages of {self.max_message:,} bytes",
+        )
+        whole("max_ids", self.max_ids, 1, 2**31)
+        whole("messages_per_second", self.messages_per_second, 0, 2**40)
+        whole("bytes_per_second", self.bytes_per_second, 0, 2**40)
         whole("max_connections", self.max_connections, 1, 10_000)
         whole("connections_per_token", self.connections_per_token, 1, 10_000)
+        whole("connections_per_address", self.connections_per_address, 1, 10_000)
         seconds("keepalive", self.keepalive, 1, 3600)
         seconds("grace", self.grace, 0, 3600)
         seconds("release_after", self.release_after, 0, 86_400)
@@ -60,33 +95,41 @@ class GatewaySettings:
             raise ConfigError("--tls-cert and --tls-key belong together: give both or neither")
         if self.client_ca is not None and self.tls_cert is None:
             raise ConfigError("--client-ca needs TLS: give --tls-cert and --tls-key, too")
-        if self.tls_cert is None and not self.insecure and not self.is_local:
+        is_local = self.is_local
+        if self.tls_cert is None and not self.insecure and not is_local:
             raise ConfigError("without TLS tokens cross the network as clear text: give --tls-cert, or --insecure")
-        if self.tokens is None and not (self.insecure and self.is_local):
+        if self.tokens is None and not (self.insecure and is_local):
             raise ConfigError("without --tokens everybody may write: that needs --insecure, and a loopback address")
 
     @property
-    def is_local(self) -> bool:
-        """Whether only this machine can reach the address."""
-        if self.listen.startswith("unix:"):
-            return True
-        host, colon, port = self.listen.rpartition(":")
-        if not colon or not port.isdigit():
-            raise ConfigError("--listen must be HOST:PORT or unix:PATH")
-        try:
-            return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-        except ValueError:
-            return False
+    def addresses(self) -> list[str]:
+        """Where it listens: for all, and for health checks."""
+        return [self.listen] if self.health is None else [self.listen, self.health]
 
-    def read_tls(self) -> tuple[bytes, bytes, bytes | None] | None:
-        """Return key, certificate chain and the clients' authority, as PEM; None without TLS. ConfigError."""
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the addresses."""
+        return all(map(_is_local, self.addresses))
+
+    def certificates(self) -> Certificates | None:
+        """Return what the files for TLS have; None without TLS. ConfigError if they are bad."""
         if self.tls_cert is None or self.tls_key is None:
             return None
-        try:
-            authority = None if self.client_ca is None else self.client_ca.read_bytes()
-            return self.tls_key.read_bytes(), self.tls_cert.read_bytes(), authority
-        except OSError as error:
-            raise ConfigError(f"a file for TLS cannot be read: {error}") from None
+        from shardq.gateway.certificates import Certificates
+
+        return Certificates(self.tls_cert, self.tls_key, self.client_ca)
+
+
+def _is_local(address: str) -> bool:
+    if address.startswith("unix:"):
+        return True
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise ConfigError("--listen and --health must be HOST:PORT or unix:PATH")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def check_extra() -> None:

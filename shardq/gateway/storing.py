@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from shardq.client import AsyncClient
 from shardq.codec import encode_headers
 from shardq.datasink.frames import BadFrame, decompressed
 from shardq.errors import BackendError, ConfigError, PartlyWritten, QueueFull, QueueMissing, ShardqError
 from shardq.gateway.checks import Refused
+from shardq.gateway.memory import STORING
+from shardq.gateway.queues import Queues
 from shardq.gateway.received import Incoming
 from shardq.gateway.releases import dedup_key
+from shardq.gateway.tenants import REMEDY
+from shardq.gateway.turns import Places, cost_of
 from shardq.model import Written
-from shardq.ops.queue.opening import find_queue
+from shardq.ops.queue.opening import exists, find_queue
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.topics import publish as publishing
@@ -23,30 +27,45 @@ from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import write_many
 from shardq.telemetry import Telemetry
 
-LARGE = 128 * 1024
+LARGE: Final = 128 * 1024
 """From so many bytes on, a batch is decompressed in a thread, so that others are served meanwhile."""
+CALL: Final = 10
+"""A call of Redis is as much work as storing so many small messages."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a batch: ids that Redis has, refusals, and messages to try again, in their order."""
+    """What became of a batch: ids that Redis has, refusals, and messages to try again, in their order.
+
+    `searches` counts the queues that were looked for in Redis, and do not exist.
+    """
 
     stored: list[bytes] = field(default_factory=list)
     refused: list[tuple[bytes, Refused]] = field(default_factory=list)
     later: list[Incoming] = field(default_factory=list)
     queues: set[str] = field(default_factory=set)
+    searches: int = 0
     problem: ShardqError | None = None
+
+
+class _Origin(NamedTuple):
+    """Whose messages these are: the token's name, and how many of its ids a queue remembers."""
+
+    name: str
+    most_ids: int
 
 
 @dataclass(slots=True)
 class _Tried:
     """A batch that is being stored, by the identity of its messages.
 
-    `bodies` has the body of each, or what is wrong with it. `reached` are those that some queue has.
+    `bodies` has the body of each, or what is wrong with it. `reached` are those that some queue has. `searches` counts
+    the queues that were looked for in vain.
     """
 
     bodies: dict[int, Any]
     reached: set[int] = field(default_factory=set)
+    searches: int = 0
 
     def good(self, messages: Sequence[Incoming]) -> list[Incoming]:
         """Return those of which nothing is wrong so far."""
@@ -56,29 +75,33 @@ class _Tried:
         """Note what became of *message* in one queue. That this one is gone is no error where a topic has named it."""
         if not isinstance(result, ShardqError):
             self.reached.add(id(message))
-        elif not (message.topic and isinstance(result, QueueMissing)):
+        elif not (message.envelope.topic and isinstance(result, QueueMissing)):
             self.bodies[id(message)] = result
 
 
 class Storage:
-    """Writes messages to Redis for all connections of a gateway.
+    """Writes messages to Redis for all connections of a gateway, the tokens in turns."""
 
-    At most *at_once* batches are in memory decompressed.
-    """
-
-    def __init__(self, client: AsyncClient, remember: float, router: str, at_once: int = 8) -> None:
+    def __init__(self, client: AsyncClient, remember: float, router: str) -> None:
         self.client, self._remember, self._router = client, remember, router
-        self._places = asyncio.Semaphore(at_once)
+        self.queues = Queues(client)
+        self.places = Places(STORING)
 
-    async def store(self, name: str, batch: Sequence[Incoming]) -> Outcome:
-        """Try once to store *batch* for the token *name*. It never raises what Redis may cause."""
+    async def store(self, name: str, most_ids: int, batch: Sequence[Incoming]) -> Outcome:
+        """Try once to store *batch* for the token *name*, of which each queue remembers *most_ids* ids.
+
+        It never raises what Redis may cause.
+        """
         outcome = Outcome()
-        async with self._places:
+        size = sum(message.size for message in batch)
+        calls = len({message.envelope.queue or message.envelope.topic for message in batch})
+        async with self.places.place(name, cost_of(CALL * calls + len(batch), size), size):
             tried = _Tried(await _decompressed(batch))
             groups = await self._groups(batch, tried.bodies)
             for (queue, remember), members in groups.items():
-                if await self._write(name, queue, remember, tried.good(members), tried):
+                if await self._write(_Origin(name, most_ids), queue, remember, tried.good(members), tried):
                     outcome.queues.add(queue)
+        outcome.searches = tried.searches
         for message in tried.good(batch):
             if id(message) not in tried.reached:
                 tried.bodies[id(message)] = Refused("NO_QUEUE", "no queue that is bound to this topic exists")
@@ -105,19 +128,21 @@ class Storage:
         return groups
 
     async def _queues(self, message: Incoming) -> Sequence[str]:
-        if message.queue:
-            return (message.queue,)
+        if message.envelope.queue:
+            return (message.envelope.queue,)
         state = self.client.router_state(self._router)
-        return await self.client.run(publishing.match_queues(state, message.topic, "return", None))
+        return await self.client.run(publishing.match_queues(state, message.envelope.topic, "return", None))
 
     async def _write(
-        self, name: str, queue: str, remember: float | None, members: Sequence[Incoming], tried: _Tried
+        self, origin: _Origin, queue: str, remember: float | None, members: Sequence[Incoming], tried: _Tried
     ) -> bool:
         """Write *members* to *queue*, and note what became of them. Return whether some of them may be there."""
+        state = self.queues.state(queue, remember)
         try:
-            state = self.client.state_of(queue, {}, remember=remember)
+            await self._find(state, tried)
+            members = await self._allowed(state, members, tried)
             with Telemetry(queue).writing(len(members)) as context:
-                composed = [_outgoing(name, each, tried.bodies[id(each)], context) for each in members]
+                composed = [_outgoing(origin, each, tried.bodies[id(each)], context) for each in members]
                 results: Sequence[str | ShardqError] = await self.client.run(_write_existing(state, composed))
         except PartlyWritten as partly:
             results = partly.results
@@ -127,9 +152,32 @@ class Storage:
             tried.note(each, result)
         missing = [each for each, result in zip(members, results, strict=True) if isinstance(result, QueueMissing)]
         is_there = any(isinstance(result, str) for result in results)
-        gone = [queue] if any(each.topic for each in missing) else []
+        gone = [queue] if any(each.envelope.topic for each in missing) else []
         publishing.note_gone(self.client.router_state(self._router), gone, there=[queue] if is_there else [])
+        self.queues.note(state)
         return len(missing) < len(members)
+
+    async def _allowed(self, state: QueueState, members: Sequence[Incoming], tried: _Tried) -> list[Incoming]:
+        """Return those that may be written to this queue: where each shard key is a tenant, none with a made-up one."""
+        made_up = [each for each in members if each.envelope.needs_parents]
+        if made_up and not state.config.parents and self.queues.look_again(state.keys.name):
+            await self.client.run(exists(state, state.until()))
+        if made_up and not state.config.parents:
+            text = f"queue {state.keys.name!r} counts each shard key as a tenant: {REMEDY}"
+            tried.bodies.update((id(each), Refused("NOT_ALLOWED", text)) for each in made_up)
+        return tried.good(members)
+
+    async def _find(self, state: QueueState, tried: _Tried) -> None:
+        """Look a queue up that is not known. QueueMissing if Redis says, or has said a moment ago, that it is none."""
+        if state.epoch:
+            return
+        name = state.keys.name
+        if not self.queues.is_missing(name):
+            if await self.client.run(find_queue(state, state.until())):
+                return
+            self.queues.missed(state.keys)
+            tried.searches += 1
+        raise QueueMissing(f"there is no queue {name!r}")
 
 
 def _write_existing(state: QueueState, composed: Sequence[Outgoing]) -> Op[list[Written]]:
@@ -139,14 +187,15 @@ def _write_existing(state: QueueState, composed: Sequence[Outgoing]) -> Op[list[
     return (yield from write_many(state, composed))
 
 
-def _outgoing(name: str, message: Incoming, body: bytes, context: Mapping[str, str]) -> Outgoing:
-    headers = message.headers
+def _outgoing(origin: _Origin, message: Incoming, body: bytes, context: Mapping[str, str]) -> Outgoing:
+    envelope = message.envelope
+    headers = envelope.headers
     try:
         packed = encode_headers({**context, **headers})
     except ConfigError:  # the trace context is one header too many
         packed = encode_headers(headers)
-    key = dedup_key(name, message.message_id)
-    return Outgoing(message.shard_key, message.tag, body, packed, message.delay, 0, key, own_scope=True)
+    key = dedup_key(origin.name, message.message_id)
+    return Outgoing(envelope.shard_key, envelope.tag, body, packed, envelope.delay, 0, key, most_ids=origin.most_ids)
 
 
 def _note(message: Incoming, bodies: Mapping[int, Any], outcome: Outcome) -> None:

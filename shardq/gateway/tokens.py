@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import re
 import secrets
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from shardq.arguments import whole
 from shardq.errors import ConfigError
+from shardq.files import read_file, shortened, toml
 
 PREFIX = "shardq_"
 """Fresh tokens begin so, so that people and scanners recognize one that leaked."""
@@ -44,9 +44,18 @@ class Patterns:
         return name in self.exact or name.startswith(self.prefixes)
 
 
+def has_parents(prefixes: Iterable[bytes]) -> bool:
+    """Return whether all shard keys that begin with one of *prefixes* have a parent that is named there."""
+    return all(prefix.find(b"/") > 0 for prefix in prefixes)
+
+
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What the bearer of one token may do. If a number is None, the gateway's own bound holds, or none."""
+    """What the bearer of one token may do. If a number is None, the gateway's own bound holds; a rate of 0 is none.
+
+    With `one_tenant`, all that it sends has its name as shard key. None means that it does not say whether it may be
+    many tenants, so its patterns of shard keys need queues that count by parents.
+    """
 
     name: str
     digests: tuple[bytes, ...]
@@ -57,11 +66,25 @@ class Token:
     bytes_per_second: int | None = None
     max_message: int | None = None
     capacity: int | None = None
+    max_ids: int | None = None
+    one_tenant: bool | None = None
+
+    @property
+    def needs_parents(self) -> bool:
+        """Whether it may make up shard keys, and is to be one tenant for each parent that it names."""
+        return self.one_tenant is None and bool(self.shard_keys.prefixes)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it says how many tenants it may be, if it may make up shard keys."""
+        return not self.needs_parents or has_parents(self.shard_keys.prefixes)
 
 
 EVERYBODY = Patterns.of(["*"])
-UNCHECKED = Token("insecure", (), EVERYBODY, EVERYBODY, EVERYBODY)
-"""What everybody may do on a gateway without a file of tokens."""
+UNCHECKED = Token(
+    "insecure", (), EVERYBODY, EVERYBODY, EVERYBODY, messages_per_second=0, bytes_per_second=0, one_tenant=False
+)
+"""What everybody may do on a gateway without a file of tokens: all are one there, so no rate protects them."""
 
 
 class Tokens:
@@ -82,16 +105,7 @@ class Tokens:
     @classmethod
     def read(cls, path: Path) -> Tokens:
         """Read a file of tokens. ConfigError says what is wrong with it."""
-        try:
-            with path.open("rb") as file:
-                raw = file.read(MAX_FILE + 1)
-            if len(raw) > MAX_FILE:
-                raise ConfigError(f"{path} is larger than {MAX_FILE:,} bytes")
-            document = tomllib.loads(raw.decode())
-        except OSError as error:
-            raise ConfigError(f"the file of tokens cannot be read: {error}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is not TOML: {error}") from None
+        document = toml(read_file(path, MAX_FILE, "the file of tokens"), shortened(str(path)))
         tables = document.get("tokens")
         if set(document) != {"tokens"} or not isinstance(tables, list):
             raise ConfigError(f"{path} must have tables [[tokens]], and nothing else")
@@ -100,7 +114,8 @@ class Tokens:
         return cls(tokens)
 
 
-_NUMBERS = ("messages_per_second", "bytes_per_second", "max_message", "capacity")
+_NUMBERS = {"messages_per_second": 0, "bytes_per_second": 0, "max_message": 1, "capacity": 1, "max_ids": 1}
+"""The least that each may be."""
 _LISTS = ("queues", "topics", "shard_keys")
 _KNOWN = ({each.name for each in fields(Token)} - {"digests"}) | {"sha256"}
 
@@ -117,11 +132,25 @@ def _token(where: str, table: Any) -> Token:
     digests = [digests] if isinstance(digests, str) else digests
     if not isinstance(digests, list) or not digests or not all(_is_digest(each) for each in digests):
         raise ConfigError(f"{where} ({name}) needs sha256: 64 hex digits, or a list of such; see shardq gateway-token")
-    numbers = {each: whole(f"{where}: {each}", table[each], 1, 2**40) for each in _NUMBERS if each in table}
+    numbers = {
+        each: whole(f"{where}: {each}", table[each], least, 2**40) for each, least in _NUMBERS.items() if each in table
+    }
+    one_tenant = table.get("one_tenant")
+    if not isinstance(one_tenant, bool | None):
+        raise ConfigError(f"{where} ({name}): one_tenant must be true or false")
     queues, topics, shard_keys = (
         Patterns.of(_patterns(f"{where} ({name}): {each}", table.get(each, []))) for each in _LISTS
     )
-    return Token(name, tuple(bytes.fromhex(each) for each in digests), queues, topics, shard_keys, **numbers)
+    token = Token(
+        name, tuple(bytes.fromhex(each) for each in digests), queues, topics, shard_keys,
+        one_tenant=one_tenant, **numbers,
+    )  # fmt: skip
+    if not token.is_bounded:
+        raise ConfigError(
+            f"{where} ({name}) may make up shard keys, and with each a tenant: let shard_keys name parents, like "
+            f'"site-7/*", or say one_tenant = true (it counts as one), or = false (it may be as many as it likes)'
+        )
+    return token
 
 
 def _is_digest(value: object) -> bool:

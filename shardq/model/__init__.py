@@ -9,6 +9,7 @@ from shardq.model.limits import Limits, Plan
 from shardq.model.message import Message, MessageId
 from shardq.model.peeked import PeekedMessage, PeekedPage, PeekState
 from shardq.model.queue_settings import QueueSettings
+from shardq.model.schedule import Schedule
 from shardq.model.settings import QueueConfig
 from shardq.model.stats import QueueStats
 from shardq.model.status import MessageState, MessageStatus, Progress
@@ -35,6 +36,7 @@ __all__ = [
     "QueueSettings",
     "QueueStats",
     "Received",
+    "Schedule",
     "Tenant",
     "Written",
 ]

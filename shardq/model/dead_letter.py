@@ -9,6 +9,7 @@ from typing import Any, Self
 from shardq.arguments import iterable
 from shardq.codec import Codecs
 from shardq.errors import ConfigError
+from shardq.model.call import called
 
 _BUILT_IN = Codecs()
 
@@ -48,6 +49,11 @@ class DeadLetter(Decoded):
     tag: str = "b"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     fields: Mapping[str, bytes] | None = field(default=None, repr=False)
+
+    @property
+    def task(self) -> str:
+        """The name of the task that the payload calls; '' if it is no call."""
+        return called(self.tag, self.body)
 
     @property
     def payload(self) -> Any:

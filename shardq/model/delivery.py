@@ -13,6 +13,7 @@ import msgspec
 from shardq.clock import Clock
 from shardq.codec import Codecs
 from shardq.errors import ConfigError
+from shardq.model.call import called
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -84,6 +85,11 @@ class DeliveryView:
         return self.received.body
 
     @property
+    def task(self) -> str:
+        """The name of the task that the payload calls; '' if it is no call."""
+        return called(self.received.tag, self.received.body)
+
+    @property
     def message_id(self) -> str:
         """The id that `write` returned. Redelivery, dead-lettering and redrive do not change it."""
         return self.received.message_id
@@ -139,7 +145,7 @@ class DeliveryView:
 
 def received_of(queue: str, deliveries: Sequence[Any]) -> list[Received]:
     """Return what the deliveries received. ConfigError for anything else, also for deliveries of other queues."""
-    if not isinstance(deliveries, Sequence):
+    if not isinstance(deliveries, Sequence) or isinstance(deliveries, (str, bytes, bytearray, memoryview)):
         raise ConfigError(f"deliveries must be a list of Delivery; this is of type {type(deliveries).__name__}")
     for each in deliveries:
         if not isinstance(each, DeliveryView):

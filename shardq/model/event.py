@@ -11,7 +11,7 @@ class Event(msgspec.Struct, frozen=True):
     `stream` is where the message was stored when it was written, None if it was delayed or held back. `shard_key` is
     None if the script did not know it. `count` is the number of deliveries so far. `due` is when the message can be
     delivered (for a delivery: when it could be), None for at once. `client` names the client that made the call, '' for
-    a write.
+    a write; `task` is for a write the name of the task that the message calls, '' for all else.
 
     Events of the kinds "weighted", "limited", "paused" and "resumed" are of a shard key (None: of the whole queue),
     those of the kind "configured" of the queue, and none of them of a message: their `message_id` is ''. The `due` of a
@@ -27,6 +27,7 @@ class Event(msgspec.Struct, frozen=True):
     count: int
     due: float | None
     client: str
+    task: str = ""
 
 
 class JournalPage(msgspec.Struct, frozen=True):

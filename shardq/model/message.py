@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
 from shardq.arguments import iterable
-from shardq.errors import ConfigError
+from shardq.errors import ConfigError, ShardqError
 
 OnConflict: TypeAlias = Literal["existing", "replace", "raise"]
 """What is done when another message has the unique key of one that is written."""
@@ -17,6 +17,18 @@ OnConflict: TypeAlias = Literal["existing", "replace", "raise"]
 # An id may end with a quoted shard key; each of its bytes takes at most three letters.
 _LAST = r"\d{1,4}|[dl]|o\.[\w.~%-]{1,3072}"
 _MESSAGE_ID = re.compile(rf"(\d{{1,16}}-\d{{1,20}})-({_LAST})", re.ASCII)
+
+
+class WriteOptions(TypedDict, total=False):
+    """The keyword arguments of `write` besides the shard key."""
+
+    delay: float | None
+    deadline: float | None
+    dedup_key: str | None
+    headers: Mapping[str, str] | None
+    unique_key: str | None
+    on_conflict: OnConflict
+    timeout: float | None
 
 
 class MessageId(NamedTuple):
@@ -29,11 +41,15 @@ class MessageId(NamedTuple):
     place: str
 
     @classmethod
-    def parse(cls, text: str) -> MessageId:
-        """Parse an id that `write` returned. ConfigError for any other text."""
+    def parse(cls, text: str, otherwise: type[ShardqError] = ConfigError) -> MessageId:
+        """Parse an id that `write` returned. ConfigError for what is no text, *otherwise* for any other text.
+
+        An id may come from anybody: one in the URL of a program's user is no mistake of the program.
+        """
         match = _MESSAGE_ID.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise ConfigError("message_id must be what write() returned, such as '1732150000000-42-7'")
+            kind = otherwise if isinstance(text, str) else ConfigError
+            raise kind("message_id must be what write() returned, such as '1732150000000-42-7'")
         return cls(match[1], match[2])
 
     @property

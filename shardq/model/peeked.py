@@ -24,6 +24,7 @@ class PeekedMessage(Decoded):
     delivered again. `deadline` is the message's own: once that is over, a read drops it. `deliveries` counts those so
     far, this one included if it is in flight; `last_error` is the one with which it was given back last, `reason` why
     it is a dead letter, or "max_dead" if it waits for room among these. `size` is that of the payload in bytes.
+    `task` is the name of the task that the payload calls, if it is a call.
     """
 
     message_id: str
@@ -41,6 +42,7 @@ class PeekedMessage(Decoded):
     reason: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     size: int = 0
+    task: str = ""
     body: bytes | None = field(default=None, repr=False)
     tag: str = "b"
     fields: Mapping[str, bytes] | None = field(default=None, repr=False)

@@ -36,6 +36,7 @@ class QueueSettings(TypedDict, total=False):
     result_ttl: float | None
     max_result_size: int
     max_result_bytes: int
+    max_schedules: int
     ttl: float | None
     legacy_stream: str | None
     legacy_group: str | None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
-from shardq.arguments import MAX_LEASE, MIN_LEASE, check_known, rate, seconds, shown, whole
+from shardq.arguments import MAX_LEASE, MIN_LEASE, check_known, mapping, one_of, rate, seconds, shown, whole
 from shardq.errors import ConfigError
 from shardq.sharding import MAX_STREAMS
 
@@ -44,11 +44,7 @@ def _seconds_setting(low: float, high: float) -> Setting:
 
 
 def _word_setting(*words: str) -> Setting:
-    def check(name: str, value: Any) -> None:
-        if value not in words:
-            raise ConfigError(f"{name} must be {' or '.join(map(repr, words))}, not {shown(value)}")
-
-    return Setting(check, str, str)
+    return Setting(lambda name, value: one_of(name, value, words), str, str)
 
 
 _RATE_SETTING: Final = Setting(rate, lambda value: int(value) if value == int(value) else repr(float(value)), float)
@@ -86,6 +82,8 @@ class QueueConfig:
 
     Results of messages are kept for `result_ttl` seconds, or not at all by default (docs/results.md): each has at most
     `max_result_size` bytes, and all together take at most `max_result_bytes` of memory.
+
+    `max_schedules` is how many schedules users may store, by default none (docs/schedules.md).
     """
 
     streams: Annotated[int, _whole_setting(1, MAX_STREAMS)] = 64
@@ -114,6 +112,7 @@ class QueueConfig:
     result_ttl: Annotated[float | None, _or_none(_seconds_setting(1, 30 * 86_400))] = None
     max_result_size: Annotated[int, _whole_setting(0, 16 * 2**20)] = 64 * 1024
     max_result_bytes: Annotated[int, _whole_setting(0, 2**40)] = 64 * 2**20
+    max_schedules: Annotated[int, _whole_setting(0, 100_000)] = 0
     ttl: Annotated[float | None, _or_none(_seconds_setting(1, 10 * 365 * 86_400))] = None
     legacy_stream: Annotated[str | None, _or_none(_NAME_SETTING)] = None
     legacy_group: Annotated[str | None, _or_none(_NAME_SETTING)] = None
@@ -138,7 +137,11 @@ class QueueConfig:
     @classmethod
     def from_settings(cls, meta: Mapping[str, str], streams: int) -> QueueConfig:
         """Make the settings from what `settings` wrote. Missing fields get their defaults."""
-        values = {name: setting.parsed(meta[name]) for name, setting in _SETTINGS.items() if name in meta}
+        mapping("meta", meta, "the fields of a queue to str")
+        try:
+            values = {name: setting.parsed(meta[name]) for name, setting in _SETTINGS.items() if name in meta}
+        except (TypeError, ValueError, OverflowError):
+            raise ConfigError("the fields of a queue must be what settings() made of them") from None
         return cls(**{**values, "streams": streams})
 
 
@@ -159,5 +162,5 @@ _DEFAULTS: Final = QueueConfig()
 
 def queue_config(settings: Mapping[str, Any]) -> QueueConfig:
     """Return the settings of a queue. ConfigError for an unknown or a bad one."""
-    check_known("queue", settings, _SETTINGS)
+    check_known("queue", mapping("settings", settings, "a setting's name to its value"), _SETTINGS)
     return QueueConfig(**settings) if settings else _DEFAULTS

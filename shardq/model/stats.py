@@ -19,6 +19,8 @@ class QueueStats:
     delivered now: the backlog without those, and no more than the limits of the whole queue allow. Scale by it.
     `tenants_waiting` is how many shard keys (or parents) wait for a turn, besides those that have messages in streams.
 
+    `retrying` counts the delayed messages that were delivered before and wait for their next try.
+
     `result_count` results and notes of progress are kept, and take `result_bytes` of memory; `results_refused` counts
     results that were not kept, since they were too large or there was no room.
 
@@ -49,6 +51,7 @@ class QueueStats:
     limited: int = 0
     runnable: int = 0
     tenants_waiting: int = 0
+    retrying: int = 0
     result_count: int = 0
     result_bytes: int = 0
     results_refused: int = 0

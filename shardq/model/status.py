@@ -48,7 +48,7 @@ class MessageStatus:
 
     `written_at` is when it was written, `since` since when it can be delivered, if it was delayed or given back.
     `deliveries` counts those so far, this one included if it is in flight; `last_error` is the one with which it was
-    given back last. `size` is that of its payload in bytes.
+    given back last. `size` is that of its payload in bytes, and `task` the name of the task that it calls.
     """
 
     message_id: str
@@ -68,4 +68,5 @@ class MessageStatus:
     last_error: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     size: int | None = None
+    task: str = ""
     progress: Progress | None = None

@@ -18,7 +18,7 @@ from itertools import combinations
 from math import comb
 from typing import Final
 
-from shardq.arguments import shown
+from shardq.arguments import iterable, mapping, shown
 from shardq.errors import ConfigError
 from shardq.planner.odds import check_count
 from shardq.sharding import check_width, key_bytes, shard
@@ -81,8 +81,8 @@ class Assignment:
     ) -> Assignment:
         """Load an assignment that was stored; ConfigError names the tenant whose shard breaks the rules."""
         made = cls(streams, streams_per_shard, max_overlap=max_overlap, seed=seed)
-        for key, dealt in shards.items():
-            made._keep(key_bytes(key), made._checked(key, tuple(dealt)))
+        for key, dealt in mapping("shards", shards, "shard keys to streams").items():
+            made._keep(key_bytes(key), made._checked(key, tuple(iterable("a shard", dealt, "streams"))))
         return made
 
     def __len__(self) -> int:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from shardq.sharding import check_width
+
 READ_US: Final = 37.0
 """Server time of a read in µs. It does not depend on N."""
 
@@ -55,14 +57,15 @@ class Cost:
 
 def cost(streams: int, streams_per_shard: int) -> Cost:
     """What a queue with so many streams, and so many per shard, costs."""
-    every = streams <= MOST_DECLARED and streams <= 100 * streams_per_shard
-    spread = streams if every else streams * (1 - (1 - streams_per_shard / streams) ** 100)
+    width = check_width(streams, streams_per_shard)
+    every = streams <= MOST_DECLARED and streams <= 100 * width
+    spread = streams if every else streams * (1 - (1 - width / streams) ** 100)
     return Cost(
         memory=QUEUE_BYTES + STREAM_BYTES * streams,
         read=READ_US,
-        write_keys=WRITE_KEYS + streams_per_shard,
-        write_server=KEY_SERVER_US * streams_per_shard,
-        write_clock=KEY_CLOCK_US * streams_per_shard,
+        write_keys=WRITE_KEYS + width,
+        write_server=KEY_SERVER_US * width,
+        write_clock=KEY_CLOCK_US * width,
         batch_keys=WRITE_KEYS + spread,
         deal=DEAL_US + DEAL_STREAM_US * streams,
     )

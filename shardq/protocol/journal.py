@@ -64,6 +64,7 @@ class Columns(msgspec.Struct):
     count: list[int] = msgspec.field(default_factory=list)
     due_ms: list[int | None] = msgspec.field(default_factory=list)
     client: list[str] = msgspec.field(default_factory=list)
+    task: list[str] = msgspec.field(default_factory=list)
 
     @property
     def lost(self) -> int:
@@ -86,7 +87,7 @@ def decode(rows: Iterable[Sequence[Any]], after: int, until: int | None = None) 
     return columns
 
 
-_COLUMNS: Final = ("kind", "message_id", "shard_key", "stream", "count", "due_ms", "client")
+_COLUMNS: Final = ("kind", "message_id", "shard_key", "stream", "count", "due_ms", "client", "task")
 _Entry = tuple[int, int, list[list[Any]]]
 
 
@@ -111,13 +112,20 @@ def _entry(entry_id: bytes, fields: Sequence[bytes]) -> _Entry | None:
             [_stream(message_id) for message_id in message_ids],
             [count or 0 for count in _numbers(counts, size)],
             _numbers(dues, size),
-            [client.decode()] * size,
+            *_clients_and_tasks(client.decode(), size, is_write=letters == b"w" * size),
         ]
         if any(len(column) != size for column in columns):
             return None
         return int(last), int(ms), columns
     except (ValueError, KeyError):  # UnicodeDecodeError is a ValueError
         return None
+
+
+def _clients_and_tasks(text: str, size: int, *, is_write: bool) -> list[list[str]]:
+    """Return two columns. A write names no client: in its place are the tasks of the messages, if they are calls."""
+    if not is_write:
+        return [[text] * size, [""] * size]
+    return [[""] * size, text.split(",") if text else [""] * size]
 
 
 def _append(columns: Columns, last: int, ms: int, parts: list[list[Any]], until: int | None) -> None:

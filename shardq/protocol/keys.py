@@ -26,7 +26,7 @@ SLOTS: Final = 16384
 _NAMES: Final = (
     "meta", "bodies", "turns", "due", "notifications", "journal", "leases", "delayed", "errors", "cancelled", "dedup",
     "dedup_index", "producers", "bulk_offsets", "returned", "dead", "moved", "finished", "assigned", "limits",
-    "results", "result_ends",
+    "results", "result_ends", "schedules", "schedule_due",
 )  # fmt: skip
 """The first ones in the order of lua/base.lua."""
 
@@ -99,6 +99,8 @@ class QueueKeys(_Keys):
     returned: str = field(init=False, compare=False, repr=False)
     errors: str = field(init=False, compare=False, repr=False)
     finished: str = field(init=False, compare=False, repr=False)
+    schedules: str = field(init=False, compare=False, repr=False)
+    schedule_due: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     @property

@@ -74,3 +74,11 @@ class Beginnings(dict[tuple[str, str], Beginning]):
 
 
 BEGINNINGS: Final = Beginnings()
+
+
+def forget(script: Script, named: tuple[str, ...]) -> None:
+    """Forget what was packed for a call of *script* with the *named* keys, which nobody will name again."""
+    for runs in (script.function, script.sha):
+        BEGINNINGS.pop((runs, named[0]), None)
+    for key in named:
+        PACKED_KEYS.pop(key, None)

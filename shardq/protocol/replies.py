@@ -128,7 +128,7 @@ def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
     columns = decode(reply[3], start)
     rows = zip(
         columns.number, columns.time_ms, columns.kind, columns.message_id, columns.shard_key, columns.stream,
-        columns.count, columns.due_ms, columns.client, strict=True,
+        columns.count, columns.due_ms, columns.client, columns.task, strict=True,
     )  # fmt: skip
     events = [_event(*row) for row in islice(rows, count)]
     position = latest
@@ -140,11 +140,11 @@ def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
 
 def _event(
     number: int, ms: int, kind: str, message_id: str, key: bytes | None, stream: int | None, count: int,
-    due: int | None, client: str,
+    due: int | None, client: str, task: str,
 ) -> Event:  # fmt: skip
     shard_key = None if key is None else text_or_bytes(key)
     seconds = None if due is None else due / 1000
-    return Event(number, ms / 1000, kind, message_id, shard_key, stream, count, seconds, client)
+    return Event(number, ms / 1000, kind, message_id, shard_key, stream, count, seconds, client, task)
 
 
 def stats(queue: str, reply: Sequence[Any]) -> QueueStats:

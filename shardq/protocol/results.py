@@ -12,6 +12,9 @@ NOT_ENCODED: Final = "codec"
 FULL: Final = "full"
 """What is kept of a message that is done: its value, or why there is none."""
 
+NOTE: Final = "n"
+"""A note about a message that is not done. Nobody who waits for a result sees it."""
+
 NOTHING_KEPT: Final = ""
 """Nothing is kept of the message: only its progress is forgotten."""
 

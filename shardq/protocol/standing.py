@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from shardq.model import DeadLetter, MessageId, MessageStatus, PeekedMessage, PeekState
+from shardq.model.call import called
 from shardq.protocol.bodies import EntryBody, entry_body, number_of, text_or_bytes
-from shardq.protocol.results import VALUE, Done, read_done, read_progress
+from shardq.protocol.results import VALUE, Done, KeptResult, read_done, read_ended, read_progress
 
 LEGACY = 4096
 """Stands for the legacy stream."""
@@ -57,16 +59,37 @@ def known_of(text: bytes | None) -> Known:
     return Known(int(found[1]), int(found[2] or 0), found[3] == b"-", found[4].decode(errors="replace"))
 
 
-def bare_body(flat: Sequence[bytes]) -> tuple[EntryBody, int]:
-    """Read fields without a payload, as `strip_payload` returns them: the body, and the size of its payload."""
+def bare_body(flat: Sequence[bytes]) -> tuple[EntryBody, int, str]:
+    """Read fields without a payload, as `strip_payload` returns them: the body, the payload's size, and its task."""
     body = entry_body(flat, foreign=False)
-    size = flat[3] if len(flat) > 3 else b""
-    return body, int(size) if size.isdigit() else 0
+    size, _, begin = flat[3].partition(b" ") if len(flat) > 3 else (b"", b"", b"")
+    return body, int(size) if size.isdigit() else 0, called(body.tag, begin)
 
 
 def deadline_of(body: EntryBody) -> float | None:
     """Return the message's own deadline, in seconds."""
     return number_of(body.attributes, "x") / 1000 or None
+
+
+class Whole(NamedTuple):
+    """All that is known of a message: where it is, its payload while it exists, and what is kept of it."""
+
+    status: MessageStatus
+    tag: str
+    body: bytes
+    kept: KeptResult | None
+
+
+def whole_of(message_id: str, reply: Sequence[Any]) -> Whole:
+    """Read the reply of `status` to those who want the whole."""
+    *bare, kept = reply
+    ended, flat = read_ended(kept), reply[9]
+    body = entry_body(flat, foreign=False) if flat else None
+    if body is None:
+        return Whole(message_status(message_id, bare), "", b"", ended.result if ended else None)
+    bare[9] = [*flat[:3], b"", *flat[4:]]
+    status = replace(message_status(message_id, bare), size=len(body.payload), task=called(body.tag, body.payload))
+    return Whole(status, body.tag, body.payload, ended.result if ended else None)
 
 
 def message_status(message_id: str, reply: Sequence[Any]) -> MessageStatus:
@@ -77,7 +100,7 @@ def message_status(message_id: str, reply: Sequence[Any]) -> MessageStatus:
         return MessageStatus(message_id, "unknown", now)
     if name == "done":
         return _done_status(message_id, now, read_done(last))
-    body, size = bare_body(flat) if flat else (None, None)
+    body, size, task = bare_body(flat) if flat else (None, None, "")
     deadline = deadline_of(body) if body else None
     before = number_of(body.attributes, "c") if body and name != "dead" else 0  # a letter counts them already
     deliveries = lease.deliveries if lease else known.deliveries + (name == "in_flight")
@@ -99,6 +122,7 @@ def message_status(message_id: str, reply: Sequence[Any]) -> MessageStatus:
         last_error=known.last_error,
         headers=body.headers if body else {},
         size=size,
+        task=task,
         progress=read_progress(last),
     )
 
@@ -137,8 +161,9 @@ def peeked_message(spot: Spot, flat: Sequence[bytes], known: Known, *, has_paylo
     if has_payload:
         body = entry_body(flat, foreign=spot.place == "l")
         size = len(body.payload) if body.fields is None else sum(map(len, flat))
+        task = called(body.tag, body.payload)
     else:
-        body, size = bare_body(flat)
+        body, size, task = bare_body(flat)
     message_id = f"{spot.entry}-{spot.place}"
     deliveries = spot.lease.deliveries if spot.lease else known.deliveries
     return PeekedMessage(
@@ -156,6 +181,7 @@ def peeked_message(spot: Spot, flat: Sequence[bytes], known: Known, *, has_paylo
         reason="max_dead" if known.waits_for_room else "",
         headers=body.headers,
         size=size,
+        task=task,
         body=body.payload if has_payload else None,
         tag=body.tag,
         fields=body.fields if has_payload else None,
@@ -193,6 +219,7 @@ def peeked_letter(letter: DeadLetter, *, has_payload: bool) -> PeekedMessage:
         reason=letter.reason,
         headers=letter.headers,
         size=size,
+        task=letter.task,
         body=letter.body if has_payload else None,
         tag=letter.tag,
         fields=fields if has_payload else None,

@@ -149,7 +149,7 @@ def form_of(name: str | None) -> type[Head]:
     """The head class of the form *name*, or of the one to use here for None; ConfigError if it does not work here."""
     found = forms()
     chosen = next(iter(found)) if name is None else name
-    if chosen not in found:
+    if not isinstance(chosen, str) or chosen not in found:
         known = ", ".join(found)
         raise ConfigError(f"compare-and-swap has no form {shown(chosen)} on this Python; there are: {known}")
     return found[chosen]

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Self
 
+from shardq.arguments import flag
 from shardq.routing import nodes
 from shardq.routing.atomic import form_of
 from shardq.routing.contents import pairs
@@ -103,7 +104,7 @@ class Ctrie:
         """The trie as it is at one instant, in constant time. A writable snapshot does not change with this trie."""
         top = self._head.root.main if self.readonly else freeze(self._head)
         copy = Ctrie.__new__(Ctrie)
-        return copy._start(type(self._head), self._rollup, top, readonly=readonly or self.readonly)
+        return copy._start(type(self._head), self._rollup, top, readonly=flag("readonly", readonly) or self.readonly)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Each pattern with each of its values, from a snapshot taken now."""

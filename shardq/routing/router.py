@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from shardq.arguments import check_name, shown
+from shardq.arguments import check_name, flag, iterable, shown
 from shardq.errors import ConfigError
 from shardq.routing.cache import Cache
 from shardq.routing.ctrie import Ctrie
@@ -33,10 +33,8 @@ def bindings_of(bindings: Iterable[tuple[str, Any]], name: Callable[[Any], Any] 
 
     ConfigError or PatternError for the first pair that is not a binding.
     """
-    if not isinstance(bindings, Iterable):
-        raise ConfigError(f"bindings must be pairs (pattern, queue); this is of type {type(bindings).__name__}")
     found: dict[Binding, None] = {}
-    for index, each in enumerate(bindings):
+    for index, each in enumerate(iterable("bindings", bindings, "pairs (pattern, queue)")):
         if not isinstance(each, tuple) or len(each) != 2:
             raise ConfigError(f"binding {index} must be a pair (pattern, queue), not {shown(each)}")
         found[Binding(check_pattern(each[0]), str(check_name(name(each[1]))))] = None
@@ -52,7 +50,7 @@ class Router:
     def __init__(self, *, cache: int = 16_384, form: str | None = None, rollup: bool = True) -> None:
         if type(cache) is not int or not 0 <= cache <= 16_777_216:
             raise ConfigError("cache must be an int from 0 to 16,777,216: how many results of lookups are kept")
-        self.trie = Ctrie(form=form, rollup=rollup)
+        self.trie = Ctrie(form=form, rollup=flag("rollup", rollup))
         self.cache = Cache(cache) if cache else None
 
     def bind(self, pattern: str, queue: str) -> bool:
@@ -108,7 +106,8 @@ class Router:
 
     def routes_of(self, queue: str) -> list[str]:
         """The patterns bound to *queue*, sorted, at one instant; looks at all bindings."""
-        return sorted(pattern for pattern, bound in self.trie if bound == queue)
+        name = check_name(queue)
+        return sorted(pattern for pattern, bound in self.trie if bound == name)
 
     def covered_by(self, pattern: str) -> list[Binding]:
         """The bindings whose pattern matches only topics that *pattern* matches, too; sorted, at one instant."""

@@ -1,17 +1,20 @@
-"""A `Client` that runs shardq's own scripts on fakeredis, an imitation of a Redis server in this process."""
+"""Clients that run shardq's own scripts on fakeredis, an imitation of a Redis server in this process."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeGuard, cast
 
 import redis
 
-from shardq.client import Client
+from shardq.arguments import check_clock, check_known, function, of_type
+from shardq.client import AsyncClient, Client
+from shardq.client.base import BaseClient, ClientSettings
 from shardq.clock import Clock, SystemClock
-from shardq.drivers import Driver, Target
+from shardq.drivers import AsyncDriver, Driver, Target
 from shardq.drivers.failures import refusal
 from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
@@ -19,6 +22,7 @@ from shardq.ops.queue.steps import Armed, Ask, Batch, Call, Refused, Sendable, S
 from shardq.ops.read.waiting import waiting_of
 from shardq.protocol.script import Script
 from shardq.testing.clock import ManualClock
+from shardq.timing import LoopTimer
 
 POLL = 0.005
 _PREAMBLE = """
@@ -49,26 +53,87 @@ def fake_client(
     """A `Client` that needs no server. *settings* are those of `Client.from_url`.
 
     *server* is a `fakeredis.FakeServer`; clients with the same server share their data. With a `ManualClock` the
-    imitated server takes its time from the clock, and a call that waits moves the clock on instead of sleeping. *wait*
-    replaces this, or `time.sleep`, by a function of its own.
+    imitated server takes its time from the clock, and a call that waits moves the clock on instead of sleeping, unless
+    the clock runs. *wait* replaces this, or `time.sleep`, by a function of its own.
     """
-    clock = clock or SystemClock()
-    if wait is None:
-        wait = clock.advance if isinstance(clock, ManualClock) else time.sleep
-    poll = math.inf if isinstance(clock, ManualClock) else POLL  # nobody else moves a ManualClock, so one wait suffices
-    driver = FakeDriver(_connected(server), clock, wait, poll)  # first, because it raises if fakeredis is missing
-    client = Client(Target("single", {}), clock=clock, **settings)
+    check_known("Client", settings, ClientSettings.__annotations__)
+    driver = _driver(server, clock, wait)  # first, because it raises if fakeredis is missing
+    client = FakeClient(Target("single", {}), clock=driver.clock, **settings)
     client._driver = driver
     return client
 
 
-def _connected(server: Any) -> redis.Redis:
+def fake_async_client(*, server: Any = None, clock: Clock | None = None, **settings: Any) -> AsyncClient:
+    """The twin of `fake_client` for asyncio: an `AsyncClient` that needs no server.
+
+    Each call blocks the event loop for as long as the imitated server takes, and tasks that wait let others run.
+    """
+    check_known("AsyncClient", settings, ClientSettings.__annotations__)
+    driver = _driver(server, clock, None)
+    client = FakeAsyncClient(Target("single", {}), clock=driver.clock, **settings)
+    client.driver = driver
+    client._driver = AsyncFakeDriver(driver, client.timer)
+    return client
+
+
+def _driver(server: Any, clock: Clock | None, wait: Callable[[float], object] | None) -> FakeDriver:
+    clock = SystemClock() if clock is None else clock
+    check_clock(clock)
+    if wait is not None:
+        function("wait", wait)
+    else:
+        wait = clock.advance if _stands(clock) else time.sleep
+    poll = math.inf if _stands(clock) else POLL  # nobody else moves such a clock, so one wait suffices
+    return FakeDriver(_connected(server), clock, wait, poll)
+
+
+def _stands(clock: Clock) -> TypeGuard[ManualClock]:
+    return isinstance(clock, ManualClock) and not clock.runs
+
+
+class FakeClient(Client):
+    """A `Client` of fakeredis."""
+
+    def lend(self, client: BaseClient) -> None:
+        """Let a client beside this one use the same imitation of a server. ConfigError for an AsyncClient."""
+        _lend(cast("FakeDriver", self._driver), client)
+
+
+class FakeAsyncClient(AsyncClient):
+    """An `AsyncClient` of fakeredis."""
+
+    driver: FakeDriver
+
+    def lend(self, client: BaseClient) -> None:
+        """Do as that of `FakeClient`: a worker's leases are kept by a `Client` in a thread."""
+        _lend(self.driver, client)
+
+
+def _lend(driver: FakeDriver, client: BaseClient) -> None:
+    if not isinstance(client, Client):
+        raise ConfigError(
+            "no AsyncClient can be beside one without a server: make one by fake_async_client(server=...)"
+        )
+    client._driver = driver.again()
+
+
+def fake_server() -> Any:
+    """Return a `fakeredis.FakeServer`, which several clients may share. ConfigError if there is no fakeredis."""
     try:
         import fakeredis
         import lupa  # noqa: F401 - fakeredis runs scripts with it
     except ImportError:
         raise ConfigError('fake_client needs fakeredis with Lua: pip install "fakeredis[lua]"') from None
-    return fakeredis.FakeRedis(server=server or fakeredis.FakeServer(), protocol=2)
+    return fakeredis.FakeServer()
+
+
+def _connected(server: Any) -> redis.Redis:
+    new = fake_server()
+    import fakeredis
+
+    if server is not None:
+        of_type("server", server, fakeredis.FakeServer, "a fakeredis.FakeServer")
+    return fakeredis.FakeRedis(server=server or new, protocol=2)
 
 
 class FakeDriver(Driver):
@@ -76,7 +141,11 @@ class FakeDriver(Driver):
 
     def __init__(self, connection: redis.Redis, clock: Clock, wait: Callable[[float], object], poll: float) -> None:
         super().__init__(Target("single", {}), max_connections=1, block=0, clock=clock)
-        self._connection, self._wait, self._poll = connection, wait, poll
+        self.clock, self._connection, self._wait, self._poll = clock, connection, wait, poll
+
+    def again(self) -> FakeDriver:
+        """Return another driver for the same imitation of a server."""
+        return FakeDriver(self._connection, self._clock, self._wait, self._poll)
 
     def call(self, call: Sendable) -> Any:
         """Make *call*, and return its reply."""
@@ -125,22 +194,59 @@ class FakeDriver(Driver):
         except (Refused, Underreplicated) as failure:
             return failure
 
-    def _waited(self, step: Wait) -> Any:
-        """Poll for a notification until there is one, or until it is time to read again."""
+    def _waited(self, step: Wait) -> None:
+        for seconds in self.pauses(step):
+            self._wait(seconds)
+
+    def pauses(self, step: Wait) -> Iterator[float]:
+        """Yield how long to wait before the next look for a notification, until there is one or it is time to read."""
         clock, state, waiter = self._clock, step.state, step.waiter
         until = min(waiter.until, waiter.wake_at, clock.monotonic() + state.wait_slice)
         if waiter.waiting is not waiting_of(state):  # for a result: a waiter looks for itself after a while
-            return self._wait(max(0.0, min(self._poll, until - clock.monotonic())))
+            yield max(0.0, min(self._poll, until - clock.monotonic()))
+            return
         command = waiting_for(state.keys.notifications, 1, None)
         while not self._sent(*command) and (left := until - clock.monotonic()) > 0:
-            self._wait(min(self._poll, left))
-        return None
+            yield min(self._poll, left)
 
     def _sent(self, *words: Any) -> Any:
         try:
             return self._connection.execute_command(*words)  # type: ignore[no-untyped-call, unused-ignore]
         except redis.RedisError as error:
             raise refusal(error) or Refused("ERR", str(error)) from error
+
+
+class AsyncFakeDriver(AsyncDriver):
+    """Runs the operations of an event loop on the imitation of a server that *driver* has."""
+
+    def __init__(self, driver: FakeDriver, timer: LoopTimer) -> None:
+        super().__init__(Target("single", {}), max_connections=1, block=0, timer=timer, clock=driver.clock)
+        self._fake = driver
+
+    def call(self, call: Sendable) -> Coroutine[Any, Any, Any]:
+        """Make *call*. Await its reply."""
+        return self._perform(call.call)
+
+    async def _perform(self, step: Step) -> Any:
+        match step:
+            case Share():
+                return await self.sharing.run(step.coalescer, step.item, step.until)
+            case Wait():
+                for seconds in self._fake.pauses(step):
+                    await self._sleep(seconds)
+                return None
+            case Sleep():
+                return await self._sleep(step.seconds)
+            case _:
+                return self._fake.perform(step)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Let other tasks run for so many seconds; on a clock that stands, for a moment after it was moved on."""
+        clock = self._fake.clock
+        if _stands(clock):
+            clock.advance(seconds)
+            seconds = 0.0
+        await asyncio.sleep(seconds)
 
 
 def _unless_known(script: Script) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, Unpack
 
+from shardq.arguments import function
 from shardq.timing.entry import Entry
 from shardq.timing.timer import LONGEST_WAIT, Settings, Timer
 
@@ -37,6 +38,7 @@ class LoopTimer(Timer):
 
     def __init__(self, loop: Loop, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
+        function("loop.call_later", getattr(loop, "call_later", None))
         self._loop = loop
         self._handle: Handle | None = None
         self._busy = False

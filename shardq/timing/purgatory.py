@@ -38,11 +38,14 @@ Source: Kafka's "Purgatory Redesign Proposal" (Matsuda, 2015) and `DelayedOperat
 from __future__ import annotations
 
 import logging
+import math
+import sys
 import threading
 from collections import deque
 from collections.abc import Hashable, Iterable
 from threading import Lock
 
+from shardq.arguments import iterable, of_type, seconds, whole
 from shardq.errors import ConfigError
 from shardq.timing.entry import Entry
 from shardq.timing.timer import Timer
@@ -136,11 +139,19 @@ def _call_each(later: deque[tuple[Operation, bool]]) -> None:
 _completions = _Completions()
 
 
+def _hashable(key: Hashable) -> Hashable:
+    try:
+        hash(key)
+    except Exception:  # noqa: BLE001 (somebody else's hash)
+        raise ConfigError(f"a key must be one that can be hashed, not a {type(key).__name__}") from None
+    return key
+
+
 class Purgatory:
     """Operations and the keys under which they are watched. For any thread; not for finalizers and signal handlers."""
 
     def __init__(self, timer: Timer) -> None:
-        self._timer = timer
+        self._timer = of_type("timer", timer, Timer, "a shardq.timing.Timer")
         self._pending: dict[Operation, tuple[Hashable, ...]] = {}
         self._watchers: dict[Hashable, dict[Operation, None]] = {}
         self._lock = Lock()  # guards the watch lists
@@ -150,10 +161,14 @@ class Purgatory:
 
         If the operation's own code fails, its error is raised here, and the operation is not watched.
         """
+        of_type("operation", operation, Operation, "a shardq.timing.Operation")
+        if timeout is not None:
+            seconds("timeout", timeout, -math.inf, sys.float_info.max)
         if operation._purgatory is not None:
             raise ConfigError("an operation can be watched by one purgatory, once at a time")
+        keys = tuple(map(_hashable, iterable("keys", keys, "keys that can be hashed")))
         operation._purgatory = self
-        self._pending[operation] = keys = tuple(keys)
+        self._pending[operation] = keys
         try:
             if operation.ready() and operation.complete():  # no other thread can try it yet
                 return True
@@ -176,6 +191,8 @@ class Purgatory:
         Stops when `limit` of them completed. If one fails, its error is logged, and the others are tried. The caller
         must not hold a lock that the operations' code takes.
         """
+        if limit is not None:
+            whole("limit", limit, 0, 2**63)
         done = 0
         for operation in self.watched_under(key):
             if done == limit:
@@ -189,7 +206,7 @@ class Purgatory:
     def watched_under(self, key: Hashable) -> tuple[Operation, ...]:
         """The operations that wait under `key`, those that wait longest first."""
         with self._lock:
-            return tuple(self._watchers.get(key, ()))
+            return tuple(self._watchers.get(_hashable(key), ()))
 
     def __len__(self) -> int:
         """How many operations wait."""

@@ -23,7 +23,7 @@ from math import ceil
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 
-from shardq.arguments import check_known, shown
+from shardq.arguments import check_clock, check_known, flag, function, shown
 from shardq.clock import Clock, SystemClock
 from shardq.errors import ConfigError
 from shardq.timing.entry import Callback, Entry
@@ -39,12 +39,18 @@ ends for nothing costs 10 µs.
 
 _GRAIN: Final = 1e-6  # of a tick: 1 ns of 1 ms. Rounding errors of sums of floats are smaller, and no clock is finer.
 _FAILED: Final = "a callback of the timer failed"
-_BAD_DELAY: Final = (TypeError, ValueError, OverflowError)
 _new = object.__new__  # takes half the time of a call of the class, which counts in `call_later`
 
 
 def _refusal(delay: object) -> ConfigError:
     return ConfigError(f"a delay must be a finite number of seconds, not {shown(delay)}")
+
+
+def _checked(entry: Any) -> Entry:
+    """Return *entry* if it is one; else ConfigError. Each read inserts one, so this calls nothing."""
+    if isinstance(entry, Entry):
+        return entry
+    raise ConfigError(f"entry must be a shardq.timing.Entry, not {shown(entry)}")
 
 
 def _run(entry: Entry) -> None:
@@ -81,8 +87,12 @@ class Timer:
         if not isinstance(tick, int | float) or not 1e-6 <= tick <= 3600:
             raise ConfigError(f"tick must be from 0.000001 to 3,600 seconds, not {shown(tick)}")
         self.tick = float(tick)
-        self._monotonic = settings.get("clock", SystemClock()).monotonic
+        clock = settings.get("clock", SystemClock())
+        check_clock(clock)
+        self._monotonic = clock.monotonic
         self._execute: Callable[..., object] | None = settings.get("execute")
+        if self._execute is not None:
+            function("execute", self._execute)
         self._size = settings.get("wheel_size", DEFAULT_SIZE)
         self._closed = False
         self._start()
@@ -94,13 +104,14 @@ class Timer:
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Callback:
         """Call `callback(*args)` in `delay` seconds, at once if that is not above 0. The entry can be cancelled."""
+        function("callback", callback)
         entry = _new(Callback)
         entry.callback = callback
         entry.args = args
         try:  # this repeats `insert` and `_due`: to call them would take a fifth of the time of `call_later`
             now = self._monotonic() - self._zero
             due = ceil((now + delay) * self._rate - _GRAIN) if delay > 0 else self._due(now, delay)
-        except _BAD_DELAY:
+        except Exception:  # noqa: BLE001 (of somebody else's object, which is no number)
             raise _refusal(delay) from None
         if self._wheel.insert(entry, due) or self._asleep:
             self._wake_for(entry)
@@ -108,7 +119,7 @@ class Timer:
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Callback:
         """Call `callback(*args)` when the clock's `monotonic` is `when`, at once if that is past."""
-        entry = Callback(callback, args)
+        entry = Callback(function("callback", callback), args)
         self.insert_at(entry, when)
         return entry
 
@@ -117,9 +128,9 @@ class Timer:
         try:
             now = self._monotonic() - self._zero
             due = ceil((now + delay) * self._rate - _GRAIN) if delay > 0 else self._due(now, delay)
-        except _BAD_DELAY:
+        except Exception:  # noqa: BLE001 (of somebody else's object, which is no number)
             raise _refusal(delay) from None
-        if entry.bucket is not None:
+        if _checked(entry).bucket is not None:
             entry.leave()
         if self._wheel.insert(entry, due) or self._asleep:
             self._wake_for(entry)
@@ -128,9 +139,9 @@ class Timer:
         """Have `entry`, which does not wait, fire when the clock's `monotonic` is `when`. This reads no clock."""
         try:
             due = ceil((when - self._zero) * self._rate - _GRAIN)
-        except _BAD_DELAY:
+        except Exception:  # noqa: BLE001 (of somebody else's object, which is no number)
             raise _refusal(when) from None
-        if self._wheel.insert(entry, due) or self._asleep:
+        if self._wheel.insert(_checked(entry), due) or self._asleep:
             self._wake_for(entry)
 
     def _due(self, now: float, delay: float) -> int:
@@ -219,7 +230,7 @@ class ThreadTimer(Timer):
     def __init__(
         self, *, wait: Callable[[Alarm, float | None], object] = Alarm.wait, **settings: Unpack[Settings]
     ) -> None:
-        self._wait = wait
+        self._wait = function("wait", wait)
         super().__init__(**settings)
         _timers.add(self)
 
@@ -249,6 +260,7 @@ class ThreadTimer(Timer):
 
         Waits for the callback that runs at this moment, unless that callback itself calls `close`, or *wait* is false.
         """
+        flag("wait", wait)
         with self._starting:
             self._closed = True
         left = super().close()

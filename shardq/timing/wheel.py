@@ -83,6 +83,8 @@ from shardq.timing.entry import Entry
 DEFAULT_SIZE: Final = 256
 """Buckets per wheel: with ticks of 1 ms three wheels reach 4.6 hours, and a timeout of seconds cascades once."""
 
+MAX_SIZE: Final = 65_536
+
 
 class TimingWheel:
     """Wheels of `size` buckets each, and the delay queue. Times are in ticks; `advance` says what time it is.
@@ -91,8 +93,8 @@ class TimingWheel:
     """
 
     def __init__(self, size: int = DEFAULT_SIZE, *, now: int = 0, kind: type[Bucket] = Bucket) -> None:
-        if type(size) is not int or size < 2:
-            raise ConfigError(f"a wheel needs an int of at least 2 buckets, not {shown(size)}")
+        if type(size) is not int or not 2 <= size <= MAX_SIZE:
+            raise ConfigError(f"a wheel needs an int of at least 2 buckets, {MAX_SIZE:,} at most, not {shown(size)}")
         self.now = now
         self._kind = kind
         self._closed = self._recent = kind(0, CLOSED)

@@ -7,7 +7,19 @@ extends the leases.
 
 from __future__ import annotations
 
-from shardq.worker.aio import AsyncWorker
-from shardq.worker.threads import Worker
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardq.worker.aio import AsyncWorker
+    from shardq.worker.threads import Worker
 
 __all__ = ["AsyncWorker", "Worker"]
+_MODULES = {"AsyncWorker": "shardq.worker.aio", "Worker": "shardq.worker.threads"}
+
+
+def __getattr__(name: str) -> object:
+    """Import a worker when it is asked for: a web server that writes calls of tasks needs none."""
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,21 +1,42 @@
-"""What a `Worker` is made of must fit: a queue for threads, and a plain function."""
+"""What a worker is made of must fit: queues of its kind, and a function of its kind."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from shardq.client import Queue
+from shardq.arguments import one_of, whole
+from shardq.client import AsyncQueue, Queue
 from shardq.errors import ConfigError
+from shardq.worker.application import Application
+
+Q = TypeVar("Q", Queue, AsyncQueue)
 
 
-def checked(jobs: Queue, handle: object, run_in: str) -> Queue:
-    """Return *jobs* if a `Worker` can run *handle* on it; else ConfigError."""
-    if not isinstance(jobs, Queue):
-        raise ConfigError(f"a Worker takes a Queue; for {type(jobs).__name__} use AsyncWorker")
-    if not callable(handle):
+def weights_of(jobs: Q | Mapping[Q, int], kind: type[Q], worker: str, other: str) -> dict[Q, int]:
+    """Return the queues of a worker with their weights. ConfigError for queues of another *kind*, or bad weights."""
+    given: Any = jobs  # mypy takes a queue for a mapping, too
+    pairs: list[tuple[Q, int]] = [*given.items()] if isinstance(given, Mapping) else [(given, 1)]
+    if not pairs:
+        raise ConfigError(f"a {worker} needs a queue, or several with their weights, such as {{jobs: 3, mails: 1}}")
+    for queue, weight in pairs:
+        if not isinstance(queue, kind):
+            article = "an" if worker[0] == "A" else "a"
+            raise ConfigError(f"{article} {worker} takes a {kind.__name__}; for {type(queue).__name__} use {other}")
+        whole(f"the weight of queue {queue.name!r}", weight, 1, 1000)
+    if len({id(queue.client) for queue, _ in pairs}) > 1 or len({queue.name for queue, _ in pairs}) < len(pairs):
+        raise ConfigError("the queues of a worker must be different ones, of one client")
+    return dict(pairs)
+
+
+def check_plain(handle: object, run_in: str) -> None:
+    """ConfigError unless a `Worker` can run *handle*."""
+    if isinstance(handle, Application):
+        if run_in == "processes":
+            handle.check_forks()
+    elif not callable(handle):
         raise ConfigError(f"the handler must be a function that takes a delivery, not {type(handle).__name__}")
     if inspect.iscoroutinefunction(handle) or inspect.iscoroutinefunction(getattr(handle, "__call__", None)):  # noqa: B004
         raise ConfigError("an async handler needs an AsyncWorker, with a queue of an AsyncClient")
-    if run_in not in ("threads", "processes"):
-        raise ConfigError(f'run_in must be "threads" or "processes", not {run_in!r}')
-    return jobs
+    one_of("run_in", run_in, ("threads", "processes"))

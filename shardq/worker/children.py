@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Literal
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
@@ -28,12 +28,16 @@ from shardq.codec import Codecs
 from shardq.errors import ConfigError, ShardqError
 from shardq.model import DeliveryView, QueueConfig, Received
 from shardq.ops.results.keep import kept_result
+from shardq.protocol.lease import deliveries_in
 from shardq.protocol.results import KeptResult
 from shardq.timing import Entry
-from shardq.worker.outcome import HandlerFailed, Nack, Reject, outcome_of
+from shardq.worker.application import Application
+from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, outcome_of
 from shardq.worker.state import Job
 
 MAX_TRACE = 4000
+LEAVE_TIMEOUT = 5.0
+"""Seconds that a child may take to close what its tasks have opened."""
 START_TIMEOUT = 60.0
 """Seconds that a child may take to import the handler."""
 
@@ -44,20 +48,24 @@ class ProcessDied(ShardqError):
     untraced = True  # the traceback would only show where this process waited for the child
 
 
+Kind: TypeAlias = Literal["ready", "done", "nack", "reject", "give back", "failed", "error"]
+
+
 class Answer(msgspec.Struct, array_like=True):
     """A child's answer: it is ready, or how its handler ended."""
 
-    kind: Literal["ready", "done", "nack", "reject", "error"]
+    kind: Kind
     text: str = ""
     delay: float | None = None
     trace: str = ""
     result: tuple[str, str, bytes] | None = None
+    gives_up: bool = False
 
 
 class Child:
     """One process and this process's end of its pipe. `job` is the job that it works on."""
 
-    def __init__(self, handle: Callable[..., object], codecs: Codecs) -> None:
+    def __init__(self, handle: Callable[..., object] | Application, codecs: Codecs) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.job: Job | None = None
@@ -87,7 +95,8 @@ class Child:
 
         The answer has the result, which may have *keeps* bytes; none if that is None.
         """
-        without_lease = msgspec.structs.replace(received, token="")  # only this process settles it
+        # Only this process settles it: of the lease token the child gets the number of the delivery, and no proof.
+        without_lease = msgspec.structs.replace(received, token=f"::{deliveries_in(received.token)}:")
         try:
             self.pipe.send_bytes(msgspec.msgpack.encode((without_lease, keeps)))
             return self._answer()
@@ -125,7 +134,7 @@ class Children:
     """The children of one worker. They are started when they are needed, used again, and replaced when they die."""
 
     def __init__(
-        self, handle: Callable[..., object], codecs: Codecs, start_limit: Callable[[Job], Entry | None]
+        self, handle: Callable[..., object] | Application, codecs: Codecs, start_limit: Callable[[Job], Entry | None]
     ) -> None:
         self._handle, self._codecs, self._start_limit = handle, codecs, start_limit
         self._lock = threading.Lock()
@@ -185,10 +194,16 @@ class Children:
             child.kill()
 
     def close(self) -> None:
-        """Kill all children, and free the idle ones."""
-        self.kill_all()
+        """End all children, and free the idle ones. Those that run tasks may close what they have opened."""
         with self._lock:
             idle, self._idle = self._idle, []
+        if isinstance(self._handle, Application):
+            for child in idle:
+                child.pipe.close()  # then it ends by itself
+            for child in idle:
+                with contextlib.suppress(Exception):
+                    child.process.join(LEAVE_TIMEOUT)
+        self.kill_all()
         for child in idle:
             self._forget(child)
 
@@ -208,25 +223,30 @@ def _raise(answer: Answer) -> None:
             raise Nack(answer.delay, answer.text)
         case "reject":
             raise Reject(answer.text)
-        case "error":
+        case "give back":
+            raise GiveBack(answer.delay or 0.0, answer.text)
+        case "failed" | "error":
             failed = HandlerFailed(answer.text)
             failed.add_note(f"in the handler's process:\n{answer.trace}")
-            raise failed
+            if answer.kind == "error":
+                raise failed
+            raise Failed(failed, answer.delay, answer.text, gives_up=answer.gives_up)
 
 
 # --- in the child --------------------------------------------------------------------------------------------------
 
 
-def work(pipe: Connection, handle: Callable[..., object], codecs: Codecs) -> None:
+def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: Codecs) -> None:
     """The main function of a child: handle messages that come through *pipe*, until the pipe is closed."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(EOFError, OSError):
+    opened = handle.opened(SystemClock()) if isinstance(handle, Application) else contextlib.nullcontext(handle)
+    with opened as run, contextlib.suppress(EOFError, OSError):
         pipe.send_bytes(msgspec.msgpack.encode(Answer("ready")))
         while True:
             fields, keeps = msgspec.msgpack.decode(pipe.recv_bytes())
             received = Received(**fields)  # msgspec knows no union of str and bytes
-            answer = _handled(handle, DeliveryView(received, codecs, SystemClock()), codecs, keeps)
+            answer = _handled(run, DeliveryView(received, codecs, SystemClock()), codecs, keeps)
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
@@ -239,13 +259,12 @@ def _handled(handle: Callable[..., object], delivery: DeliveryView, codecs: Code
         value = handle(delivery)
     except BaseException as error:  # noqa: BLE001 (SystemExit in a handler is a failure of the handler; the child continues)
         outcome = outcome_of(error, lambda: math.nan)
-        if not isinstance(error, (Nack, Reject)):
-            return Answer("error", outcome.text, None, _trace(error))
-        return Answer(
-            "nack" if outcome.verb == "nack" else "reject",
-            outcome.text,
-            None if math.isnan(outcome.delay) else outcome.delay,
-        )
+        delay = None if math.isnan(outcome.delay) else outcome.delay
+        if isinstance(error, Failed):
+            return Answer("failed", error.text, delay, _trace(error.error), gives_up=error.gives_up)
+        if isinstance(error, (Nack, Reject, GiveBack)):
+            return Answer(cast("Kind", outcome.verb), outcome.text, delay)
+        return Answer("error", outcome.text, None, _trace(error))
     return Answer("done", result=None if keeps is None else kept_result(codecs, keeps, value))
 
 

@@ -8,9 +8,10 @@ from typing import cast
 from shardq.client import AsyncQueue, Delivery, Queue
 from shardq.client.leases import LeasedDelivery
 from shardq.ops.queue.steps import Op
+from shardq.ops.read.give_back import unread
 from shardq.ops.results.keep import NO_RESULT, keep, kept_result
 from shardq.protocol.results import KeptResult
-from shardq.worker.outcome import ACK, Outcome
+from shardq.worker.outcome import ACK, GIVE_BACK, Outcome
 from shardq.worker.state import Job, SettleJobs
 from shardq.worker.telling import Teller
 from shardq.worker.trouble import CALL_TIMEOUT, dead_of
@@ -58,11 +59,41 @@ def settle(jobs: Queue, action: SettleJobs, teller: Teller) -> Sequence[Delivery
         if (op := keeping(jobs, action.jobs)) is not None:
             jobs.client.run(op)
         return jobs.ack_many(deliveries, timeout=CALL_TIMEOUT)
+    if action.verb == "give back":
+        return _given_back(jobs, action.jobs)
     texts = [outcome.text for outcome in outcomes]
     if action.verb == "reject":
         late = jobs.reject_many(deliveries, texts, timeout=CALL_TIMEOUT)
     else:
         delays = [outcome.delay for outcome in outcomes]
         late = jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
-    teller.tell(dead_of(jobs.name, deliveries, texts))
+    teller.tell(dead_of(deliveries, outcomes))
     return late
+
+
+def _given_back(jobs: Queue, given: Sequence[Job]) -> Sequence[Delivery]:
+    at_once, later = divided(given)
+    if at_once:
+        jobs.client.run(unread(jobs.state, [job.delivery.received for job in at_once], CALL_TIMEOUT))
+        note_unread(at_once)
+    deliveries = [cast("Delivery", job.delivery) for job in later]
+    delays, texts = terms_of(later)
+    return jobs.nack_many(deliveries, delay=delays, error=texts, counted=False, timeout=CALL_TIMEOUT) if later else ()
+
+
+def divided(given: Sequence[Job]) -> tuple[list[Job], list[Job]]:
+    """Return those that go back at once, with the error that they had, and those that do later or with a reason."""
+    at_once = [job for job in given if job.outcome == GIVE_BACK]
+    return at_once, [job for job in given if job.outcome != GIVE_BACK]
+
+
+def terms_of(given: Sequence[Job]) -> tuple[list[float], list[str]]:
+    """Return the delay and the reason of each."""
+    outcomes = [cast("Outcome", job.outcome) for job in given]
+    return [outcome.delay for outcome in outcomes], [outcome.text for outcome in outcomes]
+
+
+def note_unread(given: Sequence[Job]) -> None:
+    """Note that these leases are over: their messages were given back."""
+    for job in given:
+        cast("LeasedDelivery", job.delivery)._note(lost=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, TypeGuard
 
-from shardq.arguments import MAX_BLOCK
+from shardq.arguments import MAX_BLOCK, shown
 from shardq.errors import ConfigError
 from shardq.protocol.results import KeptResult
 
@@ -21,7 +21,7 @@ class Nack(Exception):
 
     def __init__(self, delay: float | None = None, error: str = "") -> None:
         if delay is not None and not is_delay(delay):
-            raise ConfigError(f"delay must be a number of seconds from 0 to {MAX_BLOCK:g} or None, not {delay!r}")
+            raise ConfigError(f"delay must be a number of seconds from 0 to {MAX_BLOCK:g} or None, not {shown(delay)}")
         super().__init__(error)
         self.delay = delay
         self.error = error
@@ -35,6 +35,32 @@ class Reject(Exception):
         self.reason = reason
 
 
+class GiveBack(Exception):
+    """Raise it in a handler that cannot do this message here and now: another worker, or a later release, shall.
+
+    It is delivered again after *delay* seconds, and this delivery does not count.
+    """
+
+    def __init__(self, delay: float, reason: str) -> None:
+        super().__init__(reason)
+        self.delay, self.reason = delay, reason
+
+
+class Failed(Exception):
+    """What an `Application` makes of an error of its own handler: when it is tried again, and whether it is at all.
+
+    `delay` is in seconds; None leaves it to the worker's backoff. `text` is what is stored of the error.
+    """
+
+    def __init__(self, error: BaseException, delay: float | None, text: str, *, gives_up: bool) -> None:
+        super().__init__(text)
+        self.error, self.delay, self.text, self.gives_up = error, delay, text, gives_up
+
+
+class TimeLimit(Exception):
+    """A handler takes longer than it may."""
+
+
 class HandlerFailed(Exception):
     """A handler failed in another process; the text is what `described` made of its error there."""
 
@@ -44,11 +70,13 @@ def is_delay(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MAX_BLOCK
 
 
-Verb = Literal["ack", "nack", "reject"]
+Verb = Literal["ack", "nack", "reject", "give back"]
 
 
 class Outcome(NamedTuple):
     """How to settle a delivery. `delay` is that of a nack, in seconds; `text` is the error or the reason.
+
+    To give it back is a nack after which this delivery does not count.
 
     `result` is what is kept of what the handler returned; None if the queue keeps no results.
     """
@@ -57,11 +85,13 @@ class Outcome(NamedTuple):
     delay: float = 0.0
     text: str = ""
     result: KeptResult | None = None
+    error: BaseException | None = None
+    """The error of the last try, which is told with the dead letter."""
 
 
 ACK: Final = Outcome("ack")
-GIVE_BACK: Final = Outcome("nack")
-"""A nack without a delay and without an error, because nothing is wrong with the message."""
+GIVE_BACK: Final = Outcome("give back")
+"""What is done with a message of which nothing is wrong."""
 
 
 def outcome_of(error: BaseException, backoff: Callable[[], float]) -> Outcome:
@@ -71,6 +101,12 @@ def outcome_of(error: BaseException, backoff: Callable[[], float]) -> Outcome:
         return Outcome("nack", float(delay) if is_delay(delay) else backoff(), text_of(_of(error, "error")))
     if isinstance(error, Reject):
         return Outcome("reject", 0.0, text_of(_of(error, "reason")) or "rejected")
+    if isinstance(error, GiveBack):
+        return Outcome("give back", error.delay, text_of(error.reason))
+    if isinstance(error, Failed):
+        if error.gives_up:
+            return Outcome("reject", 0.0, error.text)
+        return Outcome("nack", backoff() if error.delay is None else error.delay, error.text)
     return Outcome("nack", backoff(), described(error))
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
-from shardq.arguments import MAX_BLOCK, check_known, seconds
+from shardq.arguments import MAX_BLOCK, check_known, path, seconds, shown
 from shardq.backoff import Backoff, Exponential, check_backoff
 from shardq.errors import ConfigError
 from shardq.ops.read.read import checked_wanted
 
 RETRY = Exponential(base=1.0, cap=600.0)
 MAX_CONCURRENCY = 100_000
+Until: TypeAlias = Literal["empty"]
 Alive: TypeAlias = str | Path | Callable[[], object]
 OnDead: TypeAlias = Callable[[Any, str], object]
 """Called with a `Delivery` or an `AsyncDelivery`, and why its message is a dead letter."""
@@ -32,8 +33,10 @@ class Plan:
     worker, and a second one ends the process at once, for all workers if one runs in the main thread; None: yes,
     unless an AsyncWorker is awaited in a loop whose program has signal handlers of its own. `on_dead`: a function that
     is called with the delivery and the reason when a message of this worker has become a dead letter (an AsyncWorker's
-    may be a coroutine function), apart from all else, in one call after the other; what it raises is logged.
-    ConfigError for a bad setting.
+    may be a coroutine function), apart from all else, in one call after the other; what it raises is logged. `until`:
+    with "empty" the worker ends when nothing can be delivered, nothing is in flight and nothing waits for its next try,
+    as tests and cron jobs want; delayed messages and calls of unknown tasks do not keep it. ConfigError for a bad
+    setting.
     """
 
     concurrency: int = 64
@@ -45,6 +48,7 @@ class Plan:
     alive: Alive | None = None
     signals: bool | None = None
     on_dead: OnDead | None = None
+    until: Until | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -56,17 +60,28 @@ class Plan:
             seconds("time_limit", self.time_limit, 0.001, MAX_BLOCK)
         check_backoff(self.backoff)
         if self.alive is not None and not (isinstance(self.alive, (str, Path)) or callable(self.alive)):
-            raise ConfigError(f"alive must be the path of a file or a function, not {self.alive!r}")
+            raise ConfigError(f"alive must be the path of a file or a function, not {shown(self.alive)}")
+        if isinstance(self.alive, (str, Path)):
+            path("alive", self.alive)
         if not (self.signals is None or isinstance(self.signals, bool)):
-            raise ConfigError(f"signals must be True, False or None, not {self.signals!r}")
+            raise ConfigError(f"signals must be True, False or None, not {shown(self.signals)}")
         if self.on_dead is not None and not callable(self.on_dead):
-            raise ConfigError(f"on_dead must be a function of a delivery and a reason, not {self.on_dead!r}")
+            raise ConfigError(f"on_dead must be a function of a delivery and a reason, not {shown(self.on_dead)}")
+        if not (self.until is None or (isinstance(self.until, str) and self.until == "empty")):
+            raise ConfigError(f'until must be "empty" or None, not {shown(self.until)}')
 
 
 def planned(worker: type, settings: PlanSettings, *others: str) -> Plan:
     """Return the plan of a *worker*, which takes *others* by name, too. ConfigError for a bad or an unknown setting."""
     check_known(worker.__name__, settings, (*PlanSettings.__annotations__, *others))
     return Plan(**settings)
+
+
+def plans(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan of each queue of a worker: one of them gives the sign of life for all."""
+    yield plan
+    while True:
+        yield replace(plan, alive=None)
 
 
 class PlanSettings(TypedDict, total=False):
@@ -81,8 +96,9 @@ class PlanSettings(TypedDict, total=False):
     alive: Alive | None
     signals: bool | None
     on_dead: OnDead | None
+    until: Until | None
 
 
 def _whole(name: str, value: int, low: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= MAX_CONCURRENCY:
-        raise ConfigError(f"{name} must be a whole number from {low} to {MAX_CONCURRENCY}, not {value!r}")
+        raise ConfigError(f"{name} must be a whole number from {low} to {MAX_CONCURRENCY}, not {shown(value)}")

@@ -20,6 +20,7 @@ from shardq.model import DeliveryView
 from shardq.ops.settle.command import CHUNK
 from shardq.protocol.lease import deliveries_in
 from shardq.worker.outcome import GIVE_BACK, Outcome, Verb
+from shardq.worker.slots import Share
 
 Table: TypeAlias = Mapping[str, Mapping[str, str]]
 
@@ -141,26 +142,35 @@ Action: TypeAlias = Job | Read | SettleJobs
 """What a runner does next. A Job means: run its handler, then call `ended`."""
 
 
+def sum_of(tallies: Sequence[Mapping[Verb, int]]) -> Mapping[Verb, int]:
+    """Return what several queues of one worker did in all."""
+    return {verb: sum(tally[verb] for tally in tallies) for verb in tallies[0]}
+
+
 class WorkerState:
     """The state of one worker. At most *concurrency* handlers run.
 
-    While these are `SHORT`, up to *read_ahead* more messages may wait for one.
+    While these are `SHORT`, up to *read_ahead* more messages may wait for one. With a *share* the slots are those of
+    several queues: each message that was read has one until its handler has ended, and so has each that a read asks
+    for. Then nothing is read ahead.
     """
 
-    def __init__(self, concurrency: int, read_ahead: int = 0) -> None:
+    def __init__(self, concurrency: int, read_ahead: int = 0, share: Share | None = None) -> None:
         self.life = RUNNING
         self.concurrency = concurrency
         self.busy = 0
         self.held: set[Job] = set()
         """The jobs that are not finished: the message is not settled, or the handler still runs."""
         self.max_deliveries: int | None = None
-        """The queue's setting, None until it is known. A message on its last delivery is handled also after `stop`,
-        because it would become a dead letter if it were given back."""
-        self._read_ahead = read_ahead
+        """The queue's setting, None until it is known."""
+        self._read_ahead, self._share = read_ahead, share
+        self._asked = 0  # for how many messages the read asks that is under way, of a share
         self._mean: float | None = None  # of the seconds that handlers took lately; None before the first one
         self._waiting: tuple[deque[Job], deque[Job]] = deque(), deque()  # those that start first, the others
         self._startable = 0  # how many of the waiting jobs may still start
-        self._outbox: dict[Verb, list[Job]] = {"ack": [], "nack": [], "reject": []}
+        self._outbox: dict[Verb, list[Job]] = {"ack": [], "nack": [], "reject": [], "give back": []}
+        self.tally: dict[Verb, int] = {"ack": 0, "nack": 0, "reject": 0, "give back": 0}
+        """How many messages were decided upon so far, by what was decided."""
         self._unsettled = 0
         self._piggybacked = 0  # how many of these are piggybacked on the read that is under way
         self._apart = False  # whether acks go out by themselves, because settling failed
@@ -177,6 +187,8 @@ class WorkerState:
         credit = 0 if self._reading else self.credit
         if not self._settling and (action := self._settle(leave_acks=credit > 0)):
             return action
+        if credit > 0 and self._share is not None:
+            credit = self._asked = self._share.take(credit)
         if credit > 0:
             self._reading = True
             return Read(credit, self._take_along())
@@ -198,15 +210,15 @@ class WorkerState:
         """How many messages may be read now."""
         if self.life not in (RUNNING, AWAY) or self._unsettled > 2 * max(self.concurrency + self._read_ahead, BATCH):
             return 0
+        if self._share is not None:
+            return self._share.free()
         ahead = self._read_ahead if self._mean is not None and self._mean < SHORT else 0
         return self.concurrency + ahead - self.busy - self._startable
 
     @property
-    def stuck(self) -> bool:
-        """Whether every slot is taken by a handler that goes on although its message is lost or already decided."""
-        if self.busy < self.concurrency:
-            return False
-        return all(job.message != LEASED for job in self.held if job.slot == BUSY)
+    def stuck(self) -> int:
+        """How many handlers run, if the messages of all of them are lost or decided already; else 0."""
+        return 0 if any(job.message == LEASED for job in self.held if job.slot == BUSY) else self.busy
 
     def _start(self) -> Job:
         first, others = self._waiting
@@ -248,6 +260,8 @@ class WorkerState:
         """Event: a read returned. After `stop` its messages are given back at once. Return their jobs."""
         self._reading = False
         jobs = [Job(delivery) for delivery in deliveries]
+        if self._share is not None:
+            self._share.give(self._asked - len(jobs), is_idle=not jobs)
         self.held.update(jobs)
         first, others = self._waiting
         for job in jobs:
@@ -260,11 +274,15 @@ class WorkerState:
     def read_failed(self) -> None:
         """Event: a read failed."""
         self._reading = False
+        if self._share is not None:
+            self._share.give(self._asked)
 
     def ended(self, job: Job, outcome: Outcome) -> None:
         """Event: a handler ended. Its outcome counts only if nothing was decided before and the lease is not lost."""
         job.slot = SLOT[job.slot]["end"]
         self.busy -= 1
+        if self._share is not None:
+            self._share.give(1)
         took = job.ended - job.started if job.started else 0.0  # a process that did not start took none
         self._mean = took if self._mean is None else self._mean + (took - self._mean) / RECENT
         if job.message == LEASED:
@@ -373,14 +391,14 @@ class WorkerState:
         job.message = MESSAGE[job.message]["decide"]
         job.batch.discard(job)
         job.outcome = outcome
+        self.tally[outcome.verb] += 1
         self._unsettled += 1
         self._outbox[outcome.verb].append(job)
 
     def _let_go(self, jobs: Iterable[Job]) -> None:
-        """Give back waiting jobs, except those on their last delivery, which are still handled during the grace."""
+        """Give back the jobs that wait."""
         for job in jobs:
-            must_run = is_last(job.delivery, self.max_deliveries) and self.life != RETURNING
-            if job.slot == WAITING and not must_run:
+            if job.slot == WAITING:
                 self._give_back(job)
 
     def _give_back(self, job: Job) -> None:
@@ -390,3 +408,5 @@ class WorkerState:
     def _skip(self, job: Job) -> None:
         job.slot = SLOT[WAITING]["let go"]
         self._startable -= 1
+        if self._share is not None:
+            self._share.give(1)

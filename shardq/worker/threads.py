@@ -1,60 +1,34 @@
-"""`Worker`: threads of which each does whatever is next: it runs a handler, reads, or settles.
-
-No thread only reads or only settles. A thread that has read messages runs a handler itself, and wakes another thread,
-which reads on. A thread that finds no handler to run settles. So on an idle queue one thread reads, handles and acks a
-message without a switch of threads. Each thread that is woken wakes the next one, as long as there is more to do.
-"""
+"""`Worker`: a lane of threads for each of its queues."""
 
 from __future__ import annotations
 
-import inspect
-import logging
-import queue
 import threading
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias, Unpack, cast
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, Unpack, cast
 
 from shardq.client import Delivery, Queue
-from shardq.errors import BackendError, ConfigError, DurabilityUnknown, QueueMissing
+from shardq.errors import ConfigError
 from shardq.model import DeliveryView
-from shardq.ops.read.give_back import unread
-from shardq.ops.read.read import MAX_COUNT
-from shardq.telemetry import enabled
-from shardq.timing import Entry
-from shardq.worker.checks import checked
-from shardq.worker.children import Children
-from shardq.worker.jobs import acked, charge, keeping, settle
-from shardq.worker.keeper import Keeper, seen_lost
-from shardq.worker.outcome import ACK, Outcome
-from shardq.worker.plan import PlanSettings, planned
-from shardq.worker.signals import MAX_WAIT, stopping
-from shardq.worker.state import AWAY, DRAINING, LEASED, RETURNING, RUNNING, STOPPED, Job, Read, SettleJobs, WorkerState
+from shardq.worker.application import Application
+from shardq.worker.checks import check_plain, weights_of
+from shardq.worker.empty import is_empty
+from shardq.worker.lane import Lane
+from shardq.worker.outcome import Verb
+from shardq.worker.plan import PlanSettings, planned, plans
+from shardq.worker.schedules import SchedulesThreads
+from shardq.worker.signals import stopping
+from shardq.worker.slots import shares
+from shardq.worker.state import sum_of
 from shardq.worker.telling import Teller
-from shardq.worker.trouble import (
-    CALL_TIMEOUT,
-    FATAL,
-    RETURN_TIMEOUT,
-    Trouble,
-    judged,
-    log_late,
-    log_left,
-    log_lost,
-    overran,
-    raised,
-)
-
-log = logging.getLogger("shardq")
-BLOCK = 1.0
-"""Seconds that one read waits; `stop` ends it, unless the server forbids CLIENT UNBLOCK."""
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
-"""Seconds between two tries to end a waiting read."""
-
-Report: TypeAlias = Callable[[], object]
-Order: TypeAlias = Literal["stop", "over"] | BaseException
+from shardq.worker.trouble import raised
 
 
 class Worker:
     """Reads messages of *jobs* and calls `handle(delivery)` for each, in threads, until it is stopped.
+
+    *jobs* is a queue, or several with their weights: `{jobs: 3, mails: 1}`. These share the slots of `concurrency` by
+    their weights, and what one does not need the others use. *handle* may be a `Tasks`.
 
     A handler that returns acks its message; one that raises `Nack` or `Reject` does what they say. After any other
     exception the message is delivered again, after the backoff and with the error in `last_error`; after the queue's
@@ -66,32 +40,28 @@ class Worker:
 
     def __init__(
         self,
-        jobs: Queue,
-        handle: Callable[[Delivery], object],
+        jobs: Queue | Mapping[Queue, int],
+        handle: Callable[[Delivery], object] | Application,
         *,
         run_in: Literal["threads", "processes"] = "threads",
         **settings: Unpack[PlanSettings],
     ) -> None:
         self._plan = planned(Worker, settings, "run_in")
-        self._jobs = checked(jobs, handle, run_in)
-        self._children = Children(handle, jobs.client.codecs, self._start_limit) if run_in == "processes" else None
-        self._handle = cast("Callable[[DeliveryView], object]", handle)
-        self._clock = jobs.state.clock
-        self._state = WorkerState(self._plan.concurrency, self._plan.read_ahead)
-        self._lock = threading.Lock()
-        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()  # its put is safe within a signal handler
-        self._stopped = threading.Event()
-        self._left = threading.Event()
-        self._idle: list[threading.Lock] = []
-        self._threads = 0
-        self._reader: int | None = None
-        self._waking = False
-        self._traced = False
-        self._reads = Trouble(jobs.name, "reading")
-        self._settles = Trouble(jobs.name, "settling")
-        self._teller = Teller(self._plan.on_dead)
-        self._events = _KeeperEvents(self)
-        self._keeper = Keeper(jobs.client, jobs.state, self._plan, self._events)
+        weights = weights_of(jobs, Queue, "Worker", "AsyncWorker")
+        check_plain(handle, run_in)
+        self.application = handle if isinstance(handle, Application) else None
+        self.limits = self.application if self.application and self.application.has_time_limits() else None
+        self._forks = run_in == "processes"
+        self.handle = cast("Callable[[DeliveryView], object]", handle)
+        self.teller = Teller(self._plan.on_dead)
+        self._slots, own = shares(self._plan.concurrency, [*weights.values()])
+        self._queues = [*weights]
+        self._schedules = SchedulesThreads(self._queues, self.application, self._plan)
+        self._lanes = [
+            Lane(self, queue, plan, share, forks=self._forks)
+            for queue, plan, share in zip(weights, plans(self._plan), own, strict=False)
+        ]
+        self._has_begun = False
 
     def run(self) -> None:
         """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
@@ -99,302 +69,70 @@ class Worker:
         A worker runs once. After a BackendError it tries again until Redis answers; ConfigError, ServerUnfit and
         ClosedError are raised.
         """
-        if self._threads or self._state.life != RUNNING:
+        if self._has_begun:
             raise ConfigError("a Worker runs once: make a new one")
+        self._has_begun = True
         with stopping(self.stop, self._kill_children, self._plan.signals is not False):
             try:
-                self._keeper.start()  # first: the sign of life must not wait for a child, which may take a minute
-                if self._children:
-                    self._children.check()
-                self._nudge()
-                self._until_over()
+                for lane in self._lanes:
+                    lane.start()
+                with self._opened() as self.handle:
+                    self._schedules.start()
+                    self._work()
             finally:
-                with self._lock:
-                    self._state.stop()
-                    self._state.give_up()
-                    self._release_all()
-                self._stopped.set()
-                self._left.set()
-                self._keeper.close()
-                self._teller.close()
-                if self._children:
-                    self._children.close()
+                self._schedules.close()
+                for lane in self._lanes:
+                    lane.close()
+                self.teller.close()
+
+    def _opened(self) -> AbstractContextManager[Any]:
+        if self.application is None or self._forks:  # each child process opens it
+            return nullcontext(self.handle)
+        return self.application.opened(self._queues[0].state.clock)
+
+    def _work(self) -> None:
+        """Let all lanes work, the first one in this thread. When one has ended, the others are stopped."""
+        if self._slots is not None:
+            self._slots.nudges += [lane.nudge for lane in self._lanes]
+        failures: list[BaseException] = []
+
+        def work(lane: Lane) -> None:
+            try:
+                lane.work()
+            except BaseException as error:  # noqa: BLE001 (run raises it)
+                failures.append(error)
+            self.stop()
+
+        first, *others = self._lanes
+        threads = [
+            threading.Thread(target=work, args=(lane,), name="shardq-worker-lane", daemon=True) for lane in others
+        ]
+        for thread in threads:
+            thread.start()
+        work(first)
+        for thread in threads:
+            thread.join()
+        raised(failures[0] if failures else None)
+
+    @property
+    def tally(self) -> Mapping[Verb, int]:
+        """How many messages were done ("ack"), failed ("nack"), rejected and given back so far."""
+        return sum_of([lane.state.tally for lane in self._lanes])
 
     def stop(self) -> None:
         """Ask `run` to end. May be called from any thread, handler or signal handler, and more than once."""
-        self._orders.put("stop")
+        for lane in self._lanes:
+            lane.stop()
 
-    # --- the thread that called run ---------------------------------------------------------------------------------
+    def end_if_empty(self) -> None:
+        """Stop all lanes if nothing of any queue is left to do: a task of one may write to another."""
+        if all(queue.client.run(is_empty(queue.state)) for queue in self._queues):
+            self.stop()
 
-    def _until_over(self) -> None:
-        failure: BaseException | None = None
-        end: float | None = None  # of the grace, or of the time to give messages back after it
-        while True:
-            try:
-                order = self._orders.get(timeout=self._wait_time(end))
-            except queue.Empty:
-                if end is None or self._clock.monotonic() < end:
-                    continue
-                if not self._end_of_wait():
-                    return raised(failure)
-                end = self._clock.monotonic() + RETURN_TIMEOUT
-                continue
-            if order == "over":
-                return raised(failure)
-            if isinstance(order, BaseException):
-                failure = failure or order
-            with self._lock:
-                if self._state.stop():
-                    end = self._clock.monotonic() + self._plan.grace
-            if not self._stopped.is_set():
-                self._stopped.set()
-                threading.Thread(target=self._end_read, name="shardq-worker-stop", daemon=True).start()
-            self._nudge()
-
-    def _wait_time(self, end: float | None) -> float:
-        return MAX_WAIT if end is None else min(MAX_WAIT, max(0.0, end - self._clock.monotonic()))
-
-    def _end_read(self) -> None:
-        """End the read that waits for messages, with several tries. Runs in a thread, so that the grace goes on."""
-        pause = SHORTEST_PAUSE
-        while (reader := self._reader) is not None and not self._left.is_set():
-            self._jobs.client.end_wait(reader)
-            self._left.wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-
-    def _end_of_wait(self) -> bool:
-        """The grace, or the time to give messages back, is over. False if there is nothing left to wait for."""
-        with self._lock:
-            if self._state.life == DRAINING:
-                running = self._state.grace_over()
-            else:
-                log_left(self._state.give_up())
-                return False
-        for job in running:
-            self._interrupt(job)
-        self._nudge()
-        return True
-
-    # --- its threads -----------------------------------------------------------------------------------------------
-
-    def _nudge(self) -> None:
-        with self._lock:
-            if not self._waking and (self._state.more or self._state.life in (DRAINING, RETURNING)):
-                self._wake_one()
-
-    def _wake_one(self) -> None:
-        """Wake or start one more thread, which wakes the next one if there is more to do. The caller has the lock."""
-        if self._idle:
-            self._waking = True
-            self._idle.pop().release()
-        elif self._threads < self._plan.concurrency + 2:  # one thread that reads, one that settles
-            thread = threading.Thread(target=self._live, name=f"shardq-worker-{self._threads + 1}", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # this process can have no more threads; the others go on
-                if not self._threads:
-                    raise
-                return
-            self._threads += 1
-            self._waking = True
-
-    def _release_all(self) -> None:
-        for wakeup in self._idle:
-            wakeup.release()
-        self._idle.clear()
-
-    def _live(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:  # noqa: BLE001 (run raises it)
-            self._orders.put(error)
-
-    def _work(self) -> None:
-        lock, state = self._lock, self._state
-        wakeup = threading.Lock()
-        wakeup.acquire()
-        report: Report | None = None
-        job: Job | None = None
-        outcome = ACK
-        woken = True
-        while True:
-            with lock:
-                if woken:
-                    self._waking = woken = False
-                if job is not None:
-                    state.ended(job, outcome)
-                elif report is not None:
-                    report()
-                action = state.next()
-                if action is None:
-                    if state.life == STOPPED:
-                        self._orders.put("over")
-                        return
-                    self._idle.append(wakeup)
-                elif not self._waking and state.more:
-                    self._wake_one()
-            job = None
-            if isinstance(action, Job):
-                job, outcome = action, self._run(action)
-            elif action is None:
-                report, woken = None, True
-                wakeup.acquire()
-            else:
-                report = self._performed(action)
-
-    def _performed(self, action: Read | SettleJobs) -> Report:
-        try:
-            return self._read(action) if isinstance(action, Read) else self._settle(action)
-        except BaseException as error:  # noqa: BLE001 (raised by run)
-            self._orders.put(error)
-            self._stopped.wait()
-            if isinstance(action, Read):
-                return lambda: self._read_over(action, failed=True)
-            return lambda: self._state.settled(action.jobs)
-
-    def _run(self, job: Job) -> Outcome:
-        delivery = job.delivery
-        limit: Entry | None = None
-        try:
-            if self._children is None:
-                limit = self._start_limit(job)
-            if self._traced:
-                with cast("Delivery", delivery).processing():
-                    result = self._call(job, delivery)
-            else:
-                result = self._call(job, delivery)
-            if result is not None and inspect.isawaitable(result):
-                raise ConfigError("the handler returned an awaitable: use AsyncWorker for async handlers")
-        except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
-            return judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
-        finally:
-            job.ended = self._clock.monotonic()
-            if limit is not None:
-                limit.cancel()
-            if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
-                self._events.lost(job)
-        return acked(self._jobs, result)
-
-    def _start_limit(self, job: Job) -> Entry | None:
-        """Note that the handler of *job* starts. Return the timer's entry for its time limit, if it has one."""
-        job.started = self._clock.monotonic()
-        limit = self._plan.time_limit
-        return self._jobs.client.timer.call_at(job.started + limit, self._overdue, job) if limit else None
-
-    def _overdue(self, job: Job) -> None:
-        """The time limit of the handler of *job* is over. Runs in the timer's thread."""
-        if job.message != LEASED:
-            return
-        outcome = overran(job, self._plan.time_limit or 0.0, self._plan.backoff, self._state.max_deliveries)
-        with self._lock:
-            running = self._state.decide(job, outcome)
-        if running:
-            self._interrupt(job)
-        self._nudge()
-
-    def _call(self, job: Job, delivery: DeliveryView) -> object:
-        return self._children.run(job, self._jobs.state.config) if self._children else self._handle(delivery)
-
-    def _read(self, action: Read) -> Report:
-        state = self._state
-        self._reader = threading.get_ident()
-        charge(action.acks, self._clock.monotonic())
-        try:
-            if (op := keeping(self._jobs, action.acks)) is not None:
-                self._jobs.client.run(op)
-            found = self._jobs.read_many(
-                min(action.credit, MAX_COUNT),
-                block=BLOCK,
-                visibility_timeout=self._plan.visibility_timeout,
-                ack=[cast("Delivery", job.delivery) for job in action.acks],
-                timeout=CALL_TIMEOUT,
-            )
-        except QueueMissing as error:  # it is not declared yet
-            return self._read_fails(action, error)
-        except FATAL:
-            raise
-        except BackendError as error:
-            return self._read_fails(action, error)
-        finally:
-            self._reader = None
-        if state.life == AWAY:
-            self._reads.succeeded()
-            with self._lock:
-                state.redis_answers()
-        self._traced = enabled()  # once per batch, because the check costs as much as running a handler
-        state.max_deliveries = self._jobs.state.config.max_deliveries
-        gone = bool(found) and self._stopped.is_set() and self._unread(found)
-        return lambda: self._read_over(action, [] if gone else found)
-
-    def _read_fails(self, action: Read, error: Exception) -> Report:
-        with self._lock:
-            self._state.redis_fails()
-            self._state.acked(action.acks)
-        self._nudge()  # acks that got no answer are settled by themselves, meanwhile
-        self._stopped.wait(self._reads.failed(error))
-        return self._state.read_failed
-
-    def _read_over(self, action: Read, found: Sequence[Delivery] = (), *, failed: bool = False) -> None:
-        self._state.acked(action.acks)
-        if failed:
-            self._state.read_failed()
-        else:
-            self._keeper.keep(self._state.arrived(found))
-
-    def _unread(self, found: Sequence[Delivery]) -> bool:
-        """Give back what came after the stop, without counting the delivery. If that fails (False) it is nacked."""
-        rows = [delivery.received for delivery in found]
-        try:
-            self._jobs.client.run(unread(self._jobs.state, rows, CALL_TIMEOUT))
-        except BackendError:
-            return False
-        for delivery in found:
-            delivery._lease.settle()
-        return True
-
-    def _settle(self, action: SettleJobs) -> Report:
-        jobs, state = action.jobs, self._state
-        try:
-            log_late(settle(self._jobs, action, self._teller), action.verb)
-        except FATAL:
-            raise
-        except DurabilityUnknown as error:  # the messages are settled
-            log.warning("queue %r: %s", self._jobs.name, error)
-        except BackendError as error:
-            self._left.wait(self._settles.failed(error))
-            return lambda: state.unsettled(jobs)
-        self._settles.succeeded()
-        return lambda: state.settled(jobs)
-
-    def _interrupt(self, job: Job) -> None:
-        """Let the handler see that its lease is lost; a child process is killed."""
-        job.delivery.lost = True
-        if self._children:
-            self._children.kill(job)
+    def is_stuck(self) -> bool:
+        """Whether no slot does anything useful any more."""
+        return sum(lane.stuck() for lane in self._lanes) >= self._plan.concurrency
 
     def _kill_children(self) -> None:
-        if self._children:
-            self._children.kill_all()
-
-
-class _KeeperEvents:
-    """What the keeper calls, in its thread or the timer's."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-
-    def lost(self, job: Job) -> None:
-        worker = self._worker
-        with worker._lock:
-            before = job.message
-            running = worker._state.lost(job)
-            changed = job.message != before
-        if changed:
-            log_lost(job)
-        if running:
-            worker._interrupt(job)
-        worker._nudge()
-
-    def is_responsive(self) -> bool:
-        with self._worker._lock:
-            return not self._worker._state.stuck
+        for lane in self._lanes:
+            lane.kill_children()

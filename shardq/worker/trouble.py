@@ -7,13 +7,15 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.backoff import Backoff, Exponential
+from shardq.client import Delivery
 from shardq.errors import ClosedError, ConfigError, ServerUnfit
 from shardq.model import DeliveryView
-from shardq.worker.outcome import Nack, Outcome, Reject, described, outcome_of
+from shardq.worker.application import Application
+from shardq.worker.outcome import Failed, GiveBack, Nack, Outcome, Reject, TimeLimit, described, outcome_of
 from shardq.worker.plan import RETRY
 from shardq.worker.state import Job, is_last
 
@@ -52,15 +54,29 @@ class Trouble:
             self._failures = 0
 
 
-def dead_of(queue: str, deliveries: Sequence[D], texts: Sequence[str]) -> list[tuple[D, str]]:
-    """The deliveries whose messages are dead letters now, each logged, with the reason."""
-    found = [(delivery, text) for delivery, text in zip(deliveries, texts, strict=True) if delivery.dead]
-    for delivery, text in found:
-        log.warning(
-            "queue %r: message %s of tenant %r is a dead letter, after delivery %d: %s",
-            queue, delivery.message_id, delivery.shard_key, delivery.count, text,
-        )  # fmt: skip
+def dead_of(deliveries: Sequence[D], outcomes: Sequence[Outcome]) -> list[tuple[D, str]]:
+    """The deliveries whose messages are dead letters now, with the reason. Each last failure is logged here, once."""
+    found = []
+    for delivery, outcome in zip(deliveries, outcomes, strict=True):
+        if delivery.dead:
+            found.append((delivery, outcome.text))
+            say(delivery, f"is a dead letter, after delivery {delivery.count}: {outcome.text}", outcome.error)
+        elif outcome.verb == "reject" or outcome.error is not None:
+            say(delivery, f"failed, delivery {delivery.count}, the last: {outcome.text}", outcome.error)
     return found
+
+
+def say(delivery: DeliveryView, text: str, error: BaseException | None = None, *, level: int = logging.WARNING) -> None:
+    """Log what became of a delivery, and of what: queue, tenant, task and message, which a log of JSON has apart."""
+    queue, task = cast("Delivery", delivery).queue.name, delivery.task
+    log.log(
+        level, "queue %r, tenant %r,%s message %s: %s", queue, delivery.shard_key, f" task {task}," if task else "",
+        delivery.message_id, text, exc_info=_traced(error) if error is not None else None,
+        extra={
+            "queue": queue, "tenant": delivery.shard_key, "task": task, "message_id": delivery.message_id,
+            "delivery": delivery.count,
+        },
+    )  # fmt: skip
 
 
 @contextmanager
@@ -85,31 +101,35 @@ def delay_of(backoff: Backoff, count: int) -> float:
 def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most: int | None) -> Outcome:
     """The outcome for a handler's exception, logged without the payload; *most* is `max_deliveries` or None."""
     outcome = outcome_of(error, lambda: delay_of(backoff, delivery.count))
-    if delivery.lost:
+    if delivery.lost or isinstance(error, (Nack, Reject, GiveBack)):
         return outcome
-    if isinstance(error, Reject):
-        log.warning(
-            "message %s rejected, delivery %d, to the dead letters: %s",
-            delivery.message_id, delivery.count, outcome.text,
-        )  # fmt: skip
-    elif not isinstance(error, Nack) or is_last(delivery, most):
-        log.warning(
-            "message %s failed, delivery %d, %s: %s",
-            delivery.message_id, delivery.count, _next_step(delivery, most, outcome.delay), outcome.text,
-            exc_info=_traced(error),
-        )  # fmt: skip
+    cause = error.error if isinstance(error, Failed) else error
+    if outcome.verb == "reject" or is_last(delivery, most):
+        return outcome._replace(error=cause)  # `dead_of` tells it with the dead letter
+    say(delivery, f"failed, delivery {delivery.count}, again in {outcome.delay:.1f} s: {outcome.text}", cause)
     return outcome
 
 
-def overran(job: Job, limit: float, backoff: Backoff, most: int | None) -> Outcome:
-    """The outcome for a handler that took too long, which is logged; *most* is `max_deliveries` or None."""
+def overran(job: Job, limit: float, outcome: Outcome, most: int | None) -> Outcome:
+    """Log that a handler takes too long, and return its *outcome*; *most* is `max_deliveries` or None."""
     delivery = job.delivery
-    outcome = Outcome("nack", delay_of(backoff, delivery.count), f"TimeLimit: it ran for more than {limit:g} s")
-    log.warning(
-        "message %s ran for more than %g s, delivery %d, %s",
-        delivery.message_id, limit, delivery.count, _next_step(delivery, most, outcome.delay),
-    )  # fmt: skip
+    then = "the last" if outcome.verb == "reject" or is_last(delivery, most) else f"again in {outcome.delay:.1f} s"
+    say(delivery, f"ran for more than {limit:g} s, delivery {delivery.count}, {then}")
     return outcome
+
+
+def log_done(job: Job, outcome: Outcome) -> None:
+    """Log that a handler has ended, for those who want to see each message."""
+    delivery, took = job.delivery, max(0.0, job.ended - job.started)
+    say(delivery, f"delivery {delivery.count} took {took:.3f} s: {outcome.verb}", level=logging.DEBUG)
+
+
+def late_of(delivery: DeliveryView, limit: float, application: Application | None, backoff: Backoff) -> Outcome:
+    """The outcome for a handler that takes longer than *limit* seconds."""
+    error: BaseException = TimeLimit(f"it ran for more than {limit:g} s")
+    if application is not None:
+        error = application.judged(delivery, error)
+    return outcome_of(error, lambda: delay_of(backoff, delivery.count))
 
 
 def _traced(error: BaseException) -> BaseException | None:
@@ -126,18 +146,9 @@ def _traced(error: BaseException) -> BaseException | None:
     return error
 
 
-def _next_step(delivery: DeliveryView, most: int | None, delay: float) -> str:
-    """What happens next to a message that is given back with *delay*, as text for the log."""
-    return "the last: to the dead letters" if is_last(delivery, most) else f"again in {delay:.1f} s"
-
-
 def log_lost(job: Job) -> None:
     """Log that a lease was lost."""
-    delivery = job.delivery
-    log.warning(
-        "message %s: its lease ended or it was cancelled; delivery %d will not be settled",
-        delivery.message_id, delivery.count,
-    )  # fmt: skip
+    say(job.delivery, f"its lease ended or it was cancelled; delivery {job.delivery.count} will not be settled")
 
 
 def log_late(lost: Sequence[DeliveryView], verb: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import __main__ as program
 from benchmarks import flow, service, waiting
-from benchmarks.edge import tables
+from benchmarks.edge import sizes, strangers, tables
 from benchmarks.fairness import limited, served
 from benchmarks.prior_art import Bare, PriorArt
 from benchmarks.publish import MARK, publish
@@ -40,11 +40,15 @@ def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(each, "SHAPES", each.SHAPES[:1])
     monkeypatch.setattr(tables, "NAMES", {each: tables.NAMES[each] for each in ("sync", "trained")})
     monkeypatch.setattr(tables, "SIZE", tables.SIZE // 4)
+    monkeypatch.setattr(sizes, "KINDS", ("log lines",))
+    monkeypatch.setattr(sizes, "ALONE", sizes.ALONE // 4)
+    monkeypatch.setattr(strangers, "KINDS", ["tiny"])
+    monkeypatch.setattr(strangers, "LEAST", 0.5)
     monkeypatch.setattr(flow, "SPAN", 6.0)
     monkeypatch.setattr(service, "GOALS", {20: service.GOALS[20]})
     monkeypatch.setattr(service, "NUMBERS", (2,))
     monkeypatch.setattr(waiting, "CLIENTS", 10)
-    for each in (service, waiting):
+    for each in (service, strangers, waiting):
         monkeypatch.setattr(each, "WARM", 0.5)
 
 

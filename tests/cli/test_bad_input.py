@@ -10,7 +10,7 @@ from tests.cli.conftest import Command
 WRONG = [
     "limits jobs t max_in_flight=-1 --yes", "limits jobs t rate=abc --yes", "limits jobs t colour=3 --yes",
     "limits jobs t", "limits jobs t rate=3", "pause jobs t --for -1 --yes", "pause jobs",
-    "peek jobs --stream 99999", "message jobs x", "result jobs x", "result jobs 1-1-1", "delete-dead jobs",
+    "peek jobs --stream 99999", "result jobs 1-1-1", "delete-dead jobs",
     "delete-dead jobs --older-than -5 --yes", "delete-dead jobs --id x --yes",
     "write jobs x -k t --on-conflict raise",
 ]  # fmt: skip

@@ -47,7 +47,7 @@ def test_a_message_that_is_held_back_says_by_what(cli: Command, queue: Queue) ->
 
 
 def test_a_bad_id_or_queue_is_told(cli: Command, queue: Queue) -> None:
-    assert cli("message", "jobs", "nonsense").code == 2
+    assert cli("message", "jobs", "nonsense").code == 3
     assert cli("message", "nowhere", "1-1-1").code == 3
 
 

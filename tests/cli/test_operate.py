@@ -193,7 +193,7 @@ def test_cancel_removes_what_waits_and_tells_of_what_is_in_flight(cli: Command, 
     queue.read()
     assert cli("cancel", "jobs", held, "--json").objects == [{"message_id": held, "was": "in flight"}]
     assert cli("cancel", "jobs", waiting).code == 3
-    assert cli("cancel", "jobs", "nonsense").code == 2
+    assert cli("cancel", "jobs", "nonsense").code == 3
 
 
 def test_doctor_compares_the_server_with_the_durability_asked_for(cli: Command) -> None:

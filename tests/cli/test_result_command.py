@@ -54,7 +54,7 @@ def test_no_result_is_one_clear_line(cli: Command, kept: Queue) -> None:
         told = cli("result", "jobs", message_id)
         assert (told.code, told.out, told.err.count("\n")) == (3, "", 1)
         assert text in told.err
-    assert cli("result", "jobs", "nonsense").code == 2
+    assert cli("result", "jobs", "nonsense").code == 3
     assert cli("result", "nowhere", dead).code == 3
     kept.configure(result_ttl=None)
     told = cli("result", "jobs", dead)

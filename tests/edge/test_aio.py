@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import threading
 from pathlib import Path
 
 import pytest
 
 from shardq.edge import AsyncEdge, Edge, EdgeMessage
+from shardq.edge.compression import Compressor
 from shardq.errors import BackendTimeout, ClosedError
 from tests.edge.sink import Sink, running
 
@@ -26,6 +29,28 @@ async def test_what_was_sent_arrives(tmp_path: Path) -> None:
                 await edge.flush(0.1)
         with pytest.raises(ClosedError):
             await edge.send(b"y", queue="jobs", shard_key="t")
+
+
+async def test_what_takes_long_to_compress_keeps_the_loop_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop is the user's: large frames are made beside it, and go out in their order."""
+    frame, begun, goes_on = Compressor.frame, asyncio.Event(), threading.Event()
+    loop, threads = asyncio.get_running_loop(), set[int]()
+
+    def waits(self: Compressor, content: bytes) -> bytes | None:
+        threads.add(threading.get_ident())
+        loop.call_soon_threadsafe(begun.set)
+        assert goes_on.wait(30), "the loop does not go on while this compresses"
+        return frame(self, content)
+
+    monkeypatch.setattr(Compressor, "frame", waits)
+    with running(Sink(batches=500)) as sink:
+        async with AsyncEdge(sink.address, spool=tmp_path / "s.db") as edge:
+            await edge.send_many(EdgeMessage(b"%04d" % each + bytes(20_000), "t", queue="jobs") for each in range(100))
+            await begun.wait()
+            goes_on.set()
+            await edge.flush()
+    assert threading.get_ident() not in threads
+    assert [sink.payload(each)[:4] for each in sink.requests] == [b"%04d" % each for each in range(100)]
 
 
 def test_the_twins_are_alike() -> None:

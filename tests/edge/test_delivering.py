@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +19,8 @@ import pytest
 
 from shardq.datasink.frames import zstd
 from shardq.edge import Edge, EdgeMessage
-from shardq.errors import BackendTimeout, ClosedError, CodecError, ConfigError
+from shardq.edge.connection import ConnectionEnded
+from shardq.errors import BackendTimeout, ClosedError, CodecError, ConfigError, MessageRefused
 from tests.edge.sink import Sink, running
 from tests.waiting import eventually
 
@@ -23,9 +28,10 @@ pytestmark = pytest.mark.timeout(120)
 Made = Callable[..., Edge]
 
 
-@pytest.fixture
-def sink() -> Iterator[Sink]:
-    with running(Sink()) as sink:
+@pytest.fixture(params=[500, 0], ids=["batches", "singles"])
+def sink(request: pytest.FixtureRequest) -> Iterator[Sink]:
+    """A gateway that takes batches, and one of the time before."""
+    with running(Sink(batches=request.param)) as sink:
         yield sink
 
 
@@ -104,8 +110,20 @@ def test_a_bad_message_is_refused_before_it_is_spooled(
         ({"name": "a b"}, "name must be"),
         ({"on_full": "wait"}, "on_full must be"),
         ({"durability": "x"}, "durability must be"),
-        ({"max_bytes": 1}, "max_bytes must be at least"),
-        ({"max_payload": 0}, "max_payload must be"),
+        ({"max_bytes": 1}, "max_bytes must be a whole number from 8,388,608"),
+        ({"level": 100}, "level must be a whole number from 1 to 22"),
+        ({"level": 0}, "level must be a whole number from 1 to 22"),
+        ({"in_memory": 0.5}, "in_memory must be a whole number"),
+        ({"max_refused_bytes": -1}, "max_refused_bytes must be a whole number"),
+        ({"hold": "a week"}, "hold must be a number of seconds"),
+        ({"compress": "no"}, "compress must be True or False"),
+        ({"token": b"secret"}, "token must be a str, not bytes"),
+        ({"token": "a\nb", "gateway": "unix:/x"}, "token must be printable ASCII"),
+        ({"root_certificates": "PEM"}, r"root_certificates must be bytes \(PEM\)"),
+        ({"gateway": 7}, "gateway must be a str"),
+        ({"spool": 7}, "spool must be a path"),
+        ({"spool": "x" * 5_000}, "spool must be a path that this system can have, not .{1,60}$"),
+        ({"max_payload": 0}, "max_payload must be a whole number"),
         ({"certificate": b"x"}, "certificate and key go together"),
         ({"gateway": "example.org:1", "token": "x"}, "in the clear"),
     ],
@@ -139,11 +157,12 @@ def test_what_is_refused_stops_nobody(sink: Sink, made: Made) -> None:
     sink.act = lambda request, number: "refuse" if number % 4 == 0 else "ack"
     edge = made()
     edge.send_many(many(40))
-    edge.flush()
+    with pytest.raises(MessageRefused, match=r"10 of INVALID \(not for you\)"):
+        edge.flush()
     assert len(sink.stored) == 30
     counts = edge.status().spool
     assert (counts.waiting, counts.acked, counts.refused) == (0, 30, 10)
-    assert {(each.reason, each.text) for each in edge.spool.refused()} == {("NOT_ALLOWED", "not for you")}
+    assert {(each.reason, each.text) for each in edge.refused()} == {("INVALID", "not for you")}
 
 
 def test_never_more_is_unacked_than_the_gateway_can_take(sink: Sink, made: Made) -> None:
@@ -161,7 +180,7 @@ def test_a_gateway_that_takes_nothing_costs_bounded_memory(sink: Sink, made: Mad
     edge = made(in_memory=100_000)
     edge.send_many(many(2000, 1000))
     eventually(lambda: sink.requests)
-    assert edge._delivering._held_bytes < 102_000
+    assert edge._delivering._ready_bytes < 102_000
     with pytest.raises(BackendTimeout, match=r"2,000 messages still wait in the spool; they stay there: connected"):
         edge.flush(0.1)
 
@@ -192,6 +211,31 @@ def test_what_a_closed_producer_had_not_sent_the_next_one_sends(sink: Sink, made
 
 
 @pytest.mark.runs_in("test-all")
+def test_a_producer_is_closed_though_its_call_ends_by_itself_in_the_same_moment(
+    sink: Sink, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC raises the error of the call then, and hides that the task was cancelled."""
+    is_open = threading.Event()
+
+    class Ended(AbstractAsyncContextManager[None]):
+        async def __aenter__(self) -> None:
+            is_open.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            raise ConnectionEnded("UNAVAILABLE")
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+    with monkeypatch.context() as patched:
+        patched.setattr("shardq.edge.delivering.connected", lambda *_: Ended())
+        edge = made()
+        edge.send(b"0:", queue="jobs", shard_key="t")
+        assert is_open.wait(30)
+        edge.close()
+    made().flush()
+    assert arrived(sink) == [0]
+
+
 def test_a_dictionary_is_trained_offered_and_used(sink: Sink, made: Made, rng: Random) -> None:
     words = [b"%x" % rng.getrandbits(64) for _ in range(2000)]
     payloads = [b" ".join(rng.choices(words, k=250)) for _ in range(1500)]
@@ -215,8 +259,8 @@ def test_what_does_not_shrink_goes_plain(sink: Sink, made: Made, rng: Random) ->
     edge = made()
     edge.send_many(EdgeMessage(each, "t", queue="q") for each in (rng.randbytes(1000), b"short", b"y" * 1000))
     edge.flush()
-    kinds = [each.WhichOneof("payload") for each in sink.requests]
-    assert kinds == ["plain_message", "plain_message", "zstd_compressed"]
+    assert len(sink.lengths) == (1 if sink.batches else 3)
+    assert 1000 < sum(sink.lengths) < 1200
 
 
 @pytest.mark.runs_in("test-all")
@@ -243,6 +287,7 @@ def test_another_process_takes_over_when_the_one_that_delivers_is_killed(
 SENDS = """
 import sys, time
 from shardq.edge import Edge, EdgeMessage
+from shardq.edge.connection import ConnectionEnded
 edge = Edge(sys.argv[1], spool=sys.argv[2])
 edge.send_many(EdgeMessage(b"%d:" % at, "t", queue="jobs") for at in range(50))
 print("put", flush=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from shardq.edge.compression import Compressor
-from shardq.edge.effort import HARD, Effort
+from shardq.edge.effort import HARD, SPAN, Effort
 
 
-def looks(effort: Effort, begins: float, share: float, *, blocked: bool = True) -> float:
-    """Three seconds in which compressing takes a *share* of the time."""
+def looks(effort: Effort, begins: float, share: float, *, waits: float = 0.6) -> float:
+    """Three seconds in which compressing takes a *share* of the time, and sending *waits* for another."""
     for tenth in range(1, 31):
         effort.spent(share / 10)
-        effort.look(begins + tenth / 10, is_blocked=blocked)
+        effort.waited(waits / 10)
+        effort.look(begins + tenth / 10)
     return begins + 3
 
 
@@ -18,24 +19,37 @@ def test_it_rises_while_messages_wait_and_the_processor_does_not() -> None:
     effort = Effort(3)
     now = looks(effort, 100.0, 0.05)
     assert effort.level == HARD
-    now = looks(effort, now, 0.5)
-    assert effort.level == HARD, "it takes longer now, as it must"
+    now = looks(effort, now, 0.5, waits=0.2)
+    assert effort.level == HARD, "it takes longer now, as it must, and less waits"
     looks(effort, now, 0.9)
     assert effort.level == 3
 
 
 def test_it_stays_where_nothing_waits_for_the_link_or_compressing_takes_its_time() -> None:
-    for share, blocked in ((0.05, False), (0.4, True), (0.9, True)):
+    for share, waits in ((0.05, 0.0), (0.05, 0.4), (0.4, 0.6), (0.9, 0.6)):
         effort = Effort(3)
-        looks(effort, 100.0, share, blocked=blocked)
+        looks(effort, 100.0, share, waits=waits)
         assert effort.level == 3
 
 
 def test_it_falls_when_the_backlog_is_gone() -> None:
     effort = Effort(3)
     now = looks(effort, 100.0, 0.05)
-    looks(effort, now, 0.05, blocked=False)
+    looks(effort, now, 0.05, waits=0.0)
     assert effort.level == 3
+
+
+def test_it_rises_and_falls_by_steps_and_to_the_last_only_while_the_processor_is_idle() -> None:
+    effort, now, seen = Effort(3), 100.0, list[tuple[bool, bool]]()
+    for share, waits in ((0.1, 0.6), (0.1, 0.6), (0.3, 0.6), (0.1, 0.6), (0.7, 0.2), (0.9, 0.2), (0.1, 0.05)):
+        effort.spent(share * SPAN)
+        effort.waited(waits * SPAN)
+        effort.look(now)
+        now += SPAN
+        seen.append((effort.uses_prefix, effort.is_hard))
+    assert seen == [
+        (False, False), (True, False), (True, False), (True, True), (True, True), (True, False), (False, False),
+    ]  # fmt: skip
 
 
 def test_it_never_falls_below_what_was_asked_for() -> None:

@@ -7,14 +7,17 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from multiprocessing import Process
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from shardq.edge.file import LOG_BYTES
 from shardq.edge.lock import DeliveryLock
-from shardq.edge.spool import OVERHEAD, REFUSED_KEPT, Spool
+from shardq.edge.schema import OVERHEAD, PAGE
+from shardq.edge.spool import Spool
 from shardq.errors import SpoolDamaged, SpoolFull
 from shardq.testing import ManualClock
 from tests.parts import LINUX, ROOT
@@ -48,16 +51,16 @@ def message(number: int, size: int = 10) -> tuple[bytes, bytes]:
 
 def numbers(spool: Spool) -> list[int]:
     """The numbers of all messages, in order."""
-    return [int(each.request.partition(b":")[0]) for each in spool.after(0, 10**6, 10**9)]
+    return [int(each.request.partition(b":")[0]) for each in spool.after(0, 10**6, 10**9).messages]
 
 
 def test_messages_stay_in_order_until_they_are_acked(opened: Open) -> None:
     spool = opened(clock=ManualClock(wall=1_700_000_000.0))
-    assert spool.put([message(each) for each in range(10)]) == 0
+    assert spool.put([message(each) for each in range(10)]) == range(1, 11)
     counts = spool.counts()
     assert (counts.waiting, counts.accepted, counts.acked) == (10, 10, 0)
     assert counts.oldest_at == 1_700_000_000.0
-    first = spool.after(0, 3, 10**6)
+    first = spool.after(0, 3, 10**6).messages
     assert [each.id for each in first] == [b"id-0", b"id-1", b"id-2"]
     spool.acked([first[0].seq, first[2].seq])
     spool.acked([first[0].seq])  # an ack may come twice
@@ -65,59 +68,68 @@ def test_messages_stay_in_order_until_they_are_acked(opened: Open) -> None:
     again = opened()
     assert numbers(again) == [1, *range(3, 10)]
     assert (again.counts().waiting, again.counts().acked) == (8, 2)
-    again.acked([each.seq for each in again.after(0, 100, 10**6)])
-    assert again.counts() == (0, 0, 10, 10, 0, 0, 0.0)
+    again.acked([each.seq for each in again.after(0, 100, 10**6).messages])
+    assert again.counts()[:-1] == (0, 0, 0, 10, 10, 0, 0, 0, 0.0)
 
 
 def test_a_page_is_bounded_by_bytes_but_has_one_message(opened: Open) -> None:
     spool = opened()
     spool.put([message(each, 1000) for each in range(5)])
-    assert len(spool.after(0, 10, 2500)) == 2
-    assert len(spool.after(0, 10, 1)) == 1
+    assert len(spool.after(0, 10, 2500).messages) == 2
+    assert len(spool.after(0, 10, 1).messages) == 1
 
 
 def test_a_full_spool_refuses_all_or_drops_the_oldest(opened: Open) -> None:
-    size = len(message(1)[1]) + OVERHEAD
-    spool = opened(max_bytes=3 * size)
-    spool.put([message(each) for each in range(3)])
-    with pytest.raises(SpoolFull, match="nothing was added"):
-        spool.put([message(3)])
-    assert numbers(spool) == [0, 1, 2]
-    dropping = opened(max_bytes=3 * size, drops_oldest=True)
-    assert dropping.put([message(3), message(4)]) == 2
-    assert numbers(dropping) == [2, 3, 4]
-    assert dropping.counts().dropped == 2
+    """What the files take counts: the log, and each page of the database."""
+    spool = opened(max_bytes=LOG_BYTES + 60 * PAGE)
+    put = 0
+    with pytest.raises(SpoolFull, match="nothing was added"):  # noqa: PT012 - how many fit is SQLite's matter
+        for put in range(1000):
+            spool.put([message(put, 3000)])
+    assert 40 < put < 60
+    assert numbers(spool) == list(range(put))
+    assert spool.counts().file_bytes < LOG_BYTES + 70 * PAGE
+    dropping = opened(max_bytes=LOG_BYTES + 60 * PAGE, drops_oldest=True)
+    dropping.put([message(put, 3000), message(put + 1, 3000)])
+    gone = dropping.counts().dropped
+    assert 0 < gone < 10
+    assert numbers(dropping) == list(range(gone, put + 2))
+    assert [(each.id, each.reason) for each in dropping.refusals.kept()] == [
+        (b"id-%d" % number, "DROPPED") for number in range(gone)
+    ]
     with pytest.raises(SpoolFull):
-        dropping.put([message(each) for each in range(5, 9)])
-    assert numbers(dropping) == [2, 3, 4]
-    assert dropping.counts().dropped == 2
+        dropping.put([message(each, 3000) for each in range(100)])
+    assert numbers(dropping) == list(range(gone, put + 2))
+    assert dropping.counts().dropped == gone
 
 
 @pytest.mark.runs_in("test-all")
-def test_what_was_refused_is_kept_for_people_within_bounds(opened: Open) -> None:
-    spool = opened(max_bytes=10**9)
-    spool.put([message(each) for each in range(REFUSED_KEPT + 5)])
-    for each in spool.after(0, REFUSED_KEPT + 4, 10**9):
-        spool.refuse(each.seq, "NO_QUEUE", "there is none")
-    assert spool.counts().waiting == 1
-    assert spool.counts().refused == REFUSED_KEPT + 4
-    kept = spool.refused()
-    assert len(kept) == REFUSED_KEPT
-    assert (kept[-1].id, kept[-1].reason, kept[-1].text) == (b"id-%d" % (REFUSED_KEPT + 3), "NO_QUEUE", "there is none")
+def test_what_was_refused_is_kept_for_people_within_bytes(opened: Open) -> None:
+    spool = opened(max_refused_bytes=20 * (1000 + 20))
+    spool.put([message(each, 900) for each in range(100)])
+    for each in spool.after(0, 99, 10**9).messages:
+        spool.refuse([(each.seq, "INVALID", "it is bad")])
+    assert (spool.counts().waiting, spool.counts().refused) == (1, 99)
+    kept = spool.refusals.kept()
+    assert [each.id for each in kept] == [b"id-%d" % number for number in range(99 - len(kept), 99)]
+    assert 18 < len(kept) < 22
+    assert kept[-1].request == message(98, 900)[1]
+    assert spool.fate(1).is_forgotten
+    assert spool.fate(98).refused
 
 
 def test_a_disk_that_is_full_loses_nothing(opened: Open, path: Path) -> None:
     """The pragma gives the error that a full disk gives."""
     spool = opened(max_bytes=10**9)
-    (pages,) = spool._db.execute("PRAGMA page_count").fetchone()
-    spool._db.execute(f"PRAGMA max_page_count = {pages + 8}")
+    (pages,) = spool.file.db.execute("PRAGMA page_count").fetchone()
+    spool.file.db.execute(f"PRAGMA max_page_count = {pages + 8}")
     put = 0
     with pytest.raises(SpoolFull, match="disk is full"):  # noqa: PT012 - how many fit is SQLite's matter
         for put in range(1000):
             spool.put([message(put, 1000)])
     assert numbers(spool) == list(range(put))
-    spool.acked([spool.after(0, 1, 1)[0].seq])
-    spool._db.execute(f"PRAGMA max_page_count = {pages + 1000}")
+    spool.acked([spool.after(0, 1, 1).messages[0].seq])
+    spool.file.db.execute(f"PRAGMA max_page_count = {pages + 1000}")
     spool.put([message(put)])
     assert numbers(spool) == list(range(1, put + 1))
 
@@ -127,15 +139,15 @@ def test_a_disk_that_is_full_loses_nothing(opened: Open, path: Path) -> None:
 def test_a_real_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", str(disk)], check=True)
     try:
         spool, put = Spool(disk / "spool.db"), 0
         with pytest.raises(SpoolFull, match="disk is full"):  # noqa: PT012
-            for put in range(1000):
+            for put in range(10_000):
                 spool.put([message(put, 2000)])
-        assert put > 5
+        assert put > 50
         assert numbers(spool) == list(range(put))
-        subprocess.run(["mount", "-o", "remount,size=2m", str(disk)], check=True)
+        subprocess.run(["mount", "-o", "remount,size=12m", str(disk)], check=True)
         spool.put([message(put)])
         assert numbers(spool) == list(range(put + 1))
         spool.close()
@@ -145,13 +157,16 @@ def test_a_real_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
 
 def test_what_is_no_spool_is_refused(path: Path, opened: Open) -> None:
     path.write_bytes(b"something else " * 1000)
-    with pytest.raises(SpoolDamaged, match="is damaged or no spool"):
+    with pytest.raises(SpoolDamaged, match="is no spool"):
         opened()
     assert path.read_bytes().startswith(b"something else")
     path.unlink()
-    opened()._db.execute("PRAGMA user_version = 99")
-    with pytest.raises(SpoolDamaged, match="is of version 99"):
-        opened()
+    for version, told in ((99, "is of version 99"), (1, "let the version of shardq that made it deliver it")):
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as db:
+            db.execute(f"PRAGMA user_version = {version}")
+        with pytest.raises(SpoolDamaged, match=told):
+            opened()
 
 
 def test_a_forked_child_must_open_its_own(opened: Open) -> None:
@@ -176,7 +191,7 @@ def test_several_processes_put_at_once(opened: Open, path: Path) -> None:
         each.join()
     spool = opened()
     assert sorted(numbers(spool)) == list(range(300))
-    assert spool.counts().bytes == sum(len(each.request) + OVERHEAD for each in spool.after(0, 1000, 10**9))
+    assert spool.counts().bytes == sum(len(each.request) + OVERHEAD for each in spool.after(0, 1000, 10**9).messages)
 
 
 def _put_some(path: Path, part: int) -> None:
@@ -257,8 +272,8 @@ def test_space_is_used_again(opened: Open, path: Path) -> None:
     spool = opened()
     for _ in range(20):
         spool.put([message(each, 5000) for each in range(100)])
-        spool.acked([each.seq for each in spool.after(0, 1000, 10**9)])
-    (pages,) = spool._db.execute("PRAGMA page_count").fetchone()
+        spool.acked([each.seq for each in spool.after(0, 1000, 10**9).messages])
+    (pages,) = spool.file.db.execute("PRAGMA page_count").fetchone()
     assert pages * 4096 < 3 * 100 * 5000
     assert sqlite3.sqlite_version_info >= (3, 35)
 

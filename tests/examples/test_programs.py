@@ -51,6 +51,7 @@ class Program:
         for stream in (self.process.stdout, self.process.stderr):
             assert stream
             stream.close()
+        print(*self.errors, sep="")  # pytest shows it where a test fails
 
     def wait_for(self, text: str) -> str:
         """The first line with *text* in it."""
@@ -137,12 +138,12 @@ def test_an_autoscaler_of_a_mistyped_queue_ends_and_names_it(server: Server) -> 
 
 
 def test_a_job_is_found_by_its_id_and_without_a_queue_there_is_none(address: str, jobs: Queue) -> None:
-    """QueueMissing is a ValueError, too, but the request was not bad."""
+    """QueueMissing is a ValueError, too, but the request was not bad. A text that is no id is one that is not there."""
     status, answer = ask(address, "GET", "/jobs/1-1-0")
     assert (status, answer["error"].startswith("there is no queue 'jobs'")) == (404, True)
     _, made = post(address, b"{}", X_Tenant="t")
     assert ask(address, "GET", f"/jobs/{made['id']}") == (200, {"state": "waiting"})
-    assert ask(address, "GET", "/jobs/nonsense")[0] == 400
+    assert ask(address, "GET", "/jobs/nonsense")[0] == 404
 
 
 def test_an_idempotency_key_stores_a_job_once(address: str, jobs: Queue) -> None:

@@ -35,7 +35,7 @@ class TokenFile:
     def add(self, name: str, **fields: Any) -> str:
         """Add a token, or replace it; its text. By default it allows everything."""
         secret, digest = fresh_token()
-        given = {"queues": ["*"], "topics": ["*"], "shard_keys": ["*"], **fields}
+        given = {"queues": ["*"], "topics": ["*"], "shard_keys": ["*"], "one_tenant": False, **fields}
         lines = [f"{key} = {json.dumps(value)}" for key, value in {"name": name, "sha256": digest, **given}.items()]
         self._tables[name] = "\n".join(["[[tokens]]", *lines])
         self.write()
@@ -68,8 +68,8 @@ def start(server_url: str) -> Start:
     @asynccontextmanager
     async def started(**settings: Any) -> AsyncIterator[tuple[Gateway, str]]:
         settings = {"listen": "127.0.0.1:0", "insecure": True, "release_after": 0.0, **settings}
-        timeout = settings.pop("timeout", 5.0)
-        async with AsyncClient.from_url(server_url, timeout=timeout, max_payload=64 * 1024 * 1024) as client:
+        timeout, url = settings.pop("timeout", 5.0), settings.pop("url", server_url)
+        async with AsyncClient.from_url(url, timeout=timeout, max_payload=64 * 1024 * 1024) as client:
             gateway = Gateway(client, GatewaySettings(**settings))
             try:
                 yield gateway, await gateway.start()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any, Self
 
 import grpc
 
 from shardq.datasink import messages
-from shardq.datasink.messages import ClientInfo, Request, Response
+from shardq.datasink.batches import members_of
+from shardq.datasink.frames import zstd
+from shardq.datasink.messages import Batch, ClientInfo, Request, Response
+from shardq.datasink.runs import ids_in, runs_of
 
 PATIENCE = 60.0
 
@@ -21,6 +26,31 @@ def request(number: int | bytes, queue: str = "", *, key: bytes = b"t", **fields
     if "zstd_compressed" not in fields:
         fields.setdefault("plain_message", b"%d" % number if isinstance(number, int) else number)
     return Request(version=1, message_id=message_id, queue=queue, shard_key=key, **fields)
+
+
+def batch(*requests: Any, dictionary: Any = None, **fields: Any) -> Any:
+    """One request with all of these, as one frame unless *fields* of the Batch say otherwise."""
+    if not fields:
+        content = members_of(requests).SerializeToString()
+        fields = {"zstd": zstd.compress(content, zstd_dict=dictionary)}
+    fields.setdefault("ids", runs_of(each.message_id for each in requests))
+    return Request(version=1, batch=Batch(**fields))
+
+
+@asynccontextmanager
+async def pouring(producer: Producer, queue: str, **fields: Any) -> AsyncIterator[asyncio.Task[None]]:
+    """While *producer* sends one message after the other, as fast as it may. The task ends if it may no more."""
+
+    async def pour() -> None:
+        for number in count():
+            await producer.send(request(number, queue, **fields))
+
+    task = asyncio.create_task(pour())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 class Producer:
@@ -72,6 +102,7 @@ class Producer:
         match response.WhichOneof("response"):
             case "ack":
                 self.acked += response.ack.message_ids
+                self.acked += ids_in(response.ack.runs, 2**20)
             case "refused":
                 self.refused |= {each.message_id: each for each in response.refused.refusals}
             case "info":
@@ -82,6 +113,13 @@ class Producer:
     async def send(self, *requests: Any) -> None:
         for each in requests:
             await self._call.write(each)
+
+    async def until_acked(self, message: Any) -> None:
+        """Send one message again and again while it is refused."""
+        while message.message_id not in self.acked:
+            self.refused.pop(message.message_id, None)
+            await self.send(message)
+            await self.until(lambda: message.message_id in self.acked or message.message_id in self.refused)
 
     async def say(self, **fields: Any) -> None:
         """Send news of this client."""

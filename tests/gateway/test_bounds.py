@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from random import Random
 
@@ -9,11 +10,14 @@ import pytest
 from backports import zstd
 
 from shardq import ConfigError
+from shardq.clock import Clock, SystemClock
 from shardq.datasink.frames import BadFrame
+from shardq.gateway.bucket import Bucket
 from shardq.gateway.dictionaries import MOST, Dictionaries
-from shardq.gateway.rates import Bucket, Rates
-from shardq.gateway.received import Fifo, Incoming
+from shardq.gateway.rates import Rates
+from shardq.gateway.received import Envelope, Fifo, Incoming
 from shardq.gateway.settings import GatewaySettings
+from shardq.gateway.strangers import ADDRESSES, Strangers, name_of
 from shardq.gateway.tokens import UNCHECKED, Patterns, Token, Tokens, fresh_token
 from shardq.testing import ManualClock
 
@@ -21,7 +25,7 @@ EVERYBODY = Patterns.of(["*"])
 
 
 def message(number: int, size: int = 10) -> Incoming:
-    return Incoming(b"%d" % number, "q", "", b"t", "b", {}, 0, bytes(size), False, size, False)
+    return Incoming(b"%d" % number, Envelope("q", "", b"t", "b", {}, 0), bytes(size), False, size, False)
 
 
 def received(fifo: Fifo, incoming: Incoming) -> list[Incoming]:
@@ -70,20 +74,65 @@ def test_a_batch_is_bounded_by_the_decompressed_size() -> None:
 
 def test_a_bucket_lets_a_burst_through_and_then_its_rate() -> None:
     clock = ManualClock()
-    bucket = Bucket(100, clock)
-    assert [bucket.take(50), bucket.take(50), bucket.take(25)] == [0.0, 0.0, 0.25]
-    clock.advance(0.25)
-    assert bucket.take(100) == pytest.approx(1.0)
+    bucket = Bucket(100, 10, clock)
+    assert [bucket.take(60), bucket.take(60), bucket.take(40), bucket.take()] == [True, False, True, False]
+    clock.advance(2)
+    assert bucket.left == 20
     clock.advance(1000)
-    assert [bucket.take(100), bucket.take(1)] == [0.0, pytest.approx(0.01)]
-    assert Bucket(None, clock).take(10**12) == 0.0
+    assert bucket.left == 100
+    bucket.take(-50)
+    assert bucket.left == 100
 
 
-def test_rates_wait_for_the_slower_one() -> None:
-    token = Token("t", (), EVERYBODY, EVERYBODY, EVERYBODY, messages_per_second=10, bytes_per_second=1000)
-    rates = Rates(token, ManualClock())
-    assert rates.take(1000) == 0.0
-    assert rates.take(500) == pytest.approx(0.5)
+def test_what_is_owed_to_a_bucket_is_paid_in_time() -> None:
+    clock = ManualClock()
+    bucket = Bucket(100, 10, clock)
+    bucket.owe(125)
+    assert (bucket.left, bucket.debt) == (-25, 2.5)
+    clock.advance(1)
+    bucket.owe(5)
+    assert bucket.debt == 2.0
+    clock.advance(2)
+    assert (bucket.debt, bucket.take()) == (0.0, False)
+    bucket.owe(1000, within=3)
+    assert bucket.debt == 3.0
+    bucket.owe(10)
+    bucket.owe(10, within=3)
+    assert bucket.debt == 4.0
+
+
+def rates(clock: Clock, messages: int, size: int) -> Rates:
+    token = Token("t", (), EVERYBODY, EVERYBODY, EVERYBODY, messages_per_second=messages, bytes_per_second=size)
+    return Rates(token, GatewaySettings("127.0.0.1:0", insecure=True), clock)
+
+
+def test_rates_hold_back_what_exceeds_a_second_of_messages_or_of_bytes() -> None:
+    clock = ManualClock()
+    few, small, worked, free = rates(clock, 10, 0), rates(clock, 0, 1000), rates(clock, 10, 0), rates(clock, 0, 0)
+    assert [few.take(10**9) for _ in range(11)] == [True] * 10 + [False]
+    assert [small.take(400) for _ in range(3)] == [True, True, False]
+    worked.charge(10)
+    assert not worked.take(1)
+    assert all(free.take(10**9) for _ in range(1000))
+
+
+async def test_readers_that_were_held_back_go_on_one_after_the_other_when_all_is_paid() -> None:
+    clock, order = SystemClock(), list[tuple[int, float]]()
+    limited = rates(clock, 100, 0)
+    limited.charge(110)
+
+    async def read(number: int) -> None:
+        await limited.wait()
+        order.append((number, clock.monotonic()))
+        limited.charge(10)
+
+    begun = clock.monotonic()
+    gone = asyncio.create_task(limited.wait())
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(*map(read, range(3)))
+    assert [number for number, _ in order] == [0, 1, 2]
+    assert all(at - begun >= 0.1 * (number + 1) - 0.02 for number, at in order)
 
 
 def test_patterns_are_exact_or_prefixes() -> None:
@@ -145,6 +194,7 @@ def test_a_missing_file_of_tokens_is_a_clear_error(tmp_path: Path) -> None:
         {"listen": "127.0.0.1:0", "tokens": Path("t"), "tls_cert": Path("c")},
         {"listen": "127.0.0.1:0", "tokens": Path("t"), "client_ca": Path("c")},
         {"listen": "127.0.0.1:0", "insecure": True, "capacity": 0},
+        {"listen": "127.0.0.1:0", "insecure": True, "health": "0.0.0.0:0"},
     ],
     ids=str,
 )  # fmt: skip
@@ -189,6 +239,16 @@ def test_dictionaries_are_bounded_by_bytes() -> None:
     assert cache.size == sum(len(content) for _, content in made[3:])
 
 
+def test_a_token_with_many_dictionaries_loses_its_own() -> None:
+    made = [dictionary(seed) for seed in range(6)]
+    cache = Dictionaries(sum(len(content) for _, content in made[:3]) + 100)
+    cache.keep("quiet", *made[0])
+    for number, content in made[1:]:
+        cache.keep("flood", number, content)
+    assert cache.find("quiet", made[0][0]) is not None
+    assert [cache.find("flood", number) is not None for number, _ in made[1:]] == [False] * 3 + [True] * 2
+
+
 def test_what_is_no_dictionary_is_refused() -> None:
     number, content = dictionary(1)
     for bad in (b"", b"x" * 1000, content + bytes(MOST)):
@@ -198,3 +258,25 @@ def test_what_is_no_dictionary_is_refused() -> None:
     cache.keep("a", number, content)
     with pytest.raises(BadFrame):
         cache.keep("a", number + 1, content)
+
+
+def test_addresses_are_forgotten_but_not_those_with_connections() -> None:
+    strangers = Strangers(10, ManualClock())
+    kept = strangers.address("kept")
+    kept.connections = 1
+    for number in range(2 * ADDRESSES):
+        strangers.address(f"address {number}")
+    assert len(strangers.by_name) == ADDRESSES
+    assert strangers.address("kept") is kept
+    assert f"address {2 * ADDRESSES - 1}" in strangers.by_name
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("203.0.113.5", "203.0.113.5"), ("::ffff:203.0.113.5", "203.0.113.5"), ("2001:db8::1:2", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"), ("", "local"),
+    ],
+)  # fmt: skip
+def test_a_customer_of_ipv6_is_one_address(host: str, name: str) -> None:
+    assert name_of(host) == name

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from shardq.gateway.tokens import Tokens
+from tests.gateway.conftest import Start
+from tests.gateway.producer import Producer, request
+from tests.servers import Server
 
 
 def shardq(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
@@ -29,8 +34,45 @@ def test_a_fresh_token_is_shown_once_with_lines_for_the_file(tmp_path: Path) -> 
     assert token.queues.allow(b'q"\\')
     assert token.shard_keys.allow(b"site-7/x")
     assert not token.shard_keys.allow(b"site-8/x")
+    assert token.is_bounded
+    assert "parents=1" in told.stderr
     again = json.loads(shardq("gateway-token", "site-7", "--json").stdout)
     assert again["token"] != secret
+
+
+@pytest.mark.runs_in("test-all")
+@pytest.mark.parametrize("words", [[], ["--shard-key", "site-*"], ["--shard-key", "a", "--shard-key", "b/*"]])
+def test_the_lines_of_a_fresh_token_are_a_file_that_a_gateway_takes(tmp_path: Path, words: list[str]) -> None:
+    told = shardq("gateway-token", "site-7", "--queue", "metrics", *words)
+    (tmp_path / "t").write_text(told.stdout.partition("\n\n")[2])
+    token = Tokens.read(tmp_path / "t").by_name["site-7"]
+    assert token.needs_parents == ("b/*" in words)
+    assert ("counts as one tenant" in told.stderr) == (token.one_tenant is True)
+
+
+def as_in_the_docs(url: str, directory: Path) -> tuple[str, str]:
+    """Make the queue and the token of docs/edge.md; the token's text, and the shard key of the docs' producer."""
+    text = Path("docs/edge.md").read_text()
+    declared, words, shard_key = (
+        re.search(pattern, text)[1]  # type: ignore[index]
+        for pattern in (r"\$ printf '(.*)' \| shardq apply", r"\$ shardq (gateway-token .*)", r'shard_key="(.*)"\)')
+    )
+    (directory / "queues").write_text(declared.replace("\\n", "\n"))
+    assert shardq("apply", str(directory / "queues"), "--yes", "--url", url).returncode == 0
+    secret, _, toml = shardq(*shlex.split(words)).stdout.partition("\n\n")
+    (directory / "tokens").write_text(toml)
+    return secret, shard_key
+
+
+@pytest.mark.once
+@pytest.mark.runs_in("test-all")
+async def test_the_example_of_the_docs_works_when_it_is_copied(start: Start, server: Server, tmp_path: Path) -> None:
+    secret, shard_key = as_in_the_docs(server.url, tmp_path)
+    async with start(tokens=tmp_path / "tokens") as (_, address), Producer(address, secret) as producer:
+        await producer.send(
+            request(1, "metrics", key=shard_key.encode()), request(2, "metrics", key=f"{shard_key}/host".encode())
+        )
+        await producer.until(lambda: len(producer.acked) == 2)
 
 
 @pytest.mark.runs_in("test-all")
@@ -42,6 +84,7 @@ def test_a_fresh_token_is_shown_once_with_lines_for_the_file(tmp_path: Path) -> 
         (["gateway", "--listen", "0.0.0.0:0", "--tokens", "x"], "clear text"),
         (["gateway", "--listen", "127.0.0.1:0", "--tokens", "nowhere.toml"], "cannot be read"),
         (["gateway", "--listen", "x", "--insecure"], "HOST:PORT"),
+        (["gateway", "--listen", "127.0.0.1:0", "--insecure", "--max-memory", "1000000"], "max_memory"),
         (["gateway", "--listen", "127.0.0.1:0", "--tls-cert", "x"], "belong together"),
     ],
 )
@@ -49,6 +92,15 @@ def test_a_wrong_command_line_is_one_clear_line(words: list[str], text: str) -> 
     told = shardq(*words)
     assert told.returncode == 2
     assert text in told.stderr
+    assert len(told.stderr.splitlines()) == 1
+
+
+@pytest.mark.runs_in("test-all")
+def test_too_few_descriptors_for_the_bounds_are_one_clear_line() -> None:
+    few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))"
+    told = shardq("gateway", "--listen", "127.0.0.1:0", "--insecure", before=few)
+    assert told.returncode == 2
+    assert "open files" in told.stderr
     assert len(told.stderr.splitlines()) == 1
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from shardq.datasink.messages import Response, ServiceMessage
+from shardq.gateway.memory import Memory
 from shardq.gateway.outbox import AT_ONCE, Outbox
 
 
@@ -23,7 +24,7 @@ class Client:
 
 
 def made(client: Client, most: int = 100) -> Outbox:
-    return Outbox(client.take, lambda: ServiceMessage(capacity=7), most)
+    return Outbox(client.take, lambda: ServiceMessage(capacity=7), most, Memory(1000).share("t"))
 
 
 async def test_what_comes_while_an_answer_is_sent_shares_the_next_ones() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -255,7 +257,28 @@ async def test_a_gone_queue_of_a_topic_keeps_no_message_from_the_others(
         assert producer.acked == [b"id-1", b"id-2", b"id-3"]
         assert producer.refused[b"id-4"].reason == 4
         await made(redis_client, names[at])
-        await producer.send(request(5, topic="metrics.cpu"))
-        await producer.until(lambda: len(producer.acked) == 4)
+        await producer.until_acked(request(5, topic="metrics.cpu"))
         assert await contents(redis_client, names[at]) == [b"5"]
         assert await redis_client.queue(other).len() == 0
+
+
+@pytest.mark.runs_in("test-all")
+async def test_a_gateway_that_ends_in_a_flood_says_nothing_of_its_own_innards(
+    redis_client: AsyncClient, queue_name: str, run_gateway: Callable[..., GatewayProcess]
+) -> None:
+    """Connections are cut off while they store: their tasks end before the client of Redis does."""
+    await made(redis_client, queue_name)
+    gateway = run_gateway("--insecure", "--grace", "0")
+    flood = [sys.executable, "-m", "tests.gateway.flood", gateway.address, "", "tiny", "16", queue_name]
+    process = await asyncio.create_subprocess_exec(*flood, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        assert await process.stdout.readline()
+        gateway.signal(signal.SIGTERM)
+        code, told = await gateway.ended()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    assert code == 0
+    assert "Traceback" not in told, told

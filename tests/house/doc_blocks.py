@@ -1,7 +1,8 @@
 """The code blocks of README.md and docs/: found, and run: `python -m tests.house.doc_blocks README.md`.
 
 The python blocks of one document share their names, in order, as a reader would type them. `await` may stand outside
-of a function. A block right after `<!-- no-run: reason -->` is left out, and counted.
+of a function. A block right after `<!-- no-run: reason -->` is left out, and counted. Pages with `<!-- follow -->` are
+followed as `following` says.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from types import CodeType
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
-NO_RUN = re.compile(r"<!-- no-run: (.+?) -->\s*\Z")
+MARK = re.compile(r"<!-- (no-run|terminal): (.+?) -->\s*\Z")
 URL = "redis://localhost:6379"  # what the documents say; the blocks run on an embedded server
 
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block of a document: `skipped` says why it does not run."""
+    """One fenced block of a document: `skipped` says why it does not run, `terminal` where it is typed."""
 
     document: str
     line: int
     language: str
     code: str
     skipped: str | None
+    terminal: str = ""
 
     def __str__(self) -> str:
         return f"{self.document}:{self.line}"
@@ -46,15 +48,19 @@ def blocks(document: Path) -> Iterator[Block]:
     text = document.read_text()
     name = document.relative_to(ROOT).as_posix() if document.is_relative_to(ROOT) else document.name
     for found in FENCE.finditer(text):
-        skipped = NO_RUN.search(text, 0, found.start())
+        marked = MARK.search(text, 0, found.start())
+        mark, said = marked.groups() if marked else ("", "")
         line = text.count("\n", 0, found.start(2)) + 1
-        yield Block(name, line, found[1], found[2], skipped[1] if skipped else None)
+        yield Block(
+            name, line, found[1], found[2], said if mark == "no-run" else None, said if mark == "terminal" else ""
+        )
 
 
 def compiled(block: Block, url: str) -> CodeType:
     """The code of *block*, with the document's own line numbers and with *url* in place of the documents'."""
     text = "\n" * (block.line - 1) + block.code.replace(URL, url)
-    code = compile(text, block.document, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    # Not with the annotations as texts that this module has: a page has its own.
+    code = compile(text, block.document, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     assert isinstance(code, CodeType)
     return code
 
@@ -72,10 +78,14 @@ def run(document: Path, url: str) -> None:
 
 
 def main() -> None:
-    """Run the documents named on the command line against one embedded server."""
+    """Run the documents named on the command line, or follow those that are followed."""
     from shardq.embedded import EmbeddedServer
+    from tests.house import following
 
     for name in sys.argv[1:]:
+        if following.is_followed(Path(name)):
+            following.follow(Path(name).resolve())
+            continue
         with EmbeddedServer() as server:
             run(Path(name).resolve(), server.url)
 

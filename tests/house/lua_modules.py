@@ -122,9 +122,9 @@ class Modules:
             {at: each for (table, at), each in fixed.items() if table == "ARGV"}, many.get("ARGV", 0),
         )  # fmt: skip
 
-    def reached(self, start: str) -> Iterator[tuple[Module, Function]]:
-        """The functions that the one of this full name may run, itself first."""
-        waiting, seen = [start], {start}
+    def reached(self, start: str, without: str = "") -> Iterator[tuple[Module, Function]]:
+        """The functions that the one of this full name may run, itself first; not the one called *without*."""
+        waiting, seen = [start], {start, without}
         while waiting:
             module, function = self.functions[waiting.pop(0)]
             yield module, function

@@ -33,6 +33,7 @@ class Local:
     uses: int = 0
     assigned: int = 0
     values: list[tuple[Node, Scope]] = field(default_factory=list)
+    over: Node = None  # what a loop's variable goes through: the list of `for _, each in ipairs(list)`
 
 
 @dataclass
@@ -70,6 +71,16 @@ class RedisCall:
     args: tuple[Node, ...]
     scope: Scope
     in_loop: bool
+    sent: str = ""  # the name of the list that `send` hands over
+
+
+@dataclass(frozen=True)
+class Valued:
+    """What is given to a name: the arguments to a function that is called, or the value to a field of a table."""
+
+    name: str
+    values: tuple[Node, ...]
+    scope: Scope
 
 
 @dataclass
@@ -90,6 +101,8 @@ class Function:
     uses: list[Use] = field(default_factory=list)
     calls: list[RedisCall] = field(default_factory=list)
     given: dict[str, int] = field(default_factory=dict)
+    sites: list[Valued] = field(default_factory=list)  # calls of functions
+    fields: list[Valued] = field(default_factory=list)  # fields of tables that are set
     begins_with: Node = None
 
 
@@ -214,7 +227,7 @@ class Walk:
         self._visit(node.iter)
         with self._inside(loop=True):
             for target in node.targets:
-                self._declare(target, "loop")
+                self._declare(target, "loop").over = _first_argument(node.iter)
             self._visit(node.body)
 
     def _visit_While(self, node: Node) -> None:
@@ -259,6 +272,7 @@ class Walk:
                 local.values.append((value, self._scope))
         elif isinstance(target, lua.Index) and target.notation is lua.IndexNotation.DOT:
             self.fields_set.append((self._line, target.idx.id))
+            self._function.fields.append(Valued(target.idx.id, (value,), self._scope))
             self._visit(target.value)
         else:
             self.filled.add(last_name(target.value))
@@ -310,6 +324,7 @@ class Walk:
                 self._visit(each.key)
             elif isinstance(each.key, lua.Name):
                 self.fields_set.append((each.line or self._line, each.key.id))
+                self._function.fields.append(Valued(each.key.id, (each.value,), self._scope))
             self._visit(each.value)
 
     def _visit_Call(self, node: Node) -> None:
@@ -318,8 +333,11 @@ class Walk:
             first = 0 if name in CALLS else 2  # send(q, list, command, key)
             args = self._spread(list(node.args)[first:])
             command = text_of(args[0]) if args else None
-            call = RedisCall(self._line, command, tuple(args), self._scope, bool(self._loops))
+            sent = (text_of(node.args[1]) or "").lower() if first else ""
+            call = RedisCall(self._line, command, tuple(args), self._scope, bool(self._loops), sent)
             self._function.calls.append(call)
+        if called := member(node.func) or name:
+            self._function.sites.append(Valued(called, tuple(node.args), self._scope))
         self._visit([node.func, node.args])
 
     def _spread(self, args: list[Node]) -> list[Node]:
@@ -348,6 +366,12 @@ def member(node: Node) -> str:
 def last_name(node: Node) -> str:
     """The last name of an expression: `lists` of `q.lists`."""
     return str(getattr(node.idx if isinstance(node, lua.Index) else node, "id", ""))
+
+
+def _first_argument(node: Node) -> Node:
+    """The list of `ipairs(list)`, None for anything else."""
+    first = next(iter(node), None) if isinstance(node, list) else node
+    return first.args[0] if isinstance(first, lua.Call) and getattr(first.func, "id", "") == "ipairs" else None
 
 
 def _is_unpack(node: Node) -> bool:

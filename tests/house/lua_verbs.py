@@ -121,11 +121,12 @@ def no_built_keys(verb: Verb, reached: list[Function]) -> Iterator[str]:
         for call in each.calls:
             if call.command is None and each.name != "send":
                 yield f"{each.name} calls a command that is not a literal (line {call.line})"
-            elif (key := _key(call)) is not None and _may_be_built(key, call.scope, set()):
+            elif (key := key_of(call)) is not None and _may_be_built(key, call.scope, set()):
                 yield f"{each.name} calls {call.command} with a key that is built (line {call.line})"
 
 
-def _key(call: RedisCall) -> Any:
+def key_of(call: RedisCall) -> Any:
+    """The key of a call, None if it has none."""
     command, rest = call.command or "", list(call.args[1:])
     if command in KEY_AFTER_STREAMS:
         words = [getattr(each, "s", b"") for each in rest]
@@ -133,6 +134,14 @@ def _key(call: RedisCall) -> Any:
     elif command in KEY_SECOND:
         rest = rest[1:]
     return rest[0] if rest and command != "TIME" else None
+
+
+def is_unpacked_keys(node: Any) -> bool:
+    """Is *node* `unpack(KEYS, ...)`: several of the declared keys?"""
+    return isinstance(node, lua.Call) and (getattr(node.func, "id", ""), getattr(node.args[0], "id", "")) == (
+        "unpack",
+        "KEYS",
+    )
 
 
 def _may_be_built(node: Any, scope: Scope, seen: set[int]) -> bool:
@@ -145,7 +154,7 @@ def _may_be_built(node: Any, scope: Scope, seen: set[int]) -> bool:
             return False
         return any(_may_be_built(value, where, seen | {id(local)}) for value, where in local.values)
     if isinstance(node, lua.Call):
-        return member(node.func) not in FROM_A_KEY
+        return member(node.func) not in FROM_A_KEY and not is_unpacked_keys(node)
     return isinstance(node, lua.Concat | lua.String)
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from shardq.cli.program import parser
-from tests.house import doc_blocks
+from tests import parts
+from tests.house import doc_blocks, following
 
 pytestmark = pytest.mark.runs_in("test-all")
 
@@ -26,7 +27,7 @@ BLOCKS = [block for document in DOCUMENTS if document.exists() for block in doc_
 SHELL = [block for block in BLOCKS if block.language in {"bash", "sh", "console"} and not block.skipped]
 LANGUAGES = {
     *("", "bash", "console", "sh", "python"),
-    *("dockerfile", "ini", "json", "lua", "mermaid", "proto", "text", "toml", "yaml"),
+    *("dockerfile", "ini", "js", "json", "lua", "mermaid", "proto", "text", "toml", "yaml"),
 }
 
 LINKED = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "benchmarks" / "results").glob("*.md"))]
@@ -70,11 +71,16 @@ def test_the_python_blocks_run(document: Path, record_property: Callable[[str, o
     left_out = [block for block in doc_blocks.blocks(document) if block.skipped]
     for block in left_out:
         record_property("note", f"{block} is not run: {block.skipped}")
+    if "curl " in "".join(block.code for block in doc_blocks.blocks(document) if block.language == "console"):
+        parts.CURL.need()
     told = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.house.doc_blocks", str(document)],
         cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert told.returncode == 0, told.stdout + told.stderr
+    for line in told.stdout.splitlines():
+        if line.startswith(following.NOTE):
+            record_property("note", line.removeprefix(following.NOTE))
 
 
 def test_every_block_says_what_it_is() -> None:
@@ -130,6 +136,12 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
         "# What, *is* it?\n[a](#what-is-it) [b](#no) [c](b.md) [d](https://x.y/z) `[e](no.md)` ![f](a.md)\n"
     )
     assert broken_links(page) == ["#no", "b.md"]
+
+
+def test_the_index_lists_each_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / path).resolve() for path, _ in LINK.findall(index.read_text())}
+    assert {page for page in DOCUMENTS if page.parent != ROOT} - {index} - listed == set()
 
 
 def private_phrases(text: str) -> list[str]:

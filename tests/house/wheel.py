@@ -11,7 +11,8 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TOPS = {"shardq", "pyspark_shardq"}
+TOPS = {"shardq", "pyspark_shardq", "pytest_shardq"}
+NEEDED = ("shardq/py.typed", "pyspark_shardq/__init__.py", "pytest_shardq/__init__.py")
 LOADS = (
     "import pyspark_shardq; from shardq.protocol import scripts; "
     "print(len([scripts.load(name).sha for name in scripts.names()]))"
@@ -45,7 +46,7 @@ def problems(wheel: Path) -> list[str]:
         *(f"{name} should not be there" for name in sorted(found.keys() - wanted.keys())),
         *(f"{name} differs from the checkout" for name in sorted(differ)),
         *(f"{name} should not be at the top" for name in sorted(tops - TOPS)),
-        *(f"{name} is missing" for name in ("shardq/py.typed", "pyspark_shardq/__init__.py") if name not in shipped),
+        *(f"{name} is missing" for name in NEEDED if name not in shipped),
     ]
 
 

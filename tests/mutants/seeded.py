@@ -62,8 +62,8 @@ MUTANTS: tuple[Mutant, ...] = (
         1,
         "a producer whose spool is full drops what it has accepted, though it was told to refuse what is new",
         "shardq/edge/spool.py",
-        "if not self._drops_oldest or size > self._max_bytes:",
-        "if size > self._max_bytes:",
+        "older = self._oldest(db, first, over) if self._drops_oldest else []",
+        "older = self._oldest(db, first, over)",
         "tests/edge/test_spool.py::test_a_full_spool_refuses_all_or_drops_the_oldest",
     ),
     Mutant(
@@ -266,6 +266,15 @@ MUTANTS: tuple[Mutant, ...] = (
         "            call, until, state",
         "            lambda _: call_for(state, writes_of(state).verb.take_sequence(), chunk, until), until, state",
         "tests/fault/queue/test_lost_replies.py::test_a_write_is_stored_once_under_the_id_that_it_returns[reply-sync-valkey]",
+    ),
+    Mutant(
+        7,
+        "a worker that stood still writes a slot of a schedule that another one has written",
+        "lua/write.lua",
+        "  if said ~= expected then return {'SLOT', said} end\n",
+        "",
+        "tests/conformance/schedules/test_year.py::"
+        "test_one_that_stood_still_for_twice_the_dedup_window_writes_nothing_twice[valkey]",
     ),
     # 8. Memory is bounded
     Mutant(

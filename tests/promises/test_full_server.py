@@ -78,6 +78,10 @@ VERBS: dict[str, Verb] = {
     "configure, lifting": Verb(True, FREES, lambda q: q.configure(total_in_flight=0)),
     "configure, another lease": Verb(True, FREES, lambda q: q.configure(visibility_timeout=5)),
     "redrive": Verb(True, FREES, lambda q: q.redrive(q.dead())),
+    "list schedules": Verb(True, LOOKS, lambda q: q.schedules.list()),
+    "remove a schedule": Verb(True, EMPTIES, lambda q: q.schedules.remove("often")),
+    "pause a schedule": Verb(True, STOPS, lambda q: q.schedules.pause("often")),
+    "add a schedule": Verb(False, STORES, lambda q: q.schedules.add("new", "call", shard_key="a", every=60)),
     "pause": Verb(True, STOPS, lambda q: q.pause("a")),
     "pause with an end": Verb(True, STOPS, lambda q: q.pause("a", seconds=600)),
     "pause the queue": Verb(True, STOPS, lambda q: q.pause()),
@@ -102,6 +106,8 @@ def full(open_queue: OpenQueue, server: Server) -> Iterator[Queue]:
     queue.set_limits({"limited": Limits(max_in_flight=1)})
     queue.set_weights({"weighty": 3})
     queue.pause("paused")
+    queue.configure(max_schedules=10)
+    queue.schedules.add("often", "call", shard_key="a", every=60)
     queue.write_many([(number, tenant) for number in range(5) for tenant in ("paused", "limited", "weighty")])
     with fully(server):
         yield queue

@@ -1,8 +1,6 @@
-"""The users of docs/operations.md: an analyst reads tables, a producer writes in bulk, a consumer holds messages."""
+"""The users that `shardq acl` makes: an analyst reads tables, a producer writes in bulk, a consumer holds messages."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 
@@ -11,6 +9,7 @@ from shardq.model import Received
 from shardq.ops.queue.opening import require_queue
 from shardq.ops.settle import settle
 from shardq.ops.settle.settle import Settled
+from shardq.protocol.roles import ROLES
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.holding import lease
 from shardq.spark.consume.lease import Lease
@@ -26,15 +25,12 @@ from shardq.spark.options import Connecting, Consuming, Reading, parsed
 from shardq.spark.parts import Part
 from shardq.spark.reader import read_part
 from shardq.spark.schema import arrow_schema, table_schema
-from tests.house.doc_blocks import ROOT
+from tests.acl import Users
 from tests.servers import Server
-
-USERS = dict(re.findall(r"^user (\w+) (.+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE))
 
 
 def url(server: Server, user: str) -> str:
-    server.run("ACL", "SETUSER", user, "reset", *USERS[user].split())
-    return server.url.replace("unix://", f"unix://{user}:PASSWORD@")
+    return Users(server).url(user)
 
 
 def counted(options: Reading, part: Part) -> int:
@@ -66,7 +62,7 @@ def test_an_analyst_may_read_all_tables_and_nothing_else(server: Server) -> None
         assert counted(journal, Part("jobs", (), str(events.first()), str(events.last()))) == 50 + 10 + 3 + 2
         with pytest.raises(BackendError, match="denies this user"):
             analyst.queue("jobs", create=True).write(b"x", shard_key="t")
-    server.run("ACL", "DELUSER", "analyst")
+    server.run("ACL", "DELUSER", *ROLES)
 
 
 def test_a_producer_may_write_in_bulk(server: Server) -> None:
@@ -81,7 +77,7 @@ def test_a_producer_may_write_in_bulk(server: Server) -> None:
         producer.run(store_rows(state, offset, 0, rows, Pace(max_backlog=1000)))
         assert producer.run(recount(state, [offset])) == Recount([], [])
         producer.run(store_unnumbered(state, rows, Pace()))
-    server.run("ACL", "DELUSER", "producer")
+    server.run("ACL", "DELUSER", *ROLES)
     with Client.from_url(server.url) as client:
         assert client.queue("jobs", create=True).len() == 1200
 
@@ -102,7 +98,7 @@ def test_a_consumer_may_hold_messages_for_a_spark_job(server: Server) -> None:
         *_settle(options, settle.reject, leases[20:], ["no good"] * 10),
     ]
     assert results == ["o"] * 20 + ["d"] * 10
-    server.run("ACL", "DELUSER", "consumer")
+    server.run("ACL", "DELUSER", *ROLES)
 
 
 def test_a_consumer_may_be_a_streaming_query(server: Server) -> None:
@@ -120,6 +116,6 @@ def test_a_consumer_may_be_a_streaming_query(server: Server) -> None:
     assert sum(batch.num_rows for part in parts for batch in second.read(part)) == 30
     second.commit(end)
     second.stop()
-    server.run("ACL", "DELUSER", "consumer")
+    server.run("ACL", "DELUSER", *ROLES)
     with Client.from_url(server.url) as client:
         assert client.queue("jobs", create=True).stats().acked == 30

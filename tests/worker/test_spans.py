@@ -47,4 +47,14 @@ def test_each_handler_runs_in_a_span(exporter: InMemorySpanExporter, begin: Begi
     assert set(by_id) == set(ids)
     assert [len(span.links) for span in spans] == [1, 1]
     assert dict(by_id[ids[1]].attributes or {})["error.type"] == "ValueError"
+    assert "shardq.task" not in {name for span in spans for name in span.attributes or {}}
     assert "secret" not in "".join(span.to_json() for span in exporter.get_finished_spans())
+
+
+def test_the_span_of_a_call_names_its_task(exporter: InMemorySpanExporter, begin: Begin, jobs: Queue) -> None:
+    jobs.write(["report", {"first": "secret"}], shard_key="t")
+    begun = begin(lambda _: None)
+    eventually(lambda: jobs.stats().acked == 1)
+    begun.stop()
+    (span,) = [each for each in exporter.get_finished_spans() if each.name == "process jobs"]
+    assert dict(span.attributes or {})["shardq.task"] == "report"

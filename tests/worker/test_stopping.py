@@ -18,8 +18,9 @@ from shardq import AsyncClient, AsyncWorker, Client, ClosedError, ConfigError, Q
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
 from shardq.ops.read.waiting import waiting_of
-from shardq.worker import aio, keeper, threads
+from shardq.worker import async_lane, keeper, lane
 from tests.clients import ClientKind
+from tests.hostile.values import Silent
 from tests.waiting import eventually
 from tests.worker.conftest import Begin
 from tests.worker.running import Gate, RunningWorker
@@ -51,7 +52,7 @@ def test_after_the_grace_the_rest_is_given_back_and_handlers_are_told(begin: Beg
     eventually(lambda: gate.inside)
     begun.stop()
     again = jobs.read(block=20)
-    assert (again.count, again.last_error) == (2, "")
+    assert (again.count, again.last_error) == (1, "")
     eventually(lambda: gate.told)
     again.ack()
 
@@ -68,7 +69,7 @@ def test_a_handler_that_heeds_nothing_does_not_hold_up_the_end(jobs: Queue, url:
     with RunningWorker("sync", url, "jobs", handle, grace=0.1) as begun:
         assert inside.wait(30)
         begun.stop()
-        assert jobs.read(block=20).count == 2
+        assert jobs.read(block=20).count == 1
         release.set()
 
 
@@ -86,9 +87,9 @@ def test_stop_on_an_idle_queue_and_before_the_start(
 
 
 def test_stop_does_not_wait_for_a_read_to_end(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "BLOCK", 30.0)
+    monkeypatch.setattr(lane, "BLOCK", 30.0)
     begun = begin(lambda _: None)
-    eventually(lambda: begun.worker and waiting_of(begun.worker._jobs.state).waiters())
+    eventually(lambda: begun.worker and waiting_of(begun.worker._queues[0].state).waiters())
     asked = time.monotonic()
     begun.stop()
     assert time.monotonic() - asked < 10
@@ -126,7 +127,7 @@ async def test_a_cancelled_run_gives_everything_back(url: str, jobs: Queue) -> N
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert [each.count for each in jobs.read_many(9)] == [2, 2, 2]
+    assert [each.count for each in jobs.read_many(9)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("client_kind", ["async"])
@@ -189,10 +190,10 @@ def test_a_worker_whose_handlers_all_hang_shows_no_life(
 @pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("client_kind", ["async"])
 def test_a_blocked_event_loop_shows_no_life(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    is_responsive, looks, signs = aio._KeeperEvents.is_responsive, list[bool](), list[float]()
+    is_responsive, looks, signs = async_lane._KeeperEvents.is_responsive, list[bool](), list[float]()
     release, blocked = threading.Event(), threading.Event()
 
-    def looked(events: aio._KeeperEvents) -> bool:
+    def looked(events: async_lane._KeeperEvents) -> bool:
         looks.append(is_responsive(events))
         return looks[-1]
 
@@ -200,7 +201,7 @@ def test_a_blocked_event_loop_shows_no_life(begin: Begin, jobs: Queue, monkeypat
         blocked.set()
         release.wait(40)  # what this is about
 
-    monkeypatch.setattr(aio._KeeperEvents, "is_responsive", looked)
+    monkeypatch.setattr(async_lane._KeeperEvents, "is_responsive", looked)
     begin(handle, alive=lambda: signs.append(time.monotonic()))
     eventually(lambda: signs)
     jobs.write("blocks", shard_key="t")
@@ -323,6 +324,8 @@ async def test_what_does_not_fit_is_refused(url: str, jobs: Queue) -> None:
             (lambda: Worker(jobs, plain, read_ahead=-1), "read_ahead"),
             (lambda: Worker(jobs, plain, time_limit=0), "time_limit"),
             (lambda: Worker(jobs, plain, grace=-1), "grace"),
+            (lambda: Worker(jobs, plain, until=Silent()), "until"),  # type: ignore[arg-type]
+            (lambda: Worker(jobs, plain, alive="x" * 5_000), "alive"),
             (lambda: Worker(jobs, plain, visibility_timeout=0), "visibility_timeout"),
             (lambda: Worker(jobs, plain, backoff=3), "backoff"),  # type: ignore[arg-type]
             (lambda: Worker(jobs, plain, backoff=lambda count: 1), "backoff"),  # type: ignore[arg-type]

@@ -9,9 +9,9 @@ from shardq.cli.parsing import Command
 
 _NAMES: Final = """
     write read len stats queues peek message result tenants tenant top journal dead redrive
-    delete-dead cancel purge delete resize configure weights limits pause resume apply export plan
-    assign unassign assigned bind unbind bindings route doctor lua embedded worker edge gateway
-    gateway-token pipeline
+    delete-dead cancel purge delete resize configure weights limits pause resume schedule apply export plan
+    assign unassign assigned bind unbind bindings route doctor acl lua embedded worker edge
+    gateway gateway-token pipeline
 """
 NAMES: Final = tuple(_NAMES.split())
 """The names of the commands, in the order in which the help lists them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from shardq.cli.declared import Change, Declaration, changes, parsed
 from shardq.cli.exits import DIFFERENT, FAILED, OK
@@ -12,6 +11,7 @@ from shardq.cli.parsing import Args, add_yes, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural, printable
 from shardq.errors import ShardqError
+from shardq.files import MIB, bounded, read_file
 
 ABOUT = """FILE is TOML; - is stdin. It declares queues and what belongs to them. All else stays as it is, but the
 weights, plans, limits and bindings of a queue are exactly those that it names, if it names any; assigned shard keys
@@ -43,6 +43,7 @@ second time. With --dry-run, nothing is changed, and the exit code is 4 if somet
 
 EXAMPLES = """  shardq apply queues.toml --dry-run
   shardq apply queues.toml --yes"""
+MAX_FILE = 64 * MIB
 TRIES = 3
 """Others may change a queue meanwhile, so differences are looked for again."""
 
@@ -53,7 +54,7 @@ TRIES = 3
 @takes(add_yes)
 def run(args: Args, shell: Shell) -> int:
     """Show the changes, ask for confirmation, and make them."""
-    declared = parsed(sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes())
+    declared = parsed(_read(args.file))
     found = changes(shell.client, declared)
     count = _count(found)
     if args.dry_run:
@@ -68,6 +69,12 @@ def run(args: Args, shell: Shell) -> int:
     if found:
         shell.confirm(f"Make {plural(count, 'change')}?", yes=args.yes)
     return _make_all(found, declared, shell)
+
+
+def _read(name: str) -> bytes:
+    if name == "-":
+        return bounded(sys.stdin.buffer.read(MAX_FILE + 1), MAX_FILE, "the file on stdin")
+    return read_file(name, MAX_FILE, "the file")
 
 
 def _make_all(found: list[Change], declared: Declaration, shell: Shell) -> int:

@@ -54,6 +54,7 @@ def _draw(shell: Shell, letters: list[DeadLetter], now: float, *, payload: bool)
         "died",
         "reason",
         "last error",
+        *(["task"] if (has_tasks := any(each.task for each in letters)) else []),
         *(["payload"] if payload else []),
     ]
     rows = []
@@ -65,9 +66,10 @@ def _draw(shell: Shell, letters: list[DeadLetter], now: float, *, payload: bool)
             f"{duration(max(0.0, now - each.died_at))} ago",
             each.reason,
             "" if each.last_error == each.reason else each.last_error,
+            *([each.task] if has_tasks else []),
         ]
         rows.append([*row, payload_text(shell.client.codecs, each.tag, each.body, each.fields)] if payload else row)
-    draw(headers, rows, right=frozenset({"deliveries"}), folded=frozenset({"reason", "last error", "payload"}))
+    draw(headers, rows, right=frozenset({"deliveries"}), folded=frozenset({"reason", "last error", "task", "payload"}))
 
 
 def _fields(shell: Shell, letter: DeadLetter) -> dict[str, Any]:
@@ -75,6 +77,7 @@ def _fields(shell: Shell, letter: DeadLetter) -> dict[str, Any]:
         "message_id": letter.message_id,
         "entry_id": letter.entry_id,
         **bytes_fields("shard_key", letter.shard_key),
+        "task": letter.task,
         "reason": letter.reason,
         "count": letter.count,
         "last_error": letter.last_error,

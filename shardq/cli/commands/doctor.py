@@ -18,7 +18,7 @@ from shardq.clock import SystemClock
 from shardq.drivers import Driver
 from shardq.durability import Durability, ServerFacts, fatal, judge
 from shardq.errors import BackendError
-from shardq.ops.operate.libraries import loaded_libraries, why_no_library
+from shardq.ops.operate.libraries import runs_library, why_no_library
 from shardq.ops.queue.fitness import server_facts
 from shardq.ops.queue.retry import retry_until
 from shardq.ops.queue.steps import Ask
@@ -87,15 +87,12 @@ def _checked(driver: Driver, nodes: Sequence[Node], level: Durability, router: s
 def _library(driver: Driver, timeout: float) -> str:
     """How calls run on the node of *driver*."""
     own, clock = scripts.library(), SystemClock()
+    if driver.run(runs_library(clock, timeout)):
+        return own.name
     refused = driver.run(why_no_library(clock, timeout))
-    if refused is not None:
-        return f"scripts are used instead of functions: {refused.text}"
-    try:
-        loaded = driver.run(loaded_libraries(clock, timeout))
-    except BackendError as error:
-        return f"{own.name}, which this user may load but not look for: {error.__cause__}"
-    is_there = own.name in {each.name for each in loaded}
-    return own.name if is_there else f"{own.name}, which the first call will load"
+    if refused is None:
+        return f"{own.name}, which the first call will load"
+    return f"scripts are used instead of functions, until `shardq lua load` has loaded {own.name}: {refused.text}"
 
 
 def _bindings(driver: Driver, router: RouterState) -> list[BoundQueue] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.edge import refused, send, status, tail
+from shardq.cli.edge import refused, resend, send, status, tail
 from shardq.cli.edge import run as deliver
 from shardq.cli.parsing import group
 
@@ -19,5 +19,5 @@ run = group(
     ABOUT,
     EXAMPLES,
     title="commands",
-    members=(send.run, deliver.run, status.run, tail.run, refused.run),
+    members=(send.run, deliver.run, status.run, tail.run, refused.run, resend.run),
 )

@@ -8,6 +8,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shardq.cli.exits import UsageError
+from shardq.cli.gateway_status import show_status
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, Parser, argument, command, number, takes, time
 from shardq.cli.shell import Shell
@@ -20,13 +22,15 @@ if TYPE_CHECKING:
 
 ABOUT = """Producers without access to Redis connect to it over HTTP/2 (gRPC); docs/edge.md describes the service. A
 message is acked when Redis has stored it. Each producer shows a bearer token; --tokens names the TOML file that says
-which queues, topics and shard keys each may write to (shardq gateway-token makes them). SIGHUP reads the file anew.
+which queues, topics and shard keys each may write to (shardq gateway-token makes them). SIGHUP reads the file anew,
+and the TLS files. --status shows who sends, and who was refused, denied or held back.
 
 It prints one line when it listens. On SIGTERM or Ctrl-C it takes no more connections, stores and acks what it has
 received within --grace seconds, and exits with 0. A second signal ends it at once. Queues must exist before."""
 
 EXAMPLES = """  shardq gateway --listen 127.0.0.1:7400 --tokens tokens.toml
   shardq gateway --listen [::]:7400 --tokens t.toml --tls-cert c --tls-key k
+  shardq gateway --status /run/shardq/status
   shardq gateway --listen 127.0.0.1:7400 --insecure   # to try it, for all here"""
 
 
@@ -35,14 +39,20 @@ def _add_bounds(parser: Parser) -> None:
         ("capacity", 1000, "messages that a connection may have unacknowledged"),
         ("fifo-bytes", 16 * 1024 * 1024, "bytes that may wait for each connection"),
         ("max-message", 1024 * 1024, "bytes of a payload, after decompression"),
-        ("max-connections", 256, "connections in all"),
-        ("connections-per-token", 64, "connections of one token"),
+        ("max-memory", 256 * 1024 * 1024, "bytes that the process may take"),
+        ("max-ids", 200_000, "ids of a token that each queue remembers"),
+        ("max-connections", 256, "calls in all"),
+        ("connections-per-token", 64, "calls of one token"),
+        ("connections-per-address", 256, "connections of one address that have shown no token"),
     ):
         parser.add_argument(f"--{name}", type=number(1), default=default, metavar="N", help=f"{text} ({default})")
+    for name, default in (("messages-per-second", 2_000), ("bytes-per-second", 20_000_000)):
+        text = f"of a token that names no rate of its own; 0: any number ({default})"
+        parser.add_argument(f"--{name}", type=number(0), default=default, metavar="N", help=text)
 
 
 @command("gateway", "store what edge producers send", ABOUT, EXAMPLES)
-@argument("--listen", required=True, metavar="HOST:PORT", help="the address, or unix:PATH; port 0: any")
+@argument("--listen", metavar="HOST:PORT", help="the address, or unix:PATH; port 0: any")
 @argument("--redis", dest="url", metavar="URL", default=argparse.SUPPRESS, help="the same as --url")
 @argument("--tokens", type=Path, metavar="FILE", help="who may write where, as TOML")
 @argument("--insecure", action="store_true", help="allow no TLS, and on loopback no tokens")
@@ -51,11 +61,19 @@ def _add_bounds(parser: Parser) -> None:
 @argument("--client-ca", type=Path, metavar="FILE", help="demand certificates that this authority signed")
 @argument("--reflection", action="store_true", help="tell clients with a token what the service is")
 @takes(_add_bounds)
+@argument("--health", metavar="HOST:PORT", help="a second address, which strangers at the first one cannot fill")
+@argument("--status-socket", type=Path, metavar="PATH", help="a socket for --status, which only this user may open")
+@argument("--status", type=Path, metavar="PATH", help="show what the gateway with this status socket has done, and end")
 @argument("--max-age", type=time, metavar="S", help="seconds after which clients must connect anew (none)")
 @argument("--grace", type=time, default=25.0, metavar="S", help="seconds to finish at the end (25)")
 @argument("--router", default="default", metavar="NAME", help="the router of topics (default)")
 def run(args: Args, shell: Shell) -> None:
     """Serve until a signal comes."""
+    if args.status is not None:
+        show_status(args.status, shell)
+        return
+    if args.listen is None:
+        raise UsageError("say where to --listen, or give the --status socket of a gateway that runs")
     from shardq.gateway.settings import GatewaySettings
 
     settings = GatewaySettings(
@@ -69,8 +87,15 @@ def run(args: Args, shell: Shell) -> None:
         capacity=args.capacity,
         fifo_bytes=max(args.fifo_bytes, args.max_message),
         max_message=args.max_message,
+        max_memory=args.max_memory,
+        max_ids=args.max_ids,
+        messages_per_second=args.messages_per_second,
+        bytes_per_second=args.bytes_per_second,
         max_connections=args.max_connections,
         connections_per_token=args.connections_per_token,
+        connections_per_address=args.connections_per_address,
+        health=args.health,
+        status_socket=args.status_socket,
         max_age=args.max_age,
         grace=args.grace,
         router=args.router,
@@ -86,7 +111,11 @@ async def _serve(settings: GatewaySettings, shell: Shell) -> None:
         count = None if gateway.tokens is None else len(gateway.tokens.by_name)
         tokens = "no tokens" if count is None else f"{count} tokens"
         text = f"gateway on {address}, {'TLS' if settings.tls_cert else 'no TLS'}, {tokens}, to {shown_url(shell.url)}"
-        shell.show(text, {"address": address, "redis": shown_url(shell.url), "tokens": count})
+        shown = {"address": address, "redis": shown_url(shell.url), "tokens": count}
+        if settings.health is not None:
+            shown["health"] = gateway.door.entrances[-1].address
+            text += f", health on {shown['health']}"
+        shell.show(text, shown)
         say(end="", flush=True)
 
     async with AsyncClient.from_url(shell.url, timeout=shell.timeout, max_payload=settings.max_message) as client:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from shardq.cli.exits import UsageError
+from shardq.cli.output import remark
 from shardq.cli.parsing import Args, argument, command
 from shardq.cli.shell import Shell
 
 ABOUT = """Prints a fresh random token once: give it to the producer, since nothing else knows it. Below it are the
 lines for the gateway's file of tokens (shardq gateway --tokens), which have only its hash. Edit the lists
-there: queues, topics and shard keys. A * at the end stands for all that begin so."""
+there: queues, topics and shard keys. A * at the end stands for all that begin so.
+
+A producer that may make up shard keys must not be many tenants of a queue. A pattern such as site-7/* names the
+parent of all of them, so the queues need parents=1. With any other pattern the token gets one_tenant = true:
+what it sends has its name as shard key, and the given key as header. With one_tenant = false it is trusted to
+name as many tenants as it likes."""
 
 EXAMPLES = """  shardq gateway-token site-7 --queue metrics --shard-key 'site-7/*'
   shardq gateway-token site-7 --json"""
@@ -21,7 +27,7 @@ EXAMPLES = """  shardq gateway-token site-7 --queue metrics --shard-key 'site-7/
 @argument("--shard-key", action="append", default=[], metavar="PATTERN", help="an allowed shard key")
 def run(args: Args, shell: Shell) -> None:
     """Print a token, and its lines of TOML."""
-    from shardq.gateway.tokens import NAME, fresh_token
+    from shardq.gateway.tokens import NAME, Patterns, fresh_token, has_parents
 
     if not NAME.fullmatch(args.name):
         raise UsageError("a token's name has 1 to 100 letters, digits and . _ -")
@@ -30,8 +36,15 @@ def run(args: Args, shell: Shell) -> None:
     lists = {"queues": args.queue, "topics": args.topic, "shard_keys": args.shard_key or ["*"]}
     fields = [f"{key} = {_quoted(value)}" for key, value in lines.items()]
     fields += [f"{key} = [{', '.join(map(_quoted, values))}]" for key, values in lists.items()]
+    made_up = Patterns.of(lists["shard_keys"]).prefixes
+    if not has_parents(made_up):
+        fields.append("one_tenant = true")
     toml = "\n".join(["[[tokens]]", *fields])
     shell.show(f"{secret}\n\n{toml}", {"token": secret, "toml": toml, **lines})
+    if not has_parents(made_up):
+        remark("this token counts as one tenant, whatever its shard keys; see shardq gateway-token --help")
+    elif made_up:
+        remark("a gateway takes this token only for queues that have parents=1; see shardq gateway-token --help")
 
 
 def _quoted(text: str) -> str:

@@ -19,9 +19,9 @@ from shardq.model import Event
 from shardq.protocol.bodies import text_or_bytes
 
 ABOUT = """Prints one line for each event: number, time (UTC), what happened, message id and shard key; then, if known,
-the delivery count, the delay and the client. A queue keeps a journal once its setting `journal` says how many events
-to keep. Older events are dropped; stderr says how many of the requested ones are lost. With --follow it also says when
-the queue is deleted, and goes on when it is made anew."""
+the delivery count, the delay and the client, and of a write the task that it calls. A queue keeps a journal once its
+setting `journal` says how many events to keep. Older events are dropped; stderr says how many of the requested ones are
+lost. With --follow it also says when the queue is deleted, and goes on when it is made anew."""
 
 EXAMPLES = """  shardq configure jobs journal=1000000 --yes
   shardq journal jobs --follow
@@ -102,6 +102,7 @@ def _line(event: Event) -> str:
         f"delivery {event.count}" if event.count else "",
         f"{until} {duration(event.due - event.time)}" if event.due is not None and event.due > event.time else "",
         f"by {printable(event.client)}" if event.client else "",
+        f"task {printable(event.task)}" if event.task else "",
     ]
     which = printable(event.message_id or "-")
     return "  ".join(filter(None, [str(event.number), time, f"{event.kind:<10}", which, key, *more]))
@@ -112,4 +113,5 @@ def _fields(event: Event) -> dict[str, Any]:
     return {
         "number": event.number, "time": event.time, "kind": event.kind, "message_id": event.message_id, **key,
         "stream": event.stream, "count": event.count, "due": event.due, "client": event.client,
+        "task": event.task,
     }  # fmt: skip

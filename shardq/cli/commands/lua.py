@@ -1,4 +1,4 @@
-"""`shardq lua`: what Redis runs for a verb, and which of shardq's libraries a server has."""
+"""`shardq lua`: what Redis runs for a verb, and which of shardq's libraries a server has. It loads them, too."""
 
 from __future__ import annotations
 
@@ -11,29 +11,34 @@ from shardq.cli.parsing import Args, add_yes, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.clock import SystemClock
-from shardq.ops.operate.libraries import LoadedLibrary, loaded_libraries, remove_library
+from shardq.ops.operate.libraries import LoadedLibrary, load_library, loaded_libraries, remove_library
 from shardq.protocol import scripts
 
 ABOUT = """WHAT is a verb, such as read: prints what Redis runs for it, each line with its file and number. Or it is
 list: shows shardq's libraries of functions on each node of the server, and which of them is this version's. Or it is
-clean: removes those that are not. A client that still uses one of them loads it again at its next call."""
+load: loads this version's, as each client does that may; run it before an update where only a user of the role loader
+may. Or it is clean: removes those of other versions."""
 
 EXAMPLES = """  shardq lua read
   shardq lua list
+  shardq lua load --url redis://loader@queue.example:6379
   shardq lua clean --yes"""
 
 COLUMNS = ("node", "library", "functions", "version")
 
 
 @command("lua", "show what Redis runs for a verb, or the libraries it has", ABOUT, EXAMPLES)
-@argument("what", metavar="WHAT", help="a verb, or list, or clean")
+@argument("what", metavar="WHAT", help="a verb, or list, load or clean")
 @takes(add_yes)
 def run(args: Args, shell: Shell) -> None:
     """Print, list or clean."""
-    if args.what not in ("list", "clean"):
+    if args.what not in ("list", "load", "clean"):
         _print(args.what, shell)
         return
     with driver_for(shell.url) as driver, nodes_of(shell.url, driver, shell.timeout) as nodes:
+        if args.what == "load":
+            _load(nodes, shell)
+            return
         found = [(node, each) for node in nodes for each in _loaded(node, shell.timeout)]
         if args.what == "list":
             _list(found, shell)
@@ -43,12 +48,23 @@ def run(args: Args, shell: Shell) -> None:
 
 def _print(verb: str, shell: Shell) -> None:
     if verb not in scripts.names():
-        raise UsageError(f"there is no verb {verb!r}: it is one of {', '.join(scripts.names())}, or list, or clean")
+        raise UsageError(
+            f"there is no verb {verb!r}: it is one of {', '.join(scripts.names())}, or list, load or clean"
+        )
     lines = scripts.library().listing(verb)
     width = max(len(line.place) for line in lines)
     for line in lines:
         fields = {"file": line.file, "line": line.number, "text": line.text}
         shell.show(f"{line.place:<{width}}  {line.text}".rstrip(), fields)
+
+
+def _load(nodes: Sequence[Node], shell: Shell) -> None:
+    name = scripts.library().name
+    for node in nodes:
+        is_new = node.driver.run(load_library(SystemClock(), shell.timeout))
+        at = f" on {node.name}" if node.name else ""
+        text = f"loaded {name}{at}" if is_new else f"{name} was loaded already{at}"
+        shell.show(text, {"node": node.name, "library": name, "loaded": is_new})
 
 
 def _list(found: Sequence[tuple[Node, LoadedLibrary]], shell: Shell) -> None:

@@ -96,6 +96,8 @@ def _left(status: MessageStatus) -> str:
 def _details(status: MessageStatus) -> list[tuple[str, str]]:
     """What else is known of the message, by name."""
     now, found = status.time, [("message id", status.message_id)]
+    if status.task:
+        found.append(("task", status.task))
     if status.shard_key is not None:
         found.append(("shard key", shown_key(status.shard_key)))
     if status.written_at is not None:

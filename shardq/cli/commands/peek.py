@@ -77,10 +77,13 @@ def _draw(shell: Shell, messages: list[PeekedMessage], now: float, *, payloads: 
     if any(errors):
         headers.append("last error")
         rows = [[*row, _cut(error, room)] for row, error in zip(rows, errors, strict=True)]
+    if any(each.task for each in messages):
+        headers.append("task")
+        rows = [[*row, printable(each.task)] for row, each in zip(rows, messages, strict=True)]
     if payloads:
         headers.append("payload")
         rows = [[*row, _payload(shell, each)] for row, each in zip(rows, messages, strict=True)]
-    draw(headers, rows, right=frozenset({"tries", "bytes"}), folded=frozenset({"payload"}))
+    draw(headers, rows, right=frozenset({"tries", "bytes"}), folded=frozenset({"task", "payload"}))
 
 
 def _payload(shell: Shell, message: PeekedMessage) -> str:
@@ -107,7 +110,7 @@ def _cut(text: str, most: int) -> str:
 def _fields(shell: Shell, message: PeekedMessage) -> dict[str, Any]:
     names = (
         "message_id", "state", "written_at", "stream", "since", "until", "holder", "cancelled", "deadline",
-        "deliveries", "last_error", "reason", "size",
+        "deliveries", "last_error", "reason", "size", "task",
     )  # fmt: skip
     fields = {name: getattr(message, name) for name in names}
     fields |= bytes_fields("shard_key", message.shard_key) | {"headers": dict(message.headers)}

@@ -24,7 +24,10 @@ EXAMPLES = """  shardq stats jobs
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 64
-OF_NOW = ["wanted", "legacy", "held_back", "limited", "runnable", "tenants_waiting", "result_count", "result_bytes"]
+OF_NOW = [
+    *("wanted", "legacy", "held_back", "limited", "runnable", "tenants_waiting", "retrying"),
+    *("result_count", "result_bytes"),
+]
 COUNTERS = [each.name for each in fields(QueueStats) if each.default == 0 and each.name not in OF_NOW]
 """What only grows."""
 
@@ -66,7 +69,7 @@ def _numbers(now: QueueStats) -> list[tuple[str, str]]:
         ("runnable", f"{now.runnable:,}"),
         ("tenants waiting", f"{now.tenants_waiting:,}"),
         ("in flight", f"{now.in_flight:,}"),
-        ("delayed", f"{now.delayed:,}"),
+        ("delayed", f"{now.delayed:,}" + (f" ({now.retrying:,} to be tried again)" if now.retrying else "")),
         ("dead", f"{now.dead:,}"),
         ("oldest age", duration(now.oldest_age)),
         ("streams", f"{reading}{shrinking}; {plural(sum(map(bool, now.streams)), 'stream')} with a backlog"),

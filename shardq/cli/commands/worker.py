@@ -6,40 +6,57 @@ import argparse
 import asyncio
 import importlib
 import inspect
+import logging
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from shardq import __version__
 from shardq.cli.exits import OK, UsageError
-from shardq.cli.output import remark
 from shardq.cli.parsing import Args, argument, command, number, time
+from shardq.cli.reloading import Reloader
 from shardq.cli.shell import Shell
+from shardq.cli.speech import Speech
 from shardq.cli.supervisor import Supervisor
+from shardq.cli.text import plural, shown_url
 from shardq.client import AsyncClient, Queue
 from shardq.clock import SystemClock
 from shardq.errors import BackendTimeout, OutcomeUnknown, QueueMissing
+from shardq.tasks import Several, Tasks
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.liveness import LivenessThread
+from shardq.worker.outcome import Verb
 from shardq.worker.plan import PlanSettings
 from shardq.worker.signals import stop_signals
 
-ABOUT = """HANDLER is module:function; the module is imported from the current directory or from Python's path. The
-function is called with each delivery. An async def function runs as a task of one event loop, a plain function in a
-thread, or with --run-in processes in a child process, which may crash without harm to the worker. If it returns, the
-message is acked. If it raises shardq.Nack(delay), the message is delivered again after the delay; shardq.Reject(reason)
-sends it to the dead letters; after any other exception it is delivered again after a backoff.
+ABOUT = """HANDLER is module:name of a function or of a Tasks; the module is imported from the current directory or from
+Python's path. A Tasks runs its tasks, and knows its queue. A function is called with each delivery. An async def
+function runs as a task of one event loop, a plain function in a thread, or with --run-in processes in a child process,
+which may crash without harm to the worker. If it returns, the message is acked. If it raises shardq.Nack(delay), the
+message is delivered again after the delay; shardq.Reject(reason) sends it to the dead letters; after any other
+exception it is delivered again after a backoff.
+
+Several Tasks make a worker of several queues, which share its --concurrency by their weights: app.tasks:tasks=3 has
+three times as many slots as one without a weight. What one queue does not need the others use.
 
 On SIGTERM or Ctrl-C the worker stops reading, gives running handlers --grace seconds to finish, gives the other
 messages back and exits with 0. A second signal ends it at once. With --processes a parent process forwards signals, and
 replaces a worker process that died, with a remark on stderr."""
 
-EXAMPLES = """  shardq worker tasks:handle --queue predictions
+EXAMPLES = """  shardq worker app.tasks:tasks
+  shardq worker app.tasks:tasks --until empty
+  shardq worker app.reports:tasks=3 app.mails:tasks
+  shardq worker tasks:handle --queue predictions
   shardq worker tasks:handle --queue predictions --concurrency 16 --processes 4
   shardq worker tasks:handle -q predictions --alive-file /tmp/alive --grace 60"""
+
+TASKS: Final = (Tasks, Several)
 
 QUEUE_POLL = 0.5
 """Seconds between two checks whether the queue exists."""
@@ -48,8 +65,13 @@ SLACK = 10.0
 
 
 @command("worker", "call a handler for each message", ABOUT, EXAMPLES)
-@argument("handler", metavar="HANDLER", help="the handler, as module:function")
-@argument("-q", "--queue", required=True, metavar="QUEUE", help="the queue's name")
+@argument(
+    "handlers",
+    nargs="+",
+    metavar="HANDLER",
+    help="a function or a Tasks, as module:name; several Tasks for several queues, with weights as module:name=3 (1)",
+)
+@argument("-q", "--queue", metavar="QUEUE", help="the queue's name (that of the tasks); -q is not --quiet")
 @argument(
     "-c",
     "--concurrency",
@@ -69,19 +91,32 @@ SLACK = 10.0
     help="a file to touch about each second while the worker does not hang, whether or not Redis answers and the "
     "queue exists; with several processes PATH.1, PATH.2, ...",
 )
+@argument(
+    "--until", choices=("empty",), help="end when nothing can be delivered, is in flight or waits for its next try"
+)
+@argument("--reload", action="store_true", help="begin anew when a Python file below the current directory changes")
+@argument("--log-format", choices=("text", "json"), default="text", help="how lines on stderr look (text)")
+@argument("-v", "--verbose", action="store_true", help="a line for each message, too")
+@argument("--quiet", action="store_true", help="only lines about what goes wrong (without a short form: -q is --queue)")
 @argument("--supervised", action="store_true", help=argparse.SUPPRESS)
 def run(args: Args, shell: Shell) -> int:
     """Work until a signal comes."""
     for each in stop_signals():
         signal.signal(each, _end)
-    handle = imported(args.handler)
+    speech = Speech(args.log_format, _level(args))
+    speech.listen()
+    if args.reload:
+        environment = os.environ | {"SHARDQ_URL": shell.url}  # no argument: it may hold a password
+        return Reloader(_arguments(args), environment, Path.cwd(), speech).run()
+    handle, weights = handled(args.handlers, args.queue)
     if args.processes > 1:
-        return Supervisor(shell.url, shell.timeout, lambda n: _arguments(args, n), args.processes).run()
+        return Supervisor(shell.url, shell.timeout, lambda n: _arguments(args, n), args.processes, speech).run()
     if args.supervised:
         _end_with_parent()
-    queue = shell.queue(args.queue)
-    with LivenessThread(args.alive_file, SLACK + 2 * shell.timeout, SystemClock()) as liveness:
-        _wait_for_queue(queue, liveness)
+    queues = {shell.client.queue(of): weight for of, weight in weights.items()}
+    if not isinstance(handle, TASKS) and not args.until:
+        with LivenessThread(args.alive_file, SLACK + 2 * shell.timeout, SystemClock()) as liveness:
+            _wait_for_queue(next(iter(queues)), liveness, speech)
     settings: PlanSettings = {
         "concurrency": args.concurrency,
         "read_ahead": args.read_ahead,
@@ -89,13 +124,63 @@ def run(args: Args, shell: Shell) -> int:
         "grace": args.grace,
         "alive": args.alive_file,
         "signals": True,
+        "until": args.until,
     }
-    if inspect.iscoroutinefunction(handle):
-        asyncio.run(_run_async(shell, args.queue, handle, settings))
+    what = plural(len(handle), "task") if isinstance(handle, TASKS) else args.handlers[0]
+    speech.say(
+        f"worker {os.getpid()}, version {__version__}: {what}, {_named(queues)} at {shown_url(shell.url)}, "
+        f"concurrency {args.concurrency}"
+    )
+    began = SystemClock().monotonic()
+    if _in_loop(handle, args.run_in):
+        tally: Mapping[Verb, int] = asyncio.run(_run_async(shell, weights, handle, settings))
     else:
         run_in: Literal["threads", "processes"] = args.run_in
-        Worker(queue, handle, run_in=run_in, **settings).run()
+        worker = Worker(queues, handle, run_in=run_in, **settings)
+        worker.run()
+        tally = worker.tally
+    speech.say(f"worker {os.getpid()} ended after {SystemClock().monotonic() - began:.1f} s: {_told(tally)}")
     return OK
+
+
+def handled(words: Sequence[str], queue: str | None) -> tuple[Any, dict[Any, int]]:
+    """Return what a worker runs, and its queues with their weights, each a name or a Tasks. UsageError."""
+    if len(words) == 1 and "=" not in words[0]:
+        handle = imported(words[0])
+        if not queue and not isinstance(handle, Tasks):
+            raise UsageError(f"--queue is missing: {words[0]} is a function, which knows no queue")
+        return handle, {queue or handle: 1}
+    if queue:
+        raise UsageError("--queue is for one handler: each of several Tasks knows its queue")
+    weights: dict[Any, int] = {}
+    for word in words:
+        name, equals, weight = word.partition("=")
+        found: Any = imported(name)
+        if not isinstance(found, Tasks):
+            raise UsageError(f"{name} is a function: only a Tasks can have a weight, or be one of several")
+        if equals and not re.fullmatch("[1-9][0-9]{0,2}|1000", weight):
+            raise UsageError(f"the weight of {name} must be from 1 to 1000, as in {name}=3, not {weight!r}")
+        if found in weights:
+            raise UsageError(f"{name} is there twice")
+        weights[found] = int(weight) if equals else 1
+    return (Several(*weights) if len(weights) > 1 else next(iter(weights))), weights
+
+
+def _named(queues: Mapping[Queue, int]) -> str:
+    if len(queues) == 1:
+        return f"queue {next(iter(queues)).name!r}"
+    return "queues " + ", ".join(f"{each.name!r} (weight {weight})" for each, weight in queues.items())
+
+
+def _in_loop(handle: Any, run_in: str) -> bool:
+    """Whether an AsyncWorker runs *handle*. It runs plain tasks in threads, but has no plain middleware."""
+    if isinstance(handle, TASKS):
+        return run_in == "threads" and not handle.has_plain_middleware
+    return inspect.iscoroutinefunction(handle)
+
+
+def _told(tally: Mapping[Verb, int]) -> str:
+    return f"{tally['ack']:,} done, {tally['nack'] + tally['reject']:,} failed, {tally['give back']:,} given back"
 
 
 def _end(number: int, _: FrameType | None) -> None:
@@ -123,22 +208,26 @@ def imported(name: str) -> Callable[[Any], Any]:
         raise UsageError(f"there is no module {module_name!r} here") from None
     for part in path.split("."):
         found = getattr(found, part, None)
-    if not callable(found):
-        raise UsageError(f"module {module_name!r} has no function {path!r}")
+    if not callable(found) and not isinstance(found, Tasks):
+        raise UsageError(f"module {module_name!r} has no function and no tasks {path!r}")
     return found  # type: ignore[no-any-return]
 
 
-async def _run_async(shell: Shell, name: str, handle: Callable[[Any], Any], settings: PlanSettings) -> None:
+async def _run_async(
+    shell: Shell, weights: Mapping[Any, int], handle: Any, settings: PlanSettings
+) -> Mapping[Verb, int]:
     async with AsyncClient.beside(shell.client) as client:
-        await AsyncWorker(client.queue(name), handle, **settings).run()
+        worker = AsyncWorker({client.queue(of): weight for of, weight in weights.items()}, handle, **settings)
+        await worker.run()
+    return worker.tally
 
 
-def _wait_for_queue(queue: Queue, liveness: LivenessThread) -> None:
+def _wait_for_queue(queue: Queue, liveness: LivenessThread, speech: Speech) -> None:
     """Wait until the queue exists. The worker does not create it: the first writer knows its settings."""
     pause, shown = threading.Event(), ""
     while problem := _missing(queue):
         if problem != shown:
-            remark(problem)
+            speech.say(problem, logging.WARNING)
             shown = problem
         pause.wait(QUEUE_POLL)
         liveness.still_going()
@@ -167,12 +256,25 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, name="shardq-parent-watch", daemon=True).start()
 
 
-def _arguments(args: Args, number: int) -> list[str]:
-    """The arguments of worker process *number*, from 1."""
-    words = [args.handler, "--queue", args.queue, "--concurrency", str(args.concurrency), "--supervised"]
+def _level(args: Args) -> int:
+    if args.verbose and args.quiet:
+        raise UsageError("--verbose and --quiet cannot be both")
+    return logging.DEBUG if args.verbose else logging.WARNING if args.quiet else logging.INFO
+
+
+def _arguments(args: Args, number: int | None = None) -> list[str]:
+    """The arguments of worker process *number*, from 1; or without a number, of one that is begun anew."""
+    words = [*args.handlers, "--concurrency", str(args.concurrency), "--supervised", "--log-format", args.log_format]
+    words += ["--verbose"] * args.verbose + ["--quiet"] * args.quiet
+    if number is None:
+        words += ["--processes", str(args.processes)]
+    if args.queue:
+        words += ["--queue", args.queue]
+    if args.until:
+        words += ["--until", args.until]
     words += ["--run-in", args.run_in, "--read-ahead", str(args.read_ahead), "--grace", str(args.grace)]
     if args.time_limit is not None:
         words += ["--time-limit", str(args.time_limit)]
     if args.alive_file is not None:
-        words += ["--alive-file", f"{args.alive_file}.{number}"]
+        words += ["--alive-file", args.alive_file if number is None else f"{args.alive_file}.{number}"]
     return words

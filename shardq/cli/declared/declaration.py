@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from shardq.arguments import check_name, shown, whole
 from shardq.errors import ConfigError
+from shardq.files import toml
 from shardq.model import Limits, Plan, QueueConfig
 from shardq.model.limits import MAX_WEIGHT
 from shardq.model.settings import queue_config
@@ -48,12 +48,7 @@ class Declaration:
 
 def parsed(raw: bytes) -> Declaration:
     """Return what a file says. ConfigError tells what is wrong with it, and where."""
-    try:
-        top = tomllib.loads(raw.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"this is not TOML, which is UTF-8: byte {error.start:,} is none") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"this is not TOML: {error}") from None
+    top = toml(raw, "this")
     _only(top, {"queues", "bindings"}, "the file")
     queues = tuple(_queue(name, each) for name, each in _table(top.get("queues", {}), "queues").items())
     return Declaration(queues, _bindings(top.get("bindings", [])))
@@ -158,7 +153,7 @@ def _table(found: Any, where: str) -> Mapping[str, Any]:
 
 def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
     if unknown := sorted(set(table) - known):
-        raise ConfigError(f"{where} has {unknown[0]!r}, which is none of {', '.join(sorted(known))}")
+        raise ConfigError(f"{where} has {shown(unknown[0])}, which is none of {', '.join(sorted(known))}")
 
 
 def stored_settings(config: QueueConfig) -> dict[str, Any]:

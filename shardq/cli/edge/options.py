@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.exits import Nothing, UsageError
 from shardq.cli.parsing import Args, Parser
+from shardq.files import MIB, read_file
 
 if TYPE_CHECKING:
     from shardq.edge import Edge
@@ -39,9 +41,11 @@ def open_edge(args: Args) -> Edge:
     from shardq.edge import Edge
 
     settings: dict[str, Any] = {"name": args.name, "tls": args.tls, "token": _token(args.token_file)}
-    for name, path in (("root_certificates", args.ca), ("certificate", args.cert), ("key", args.key)):
+    for name, option, path in (
+        ("root_certificates", "--ca", args.ca), ("certificate", "--cert", args.cert), ("key", "--key", args.key),
+    ):  # fmt: skip
         if path is not None:
-            settings[name] = path.read_bytes()
+            settings[name] = read_file(path, MIB, f"the file of {option}")
     if args.max_bytes is not None:
         settings["max_bytes"] = args.max_bytes
     gateway = args.gateway or os.environ.get(GATEWAY)
@@ -60,6 +64,16 @@ def open_spool(args: Args) -> Spool:
     return Spool(path)
 
 
+def read_ids(texts: Iterable[str]) -> list[bytes]:
+    """The ids of messages, as they are printed. UsageError."""
+    from shardq.edge.refusals import ids_of
+
+    try:
+        return ids_of(texts)
+    except ValueError:
+        raise UsageError("a message's id is hexadecimal, as `shardq edge send` prints it") from None
+
+
 def _path(args: Args) -> Path:
     path = args.spool or os.environ.get(SPOOL)
     if not path:
@@ -68,4 +82,6 @@ def _path(args: Args) -> Path:
 
 
 def _token(path: Path | None) -> str:
-    return path.read_text().strip() if path else os.environ.get(TOKEN, "")
+    if path is None:
+        return os.environ.get(TOKEN, "")
+    return read_file(path, MIB, "the file of --token-file").decode(errors="replace").strip()

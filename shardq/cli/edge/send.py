@@ -5,27 +5,39 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from shardq.cli.edge.options import add_gateway, open_edge
-from shardq.cli.exits import UsageError
+from shardq.cli.edge.progress import Progress
+from shardq.cli.exits import FAILED, OK, PARTLY, UsageError
+from shardq.cli.output import remark
 from shardq.cli.parsing import Args, argument, command, pair, takes, time
 from shardq.cli.shell import Shell
+from shardq.cli.text import plural
+from shardq.errors import BackendTimeout, MessageRefused
+from shardq.files import MIB, bounded, read_file
 from shardq.protocol.bodies import text_or_bytes
 
-BATCH = 500
+if TYPE_CHECKING:
+    from shardq.edge import Edge
+
+AT_ONCE = 500
+MAX_FILE = 64 * MIB
 
 ABOUT = """Prints the id of each message once it is on disk, and waits until the gateway has acked them and all that
-was in the spool before. Messages without an ack when the time of --wait is over stay in the spool, and `shardq edge
-run` goes on."""
+was in the spool before. If no ack comes for the time of --wait, messages stay in the spool, and `shardq edge run`
+delivers them. While the spool is full, it waits for room. On a terminal it shows how far it is, if the ids go
+elsewhere. It ends with 0 if all were stored (with --wait 0, if all are in the spool), with 5 if some were refused:
+`shardq edge refused` shows those, and `shardq edge resend` sends them again."""
 
 EXAMPLES = """  shardq edge send metrics 'cpu 0.3' -k site-7
   shardq edge send files --each-file *.csv -k site-7
-  zcat events.jsonl.gz | shardq edge send --topic orders.eu --lines --as json -k tenant-42"""
+  zcat events.jsonl.gz | shardq edge send --topic orders.eu --lines --as json -k tenant-42 > ids"""
 
 
 @command("send", "put messages into the spool and deliver it", ABOUT, EXAMPLES)
@@ -38,9 +50,9 @@ EXAMPLES = """  shardq edge send metrics 'cpu 0.3' -k site-7
 @argument("--each-file", nargs="+", type=Path, metavar="FILE", help="each of these files is a message")
 @argument("--delay", type=time, default=0.0, metavar="S", help="deliver it no earlier than S seconds on")
 @argument("--header", type=pair, action="append", metavar="N=V", default=[], help="a header")
-@argument("--wait", type=time, default=30.0, metavar="S", help="wait for acks for so many seconds (30)")
+@argument("--wait", type=time, default=30.0, metavar="S", help="wait while acks come within so many seconds (30)")
 @takes(add_gateway)
-def run(args: Args, shell: Shell) -> None:
+def run(args: Args, shell: Shell) -> int:
     """Send the messages of the arguments, or those of stdin."""
     if args.topic and args.queue and args.payload is None:
         args.payload, args.queue = args.queue, ""
@@ -48,37 +60,58 @@ def run(args: Args, shell: Shell) -> None:
     if sum(given) != 1:
         raise UsageError("give one payload, or --lines, or --each-file FILE ...")
     with open_edge(args) as edge:
-        payloads = _payloads(args)
-        while batch := [*islice(payloads, BATCH)]:
-            for message_id in edge.send_many(_message(args, each) for each in batch):
-                shell.show(message_id, {"message_id": message_id})
-        sys.stdout.flush()
-        if args.wait > 0:
-            edge.flush(args.wait)
+        try:
+            with Progress(edge, args.wait) as progress:
+                count = _put(args, shell, edge, progress)
+                if args.wait > 0:
+                    progress.flush()
+        except (BackendTimeout, MessageRefused) as error:
+            remark(str(error))
+            return FAILED if isinstance(error, BackendTimeout) else PARTLY
+    if args.wait == 0:
+        remark(f"{plural(count, 'message')} in the spool, and not stored yet: `shardq edge run` delivers")
+    return OK
+
+
+def _put(args: Args, shell: Shell, edge: Edge, progress: Progress) -> int:
+    """Put all messages into the spool. Return how many."""
+    count, payloads = 0, enumerate(_payloads(args), 1)
+    while some := [*islice(payloads, AT_ONCE)]:
+        messages = [_message(args, each, number) for number, each in some]
+        for message_id in progress.put(partial(edge.send_many, messages)):
+            shell.show(message_id, {"message_id": message_id})
+        count += len(messages)
+    sys.stdout.flush()
+    return count
 
 
 def _payloads(args: Args) -> Iterator[bytes]:
     if args.lines:
         yield from (line for raw in sys.stdin.buffer if (line := raw.rstrip(b"\r\n")))
     elif args.each_file:
-        yield from (each.read_bytes() for each in args.each_file)
+        yield from (read_file(each, MAX_FILE, "the file") for each in args.each_file)
     elif args.payload == "-":
-        yield sys.stdin.buffer.read()
+        yield bounded(sys.stdin.buffer.read(MAX_FILE + 1), MAX_FILE, "stdin")
     else:
         yield os.fsencode(args.payload)
 
 
-def _message(args: Args, raw: bytes) -> Any:
+def _message(args: Args, raw: bytes, number: int) -> Any:
     from shardq.edge import EdgeMessage
 
     key = text_or_bytes(os.fsencode(args.shard_key))
-    return EdgeMessage(_decoded(raw, args.form), key, args.queue, args.topic, dict(args.header) or None, args.delay)
+    return EdgeMessage(_decoded(raw, args, number), key, args.queue, args.topic, dict(args.header) or None, args.delay)
 
 
-def _decoded(raw: bytes, form: str) -> Any:
-    if form == "bytes":
+def _decoded(raw: bytes, args: Args, number: int) -> Any:
+    if args.form == "bytes":
         return raw
     try:
-        return raw.decode() if form == "text" else msgspec.json.decode(raw)
-    except (ValueError, RecursionError):
-        raise UsageError(f"the payload is not {'JSON' if form == 'json' else 'UTF-8 text'}") from None
+        return raw.decode() if args.form == "text" else msgspec.json.decode(raw)
+    except (ValueError, RecursionError) as error:
+        which = f"message {number} of stdin" if args.lines else "the payload"
+        which = str(args.each_file[number - 1]) if args.each_file else which
+        reason = error.reason if isinstance(error, UnicodeDecodeError) else str(error)  # and not the bytes themselves
+        at = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
+        kind = "JSON" if args.form == "json" else "UTF-8 text"
+        raise UsageError(f"{which} is not {kind}: {reason}{at}; those before it are in the spool") from None

@@ -9,7 +9,7 @@ from typing import Final, get_args
 
 import msgspec
 
-from shardq.arguments import shown, whole
+from shardq.arguments import flag, one_of, text, whole
 from shardq.errors import ConfigError
 from shardq.model import PeekedMessage, PeekedPage, PeekState
 from shardq.ops.inspect.page import MAX_COUNT, Point, Wanted
@@ -67,13 +67,11 @@ def _checked(
 ) -> Wanted:
     """Return what is wanted. ConfigError if it cannot be."""
     whole("count", count, 1, MAX_COUNT)
-    if wanted_state not in get_args(PeekState):
-        raise ConfigError(f"state must be one of {', '.join(get_args(PeekState))}, not {shown(wanted_state)}")
+    one_of("state", wanted_state, get_args(PeekState))
+    flag("payloads", payloads)
     if stream is not None:
         whole("stream", stream, 0, MAX_STREAMS - 1)
-    return Wanted(
-        until, count, wanted_state, b"" if shard_key is None else key_bytes(shard_key), stream, bool(payloads)
-    )
+    return Wanted(until, count, wanted_state, b"" if shard_key is None else key_bytes(shard_key), stream, payloads)
 
 
 def _point(after: str | None, wanted_state: PeekState) -> Point:
@@ -81,8 +79,8 @@ def _point(after: str | None, wanted_state: PeekState) -> Point:
     if after is None:
         return Point(wanted_state)
     try:
-        point = msgspec.msgpack.decode(urlsafe_b64decode(after), type=Point)
-    except (Error, TypeError, ValueError, msgspec.MsgspecError):
+        point = msgspec.msgpack.decode(urlsafe_b64decode(text("after", after)), type=Point)
+    except (Error, ValueError, msgspec.MsgspecError):
         point = None
     kinds = (wanted_state, "held_back") if wanted_state == "waiting" else (wanted_state,)
     if point is None or point.kind not in kinds or not point.is_sound:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
-from shardq.arguments import whole
+from shardq.arguments import one_of, whole
 from shardq.errors import ConfigError
 from shardq.model.limits import Limits
 from shardq.model.tenant import Neighbour, Tenant
@@ -67,8 +67,7 @@ def account_of(text: bytes) -> Account:
 
 def tenants(state: QueueState, order: str, limit: int, start: int, timeout: float | None = None) -> Op[list[Tenant]]:
     """Return the tenants from rank *start* on, at most *limit*, those first that have most of what *order* names."""
-    if order not in ORDERS:
-        raise ConfigError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
+    one_of("order", order, ORDERS)
     whole("limit", limit, 1, MOST)
     whole("start", start, 0, 2**40)
     until = state.until(timeout)

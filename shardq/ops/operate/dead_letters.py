@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from shardq.arguments import iterable, seconds, whole
+from shardq.arguments import iterable, seconds, text, whole
 from shardq.errors import ConfigError
 from shardq.model import DeadLetter, MessageId
 from shardq.model.dead_letter import letters_of
@@ -39,6 +39,9 @@ class Filter(msgspec.Struct, frozen=True):
         """ConfigError for a bad one."""
         if self.shard_key is not None:
             key_bytes(self.shard_key)
+        for name in ("reason", "error"):
+            if getattr(self, name) is not None:
+                text(name, getattr(self, name))
         if self.older_than is not None:
             seconds("older_than", self.older_than, 0, LONGEST)
 
@@ -73,7 +76,7 @@ def deletion(
 
 def delete_by_id(state: QueueState, message_ids: Iterable[str], timeout: float | None = None) -> Op[int]:
     """Delete the dead letters with these message ids. Return how many there were."""
-    names = [str(each) for each in iterable("ids", message_ids, "message ids")]
+    names = [text("an id", each) for each in iterable("ids", message_ids, "message ids")]
     for each in names:
         MessageId.parse(each)
     return (yield from _delete(state, names, lambda page: (len(page), *page), timeout))

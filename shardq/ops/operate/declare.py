@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
+from shardq.arguments import one_of
 from shardq.errors import ConfigError
 from shardq.model import QueueConfig
 from shardq.ops.operate.queues import configure, resize
@@ -64,6 +65,4 @@ MISMATCHES: Final[Mapping[str, Callable[[QueueState, Any], Op[None] | None]]] = 
 
 def on_mismatch(name: str) -> Callable[[QueueState, Any], Op[None] | None]:
     """Return what *name* stands for. ConfigError if it is none of "warn", "raise" and "apply"."""
-    if name not in MISMATCHES:
-        raise ConfigError(f"on_mismatch must be one of {', '.join(MISMATCHES)}, not {name!r}")
-    return MISMATCHES[name]
+    return MISMATCHES[one_of("on_mismatch", name, MISMATCHES)]

@@ -1,4 +1,4 @@
-"""Look at the libraries of functions that a node has loaded, and remove some."""
+"""Look at the libraries of functions that a node has loaded, load this version's, and remove others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from shardq.errors import ShardqError
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Argument, Ask, Op, Refused
 from shardq.protocol.library import PREFIX
+from shardq.protocol.scripts import library
 
 
 class LoadedLibrary(msgspec.Struct, frozen=True):
@@ -28,6 +29,18 @@ def loaded_libraries(clock: Clock, timeout: float) -> Op[list[LoadedLibrary]]:
         fields = dict(zip(each[::2], each[1::2], strict=True))
         found.append(LoadedLibrary(fields[b"library_name"].decode(), len(fields[b"functions"])))
     return sorted(found, key=lambda library: library.name)
+
+
+def runs_library(clock: Clock, timeout: float) -> Op[bool]:
+    """Return whether this version's library is loaded on the node, and this user may call its functions.
+
+    The call lacks its key, so it fails before it does anything: what counts is who says so.
+    """
+    try:
+        yield from _asked(clock, timeout, "FCALL_RO", library().function("facts"), 0)
+    except ShardqError as error:
+        return isinstance(error.__cause__, Refused) and error.__cause__.code == "ERR"
+    return True
 
 
 def why_no_library(clock: Clock, timeout: float) -> Op[Refused | None]:
@@ -49,6 +62,17 @@ def why_no_library(clock: Clock, timeout: float) -> Op[Refused | None]:
             if refused.text.startswith("unknown command"):
                 return refused
     return None
+
+
+def load_library(clock: Clock, timeout: float) -> Op[bool]:
+    """Load this version's library into the node. Return False if it is there already. Waits *timeout* seconds."""
+    try:
+        yield from _asked(clock, timeout, "FUNCTION", "LOAD", library().text)
+    except ShardqError as error:
+        if isinstance(error.__cause__, Refused) and error.__cause__.text.endswith("already exists"):
+            return False
+        raise
+    return True
 
 
 def remove_library(name: str, clock: Clock, timeout: float) -> Op[bool]:

@@ -162,11 +162,28 @@ def refuse(refused: Refused, *, maybe_done: bool = False) -> NoReturn:
             "Redis does not know this user: put a user and password that it knows into the URL, as in "
             f"redis://user:password@host:6379 ({refused})"
         ) from refused
-    if refused.code in _DENIED or refused.text.startswith("The user executing the script can't"):
-        raise BackendError(
-            f"Redis denies this user the call ({refused.code}); see docs/operations.md for the ACL"
-        ) from refused
+    if is_denied(refused):
+        raise BackendError(_denial(refused)) from refused
     raise BackendError(f"Redis refused the call: {refused}") from refused
+
+
+def is_denied(refused: Refused) -> bool:
+    """Return whether the user has no right to the call."""
+    return refused.code in _DENIED or refused.text.startswith("The user executing the script can't")
+
+
+def _denial(refused: Refused) -> str:
+    """Return which right is missing, as far as Redis tells, and who has it."""
+    from shardq.protocol.roles import ROLES  # a table that only who is denied something needs
+
+    roles = [role.name for role in ROLES.values() if refused.verb in role.verbs.split()]
+    if not roles:
+        return f"Redis denies this user a command ({refused}): `shardq acl ROLE QUEUE` prints the rights of a role"
+    why = " to create the queue, or what is missing of it," if refused.verb == "open" else f" to call {refused.verb}"
+    return (
+        f"Redis denies this user the right{why} ({refused}): the role {' or '.join(roles)} has it, and "
+        f"`shardq acl {roles[0]} QUEUE` prints its rights"
+    )
 
 
 def is_of_one(error: ShardqError) -> bool:

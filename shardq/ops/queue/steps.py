@@ -12,7 +12,7 @@ import msgspec
 
 from shardq.ops.queue.state import QueueState
 from shardq.protocol.keys import QueueKeys, RouterKeys, SharedKeys
-from shardq.protocol.packing import BEGINNINGS, PACKED_KEYS
+from shardq.protocol.packing import BEGINNINGS, PACKED_KEYS, forget
 from shardq.protocol.script import HASH, Form, Script
 from shardq.protocol.scripts import load
 
@@ -85,10 +85,15 @@ class Call:
             last,
         ])  # fmt: skip
 
+    def forget(self) -> None:
+        """Forget what was packed for it. Use it for a queue that does not exist: its name may never be named again."""
+        forget(self.script, self.keys[: len(self.script.keys)])
+
     def explain(self, refused: Refused) -> Refused:
-        """Return *refused*, which this call was, with the places of lines in its text."""
-        text = self.script.library.explain(self.script.name, refused.text)
-        return refused if text == refused.text else Refused(refused.code, text)
+        """Return *refused*, which this call was, with its verb, and with the places of lines in its text."""
+        refused.verb = self.script.name
+        text = self.script.library.explain(refused.verb, refused.text)
+        return refused if text == refused.text else Refused(refused.code, text, refused.verb)
 
     @property
     def call(self) -> Call:
@@ -206,12 +211,16 @@ Op: TypeAlias = Generator[Step, Any, T]
 
 
 class Refused(Exception):
-    """The server answered with an error, so it executed nothing. `code` is the error's first word."""
+    """The server answered with an error, so it executed nothing.
 
-    def __init__(self, code: str, text: str) -> None:
+    `code` is the error's first word. `verb` is what was called, '' if that was a plain command.
+    """
+
+    def __init__(self, code: str, text: str, verb: str = "") -> None:
         super().__init__(f"{code} {text}".strip())
         self.code = code
         self.text = text
+        self.verb = verb
 
 
 class Unanswered(Exception):
@@ -247,6 +256,6 @@ class Underreplicated(Exception):
         if self.refused is not None:
             return (
                 f"Redis refused to wait for {wanted} replicas ({self.refused}), so it is unknown whether they have it; "
-                "see docs/operations.md for the ACL"
+                "`shardq acl ROLE QUEUE --durability LEVEL` prints the rights that it takes"
             )
         return f"{self.confirmed} of {wanted} replicas confirmed in time; a failover now could lose it"

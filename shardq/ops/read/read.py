@@ -140,8 +140,7 @@ def checked_count(count: int) -> int:
 
 def checked_wanted(block: float, visibility: float | None, prefer: int | None) -> None:
     """ConfigError if one of these is not a time to wait, a lease time or the number of a stream."""
-    if block != 0:
-        seconds("block", block, 0, MAX_BLOCK)
+    seconds("block", block, 0, MAX_BLOCK)
     if visibility is not None:
         lease_time("visibility_timeout", visibility)
     if prefer is not None:

@@ -49,7 +49,7 @@ def result(state: QueueState, message_id: str, wait: float | None = None) -> Op[
 
     ResultPending if it is not done by then. NoResult if it has none and will have none.
     """
-    MessageId.parse(message_id)
+    MessageId.parse(message_id, NoResult)
     clock = state.clock
     ends = clock.monotonic() + (state.timeout if wait is None else seconds("timeout", wait, 0, MAX_BLOCK))
     yield from _check_kept(state)

@@ -24,7 +24,7 @@ Cancelled: TypeAlias = Literal["removed", "in flight", "dead"]
 
 def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> Op[Cancelled]:
     """Remove a waiting or delayed message, or mark one in flight as cancelled. MessageNotFound if it is neither."""
-    entry, place = MessageId.parse(message_id)
+    entry, place = MessageId.parse(message_id, MessageNotFound)
     until = state.until(timeout)
     yield from open_queue(state, until)
     origin, key, stream = located(state, place)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from shardq.arguments import MAX_BLOCK, seconds
+from shardq.arguments import MAX_BLOCK, flag, seconds, text
 from shardq.errors import ConfigError, LeaseLost, MessageCancelled, OutcomeUnknown
 from shardq.model import Received
 from shardq.ops.queue.opening import open_queue
@@ -120,7 +120,7 @@ def nack(
     Unless it is *counted*, this delivery was none: `max_deliveries` has no part in it, and each message needs an error.
     *found* is that of `ack`.
     """
-    bound: int | Literal["-"] = state.config.max_deliveries if counted else UNCOUNTED
+    bound: int | Literal["-"] = state.config.max_deliveries if flag("counted", counted) else UNCOUNTED
     terms = terms_of(deliveries, delay, error)
     if not counted and not all(text for _, text in terms.values()):
         raise ConfigError("a delivery that is given back uncounted needs an error")
@@ -171,12 +171,14 @@ def _settle_all(
 
 def checked_each(name: str, value: object, count: int) -> None:
     """ConfigError unless *value* is one value for all deliveries or a sequence of *count*; also for a bad delay."""
-    many = isinstance(value, (list, tuple))
-    if many and len(value) != count:  # type: ignore[arg-type]
-        raise ConfigError(f"{name} must be one for all or one for each of the {count} deliveries, not {len(value)}")  # type: ignore[arg-type]
-    if name == "delay":
-        for each in value if many else (value,):  # type: ignore[attr-defined]
+    each_one: Sequence[Any] = value if isinstance(value, (list, tuple)) else (value,)
+    if each_one is value and len(each_one) != count:
+        raise ConfigError(f"{name} must be one for all or one for each of the {count} deliveries, not {len(each_one)}")
+    for each in each_one:
+        if name == "delay":
             seconds(name, each, 0, MAX_BLOCK)
+        else:
+            text(name, each)
 
 
 def extended(received: Received, sent: float, duration: float) -> Received:

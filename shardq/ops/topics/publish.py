@@ -10,7 +10,8 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from shardq.errors import ClosedError, ConfigError, PartlyPublished, QueueMissing, ShardqError, Unrouted
+from shardq.arguments import one_of
+from shardq.errors import ClosedError, PartlyPublished, QueueMissing, ShardqError, Unrouted
 from shardq.model import Written
 from shardq.ops.queue.opening import find_queue
 from shardq.ops.queue.state import QueueState
@@ -29,8 +30,7 @@ MOST_GONE: Final = 10_000
 def match_queues(router: RouterState, topic: str, unmatched: str, timeout: float | None) -> Op[list[str]]:
     """Return the sorted names of the queues that *topic* goes to. Unrouted if none and *unmatched* is "raise"."""
     check_topic(topic)
-    if unmatched not in ("return", "raise"):
-        raise ConfigError('unmatched must be "return" or "raise"')
+    one_of("unmatched", unmatched, ("return", "raise"))
     queues = sorted((yield from current(router, router.until(timeout))).match(topic))
     if queues:
         router.published += 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from shardq.arguments import seconds, shown
+from shardq.arguments import one_of, seconds
 from shardq.codec import Codecs, encode_headers
 from shardq.errors import CodecError, ConfigError
 from shardq.model import Message
@@ -19,15 +19,16 @@ CHUNK_CHOICES = 8000
 CHUNK_BYTES = 4 * 1024 * 1024
 MAX_DELAY = 10 * 365 * 86_400
 MAX_DEDUP_KEY = 512
-ON_CONFLICT = ("existing", "replace", "raise")
+EXISTING: Final = "existing"
+ON_CONFLICT: Final = (EXISTING, "replace", "raise")
 
 
 class Outgoing(msgspec.Struct, frozen=True):
     """A checked and encoded message. `delay` and `deadline` are ms from the write.
 
     `delays` says that a delay was given, if only one of 0. With a `unique_key`, `on_conflict` says what is done if
-    another message has it; `takes_from` is the id of one that may have it all the same. A dedup key with `own_scope`
-    belongs neither to the shard key nor to the queue's writers, but to the gateway that gives such keys.
+    another message has it; `takes_from` is the id of one that may have it all the same. A dedup key with `most_ids`
+    is an id of a gateway's client, "token:id": the token keeps so many in the queue, and its own oldest go first.
     """
 
     shard_key: str | bytes
@@ -41,7 +42,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     on_conflict: str = ""
     delays: bool = False
     takes_from: str = ""
-    own_scope: bool = False
+    most_ids: int = 0
 
     @property
     def keys(self) -> int:
@@ -58,7 +59,8 @@ class Outgoing(msgspec.Struct, frozen=True):
             mode = f"{self.on_conflict[0]}{len(self.unique_key.encode())}"
             times = f"{self.delay or ''}|{self.deadline or ''}"
             return f"{times}/{mode}|{self.takes_from}|{self.unique_key}{self.dedup_key}"
-        return f"{self.delay or ''}|{self.deadline or ''}{'@' if self.own_scope else '|'}{self.dedup_key}"
+        scope = f"@{self.most_ids}|" if self.most_ids else "|"
+        return f"{self.delay or ''}|{self.deadline or ''}{scope}{self.dedup_key}"
 
 
 def compose(
@@ -85,7 +87,7 @@ def compose(
             f"the payload has {len(body):,} bytes, more than max_payload = {state.max_payload:,}: "
             "store it elsewhere and write a reference"
         )
-    if unique_key is not None or on_conflict != "existing":
+    if unique_key is not None or on_conflict is not EXISTING:
         check_conflict(unique_key, on_conflict)
     delays = delay is not None
     due = 0 if delay is None else _ms("delay", delay, 0)
@@ -134,16 +136,15 @@ def check_shard_key(state: QueueState, shard_key: str | bytes) -> None:
     try:
         if shard_key in state.view.shards:
             return
-    except TypeError:  # not hashable, so it is no key
+    except Exception:  # noqa: BLE001, S110 (not hashable, or its own hash fails, so it is no key)
         pass
     key_bytes(shard_key)
 
 
 def check_conflict(unique_key: str | None, on_conflict: str) -> None:
     """ConfigError if *on_conflict* is unknown, or says something without a *unique_key*."""
-    if on_conflict not in ON_CONFLICT:
-        raise ConfigError(f'on_conflict must be "existing", "replace" or "raise", not {shown(on_conflict)}')
-    if unique_key is None and on_conflict != "existing":
+    one_of("on_conflict", on_conflict, ON_CONFLICT)
+    if unique_key is None and on_conflict != EXISTING:
         raise ConfigError(f'on_conflict="{on_conflict}" is for messages with a unique_key')
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardq import Client, Queue
+from shardq import Client, Message, Queue
 from shardq.model import MessageId
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
@@ -60,6 +60,35 @@ def test_the_numbers_are_true_at_every_step(open_queue: OpenQueue, world: World)
     check(queue, world, backlog=0, in_flight=1)
     held[3].ack()
     check(queue, world, backlog=0)
+
+
+def test_those_that_wait_for_their_next_try_are_counted_among_the_delayed(open_queue: OpenQueue, world: World) -> None:
+    """In whichever way they leave it. One that was given back uncounted was not tried."""
+    queue = open_queue(streams=2, max_deliveries=5)
+
+    def retrying() -> tuple[int, int]:
+        stats = queue.stats()
+        return stats.delayed, stats.retrying
+
+    queue.write_many([Message(number, f"t{number}", delay=1000) for number in range(3)])
+    ids = queue.write_many([(number, f"t{number}") for number in range(6)])
+    assert retrying() == (3, 0)
+    found = {each.message_id: each for each in queue.read_many(6)}
+    tried, others = [found[each] for each in ids[:4]], [found[each] for each in ids[4:]]
+    queue.nack_many(tried, delay=[10, 500, 500, 500])
+    queue.nack_many(others, delay=[500, 500], error=["unknown"] * 2, counted=False)
+    assert retrying() == (9, 4)
+    world.elapse(queue, 10)
+    assert queue.stats().runnable == 1
+    (again,) = queue.read_many(10)
+    assert (again.message_id, again.count, retrying()) == (ids[0], 2, (8, 3))
+    again.nack(delay=500)
+    assert retrying() == (9, 4)
+    queue.cancel(ids[1])
+    queue.cancel(ids[4])
+    assert retrying() == (7, 3)
+    queue.purge()
+    assert retrying() == (0, 0)
 
 
 def check_numbers(queue: Queue, *, backlog: int, in_flight: int) -> None:

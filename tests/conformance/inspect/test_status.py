@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardq import ConfigError, Limits, MessageStatus, Queue, QueueMissing
+from shardq import Limits, MessageNotFound, MessageStatus, Queue, QueueMissing
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -182,7 +182,7 @@ def test_an_id_that_never_was_is_unknown(queue: Queue) -> None:
     queue.write(1, shard_key="t")
     for each in ("1700000000000-99-0", "1700000000000-99-d", "1700000000000-99-l", "1700000000000-99-9999"):
         assert queue.status(each).state == "unknown"
-    with pytest.raises(ConfigError, match="message_id"):
+    with pytest.raises(MessageNotFound, match="message_id"):
         queue.status("x")
 
 

@@ -259,6 +259,7 @@ def test_what_something_else_wrote_there_is_left_out_and_told(
 
 
 def test_a_key_of_another_type_is_told(queue: Queue, world: World) -> None:
+    queue.assign(["b"])
     world.raw.delete(queue.state.keys.assigned)
     world.raw.set(queue.state.keys.assigned, "something else")
     acts: list[Callable[[], object]] = [queue.assignment, queue.unassign, lambda: queue.assign(["a"])]

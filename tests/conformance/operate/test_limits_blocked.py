@@ -63,6 +63,18 @@ def test_a_clock_that_was_set_back_does_not_stop_a_rate(queue: Queue, world: Wor
     assert queue.read(block=60).payload != first.payload
 
 
+@pytest.mark.parametrize("place", [5, 6, 7], ids=["the service", "until when the bucket fills", "when to look"])
+def test_a_word_in_the_place_of_a_number_stops_no_calls(queue: Queue, world: World, place: int) -> None:
+    """Another program wrote it."""
+    queue.set_limits({"t": Limits(rate=1000)})
+    queue.write_many([(number, "t") for number in range(3)])
+    words = world.raw.hget(queue.state.keys.meta, "t:t").split()
+    words[place] = b"word"
+    world.raw.hset(queue.state.keys.meta, "t:t", b" ".join(words))
+    queue.write(3, shard_key="t")
+    assert sorted(each.payload for each in queue.read_many(4, block=60)) == [0, 1, 2, 3]
+
+
 @pytest.mark.runs_in("test-all")
 def test_who_was_blocked_before_a_pause_goes_on_at_its_end(
     queue: Queue, world: World, start_reader: StartReader

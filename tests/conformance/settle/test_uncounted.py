@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -131,4 +132,15 @@ def test_an_error_must_be_given(queue: Queue) -> None:
     delivery = queue.read()
     with pytest.raises(ConfigError, match="needs an error"):
         give_back(queue, [delivery], error=" ")
+    delivery.ack()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("counted", [0, "no", None])
+def test_counted_is_true_or_false(queue: Queue, counted: Any) -> None:
+    """A text such as "no" would count."""
+    queue.write("x", shard_key="t")
+    delivery = queue.read()
+    with pytest.raises(ConfigError, match="counted must be True or False"):
+        queue.nack_many([delivery], counted=counted)
     delivery.ack()

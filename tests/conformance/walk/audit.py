@@ -78,6 +78,9 @@ def _counted(found: Ledger, model: Model) -> Iterator[str]:
     for name in COUNTERS:
         if int(meta.get(name, "0")) != counters.get(name, 0):
             yield f"counter: {name} is {meta.get(name, 0)}, not {counters.get(name, 0)}"
+    waiting = sum(apart.count > 0 and "r" not in apart.flags for apart in found.delayed.values())
+    if int(meta.get("retrying", "0")) != waiting:
+        yield f"counter: retrying is {meta.get('retrying', 0)}, not {waiting}"
     if int(meta.get("vanished", "0")):
         yield f"counter: {meta['vanished']} have vanished"
     if int(meta["n"]) != counters.get("written", 0) or int(meta["adopted"]):

@@ -19,11 +19,11 @@ SETTINGS = {
     "streams_per_shard", "visibility_timeout", "max_deliveries", "max_len", "max_dead", "drop_dead", "dead_ttl",
     "dedup_window", "max_dedup", "key_scope", "max_bulk_offsets", "window", "max_in_flight", "max_backlog", "parents",
     "journal", "accounts", "fair", "rate", "burst", "total_in_flight", "total_rate", "total_burst", "max_result_size",
-    "max_result_bytes", "result_ttl", "ttl", "rules", "paused",
+    "max_result_bytes", "max_schedules", "result_ttl", "ttl", "rules", "paused",
 }  # fmt: skip
 COUNTERS = {
     "n", "adopted", "redriven", "expired", "cancelled", "purged", "dead_lettered", "dead_deleted", "dead_dropped",
-    "vanished", "events", "offset", "virtual", "idle", "owed",
+    "vanished", "events", "offset", "virtual", "idle", "owed", "retrying",
 }  # fmt: skip
 CLOCKS = {
     "ms", "created", "id", "epoch", "waiting", "full_at", "jump", "void", "streams", "wanted", "assigned", "reach",

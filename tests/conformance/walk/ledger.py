@@ -18,8 +18,19 @@ NEVER = 9e15
 FAR = 9 * 10**12
 """Times from here on never come."""
 
-SORTED = ("turns", "due", "leases", "delayed", "returned", "producers", "dedup_index", "bulk_offsets", "result_ends")
-HASHES = ("meta", "bodies", "errors", "moved", "dedup", "assigned", "limits", "results")
+SORTED = (
+    "turns",
+    "due",
+    "leases",
+    "delayed",
+    "returned",
+    "producers",
+    "dedup_index",
+    "bulk_offsets",
+    "result_ends",
+    "schedule_due",
+)
+HASHES = ("meta", "bodies", "errors", "moved", "dedup", "assigned", "limits", "results", "schedules")
 OF_SHARD_KEYS = (b"t:", b"c:", b"p:", b"D:", b"X:", b"R:")
 """How fields of the state begin that are of one shard key, parent or producer."""
 STREAMS = ("notifications", "dead", "journal", "finished")

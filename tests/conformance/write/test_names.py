@@ -102,7 +102,6 @@ BAD_CALLS: dict[str, Callable[[Queue], object]] = {
     "stream that is negative": lambda queue: queue.read(prefer_stream=-1),
     "timeout that is text": lambda queue: queue.read(timeout="5"),  # type: ignore[arg-type]
     "timeout that is negative": lambda queue: queue.len(timeout=-1),
-    "id that is none": lambda queue: queue.cancel("none"),
     "resize to none": lambda queue: queue.resize(0),
     "unknown setting": lambda queue: queue.configure(colour="red"),
     "count of dead ones": lambda queue: queue.dead(0),

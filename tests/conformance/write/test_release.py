@@ -14,7 +14,7 @@ from tests.conformance.world import World
 
 def sent(queue: Queue, count: int) -> list[Written]:
     """As a gateway writes: with ids of its own clients."""
-    messages = [Outgoing("t", "b", b"x", dedup_key=f"k-{number}", own_scope=True) for number in range(count)]
+    messages = [Outgoing("t", "b", b"x", dedup_key=f"k-{number}", most_ids=9000) for number in range(count)]
     return queue._client.run(write_many(queue.state, messages))
 
 

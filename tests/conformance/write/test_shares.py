@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 from shardq import BackendError, Message, PartlyWritten, Queue, QueueFull
-from shardq.ops.write.outgoing import Outgoing
-from shardq.ops.write.release import release
-from shardq.ops.write.write import write_many
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.read.test_fairness import drained
 from tests.conformance.world import World
@@ -332,15 +329,6 @@ def test_when_all_is_over_the_bound_is_whole_and_no_counter_is_left(open_queue: 
     use_results(queue, "c", 0)  # one that is kept forgets those that are over
     assert counters(queue, world) == [b"R:c"]
     assert fill(queue, use_dedup, ["d"]) == {"d": 8}
-
-
-def test_what_a_gateway_releases_leaves_the_share(open_queue: OpenQueue) -> None:
-    queue = open_queue(streams=4)
-    made = [Outgoing("t", "b", b"", dedup_key=f"id-{number}", own_scope=True) for number in range(3)]
-    queue._client.run(write_many(queue.state, made))
-    assert queue.tenant("t").dedup_keys == 3
-    assert queue._client.run(release(queue.state, ["id-0", "id-1", "id-1", "never"])) == 2
-    assert queue.tenant("t").dedup_keys == 1
 
 
 def test_a_repeated_message_needs_no_place(open_queue: OpenQueue) -> None:

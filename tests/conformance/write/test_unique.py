@@ -298,7 +298,7 @@ def test_two_keys_are_never_spelled_the_same(open_queue: OpenQueue) -> None:
 def test_the_scope_changes_only_while_no_key_is_remembered(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4)
     queue.declare()
-    with pytest.raises(ConfigError, match="'shard_key' or 'queue', not 'tenant'"):
+    with pytest.raises(ConfigError, match="key_scope must be one of shard_key, queue, not 'tenant'"):
         queue.configure(key_scope="tenant")
     queue.write(1, shard_key="a", dedup_key="k")
     with pytest.raises(ConfigError, match=r"remembers keys, so key_scope cannot change: .*dedup_window"):

@@ -49,7 +49,7 @@ def numbers(queue: Queue) -> tuple[int, int, int, int]:
 
 def taken(queue: Queue, **write: float) -> Delivery:
     """One message, written and read."""
-    queue.write("work", shard_key="tenant", **write)  # type: ignore[arg-type]
+    queue.write("work", shard_key="tenant", **write)  # type: ignore[call-overload]
     return queue.read(block=SOON)
 
 

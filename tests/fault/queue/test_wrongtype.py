@@ -23,7 +23,14 @@ class Bench:
 
     def __init__(self, server: Server, client: Client, name: str, **settings: Any) -> None:
         self.queue = client.queue(
-            name, streams=STREAMS, streams_per_shard=2, max_deliveries=2, dedup_window=600, journal=1000, **settings
+            name,
+            streams=STREAMS,
+            streams_per_shard=2,
+            max_deliveries=2,
+            dedup_window=600,
+            journal=1000,
+            max_schedules=10,
+            **settings,
         )
         self.keys = QueueKeys(name)
         self.plain = server.client()
@@ -42,6 +49,7 @@ class Bench:
         while self._past() < len(self.ended):
             pass  # until these leases have ended
         self.waiting = queue.write("waits", shard_key="tenant")
+        queue.schedules.add("often", "call", shard_key="tenant", every=60)
         set_line(self.plain, self.keys, waiting=9 * 10**14)  # as if readers were blocked: everybody notifies
 
     def _past(self) -> int:
@@ -127,6 +135,10 @@ CALLS: dict[str, Callable[[Bench], Any]] = {
     "len": lambda bench: bench.queue.len(),
     "stats": lambda bench: bench.queue.stats(),
     "dead": lambda bench: bench.queue.dead(),
+    "add a schedule": lambda bench: bench.queue.schedules.add("new", "call", shard_key="tenant", every=60),
+    "pause a schedule": lambda bench: bench.queue.schedules.pause("often"),
+    "remove a schedule": lambda bench: bench.queue.schedules.remove("often"),
+    "list schedules": lambda bench: bench.queue.schedules.list(),
 }
 
 

@@ -1,20 +1,21 @@
-"""The users in docs/operations.md: each can do its work on a real server, and nothing else."""
+"""The users that `shardq acl` makes: each can do its work on a real server."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
-import redis
 
-from shardq import BackendError, Client, Limits, MessageDead, NoResult, ResultPending
+from shardq import BackendError, Client, Limits, MessageDead, NoResult, Queue, ResultPending
 from shardq.cli.declared.changes import changes
 from shardq.cli.declared.declaration import parsed
 from shardq.cli.declared.export import exported
+from shardq.cli.nodes import driver_for
+from shardq.clock import SystemClock
 from shardq.model.message import OnConflict
+from shardq.ops.operate.libraries import load_library
 from shardq.ops.read.give_back import recover
 from shardq.ops.read.waiting import Outstanding
 from shardq.ops.results.waiters import result_waiting_of
@@ -22,53 +23,11 @@ from shardq.ops.topics.publish import match_queues
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.release import release
 from shardq.ops.write.write import write_many
-from shardq.protocol.keys import QueueKeys
-from shardq.protocol.scripts import library, load
+from shardq.protocol.roles import ROLES, rules
+from tests.acl import PASSWORD, Users
 from tests.fault.conftest import Open
-from tests.fault.server.rights import commands_of
-from tests.servers import Server
+from tests.servers import Cluster, Server
 from tests.waiting import eventually
-
-DOCUMENT = Path(__file__).parents[3] / "docs" / "operations.md"
-USERS = re.findall(r"^user (\w+) (.+)$", DOCUMENT.read_text(), re.MULTILINE)
-KEYS = QueueKeys("jobs")
-
-
-class Users:
-    """URLs and plain clients for the users of the document."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
-    def url(self, user: str) -> str:
-        return self._server.url.replace("unix://", f"unix://{user}:PASSWORD@")
-
-    def run(self, user: str, *words: str) -> object:
-        with self._server.client(username=user, password="PASSWORD") as plain:
-            return plain.execute_command(*words)  # type: ignore[no-untyped-call, unused-ignore]
-
-
-@pytest.fixture
-def users(server: Server) -> Iterator[Users]:
-    """All users of the document, on an empty server."""
-    for name, rules in USERS:
-        server.run("ACL", "SETUSER", name, "reset", *rules.split())
-    yield Users(server)
-    for name, _ in USERS:
-        server.run("ACL", "DELUSER", name)
-
-
-def test_the_document_has_a_user_for_each_role() -> None:
-    assert [name for name, _ in USERS] == [
-        "producer",
-        "caller",
-        "gateway",
-        "consumer",
-        "autoscaler",
-        "observer",
-        "analyst",
-        "operator",
-    ]
 
 
 def test_a_caller_waits_for_results(server: Server, users: Users, open_client: Open) -> None:
@@ -204,9 +163,9 @@ def test_a_gateway_may_write_release_and_follow_bindings(users: Users, server: S
         jobs.read_many(1)
         admin.bind("a.*", jobs)
         state = gateway.state_of("jobs", {}, remember=3600.0)
-        (first,) = gateway.run(write_many(state, [Outgoing(b"t", "b", b"x", dedup_key="k", own_scope=True)]))
+        (first,) = gateway.run(write_many(state, [Outgoing(b"t", "b", b"x", dedup_key="k", most_ids=9)]))
         assert gateway.run(release(state, ["k"])) == 1
-        (second,) = gateway.run(write_many(state, [Outgoing(b"t", "b", b"x", dedup_key="k", own_scope=True, delay=5)]))
+        (second,) = gateway.run(write_many(state, [Outgoing(b"t", "b", b"x", dedup_key="k", most_ids=9, delay=5)]))
         assert first != second
         router = gateway.router_state()
         assert gateway.run(match_queues(router, "a.b", "return", None)) == ["jobs"]
@@ -257,134 +216,16 @@ def test_upkeep_by_a_consumer_is_allowed(users: Users, caplog: pytest.LogCapture
     assert "upkeep" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("user", "act"),
-    [
-        ("producer", "read"), ("producer", "purge"), ("producer", "resize"), ("autoscaler", "write"),
-        ("autoscaler", "read"), ("autoscaler", "pause"), ("observer", "write"), ("observer", "read"),
-        ("observer", "purge"), ("observer", "pause"), ("producer", "pause"), ("producer", "limit"),
-        ("producer", "weigh"), ("producer", "configure"), ("consumer", "pause"), ("consumer", "purge"),
-    ],
-)  # fmt: skip
-def test_a_role_is_denied_the_work_of_others(users: Users, user: str, act: str) -> None:
-    with Client.from_url(users.url("operator")) as admin, Client.from_url(users.url(user)) as client:
-        admin.queue("jobs", streams=4).write("work", shard_key="tenant")
-        queue = client.queue("jobs", create=True)
-        acts: dict[str, Callable[[], object]] = {
-            "read": queue.read, "purge": queue.purge, "stats": queue.stats, "resize": lambda: queue.resize(8),
-            "write": lambda: queue.write("no", shard_key="t"), "pause": queue.pause,
-            "limit": lambda: queue.set_limits({"t": Limits(rate=1)}), "weigh": lambda: queue.set_weights({"t": 2}),
-            "configure": lambda: queue.configure(max_len=1),
-        }  # fmt: skip
-        with pytest.raises(BackendError, match=r"denies this user|ACL"):
-            acts[act]()
-        stats = admin.queue("jobs", create=True).stats()
-        assert (stats.backlog, stats.in_flight, len(stats.streams)) == (1, 0, 4)
-
-
-EVERYBODY = [
-    ("FLUSHALL",), ("KEYS", "*"), ("MONITOR",), ("CONFIG", "SET", "maxmemory", "1"), ("SHUTDOWN",), ("ACL", "LIST"),
-    ("REPLICAOF", "NO", "ONE"), ("SLOWLOG", "GET"), ("SUBSCRIBE", "x"), ("MIGRATE", "h", "1", KEYS.meta, "0", "1"),
-    ("GET", "other"), ("XADD", "other", "*", "a", "b"), ("XADD", "shardq:{jobs2}:s0", "*", "a", "b"),
-    ("XLEN", "shardq:{job}:s0"), ("CLIENT", "KILL", "TYPE", "normal"), ("DEBUG", "SLEEP", "0"),
-]  # fmt: skip
-LIBRARIES = [
-    ("FUNCTION", "LOAD", "REPLACE", f"#!lua name={library().name}\n"), ("FUNCTION", "DELETE", library().name),
-    ("FUNCTION", "FLUSH"), ("SCRIPT", "FLUSH"),
-]  # fmt: skip
-
-
-def _ack(*run: str) -> Iterator[tuple[str, ...]]:
-    """An ack, as a function or a script: of a message that does not exist."""
-    yield *run, "18", *KEYS.fixed[:18], "a", "0", "0", "", "c", "0:1-1:1:n:-:t"
-
-
-DENIED: dict[str, list[tuple[str, ...]]] = {
-    "producer": [
-        ("XRANGE", KEYS.stream(0), "-", "+"), ("XREAD", "STREAMS", KEYS.stream(0), "0"),
-        ("XDEL", KEYS.stream(0), "1-1"),
-        ("XTRIM", KEYS.stream(0), "MAXLEN", "0"), ("DEL", KEYS.meta), ("PEXPIRE", KEYS.meta, "1"), ("SCAN", "0"),
-        ("XREADGROUP", "GROUP", "shardq", "c", "STREAMS", KEYS.notifications, ">"),
-        ("XGROUP", "DESTROY", KEYS.notifications, "shardq"), ("XINFO", "STREAM", KEYS.stream(0)),
-        ("CONFIG", "GET", "*"),
-        ("EVAL", "return redis.call('XRANGE', KEYS[1], '-', '+')", "1", KEYS.stream(0)),
-        *_ack("FCALL", load("settle").function), *_ack("EVALSHA", load("settle").sha),
-    ],
-    "gateway": [
-        ("XRANGE", KEYS.stream(0), "-", "+"), ("XDEL", KEYS.stream(0), "1-1"), ("DEL", KEYS.meta), ("SCAN", "0"),
-        ("HSET", "shardq:{default}:router-bindings", "a", "b"), ("HGET", "shardq:{other}:router-bindings", ""),
-        ("EVAL", "return redis.call('XRANGE', KEYS[1], '-', '+')", "1", KEYS.stream(0)), ("CONFIG", "GET", "*"),
-    ],
-    "consumer": [
-        ("XGROUP", "DESTROY", KEYS.notifications, "shardq"), ("SCAN", "0"), ("CONFIG", "GET", "*"),
-        ("XINFO", "STREAM", KEYS.stream(0)), ("RENAME", KEYS.meta, KEYS.turns), ("FUNCTION", "LIST"),
-    ],
-    "autoscaler": [
-        ("HGETALL", KEYS.bodies), ("XREVRANGE", KEYS.journal, "+", "-"), ("HSET", KEYS.meta, "n", "0"), ("SCAN", "0"),
-        ("EVAL", "return 1", "0"), ("EVAL_RO", "return redis.call('HGETALL', KEYS[1])", "1", KEYS.bodies),
-        ("ZADD", KEYS.delayed, "1", "x"), ("SCRIPT", "LOAD", "return 1"),
-    ],
-    "observer": [
-        ("XADD", KEYS.dead, "*", "a", "b"), ("HSET", KEYS.meta, "n", "0"), ("DEL", KEYS.meta),
-        ("EVAL", "return 1", "0"), ("EVAL_RO", "return redis.call('DEL', KEYS[1])", "1", KEYS.dead), ("SCAN", "0"),
-    ],
-    "operator": [],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("user", DENIED)
-def test_commands_outside_a_role_are_denied(server: Server, users: Users, user: str) -> None:
-    with Client.from_url(server.url) as client:
-        client.queue("jobs", streams=4).write("work", shard_key="tenant")  # this loads the library
-    server.run("SCRIPT", "LOAD", load("settle").source)
-    for words in (*DENIED[user], *EVERYBODY, *(() if user == "operator" else LIBRARIES)):
-        with pytest.raises(redis.ResponseError) as caught:
-            users.run(user, *words)
-        told = str(caught.value).lower()
-        assert re.search("permission|acl|can't run|can't access", told), (words, told)
-
-
-CREATES = {"xdel", "xgroup|create"}  # a queue, or what is missing of it
-LEGACY = {"xack", "xautoclaim"}  # as the page says
-LOOKS, TENANTS = "stats len facts assignment", "limits weights accounts tenant runs waiting"
-VERBS: dict[str, tuple[str, set[str]]] = {
-    # role: the verbs that it may run, and the commands of these that it never gets to
-    "producer": ("write recount complete assignment open", CREATES),
-    "caller": ("write recount complete assignment open await status replace", CREATES),
-    "gateway": ("write recount complete assignment open release", CREATES),
-    "consumer": (
-        "write open assignment read settle extend lost keep progress shrink touch delete_dead remember",
-        LEGACY,
-    ),
-    "autoscaler": ("stats len facts", set()),
-    "observer": (f"{LOOKS} status peek held due leased fetch dead journal {TENANTS} queues bindings follow", set()),
-    "analyst": ("stats len facts assignment skip fetch dead alone holders states sample", set()),
-}  # fmt: skip
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("user", VERBS)
-def test_a_role_has_the_rights_for_whatever_its_calls_may_run(user: str) -> None:
-    """A right that is missed by one case in a thousand would end that call in the middle."""
-    verbs, never = VERBS[user]
-    given = {word[1:] for word in dict(USERS)[user].split() if word[0] == "+"}
-    needed = {command for verb in verbs.split() for command in commands_of(verb)}
-    assert needed - never - given == set()
-
-
-@pytest.mark.once
-def test_what_commands_a_verb_may_run_is_read_from_all_functions_that_it_reaches() -> None:
-    assert commands_of("len") == {"hmget", "time", "zcard", "zcount", "zlexcount", "zrangebyscore"}
-    assert commands_of("read") >= {"xgroup|setid", "xreadgroup", "xtrim", "hscan", "srem", "scard", "xdel", "hdel"}
-
-
 def test_those_who_may_not_load_the_library_work_with_scripts(server: Server, users: Users, open_client: Open) -> None:
     server.run("FUNCTION", "FLUSH")  # what tests before this one have loaded
     consumer, producer = (open_client(users.url(name)).queue("jobs", streams=1) for name in ("consumer", "producer"))
     assert consumer.read_many(1) == []
     assert producer.write(1, shard_key="tenant")
-    assert server.run("FUNCTION", "LIST") == []
     open_client(users.url("operator")).queue("jobs", create=True).stats()
+    assert server.run("FUNCTION", "LIST") == []
+    with driver_for(users.url("loader")) as loader:
+        assert loader.run(load_library(SystemClock(), 30))
+        assert not loader.run(load_library(SystemClock(), 30))
     assert server.run("FUNCTION", "LIST") != []
     for name in ("consumer", "producer"):
         assert open_client(users.url(name)).queue("jobs", create=True).write(2, shard_key="tenant")
@@ -398,3 +239,64 @@ def test_a_pattern_for_one_queue_covers_no_other(users: Users) -> None:
         for name in ("job", "jobs2", "jobs/eu", "JOBS"):
             with pytest.raises(BackendError):
                 client.queue(name, create=True).read()
+
+
+@pytest.mark.parametrize(
+    ("user", "act", "told"),
+    [
+        ("producer", lambda queue: queue.purge(), "to call purge.*role operator has it, and `shardq acl operator"),
+        ("producer", lambda queue: queue.read(), "to call read.*role consumer has it"),
+        ("observer", lambda queue: queue.write("no", shard_key="t"), "create the queue.*role consumer or operator has"),
+        ("autoscaler", lambda queue: queue.journal(), "to call journal.*role observer or operator has it"),
+    ],
+)
+def test_who_is_denied_a_call_is_told_which_role_has_the_right(
+    server: Server, users: Users, open_client: Open, user: str, act: Callable[[Queue], object], told: str
+) -> None:
+    with Client.from_url(server.url) as client:
+        client.queue("jobs", streams=1).write("work", shard_key="t")
+    with pytest.raises(BackendError, match=told) as caught:
+        act(open_client(users.url(user)).queue("jobs", create=True))
+    assert "\n" not in str(caught.value)
+
+
+def test_who_may_not_create_a_queue_is_told_that_it_is_missing_and_changes_nothing(
+    server: Server, users: Users, open_client: Open
+) -> None:
+    with pytest.raises(BackendError, match=r"to create the queue, or what is missing of it.*role consumer or operator"):
+        open_client(users.url("producer")).queue("jobs", streams=4).write("work", shard_key="t")
+    assert server.run("DBSIZE") == 0
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_client_of_each_role_starts_without_a_word(
+    server: Server, users: Users, open_client: Open, role: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Client.from_url(server.url) as client:
+        client.queue("jobs", streams=1).write("work", shard_key="t")
+    client = open_client(users.url(role))
+    try:
+        client.queue("jobs", create=True).len()
+    except BackendError:
+        assert role in ("loader", "producer")
+    assert caplog.messages == []
+
+
+def test_roles_do_their_work_on_a_cluster(cluster: Cluster, queue_name: str) -> None:
+    names = ("operator", "producer", "consumer", "caller")
+    for node in cluster.nodes:
+        for name in names:
+            given = rules(ROLES[name], [queue_name], cluster=True)
+            node.run("ACL", "SETUSER", name, "reset", "on", f">{PASSWORD}", *given)
+    with ExitStack() as stack:
+        urls = [cluster.url.replace("://", f"://{name}:{PASSWORD}@") for name in names]
+        operator, producer, consumer, caller = (
+            stack.enter_context(Client.from_url(url)).queue(queue_name, streams=4, result_ttl=60) for url in urls
+        )
+        operator.declare()
+        message_id = producer.write("work", shard_key="tenant")
+        consumer.read(block=20).ack(result="done")
+        assert caller.result(message_id, timeout=20) == "done"
+        assert operator.delete(expected=None) == 0
+    for node in cluster.nodes:
+        node.run("ACL", "DELUSER", *names)

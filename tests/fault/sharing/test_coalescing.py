@@ -66,6 +66,12 @@ def waiting(queue: Queue, verb: str = "write") -> int:
     )
 
 
+def callers(queue: Queue, verb: str) -> set[Any]:
+    """Those who wait for a call of *verb*, or are in one. They are held, so none is mistaken for a later one."""
+    coalescer = queue.state.coalescers[verb]
+    return {*list(coalescer._waiting), *(caller for each in list(coalescer.shared) for caller in list(each.callers))}
+
+
 def meet(
     queue: Queue, pool: ThreadPoolExecutor, calls: Sequence[Callable[[], Any]], verb: str = "write"
 ) -> list[Future[Any]]:
@@ -83,9 +89,15 @@ def meet_more(
     """As `meet`, while the callers of *here* wait, too. Return those and the new ones."""
     futures = list(here)
     for call in calls:
+        before, is_first = callers(queue, verb), not waiting(queue, verb)
         futures.append(latest := pool.submit(ended, call))
-        # Who has little time may have come and gone before anybody looked.
-        has_come = lambda latest=latest: latest.done() or waiting(queue, verb) >= len(futures)  # noqa: E731
+
+        def has_come(latest: Future[Any] = latest, before: set[Any] = before, is_first: bool = is_first) -> bool:
+            # One with little time may have come and gone before anybody looked. How many are here says nothing: one
+            # whose try got no answer for some seconds goes on elsewhere.
+            come = waiting(queue, verb) if is_first else callers(queue, verb) - before
+            return latest.done() or bool(come)
+
         eventually(has_come, what="the caller has come")
     return futures
 

@@ -260,7 +260,7 @@ def test_a_child_publishes_beside_its_parents_publishers(proxy: Proxy, queue_nam
 
 def test_an_interrupted_publisher_leaves_alone(proxy: Proxy, queue_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C strikes the thread that makes the calls of all three queues: who waits behind it takes them over."""
-    with Client.from_url(proxy.url) as client, ThreadPoolExecutor(THREADS) as pool:
+    with Client.from_url(proxy.url, timeout=60) as client, ThreadPoolExecutor(THREADS) as pool:
         queues = bound(client, queue_name)
         fresh(queues)
         struck = threading.Event()

@@ -30,6 +30,7 @@ each_client_kind = pytest.mark.parametrize("client_kind", [Client, AsyncClient])
         {"wait_slice": 60},
         {"durability": "much"},
         {"codec": "json"},
+        pytest.param({"codecs": memoryview(b"json")}, id="codecs"),
         {"retries": 3},
     ],
     ids=str,

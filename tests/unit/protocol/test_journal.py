@@ -11,22 +11,25 @@ import pytest
 from shardq.protocol.journal import FORMAT, KINDS, Columns, decode
 
 Row = dict[str, Any]
-NAMES = ("number", "time_ms", "kind", "message_id", "shard_key", "stream", "count", "due_ms", "client")
+NAMES = ("number", "time_ms", "kind", "message_id", "shard_key", "stream", "count", "due_ms", "client", "task")
 
 
 def events(rng: random.Random, first: int, count: int) -> list[Row]:
     """Events of one call."""
-    ms, client = rng.randrange(10**12), rng.choice(("", "host-7"))
+    ms, is_write = rng.randrange(10**12), rng.random() < 0.3
+    kinds = ["written"] if is_write else [each for each in KINDS.values() if each != "written"]
+    client = "" if is_write else rng.choice(("", "host-7"))
+    tasks = ["", "app.report"] if is_write and rng.random() < 0.5 else [""]
     rows = []
     for number in range(first, first + count):
         place, key = rng.choice(("0", "17", "4095", "d", "l", "o")), rng.choice((b"a", b"\n,\x00\xff", b"x" * 1024))
         owner = f".{quote(key, safe='')}" if place == "o" else ""  # nothing else leads to the overflow
         rows.append({
-            "number": number, "time_ms": ms, "kind": rng.choice(list(KINDS.values())),
+            "number": number, "time_ms": ms, "kind": rng.choice(kinds),
             "message_id": f"{ms}-{number}-{place}{owner}",
             "shard_key": key if owner else rng.choice((None, key)),
             "stream": int(place) if place.isdigit() else None, "count": rng.choice((0, 1, 7)),
-            "due_ms": rng.choice((None, 5)), "client": client,
+            "due_ms": rng.choice((None, 5)), "client": client, "task": rng.choice(tasks),
         })  # fmt: skip
     return rows
 
@@ -44,7 +47,9 @@ def entry(rows: list[Row], rng: random.Random) -> tuple[bytes, list[bytes]]:
         ms, number, _ = rows[0]["message_id"].split("-", 2)
         places = [row["message_id"].split("-", 2)[2].partition(".")[0] for row in rows]
         ids = f"{ms}|{int(number) - 1}|" + ",".join(places)
-    head = "\n".join(["".join(letters[row["kind"]] for row in rows), ids, *columns, rows[0]["client"], ""])
+    tasks = ",".join(row["task"] for row in rows) if any(row["task"] for row in rows) else ""
+    who = tasks or rows[0]["client"]
+    head = "\n".join(["".join(letters[row["kind"]] for row in rows), ids, *columns, who, ""])
     value = head.encode() + b"".join(row["shard_key"] or b"" for row in rows)
     return f"{rows[-1]['number']}-{rows[0]['time_ms']}".encode(), [FORMAT, value]
 

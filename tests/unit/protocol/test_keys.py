@@ -31,7 +31,8 @@ def test_spelling() -> None:
     assert keys.prefix == "shardq:{a/b}:"
     suffixes = (
         "meta bodies turns due notifications journal leases delayed errors cancelled dedup dedup-index producers "
-        "bulk-offsets returned dead moved finished assigned limits results result-ends"
+        "bulk-offsets returned dead moved finished assigned limits results result-ends "
+        "schedules schedule-due"
     )
 
     assert " ".join(key.removeprefix(keys.prefix) for key in keys.fixed) == suffixes

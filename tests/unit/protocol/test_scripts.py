@@ -22,7 +22,10 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
 
 def test_what_a_full_server_refuses_is_what_makes_it_fuller() -> None:
     """What takes messages away, or is needed for that, runs on it, too: a reader must be able to drain a queue."""
-    growing = {"assign", "bind", "keep", "progress", "release", "replace", "resize", "write"}
+    growing = {
+        "assign", "begin_schedule", "bind", "keep", "progress", "release", "replace", "resize", "store_schedule",
+        "write",
+    }  # fmt: skip
     loaded = [scripts.load(name) for name in scripts.names()]
     assert {script.name for script in loaded if not {*script.flags} & {"no-writes", "allow-oom"}} == growing
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from shardq.backoff import Backoff, Constant, Exponential, check_backoff
 from shardq.errors import ConfigError
+from tests.hostile.values import Silent
 
 counts = st.one_of(st.integers(1, 2000), st.integers(1, 10**400))
 
@@ -106,6 +107,7 @@ def test_policies_are_values() -> None:
         ({"cap": 10**5000}, "cap"),
         ({"jitter": "equal"}, "jitter must be"),
         ({"jitter": None}, "jitter must be"),
+        ({"jitter": Silent()}, "jitter must be"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, Any], advice: str) -> None:

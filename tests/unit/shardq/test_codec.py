@@ -29,6 +29,7 @@ from shardq.codec import (
     encode_headers,
 )
 from shardq.errors import CodecError, ConfigError
+from shardq.tasks import Tasks
 
 CANARY = "s3cr3t-canary"
 MARK = "SHARDQ_TEST_BOMB"
@@ -247,6 +248,26 @@ def test_own_codec_errors_pass() -> None:
 def test_what_cannot_be_encoded(codec: Codec, value: Any, advice: str) -> None:
     """Unsupported types, lone surrogates and deep nesting are refused when writing, with advice."""
     assert advice in refused(lambda: Codecs(codec).encode(value))
+
+
+async def coroutine_function() -> None:
+    """Do nothing."""
+
+
+@pytest.mark.parametrize("codec", [MsgpackCodec(), JsonCodec()], ids=["m", "j"])
+@pytest.mark.parametrize(
+    "value",
+    [refused, Tasks("jobs").task(coroutine_function), lambda: 1, Codec],
+    ids=["function", "task", "lambda", "class"],
+)
+def test_who_forgets_call_is_told_of_it(codec: Codec, value: Any) -> None:
+    assert "write what task.call(...) returns" in refused(lambda: Codecs(codec).encode(value))
+
+
+def test_who_calls_a_coroutine_function_instead_is_told_of_it() -> None:
+    coroutine = coroutine_function()
+    assert "write what task.call(...) returns" in refused(lambda: Codecs().encode(coroutine))
+    coroutine.close()
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1, [10**30], 10**5000], ids=["max", "min", "list", "huge"])

@@ -1,0 +1,343 @@
+"""tasks: what a task costs over a bare handler, in a worker's process, and its call over a plain payload on the server.
+
+Worker and handler are the same on both sides, and so are the bytes of the messages: a bare handler gets a call and
+ignores it, as does a task that does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.cycles import make_queue
+from benchmarks.prior_art import connect
+from benchmarks.report import Table, Target, times, us
+from benchmarks.rounds import Contender, Run, middle, ratio, take_runs
+from benchmarks.settings import Place
+from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWorker, Client, Queue, Worker
+from shardq.clock import Clock
+from shardq.model import DeliveryView
+from shardq.model.schedule import FixedSchedule
+from shardq.tasks import Tasks
+from shardq.worker.application import Application, AsyncHandler, PlainHandler
+from shardq.worker.plan import Plan
+
+TENANTS: Final = 100
+CONCURRENCIES: Final = (1, 64)
+RATE, CPU, SERVER = 0.95, 5.0, 1.03
+"""At least such a share of a bare handler's jobs/s, at most so many µs of CPU more, and of the server's cost."""
+NAME: Final = "benchmarks.tasks.count"
+MANY: Final = 4
+"""So many times the messages of the settings are worked off, or stored, to see how much memory one takes."""
+
+
+@dataclass(slots=True)
+class Finish:
+    """Counts jobs, and calls `stop` at the last one."""
+
+    last: int
+    stop: Callable[[], None] = lambda: None
+    numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))  # `next` is atomic
+
+    def count(self) -> None:
+        if next(self.numbers) == self.last:
+            self.stop()
+
+
+def run(place: Place) -> list[Table]:
+    """All tables."""
+    with Client.from_url(place.url) as client, connect(place.url) as server:
+        return [_in_turns(place, client), _workers(place, client, server), _calls(place, client, server)]
+
+
+# --- the handler
+
+
+def _in_turns(place: Place, client: Client) -> Table:
+    """Each worker runs a bare handler for one job and a task for the next, so other load meets both alike."""
+    number = MANY * place.settings.messages
+    rows: list[tuple[str, ...]] = []
+    targets, data = [], {}
+    for kind, execute in KINDS.items():
+        for concurrency in CONCURRENCIES:
+            head, queue = f"{kind}, {concurrency} at once", _filled(place, client, number)
+            finish = Finish(number)
+            spent: tuple[list[int], list[int]] = ([], [])
+            execute(place, queue.name, _Turns(finish, spent, is_async=kind == "AsyncWorker"), concurrency, finish)
+            queue.delete(expected=None)
+            bare, task = (median(each) / 1000 for each in spent)
+            rows.append((head, us(bare), us(task), us(task - bare)))
+            targets.append(Target(f"{head}, CPU of a job, more than a bare handler", task - bare, CPU, True, " µs"))
+            data[head] = {"bare": bare, "task": task}
+    return Table(
+        "tasks_in_turns",
+        f"CPU of the thread while it handles a job, the median of {number // 2:,} each",
+        place.described("a bare handler and a task in turns, within one worker"),
+        ("", "a bare handler", "a task", "more"),
+        rows,
+        targets,
+        data,
+    )
+
+
+class _Turns(Application):
+    """Handles every other job as a task, and the others bare. *spent* gets the ns of CPU of both."""
+
+    def __init__(self, finish: Finish, spent: tuple[list[int], list[int]], *, is_async: bool) -> None:
+        self._tasks, self._bare = _tasks(finish, is_async=is_async), _handler(finish, is_async=is_async)
+        self._spent, self._numbers = spent, itertools.count()
+
+    @asynccontextmanager
+    async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:
+        async with self._tasks.opened_async(jobs, plan) as task:
+            handlers = self._bare, task
+
+            async def handle(delivery: AsyncDelivery) -> object:
+                turn = next(self._numbers) % 2
+                began = time.thread_time_ns()
+                value: object = await handlers[turn](delivery)
+                self._spent[turn].append(time.thread_time_ns() - began)
+                return value
+
+            yield handle
+
+    @contextmanager
+    def opened(self, clock: Clock) -> Iterator[PlainHandler]:
+        with self._tasks.opened(clock) as task:
+            handlers = self._bare, task
+
+            def handle(delivery: Any) -> object:
+                turn = next(self._numbers) % 2
+                began = time.thread_time_ns()
+                value: object = handlers[turn](delivery)
+                self._spent[turn].append(time.thread_time_ns() - began)
+                return value
+
+            yield handle
+
+    def check_forks(self) -> None: ...
+
+    def schedules_of(self, queue: str) -> Sequence[FixedSchedule]:
+        return ()
+
+    def has_time_limits(self) -> bool:
+        return False
+
+    def time_limit(self, delivery: DeliveryView) -> float | None:
+        return None
+
+    def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
+        return error
+
+
+# --- the worker's process
+
+
+def _workers(place: Place, client: Client, server: Any) -> Table:
+    cases = [(kind, each, what) for kind in KINDS for each in CONCURRENCIES for what in ("a bare handler", "a task")]
+    contenders = [
+        _contender(place, client, KINDS[kind], concurrency, f"{kind}, {concurrency} at once, {what}")
+        for kind, concurrency, what in cases
+    ]
+    runs = take_runs(server, contenders, place.settings.rounds, place.settings.seed)
+    rows: list[tuple[str, ...]] = []
+    targets = []
+    for kind, concurrency, what in cases:
+        head = f"{kind}, {concurrency} at once"
+        own, bare = runs[f"{head}, {what}"], runs[f"{head}, a bare handler"]
+        rate, more = 1 / ratio(own, bare, "wall"), _more(own, bare)
+        both = median(_cpu(one) / _cpu(other) for one, other in zip(own, bare, strict=True))
+        rows.append(
+            (f"{head}, {what}", f"{1e6 / middle(own, 'wall'):,.0f}", times(rate), us(middle(own, "client")), us(more),
+             us(middle(own, "server")), times(both))
+        )  # fmt: skip
+        if what == "a task":
+            targets.append(Target(f"{head}, jobs/s of a bare handler", rate, RATE))
+    return Table(
+        "tasks",
+        f"{MANY * place.settings.messages:,} jobs that do nothing, by one process (one at a time: a quarter of them)",
+        place.described(f"{place.settings.rounds} interleaved rounds, each on a new queue"),
+        ("", "jobs/s", "of a bare handler", "worker CPU", "more than bare", "server CPU", "CPU of both, of bare"),
+        rows,
+        targets,
+        {name: [each._asdict() for each in own] for name, own in runs.items()},
+    )
+
+
+def _cpu(run: Run) -> float:
+    return run.client + run.server
+
+
+def _more(own: list[Run], bare: list[Run]) -> float:
+    """By how many µs of CPU a job is dearer: the median of the rounds' own differences."""
+    return float(median(one.client - other.client for one, other in zip(own, bare, strict=True)))
+
+
+Execute = Callable[[Place, str, Any, int, Finish], None]
+
+
+def _contender(place: Place, client: Client, execute: Execute, concurrency: int, name: str) -> Contender:
+    ready: list[tuple[Queue, Finish, Any]] = []
+    is_task, is_async = name.endswith("task"), name.startswith("Async")
+    number = place.settings.messages * (1 if concurrency == 1 else MANY)
+
+    def prepare() -> None:
+        queue = _filled(place, client, number)
+        finish = Finish(number)
+        make = _tasks if is_task else _handler  # once in the life of a program, so it does not count
+        ready.append((queue, finish, make(finish, is_async=is_async)))
+
+    def work() -> None:
+        queue, finish, handle = ready[-1]
+        execute(place, queue.name, handle, concurrency, finish)
+
+    def finish(_: Any) -> None:
+        done, *_ = ready.pop()
+        assert done.stats().acked == number
+        done.delete(expected=None)
+
+    return Contender(name, number, work, prepare=prepare, finish=finish)
+
+
+def _filled(place: Place, client: Client, number: int) -> Queue:
+    """A new queue with so many calls."""
+    queue = make_queue(place, client, "tasks")
+    for start in range(0, number, 500):
+        some = range(start, min(number, start + 500))
+        queue.write_many([([NAME, {"number": each}], f"tenant-{each % TENANTS}") for each in some])
+    return queue
+
+
+def _handler(finish: Finish, *, is_async: bool) -> Any:
+    def plain(_: Any) -> None:
+        finish.count()
+
+    async def coroutine(_: Any) -> None:
+        finish.count()
+
+    return coroutine if is_async else plain
+
+
+def _tasks(finish: Finish, *, is_async: bool) -> Tasks[None]:
+    tasks: Tasks[None] = Tasks("tasks")
+
+    def plain(number: int) -> None:
+        finish.count()
+
+    async def coroutine(number: int) -> None:
+        finish.count()
+
+    tasks.task(name=NAME)(coroutine if is_async else plain)
+    return tasks
+
+
+def _run_threads(place: Place, queue: str, handle: Any, concurrency: int, finish: Finish) -> None:
+    with Client.from_url(place.url) as client:
+        worker = Worker(client.queue(queue), handle, concurrency=concurrency, signals=False)
+        finish.stop = worker.stop
+        worker.run()
+
+
+def _run_loop(place: Place, queue: str, handle: Any, concurrency: int, finish: Finish) -> None:
+    async def run() -> None:
+        async with AsyncClient.from_url(place.url) as client:
+            worker = AsyncWorker(client.queue(queue), handle, concurrency=concurrency, signals=False)
+            finish.stop = worker.stop
+            await worker.run()
+
+    asyncio.run(run())
+
+
+KINDS: Final[Mapping[str, Execute]] = {"Worker": _run_threads, "AsyncWorker": _run_loop}
+
+# --- the server
+
+
+def _calls(place: Place, client: Client, server: Any) -> Table:
+    chosen = place.settings
+    tasks = _tasks(Finish(0), is_async=False)
+    task = tasks.find(NAME)
+    assert task is not None
+    payloads: dict[str, Callable[[int], Any]] = {
+        "the same payload, written plainly": lambda number: [NAME, {"number": number}],
+        "a call": task.call,
+        "its arguments alone": lambda number: {"number": number},
+    }
+    sizes = {1: max(20, chosen.messages // 5), chosen.batch: chosen.messages}
+    queues = {name: make_queue(place, client, "tasks-calls") for name in payloads}
+    contenders = [
+        Contender(_said(name, size), number, _cycle(queues[name], make, number, size))
+        for name, make in payloads.items()
+        for size, number in sizes.items()
+    ]
+    runs = take_runs(server, contenders, chosen.rounds, chosen.seed)
+    memory = {
+        name: _memory(server, make_queue(place, client, "tasks-memory"), make, MANY * chosen.messages)
+        for name, make in payloads.items()
+    }
+    plain, *_ = payloads
+    rows: list[tuple[str, ...]] = []
+    targets = []
+    for name in payloads:
+        bytes_ratio = memory[name] / memory[plain]
+        for size in sizes:
+            own, other = runs[_said(name, size)], runs[_said(plain, size)]
+            cpu, inside = ratio(own, other, "server"), ratio(own, other, "commands")
+            rows.append(
+                (_said(name, size), us(middle(own, "server")), times(cpu), us(middle(own, "commands")), times(inside),
+                 f"{memory[name]:.1f} B", times(bytes_ratio))
+            )  # fmt: skip
+            if name == "a call":
+                targets.append(Target(f"server CPU, {_said(name, size)}", cpu, SERVER, True))
+                targets.append(Target(f"server time, {_said(name, size)}", inside, SERVER, True))
+    targets.append(Target("memory of a message that is a call", memory["a call"] / memory[plain], SERVER, True))
+    for queue in queues.values():
+        queue.delete(expected=None)
+    return Table(
+        "tasks_calls",
+        "What a call costs the server: written, read and acked",
+        f"{place.described()}; memory of {MANY * chosen.messages:,} stored messages",
+        ("payload", "server CPU", "of plain", "server time", "of plain", "memory", "of plain"),
+        rows,
+        targets,
+        {each: [run._asdict() for run in found] for each, found in runs.items()} | {"memory": memory},
+    )
+
+
+def _said(name: str, size: int) -> str:
+    return f"{name}, one at a time" if size == 1 else f"{name}, in batches of {size}"
+
+
+def _cycle(queue: Queue, make: Callable[[int], Any], number: int, size: int) -> Callable[[], None]:
+    def singles() -> None:
+        for each in range(number):
+            queue.write(make(each), shard_key=f"tenant-{each % TENANTS}")
+            queue.read().ack()
+
+    def batches() -> None:
+        for start in range(0, number, size):
+            queue.write_many([(make(each), f"tenant-{each % TENANTS}") for each in range(start, start + size)])
+            left = size
+            while left:
+                found = queue.read_many(left)
+                left -= len(found)
+                assert not queue.ack_many(found)
+
+    return singles if size == 1 else batches
+
+
+def _memory(server: Any, queue: Queue, make: Callable[[int], Any], number: int) -> float:
+    """Bytes that a stored message takes, of all keys of its queue."""
+    for start in range(0, number, 500):
+        some = range(start, min(number, start + 500))
+        queue.write_many([(make(each), f"tenant-{each % TENANTS}") for each in some])
+    keys = [key for key in server.scan_iter(count=1000) if queue.name in key.decode()]
+    used = sum(server.memory_usage(key, samples=0) for key in keys)
+    queue.delete(expected=None)
+    return float(used) / number

@@ -1,0 +1,1 @@
+"""A shop: one task, and two views."""

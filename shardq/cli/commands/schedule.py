@@ -1,0 +1,153 @@
+"""`shardq schedule`: list, add, change and remove the schedules that a queue stores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from shardq.cli.exits import UsageError
+from shardq.cli.output import say
+from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, number, takes
+from shardq.cli.shell import Shell
+from shardq.cli.table import draw
+from shardq.cli.text import bytes_fields, json_line, plural, shown_key
+from shardq.client import Queue
+from shardq.model.schedule import CATCH_UPS, Schedule
+from shardq.protocol.bodies import text_or_bytes
+
+ACTIONS: Final = ("list", "add", "pause", "resume", "run", "remove")
+
+ABOUT = """A stored schedule writes a call of a task at the times of a cron line, or every so many seconds; workers of
+the queue's tasks do that. The queue stores as many as its setting `max_schedules` says, which is none by default. `add`
+also changes the one of that name. `run` writes its call now, besides. What was written already, up to 75 s ahead, still
+comes after `pause` and `remove`. The schedules that a program declares by @tasks.cron are not among these."""
+
+EXAMPLES = """  shardq configure reports max_schedules=1000 --yes
+  shardq schedule reports add nightly --task app.report -k t --cron '0 3 * * *'
+  shardq schedule reports
+  shardq schedule reports pause nightly
+  shardq schedule reports run nightly
+  shardq schedule reports remove nightly --yes"""
+
+
+@command("schedule", "list or change the schedules that a queue stores", ABOUT, EXAMPLES)
+@takes(add_queue)
+@argument("action", metavar="ACTION", nargs="?", choices=ACTIONS, default="list", help=", ".join(ACTIONS))
+@argument("name", metavar="NAME", nargs="?", help="the schedule's name")
+@argument("--task", metavar="TASK", help="add: the name of the task that is called")
+@argument("--arguments", metavar="JSON", default="{}", help="add: its arguments, as a JSON object")
+@argument("-k", "--shard-key", metavar="K", help="add: the shard key, usually the tenant's name")
+@argument("--cron", metavar="LINE", help="add: minute, hour, day of the month, month and day of the week")
+@argument("--tz", metavar="ZONE", default="UTC", help="add: the time zone of the cron line (UTC)")
+@argument("--every", type=number(1), metavar="S", help="add: seconds from one call to the next, instead of --cron")
+@argument("--catch-up", choices=CATCH_UPS, default="skip", help="add: what is missed while no worker is there (skip)")
+@takes(add_yes)
+def run(args: Args, shell: Shell) -> None:
+    """Do what was asked."""
+    if args.action == "list":
+        if args.name:
+            raise UsageError("list shows all schedules: it takes no name")
+        show(args.queue, shell.existing(args.queue)[0].schedules.list(), shell)
+        return
+    if not args.name:
+        raise UsageError(f"name the schedule to {args.action}")
+    if args.action == "add" and not (args.task and args.shard_key is not None):
+        raise UsageError("name the task and its shard key: --task NAME -k KEY")
+    queue, _ = shell.existing(args.queue)
+    _DONE[args.action](args, queue, shell)
+
+
+def _add(args: Args, queue: Queue, shell: Shell) -> None:
+    call = [args.task, _arguments(args.arguments)]
+    key = text_or_bytes(os.fsencode(args.shard_key))
+    found = queue.schedules.add(
+        args.name, call, shard_key=key, cron=args.cron, tz=args.tz, every=args.every, catch_up=args.catch_up
+    )
+    shell.show(f"schedule {args.name} comes next at {_time(found.next)}", fields(found))
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (ValueError, RecursionError) as error:
+        problem = f"--arguments must be a JSON object such as '{{\"days\": 1}}': {error}"
+    raise UsageError(problem)
+
+
+def _pause(args: Args, queue: Queue, shell: Shell) -> None:
+    queue.schedules.pause(args.name)
+    shell.show(f"schedule {args.name} is paused until it is resumed", {"name": args.name, "paused": True})
+
+
+def _resume(args: Args, queue: Queue, shell: Shell) -> None:
+    queue.schedules.resume(args.name)
+    shell.show(f"schedule {args.name} goes on", {"name": args.name, "paused": False})
+
+
+def _run(args: Args, queue: Queue, shell: Shell) -> None:
+    message_id = queue.schedules.run(args.name)
+    shell.show(message_id, {"name": args.name, "message_id": message_id})
+
+
+def _remove(args: Args, queue: Queue, shell: Shell) -> None:
+    shell.confirm(f"Remove schedule {args.name} of queue {args.queue!r}?", yes=args.yes)
+    found = queue.schedules.remove(args.name)
+    text = f"schedule {args.name} is removed" if found else f"there was no schedule {args.name}"
+    shell.show(text, {"name": args.name, "removed": found})
+
+
+_DONE: Final[Mapping[str, Callable[[Args, Queue, Shell], None]]] = {
+    "add": _add,
+    "pause": _pause,
+    "resume": _resume,
+    "run": _run,
+    "remove": _remove,
+}
+
+
+def fields(each: Schedule) -> dict[str, Any]:
+    """Return a schedule as an object of JSON."""
+    return {
+        "name": each.name,
+        "task": each.task,
+        **bytes_fields("shard_key", each.shard_key),
+        "cron": each.cron,
+        "tz": each.tz,
+        "every": each.every,
+        "catch_up": each.catch_up,
+        "paused": each.paused,
+        "last": each.last,
+        "next": each.next,
+    }
+
+
+def show(name: str, found: list[Schedule], shell: Shell) -> None:
+    """Print all schedules."""
+    if shell.json:
+        for each in found:
+            say(json_line(fields(each)))
+        return
+    if not found:
+        say(f"queue {name!r} stores no schedules")
+        return
+    rows = [
+        (each.name, each.task, shown_key(each.shard_key), _when(each), each.catch_up, _next(each)) for each in found
+    ]
+    draw(("schedule", "task", "shard key", "when", "catch up", "next"), rows)
+    say(plural(len(found), "schedule"))
+
+
+def _when(each: Schedule) -> str:
+    return f"{each.cron} ({each.tz})" if each.cron else f"every {each.every} s"
+
+
+def _next(each: Schedule) -> str:
+    return "paused" if each.paused else _time(each.next)
+
+
+def _time(at: float | None) -> str:
+    return "never" if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

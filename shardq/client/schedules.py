@@ -1,0 +1,78 @@
+# Generated from async_schedules.py by tests/house/twins.py. Do not change it: change that, run `make twins`.
+"""The schedules that users store in a queue, for threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from shardq.model import Written
+from shardq.model.schedule import CatchUp, Schedule
+from shardq.ops.schedules import stored
+
+if TYPE_CHECKING:
+    from shardq.client.queue import Queue
+
+All: TypeAlias = list[Schedule]
+
+
+class Schedules:
+    """Schedules that are made while the program runs, by its users say: `queue.schedules` (docs/schedules.md).
+
+    The queue stores up to `max_schedules` of them. Workers that run `Tasks` write their calls.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def add(
+        self,
+        name: str,
+        payload: Any,
+        *,
+        shard_key: str | bytes,
+        cron: str | None = None,
+        tz: str = "UTC",
+        every: int | None = None,
+        catch_up: CatchUp = "skip",
+        paused: bool = False,
+        timeout: float | None = None,
+    ) -> Schedule:
+        """Store a schedule, or change the one that is called *name*. Its slots count from now on.
+
+        At the times of the *cron* line in the zone *tz*, or *every* so many whole seconds (60 or more), *payload* is
+        written for *shard_key*; usually it is a call of a task. *catch_up* says what becomes of slots for which no
+        worker was there. Workers hear of the schedule within a minute, so its first slot may be late by that.
+
+        ConfigError (bad argument, or a queue without `max_schedules`), CodecError and QueueFull: nothing was changed.
+        """
+        queue = self._queue
+        op = stored.add(
+            queue.state, queue.client.codecs, name, payload, shard_key, cron, tz, every, catch_up, paused, timeout
+        )
+        return queue.client.run(op)
+
+    def pause(self, name: str, *, timeout: float | None = None) -> None:
+        """Let the slots of a schedule be left out from now on. ScheduleNotFound.
+
+        Calls that are written already, up to 75 s before their slots, still come.
+        """
+        self._queue.client.run(stored.pause(self._queue.state, name, True, timeout))
+
+    def resume(self, name: str, *, timeout: float | None = None) -> None:
+        """Let a schedule go on with its next slot. What was left out is not caught up. ScheduleNotFound."""
+        self._queue.client.run(stored.pause(self._queue.state, name, False, timeout))
+
+    def run(self, name: str, *, timeout: float | None = None) -> Written:
+        """Write the call of a schedule now, besides its slots, also of one that is paused. Return its id.
+
+        ScheduleNotFound if there is none of this name.
+        """
+        return self._queue.client.run(stored.run(self._queue.state, name, timeout))
+
+    def remove(self, name: str, *, timeout: float | None = None) -> bool:
+        """Remove a schedule. Return whether there was one. Calls that are written already still come."""
+        return self._queue.client.run(stored.remove(self._queue.state, name, timeout))
+
+    def list(self, *, timeout: float | None = None) -> All:
+        """Return all stored schedules, by their names."""
+        return self._queue.client.run(stored.listed(self._queue.state, timeout))

@@ -1,0 +1,1 @@
+"""`shardq_worker`."""

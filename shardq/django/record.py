@@ -1,0 +1,97 @@
+"""What is kept of a call: a note while it is tried, and its result. Both say what Django wants to know of it."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from shardq.codec import Codecs
+from shardq.django.sent import Sent, sent_of
+from shardq.errors import CodecError
+from shardq.protocol.results import NOTE, TOO_LARGE, VALUE, KeptResult
+
+READY: Final = "READY"
+RUNNING: Final = "RUNNING"
+FAILED: Final = "FAILED"
+SUCCESSFUL: Final = "SUCCESSFUL"
+"""The names of Django's statuses."""
+
+MOST_TRACE: Final = 8192
+"""Characters of a traceback: its end says most."""
+LEAST_TRACE: Final = 1024
+"""So many are left of the last one if the whole has no room."""
+MOST_ERRORS: Final = 16
+MOST_WORKERS: Final = 100
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of a call. Times are ms since the epoch, 0 if it has not come to that; *sent* may be too large."""
+
+    path: str = ""
+    status: str = READY
+    sent: Sent | None = None
+    started: int = 0
+    attempted: int = 0
+    finished: int = 0
+    errors: tuple[tuple[str, str], ...] = ()
+    workers: tuple[str, ...] = ()
+    value: Any = None
+
+    def begun(self, worker: str, now: int) -> Record:
+        """Return it as of the start of another attempt."""
+        return replace(
+            self, status=RUNNING, started=self.started or now, attempted=now, finished=0,
+            workers=(*self.workers, worker)[-MOST_WORKERS:],
+        )  # fmt: skip
+
+    def failed(self, error: BaseException, now: int, *, is_last: bool) -> Record:
+        """Return it as of an attempt that failed."""
+        kind = type(error)
+        found = (f"{kind.__module__}.{kind.__qualname__}", _traced(error))
+        status, finished = (FAILED, now) if is_last else (READY, 0)
+        return replace(self, status=status, finished=finished, errors=(*self.errors, found)[-MOST_ERRORS:])
+
+    def succeeded(self, value: Any, now: int) -> Record:
+        """Return it as of an attempt that returned *value*, which is as JSON has it."""
+        return replace(self, status=SUCCESSFUL, finished=now, value=value)
+
+
+def kept_of(record: Record, codecs: Codecs, most: int) -> KeptResult:
+    """Return a record as Redis keeps it, in *most* bytes: without arguments and the earlier errors if need be."""
+    last = tuple((path, text[-LEAST_TRACE:]) for path, text in record.errors[-1:])
+    tag, body = "", b""
+    for shorter in (record, replace(record, sent=None), replace(record, sent=None, errors=last)):
+        tag, body = codecs.encode(_text_of(shorter))
+        if len(body) <= most:
+            return KeptResult(VALUE if record.status == SUCCESSFUL else NOTE, tag, body)
+    return KeptResult(TOO_LARGE)
+
+
+def record_in(codecs: Codecs, kept: KeptResult | None) -> Record | None:
+    """Read what is kept of a call. None if that is nothing, or nothing of Django's."""
+    if kept is None or kept.kind not in (VALUE, NOTE):
+        return None
+    try:
+        found = json.loads(codecs.decode(kept.tag, kept.body))
+        found["errors"] = tuple((str(path), str(text)) for path, text in found["errors"])
+        found["workers"] = tuple(map(str, found["workers"]))
+        found["sent"] = sent_of(found["sent"])
+        return Record(**found)
+    except (CodecError, TypeError, ValueError, KeyError, RecursionError):
+        return None
+
+
+def _text_of(record: Record) -> str:
+    found = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    return json.dumps(found | {"sent": record.sent.bare() if record.sent else None})
+
+
+def _traced(error: BaseException) -> str:
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 (somebody else's __str__)
+        text = f"{type(error).__name__}\n"
+    return text[-MOST_TRACE:]

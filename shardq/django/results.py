@@ -1,0 +1,143 @@
+"""Django's `TaskResult` of what Redis knows of a message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django.conf import settings
+from django.tasks import Task, TaskResult, TaskResultStatus
+from django.tasks.base import TaskError
+from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
+from django.utils import timezone
+
+from shardq.codec import Codecs
+from shardq.django.finding import find_task
+from shardq.django.record import FAILED, READY, RUNNING, SUCCESSFUL, Record, record_in
+from shardq.django.sent import Sent, call_in
+from shardq.model import MessageId
+from shardq.protocol.standing import Whole
+
+_STATUS: Final = {"in_flight": RUNNING, "dead": FAILED}
+"""By where the message is; the others are READY."""
+_DIED: Final = "shardq.errors.MessageDead"
+
+
+def result_id(message_id: str, queue: str) -> str:
+    """Return the id of a result, which says where the message is.
+
+    >>> result_id("1732150000000-42-7", "default")
+    '1732150000000-42-7:default'
+    """
+    return f"{message_id}:{queue}"
+
+
+def when(ms: int) -> datetime | None:
+    """Return a time as Django has it: None for 0, and naive if the project does without time zones."""
+    if not ms:
+        return None
+    found = datetime.fromtimestamp(ms / 1000, UTC)
+    return found if settings.USE_TZ else timezone.make_naive(found, timezone.get_default_timezone())
+
+
+def new_result(task: Task, message_id: str, queue: str, alias: str, sent: Sent) -> TaskResult:
+    """Return the result of a call that was just written."""
+    return _result(task, message_id, queue, alias, Record(task.module_path, READY, sent))
+
+
+def running_result(task: Task, message_id: str, queue: str, alias: str, record: Record) -> TaskResult:
+    """Return the result of a call that a worker runs."""
+    return _result(_as_sent(task, queue, alias, record.sent), message_id, queue, alias, record)
+
+
+def found_result(whole: Whole, queue: str, alias: str, codecs: Codecs) -> TaskResult:
+    """Return the result of a call by what is known of its message. TaskResultDoesNotExist if that is not enough."""
+    message_id = whole.status.message_id
+    record = _known(whole, codecs)
+    if record is None:
+        raise TaskResultDoesNotExist(_why_none(whole, queue))
+    task = find_task(record.path)
+    if task is None:
+        raise TaskResultDoesNotExist(
+            f"result {result_id(message_id, queue)} is of task {record.path!r}, not known here"
+        )
+    return running_result(task, message_id, queue, alias, record)
+
+
+def _known(whole: Whole, codecs: Codecs) -> Record | None:
+    """What is known of a call: where its message is decides, since what is kept may be of an earlier attempt."""
+    state, kept = whole.status.state, record_in(codecs, whole.kept)
+    if state == "done":
+        return kept if kept and kept.status == SUCCESSFUL else None
+    if state == "unknown":  # a dead letter that was deleted has left its note
+        return kept if kept and kept.status == FAILED else None
+    called = call_in(codecs, whole.tag, whole.body)
+    if called is None:
+        return None
+    path, sent = called
+    record = replace(kept or Record(), path=path, sent=sent)
+    if state == "dead":
+        return record if record.status == FAILED else _died(record, whole)
+    return replace(record, status=_STATUS.get(state, READY), finished=0, value=None)
+
+
+def _died(record: Record, whole: Whole) -> Record:
+    """Of a dead letter whose worker could not say why it failed: it has died, or the task took too long."""
+    ended = round((whole.status.since or whole.status.time) * 1000)
+    errors = (*record.errors, (_DIED, f"{whole.status.reason}\n"))
+    return replace(record, status=FAILED, finished=ended, errors=errors, value=None)
+
+
+def _why_none(whole: Whole, queue: str) -> str:
+    name, status = result_id(whole.status.message_id, queue), whole.status
+    if status.state == "done":
+        return f"result {name} was not kept ({status.reason or 'it is none of a Django task'})"
+    if status.state == "unknown":
+        return f"there is no result {name}: it was kept long enough, was cancelled or purged, or never was"
+    return f"message {name} is no call of a Django task"
+
+
+def _as_sent(task: Task, queue: str, alias: str, sent: Sent | None) -> Task:
+    """The task as it was enqueued."""
+    after = sent.run_after if sent else None
+    if (task.queue_name, task.backend, task.run_after) == (queue, alias, after):
+        return task
+    try:
+        return replace(task, queue_name=queue, backend=alias, run_after=after)
+    except InvalidTask:  # the settings have changed since
+        return task
+
+
+def _result(task: Task, message_id: str, queue: str, alias: str, record: Record) -> TaskResult:
+    written = MessageId.parse(message_id).written_ms
+    found = TaskResult(
+        task=task,
+        id=result_id(message_id, queue),
+        status=TaskResultStatus[record.status],
+        enqueued_at=when(written),
+        # Two machines' clocks may differ: nothing happened before it was enqueued.
+        started_at=when(record.started and max(written, record.started)),
+        finished_at=when(record.finished and max(written, record.finished)),
+        last_attempted_at=when(record.attempted and max(written, record.attempted)),
+        args=record.sent.args if record.sent else [],
+        kwargs=record.sent.kwargs if record.sent else {},
+        backend=alias,
+        errors=[TaskError(exception_class_path=path, traceback=text) for path, text in record.errors],
+        worker_ids=[*record.workers],
+    )
+    update(found, _return_value=record.value)
+    return found
+
+
+def update(result: TaskResult, **values: Any) -> None:
+    """Set fields of a result, which its users cannot."""
+    for name, value in values.items():
+        object.__setattr__(result, name, value)
+
+
+def show(result: TaskResult, record: Record) -> None:
+    """Bring the result that a running task sees up to date."""
+    fresh = _result(result.task, result.id.rpartition(":")[0], result.task.queue_name, result.backend, record)
+    names = ("status", "errors", "started_at", "finished_at", "last_attempted_at", "worker_ids", "_return_value")
+    update(result, **{name: getattr(fresh, name) for name in names})

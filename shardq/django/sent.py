@@ -1,0 +1,76 @@
+"""A call of one of Django's tasks, as a message has it: the task's path, and its arguments as JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from django.utils.json import normalize_json
+
+from shardq.codec import Codecs
+from shardq.errors import CodecError
+from shardq.model.call import Call as Payload
+
+ARGUMENT: Final = "call"
+"""The one argument of the message: the text of the JSON."""
+
+
+class Sent(NamedTuple):
+    """The arguments of a call, and when it may run at the earliest."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+    run_after: datetime | None = None
+
+    @classmethod
+    def of(cls, args: Any, kwargs: Any, run_after: datetime | None) -> Sent:
+        """Return a call as its worker will see it. TypeError or ValueError for what is not JSON, as Django says."""
+        values = json.loads(json.dumps([normalize_json(list(args)), normalize_json(dict(kwargs))]))
+        return cls(values[0], values[1], run_after)
+
+    @property
+    def text(self) -> str:
+        """The call as JSON."""
+        return json.dumps(self.bare())
+
+    def bare(self) -> dict[str, Any]:
+        """Return it as what JSON has."""
+        found: dict[str, Any] = {"args": self.args, "kwargs": self.kwargs}
+        return found | {"run_after": self.run_after.isoformat()} if self.run_after else found
+
+    def call(self, path: str) -> Payload[Any]:
+        """Return the payload of a message that calls the task *path*."""
+        return Payload(path, {ARGUMENT: self.text})
+
+
+def sent_of(value: Any) -> Sent | None:
+    """Read what `bare` returns. None for anything else: others may write messages, too."""
+    if not isinstance(value, dict):
+        return None
+    args, kwargs, after = value.get("args", []), value.get("kwargs", {}), value.get("run_after")
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        return None
+    try:
+        return Sent(args, kwargs, None if after is None else datetime.fromisoformat(after))
+    except (TypeError, ValueError):
+        return None
+
+
+def sent_in(text: Any) -> Sent | None:
+    """Read the JSON of a call; None for anything else."""
+    try:
+        return sent_of(json.loads(text))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def call_in(codecs: Codecs, tag: str, body: bytes) -> tuple[str, Sent] | None:
+    """Return the path of the task that a payload calls, and the call; None if it is none."""
+    try:
+        name, arguments = msgspec.convert(codecs.decode(tag, body), tuple[str, dict[str, Any]])
+    except (CodecError, msgspec.ValidationError):
+        return None
+    sent = sent_in(arguments.get(ARGUMENT))
+    return None if sent is None else (name, sent)

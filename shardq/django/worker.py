@@ -1,0 +1,290 @@
+"""How an AsyncWorker runs Django's tasks: `async def` ones in its loop, plain ones in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import django
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.db import close_old_connections, connections
+from django.tasks import Task, TaskContext, TaskResult, task_backends
+from django.tasks.signals import task_finished, task_started
+from django.utils.json import normalize_json
+from django.utils.module_loading import autodiscover_modules
+
+from shardq.client import AsyncDelivery, AsyncQueue
+from shardq.clock import Clock
+from shardq.django.backend import Backend
+from shardq.django.finding import find_task, loaded_tasks
+from shardq.django.record import FAILED, Record, kept_of, record_in
+from shardq.django.results import running_result, show
+from shardq.django.sent import Sent, sent_in
+from shardq.drivers import Target
+from shardq.errors import BackendError, ConfigError
+from shardq.ops.inspect.status import whole_status
+from shardq.ops.results.keep import keep
+from shardq.protocol.results import VALUE, KeptResult
+from shardq.tasks import Task as OwnTask
+from shardq.tasks import Tasks
+from shardq.tasks.finding import Finder, judged, tries_of
+from shardq.worker.application import AsyncHandler, PlainHandler
+from shardq.worker.outcome import Failed, GiveBack, Nack, Reject
+from shardq.worker.plan import Plan
+from shardq.worker.trouble import CALL_TIMEOUT
+
+log = logging.getLogger("shardq")
+_TURNED_BACK: Final = (Nack, GiveBack)
+"""What a task raises to be run later: no error of it."""
+
+
+def _call(call: str) -> None:
+    """What a message calls, as far as its arguments go."""
+
+
+class Adapted(OwnTask[Any, Any, Any]):
+    """One of Django's tasks as shardq knows them: its name, and how often it is tried."""
+
+    def __init__(self, task: Task, backend: Backend) -> None:
+        super().__init__(_call, task.module_path, backend.retries_of(task), None)
+        self.task, self.function = task, task.func
+
+
+class _Registry(dict[str, OwnTask[Any, Any, Any]]):
+    """Finds tasks when they are first called: any module may have some."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__()
+        self._backend = backend
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the task of this path."""
+        found = super().get(name)
+        if found is None and (task := find_task(name)) is not None:
+            found = self[name] = Adapted(task, self._backend)
+        return found or default
+
+
+class DjangoTasks(Tasks[None]):
+    """The tasks of a queue of a *backend*, for an AsyncWorker; those of the first one by default.
+
+    `tasks.emails` are those of the queue that Django calls so.
+    """
+
+    def __init__(self, backend: Backend, queue: str) -> None:
+        names = backend.settings
+        super().__init__(names.name_of(queue), **names.settings_of(queue))
+        self.backend = backend
+        self._by_name = _Registry(backend)
+        autodiscover_modules("tasks")
+        for task in loaded_tasks():
+            if (task.backend, task.queue_name) == (backend.alias, queue):
+                self._by_name.get(task.module_path)
+
+    def __getattr__(self, name: str) -> DjangoTasks:
+        """Return the tasks of another queue."""
+        backend = self.__dict__.get("backend")
+        if backend is None or name not in backend.names:
+            raise AttributeError(f"QUEUES of Django's settings have no {name!r}")
+        return DjangoTasks(backend, name)
+
+    @asynccontextmanager
+    async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:
+        """Yield the handler of an AsyncWorker."""
+        if jobs.client._target != (wanted := Target.parse(self.backend.settings.url)):
+            log.warning("this worker reads %s, but Django's settings write to %s", jobs.client._target, wanted)
+        pool = ThreadPoolExecutor(plan.concurrency, "shardq-django")
+        try:
+            yield Runner(self, Finder(self._by_name, jobs.state.clock), pool)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    @contextmanager
+    def opened(self, clock: Clock) -> Iterator[PlainHandler]:
+        """Refuse a Worker, and its child processes: Django's tasks may be async."""
+        self.check_forks()
+        yield lambda _: None
+
+    def check_forks(self) -> None:
+        """Refuse child processes."""
+        raise ConfigError("Django's tasks run in an AsyncWorker, without run_in: plain ones run in its threads")
+
+
+class Runner:
+    """Runs the tasks of deliveries. What is known of each is noted before and after."""
+
+    def __init__(self, tasks: DjangoTasks, finder: Finder, pool: ThreadPoolExecutor) -> None:
+        self._backend, self._finder, self._pool = tasks.backend, finder, pool
+        self._worker = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
+
+    async def __call__(self, delivery: AsyncDelivery) -> object:
+        """Run what *delivery* calls, and return what is kept as its result. Raise what the worker makes of an error."""
+        adapted, arguments = self._finder.find(delivery)
+        sent = sent_in(arguments["call"])
+        if not isinstance(adapted, Adapted) or sent is None:
+            raise Reject(f"task {adapted.name!r} does not take its arguments: no call of Django's")
+        kept = await self._kept(delivery)
+        if kept is not None and kept.kind == VALUE:
+            return kept
+        record = self._before(delivery, adapted, sent, kept).begun(self._worker, _now())
+        await self._note(delivery, record)
+        queue = delivery.queue.name.removeprefix(self._backend.settings.prefix)
+        result = running_result(adapted.task, delivery.message_id, queue, self._backend.alias, record)
+        attempt = Attempt(self._backend, adapted, delivery, sent, record, result)
+        if inspect.iscoroutinefunction(adapted.task.func):
+            await attempt.run_async()
+        else:
+            run = partial(contextvars.copy_context().run, attempt.run)
+            await asyncio.get_running_loop().run_in_executor(self._pool, run)
+        if attempt.outcome is not None:
+            if not isinstance(attempt.outcome, _TURNED_BACK):
+                await self._note(delivery, attempt.record)
+            raise attempt.outcome
+        config = delivery.queue.state.config
+        if config.result_ttl is None:
+            return None
+        return kept_of(attempt.record, delivery.queue.client.codecs, config.max_result_size)
+
+    async def _kept(self, delivery: AsyncDelivery) -> KeptResult | None:
+        """Return what the deliveries before have left; of a redrive, which begins anew, only a note."""
+        if delivery.count == 1:
+            return None
+        queue = delivery.queue
+        try:
+            whole = await queue.client.run(whole_status(queue.state, delivery.message_id, CALL_TIMEOUT))
+        except BackendError:
+            return None
+        is_value = whole.kept is not None and whole.kept.kind == VALUE
+        return None if is_value and tries_of(delivery) == 1 else whole.kept
+
+    def _before(self, delivery: AsyncDelivery, adapted: Adapted, sent: Sent, kept: KeptResult | None) -> Record:
+        """Return what is known of earlier attempts. Reject if the last one failed for good, and did not come to it."""
+        found = record_in(delivery.queue.client.codecs, kept)
+        if found is None or found.path != adapted.name:
+            return Record(adapted.name, sent=sent)
+        if found.status == FAILED and tries_of(delivery) > 1:
+            raise Reject(f"{found.errors[-1][0] if found.errors else 'it failed'}, as the delivery before noted")
+        return replace(found, sent=sent)
+
+    async def _note(self, delivery: AsyncDelivery, record: Record) -> None:
+        """Keep what is known so far. That is for those who ask: without it the task runs all the same."""
+        queue = delivery.queue
+        config = queue.state.config
+        if config.result_ttl is None:
+            return
+        kept = kept_of(record, queue.client.codecs, config.max_result_size)
+        try:
+            await queue.client.run(keep(queue.state, [(delivery.received, kept)], CALL_TIMEOUT))
+        except BackendError as error:
+            log.warning("queue %r, message %s: no note is kept: %s", queue.name, delivery.message_id, error)
+
+
+class Attempt:
+    """One run of a task. `outcome` is what the worker is told of an error, None after a success."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        adapted: Adapted,
+        delivery: AsyncDelivery,
+        sent: Sent,
+        record: Record,
+        result: TaskResult,
+    ) -> None:
+        self._sender, self._adapted, self._delivery = type(backend), adapted, delivery
+        self.record, self._result = record, result
+        context = [TaskContext(task_result=result)] if adapted.task.takes_context else []
+        self._call: Callable[[], Any] = partial(adapted.task.func, *context, *sent.args, **sent.kwargs)
+        self.outcome: BaseException | None = None
+
+    def run(self) -> None:
+        """Run a plain function, in a thread whose connections to databases are fit, as Django wants it of workers."""
+        close_old_connections()
+        try:
+            task_started.send_robust(self._sender, task_result=self._result)
+            try:
+                self._note_success(self._call())
+            except BaseException as error:  # noqa: BLE001 (SystemExit of a task is its failure, not the worker's end)
+                if self._note_failure(error):
+                    task_finished.send_robust(self._sender, task_result=self._result)
+            else:
+                task_finished.send_robust(self._sender, task_result=self._result)
+        finally:
+            close_old_connections()
+
+    async def run_async(self) -> None:
+        """Await a coroutine function. What it does in threads it does in one of its own, as a request does."""
+        async with ThreadSensitiveContext():
+            try:
+                await task_started.asend_robust(self._sender, task_result=self._result)
+                try:
+                    self._note_success(await self._call())
+                except asyncio.CancelledError:  # its lease is lost, or the worker ends
+                    raise
+                except BaseException as error:  # noqa: BLE001
+                    if self._note_failure(error):
+                        await task_finished.asend_robust(self._sender, task_result=self._result)
+                else:
+                    await task_finished.asend_robust(self._sender, task_result=self._result)
+            finally:
+                await sync_to_async(connections.close_all)()
+
+    def _note_success(self, value: Any) -> None:
+        self.record = self.record.succeeded(normalize_json(value), _now())
+        show(self._result, self.record)
+
+    def _note_failure(self, error: BaseException) -> bool:
+        """Note an error. Return whether it is the last one."""
+        outcome = self.outcome = judged(self._adapted, error, self._delivery, with_text=False)
+        if isinstance(outcome, _TURNED_BACK):
+            return False
+        most = self._delivery.queue.state.config.max_deliveries
+        is_last = not isinstance(outcome, Failed) or outcome.gives_up or tries_of(self._delivery) >= most
+        self.record = self.record.failed(error, _now(), is_last=is_last)
+        show(self._result, self.record)
+        return is_last
+
+
+def backend_of(alias: str) -> Backend:
+    """Return the backend with this alias. ConfigError if it is none of shardq's."""
+    try:
+        found = task_backends[alias]
+    except ImproperlyConfigured as error:
+        raise ConfigError(str(error)) from error
+    if not isinstance(found, Backend):
+        raise ConfigError(
+            f"TASKS[{alias!r}] of Django's settings is a {type(found).__name__}, not shardq.django.Backend"
+        )
+    return found
+
+
+def first_tasks() -> DjangoTasks:
+    """Return the tasks of the default backend's first queue, for `shardq worker`, which knows no settings yet."""
+    try:
+        if not apps.ready:
+            django.setup()
+    except ImproperlyConfigured as error:
+        raise ConfigError(f"Django's settings: {error} For example, DJANGO_SETTINGS_MODULE=shop.settings") from error
+    backend = backend_of("default")
+    if not backend.names:
+        raise ConfigError("QUEUES of Django's settings names no queue: use manage.py shardq_worker --queue NAME")
+    return DjangoTasks(backend, backend.names[0])
+
+
+def _now() -> int:
+    """Ms since the epoch."""
+    return time.time_ns() // 1_000_000

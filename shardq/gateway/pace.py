@@ -1,0 +1,52 @@
+"""The connections that have run as far ahead of their readers as they may, and when more may come from them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+from shardq.clock import Clock
+from shardq.gateway.ahead import Ahead
+
+TICK: Final = 0.005
+"""Seconds. A call that waits for so long has no whole message in grpc."""
+
+
+class Runner(Protocol):
+    """A connection that is ahead."""
+
+    ahead: Ahead
+
+    def refill(self) -> None:
+        """Read again."""
+
+
+class Pace:
+    """Those that wait, in their order."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: dict[Runner, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __contains__(self, runner: Runner) -> bool:
+        """Return whether it waits here."""
+        return runner in self._waiting
+
+    def add(self, runner: Runner) -> None:
+        """Look after a connection that may not go on for now."""
+        self._waiting[runner] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(TICK, self._tick)
+
+    def discard(self, runner: Runner) -> None:
+        """It goes on, or is gone."""
+        self._waiting.pop(runner, None)
+
+    def _tick(self) -> None:
+        now = self._clock.monotonic()
+        for runner in list(self._waiting):
+            if runner.ahead.may_go_on(now):
+                del self._waiting[runner]
+                runner.refill()
+        self._timer = asyncio.get_running_loop().call_later(TICK, self._tick) if self._waiting else None

@@ -1,0 +1,52 @@
+"""A schedule: what is called again and again, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from shardq.arguments import one_of
+from shardq.model.timetable import Timetable
+
+CatchUp: TypeAlias = Literal["skip", "once", "all"]
+"""What becomes of slots that no worker wrote in time: none of them is written, the last one, or the last 100."""
+CATCH_UPS: Final = get_args(CatchUp)
+
+
+class FixedSchedule(msgspec.Struct, frozen=True):
+    """A schedule that a program declares: when which payload is written. `where` names it in logs."""
+
+    name: str
+    where: str
+    timetable: Timetable
+    shard_key: str | bytes
+    catch_up: CatchUp
+    payload: object
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule that was stored by `schedules.add`.
+
+    `task` is the name of the task that it calls; '' if its payload is no call. It is due at the times of the `cron`
+    line in the zone `tz`, or `every` so many seconds. `next` is its next slot, and `last` up to when its slots are
+    written, both in seconds since 1970; `next` is None while it is `paused`.
+    """
+
+    name: str
+    task: str
+    shard_key: str | bytes
+    cron: str | None
+    tz: str
+    every: int | None
+    catch_up: CatchUp
+    paused: bool
+    last: float
+    next: float | None
+
+
+def check_catch_up(catch_up: str) -> CatchUp:
+    """Return *catch_up* if it is one of the three; else ConfigError."""
+    return one_of("catch_up", catch_up, CATCH_UPS)  # type: ignore[return-value]

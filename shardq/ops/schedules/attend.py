@@ -1,0 +1,163 @@
+"""What each worker does once a minute: it writes the slots that come within that time, unless another one has.
+
+The server tells its time, and only that counts: the clocks of workers may differ. What is decided by it may come late,
+since a worker may stand still meanwhile. That changes nothing: how far the schedule is says whether it still holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+from shardq.codec import Codecs
+from shardq.errors import BackendError, ClosedError, DurabilityUnknown, QueueFull, QueueMissing, ServerUnfit
+from shardq.model.schedule import CatchUp, FixedSchedule
+from shardq.ops.queue.opening import missing, open_queue
+from shardq.ops.queue.retry import always, retry_until
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Argument, Call, Op
+from shardq.ops.schedules.record import BadRecord, Standing, record_of, standing_of
+from shardq.ops.schedules.slots import AHEAD, MOST, wanted, was_set_back
+from shardq.ops.schedules.write import SlotMessage, write_slots
+
+log = logging.getLogger("shardq")
+PAGE: Final = 100
+NEVER: Final = 9_000_000_000_000_000
+A_DAY: Final = 86_400_000
+"""A stored schedule is looked at so many ms later at the latest: a clock that was wrong cannot hide it for longer."""
+PUT_OFF: Final = 60_000
+"""For so many ms a stored schedule is left alone that cannot be written now."""
+_RANDOM: Final = Random()  # only spreads workers over the schedules of a page
+
+
+class Attendant:
+    """Writes the slots of the schedules of one queue: those that the program declares (*fixed*) and stored ones."""
+
+    def __init__(self, state: QueueState, codecs: Codecs, fixed: Sequence[FixedSchedule]) -> None:
+        self._state = state
+        self._fixed = [(each, _message_of(each, codecs)) for each in fixed]
+        self._told = set[str]()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be asked: neither does the program declare schedules nor does the queue store any."""
+        return not self._fixed and not self._state.config.max_schedules
+
+    def attend(self, timeout: float) -> Op[None]:
+        """Look once, and write what is due soon. BackendError; then the next time does the rest."""
+        yield from open_queue(self._state, self._state.until(timeout))
+        names: tuple[str, ...] = tuple(message.name for _, message in self._fixed)
+        while True:
+            until = self._state.until(timeout)
+            call = Call.on(self._state.keys, "due_schedules", (AHEAD, PAGE, *names))
+            reply = yield from retry_until(always(call), until, self._state.clock)
+            if len(reply) == 1:
+                raise missing(self._state)
+            now, said, flat = reply
+            for (each, message), standing in zip(self._fixed if names else (), said, strict=True):
+                yield from self._guarded(each.where, self._write_fixed(each, message, standing, now, timeout))
+            rows = [(flat[at], flat[at + 1], flat[at + 2]) for at in range(0, len(flat), 3)]
+            moved = yield from self._write_stored(rows, now, timeout)
+            # The rest of those that are due; but a page of which nothing moves would come again and again.
+            if len(rows) < PAGE or not moved:
+                return
+            names = ()
+
+    def _guarded(self, where: str, write: Op[Any]) -> Op[Any]:
+        """Do *write*. What is wrong with one schedule is logged once, and keeps none of the others."""
+        try:
+            found = yield from write
+        except DurabilityUnknown as error:  # they are written
+            log.warning("queue %r, %s: %s", self._state.keys.name, where, error)
+            return None
+        except (BackendError, ClosedError, QueueMissing, ServerUnfit):
+            raise
+        except Exception as error:  # noqa: BLE001 (a timetable that another program, or a later version, wrote)
+            if where not in self._told and len(self._told) < 1000:
+                self._told.add(where)
+                kind = "" if isinstance(error, (BadRecord, QueueFull)) else f"{type(error).__name__}: "
+                log.error(
+                    "queue %r, %s: its calls cannot be written, which is tried again each minute: %s%s",
+                    self._state.keys.name, where, kind, error,
+                )  # fmt: skip
+            return None
+        self._told.discard(where)
+        return found
+
+    def _write_fixed(
+        self, each: FixedSchedule, message: SlotMessage, said: bytes, now: int, timeout: float
+    ) -> Op[None]:
+        if not said:
+            call = Call.on(self._state.keys, "begin_schedule", (message.name,))
+            reply = yield from retry_until(always(call), self._state.until(timeout), self._state.clock)
+            if reply == b"NOQUEUE":
+                raise missing(self._state)
+            if reply == b"FULL":
+                raise BadRecord("the queue remembers 10,000 schedules of programs, and no more")
+            now, said = reply
+        yield from self._write(each.where, message, each.catch_up, said, now, timeout)
+
+    def _write_stored(self, rows: list[tuple[bytes, bytes, bytes]], now: int, timeout: float) -> Op[int]:
+        """Write the slots of these stored schedules, and note when to look at each next. Return how many were moved."""
+        _RANDOM.shuffle(rows)
+        moves: list[Argument] = []
+        for name, said, raw in rows:
+            where = f"schedule {name.decode(errors='replace')!r}"
+            found = yield from self._guarded(where, self._write_one(where, name, said, raw, now, timeout))
+            moves += (name, *(found or (said, now + AHEAD + PUT_OFF)))
+        if not moves:
+            return 0
+        call = Call.on(self._state.keys, "move_schedules", tuple(moves))
+        moved: int = yield from retry_until(always(call), self._state.until(timeout), self._state.clock)
+        return moved
+
+    def _write_one(
+        self, where: str, name: bytes, said: bytes, raw: bytes, now: int, timeout: float
+    ) -> Op[tuple[Argument, Argument]]:
+        """Write the slots of one stored schedule. Return how far it is, and when to look at it next."""
+        record, standing = record_of(raw), standing_of(said)
+        if standing.paused:
+            return said, NEVER
+        message = SlotMessage(f"u:{name.decode()}", record.timetable, record.shard_key, record.tag, record.body)
+        said = yield from self._write(where, message, record.catch_up, said, now, timeout)
+        if not said:  # it was removed meanwhile
+            return said, NEVER
+        last = standing_of(said).last
+        following = record.timetable.after(now if was_set_back(last, now) else max(last, now))
+        return said, min(now + A_DAY, NEVER if following is None else following)
+
+    def _write(
+        self, where: str, message: SlotMessage, catch_up: CatchUp, said: bytes, now: int, timeout: float
+    ) -> Op[bytes]:
+        """Write the slots of a schedule that are wanted. Return how far it is then."""
+        standing = standing_of(said)
+        slots, left_out, last = wanted(message.timetable, standing.last, now, catch_up)
+        if not slots:
+            return said
+        following = standing.moved(last)
+        other = yield from write_slots(self._state, message, slots, said, following, self._state.until(timeout))
+        if other is not None:
+            return other
+        self._tell(where, message, standing, now, left_out)
+        return following.encode()
+
+    def _tell(self, where: str, message: SlotMessage, before: Standing, now: int, left_out: Sequence[int]) -> None:
+        """Log what the worker that wrote the slots did not write."""
+        queue, told = self._state.keys.name, message.timetable.told
+        if was_set_back(before.last, now):
+            log.warning(
+                "queue %r, %s: the server's clock was set back: its slots were written up to %s, and count from %s on",
+                queue, where, told(before.last), told(now),
+            )  # fmt: skip
+        if left_out:
+            log.warning(
+                "queue %r, %s: no worker was there for some slots, and its catch_up leaves %s of them out, up to %s",
+                queue, where, f"more than {MOST}" if len(left_out) > MOST else len(left_out), told(left_out[-1]),
+            )  # fmt: skip
+
+
+def _message_of(each: FixedSchedule, codecs: Codecs) -> SlotMessage:
+    tag, body = codecs.encode(each.payload)
+    return SlotMessage(f"c:{each.name}", each.timetable, each.shard_key, tag, body)

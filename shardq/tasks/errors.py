@@ -1,0 +1,18 @@
+"""What a task's function may raise besides what every handler may."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shardq.arguments import mapping
+
+
+class PartlyFailed(Exception):
+    """Raise it in a task of many: *errors* has what some of the batch failed with, by their place from 0.
+
+    The others are done. ConfigError if *errors* is no mapping.
+    """
+
+    def __init__(self, errors: Mapping[int, BaseException]) -> None:
+        self.errors = dict(mapping("errors", errors, "places to errors"))
+        super().__init__(f"{len(self.errors)} of the batch failed")

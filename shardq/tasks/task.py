@@ -1,0 +1,137 @@
+"""One task: a function that workers run by its name, and how often it is tried."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
+
+import msgspec
+
+from shardq.arguments import MAX_BLOCK, seconds, whole
+from shardq.backoff import Backoff, check_backoff
+from shardq.errors import ConfigError
+from shardq.model.call import IS_NAME, Call
+from shardq.tasks.signature import Signature
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+X = TypeVar("X")
+
+MAX_BATCH: Final = 1000
+MAX_WAIT: Final = 60.0
+
+
+class Retries(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a task is tried, and when: see `Tasks.task`."""
+
+    retries: int | None = None
+    backoff: Backoff | None = None
+    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    give_up_on: tuple[type[BaseException], ...] = ()
+
+    def check(self, where: str) -> None:
+        """ConfigError for a bad setting."""
+        if self.retries is not None:
+            whole(f"retries of {where}", self.retries, 0, 1_000_000)
+        if self.backoff is not None:
+            check_backoff(self.backoff)
+        for name, classes in (("retry_on", self.retry_on), ("give_up_on", self.give_up_on)):
+            if not isinstance(classes, tuple) or not all(
+                isinstance(each, type) and issubclass(each, BaseException) for each in classes
+            ):
+                raise ConfigError(f"{name} of {where} must be classes of exceptions, such as (ConnectionError,)")
+
+    def tries_again(self, error: BaseException, deliveries: int) -> bool:
+        """Say whether a task that failed with *error* in its delivery number *deliveries* is tried once more."""
+        if isinstance(error, self.give_up_on) or not isinstance(error, self.retry_on):
+            return False
+        return self.retries is None or deliveries <= self.retries
+
+
+class Task(Generic[P, T, R]):
+    """A function that workers run. Called itself it is that function: `report(first, last)` runs it here and now.
+
+    `P` are its parameters, `T` is its result, and `R` what calling it returns: `T`, or a coroutine of it.
+    """
+
+    def __init__(
+        self, function: Callable[P, R], name: str, retries: Retries, time_limit: float | None, *, is_batch: bool = False
+    ) -> None:
+        self.where = f"task {name!r} ({_place(function)})"
+        _check_kind(function, self.where)
+        if not IS_NAME.fullmatch(name):
+            raise ConfigError(f"the name of {self.where} must have 1 to 200 letters, digits or any of . _ - : / < >")
+        retries.check(self.where)
+        if time_limit is not None:
+            seconds(f"time_limit of {self.where}", time_limit, 0.001, MAX_BLOCK)
+        functools.update_wrapper(self, function)
+        self.function, self.name, self.retries, self.time_limit = function, name, retries, time_limit
+        # Where the mark of a call's arguments is, behind the marks of the list and of its name.
+        self.mark_at = len(name) + (2 if len(name) < 32 else 3) if name.isascii() else 0
+        self.most_tries = None if retries.retries is None else retries.retries + 1
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.is_batch = is_batch
+        self.is_simple = self.is_async and not is_batch
+        self.signature = Signature(function, self.where, is_batch=is_batch)
+        self._call: Any = msgspec.defstruct(
+            "Call", [], bases=(Call,), namespace={"result_type": self.signature.returns}, array_like=True, frozen=True
+        )
+
+    @property
+    def result_type(self) -> Any:
+        """What its results are made of: the function's return annotation."""
+        return self.signature.returns
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here, as a test does."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """The task's name."""
+        return f"{type(self).__name__}({self.name!r})"
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+        """Return a call with these arguments: a payload for `write`, `publish` and all else that takes one.
+
+        Arguments that are left out get their defaults where the task runs. ConfigError if the function does not take
+        them; CodecError, when it is written, for one that cannot be sent.
+        """
+        return cast("Call[T]", self._call(self.name, self.signature.bound(args, kwargs)))
+
+
+class BatchTask(Task[[list[X]], None, R], Generic[X, R]):
+    """A function of which workers collect the calls. Called itself it is that function, which takes a list."""
+
+    def __init__(
+        self,
+        function: Callable[[list[X]], R],
+        name: str,
+        retries: Retries,
+        time_limit: float | None,
+        size: int,
+        wait: float,
+    ) -> None:
+        super().__init__(function, name, retries, time_limit, is_batch=True)
+        self.size = whole(f"size of {self.where}", size, 1, MAX_BATCH)
+        self.wait = seconds(f"wait of {self.where}", wait, 0, MAX_WAIT)
+        (self.parameter,) = self.signature.types
+
+    def call(self, member: X, /) -> Call[None]:  # type: ignore[override]  # a call has one member of the list
+        """Return a call with one *member* of the list that the function takes."""
+        return cast("Call[None]", self._call(self.name, {self.parameter: member}))
+
+
+def _check_kind(function: object, where: str) -> None:
+    """ConfigError for what would be called, and do nothing."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(f"{where} has a yield, so calling it runs nothing of it: let it return what it has")
+    if isinstance(function, type):
+        raise ConfigError(f"{where} is a class: a task is made of a function")
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)

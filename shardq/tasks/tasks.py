@@ -1,0 +1,391 @@
+"""`Tasks`: the tasks of one queue, which web and worker both import."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+
+from shardq.arguments import check_known, check_name, flag, function, iterable, shown, text
+from shardq.backoff import Backoff
+from shardq.client import AsyncQueue
+from shardq.clock import Clock
+from shardq.errors import ConfigError
+from shardq.model import DeliveryView, QueueConfig
+from shardq.model.queue_settings import QueueSettings
+from shardq.model.schedule import CatchUp, FixedSchedule
+from shardq.tasks.finding import Finder, judged, task_name
+from shardq.tasks.measured import measured, measured_async
+from shardq.tasks.running import AsyncRunner, Manner, OnError, Runner
+from shardq.tasks.schedules import SHARD_KEY, Schedules, interval
+from shardq.tasks.task import BatchTask, Retries, Task
+from shardq.telemetry import TaskTimes, measures
+from shardq.worker.application import Application, AsyncHandler, PlainHandler
+from shardq.worker.plan import Plan
+
+P = ParamSpec("P")
+T = TypeVar("T")
+X = TypeVar("X")
+R_co = TypeVar("R_co", covariant=True)
+
+Middleware = Callable[[Callable[[Any], Any], Any], Any]
+"""A function, or a coroutine function, of the next one and the delivery."""
+Lifespan = Callable[[], AbstractAsyncContextManager[R_co]] | Callable[[], AbstractContextManager[R_co]]
+
+
+class TaskDecorator(Protocol):
+    """What `Tasks.task(...)` returns: it makes a task of a function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]], /) -> Task[P, T, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __call__(self, function: Callable[P, T], /) -> Task[P, T, T]: ...
+
+
+class BatchDecorator(Protocol):
+    """What `Tasks.batch(...)` returns: it makes a task of a function that takes a list."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[list[X]], Coroutine[Any, Any, None]], /
+    ) -> BatchTask[X, Coroutine[Any, Any, None]]: ...
+    @overload
+    def __call__(self, function: Callable[[list[X]], None], /) -> BatchTask[X, None]: ...
+
+
+class Tasks(Application, Generic[R_co]):
+    """The tasks of the queue *queue*, whose settings are those of `Client.queue`.
+
+    *lifespan* is a function that returns a context manager, plain or async: each worker process enters it before its
+    first message and leaves it after the last, and `resources` is what it yields. Each of *middleware* is a function of
+    the next one and the delivery, and is called around each task: `await call_next(delivery)` runs the task and returns
+    its result, or raises its error. In a Worker they are plain functions. What a task raised is stored with its class
+    and its frames, and with *error_text* also with its text, which may hold a part of the payload. *on_error* is a
+    plain function of the delivery and the error, as error reporters want it: it is called at once when a task has
+    raised anything but Nack and Reject, should be quick, and what it raises is logged. ConfigError for a bad setting.
+    """
+
+    @overload
+    def __init__(
+        self: Tasks[None],
+        queue: str,
+        *,
+        lifespan: None = None,
+        middleware: Sequence[Middleware] = (),
+        error_text: bool = False,
+        on_error: OnError | None = None,
+        **settings: Unpack[QueueSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        queue: str,
+        *,
+        lifespan: Lifespan[R_co],
+        middleware: Sequence[Middleware] = (),
+        error_text: bool = False,
+        on_error: OnError | None = None,
+        **settings: Unpack[QueueSettings],
+    ) -> None: ...
+    def __init__(
+        self,
+        queue: str,
+        *,
+        lifespan: Any = None,
+        middleware: Sequence[Middleware] = (),
+        error_text: bool = False,
+        on_error: OnError | None = None,
+        **settings: Unpack[QueueSettings],
+    ) -> None:
+        self.queue_name, self.settings = check_name(queue), settings
+        check_known(
+            "Tasks", settings, (*QueueSettings.__annotations__, "lifespan", "middleware", "error_text", "on_error")
+        )
+        self._middleware = [function("a middleware", each) for each in iterable("middleware", middleware, "functions")]
+        if on_error is not None:
+            function("on_error", on_error)
+        self._delivery: ContextVar[Any] = ContextVar("delivery")
+        self._manner = Manner(self._middleware, self._delivery.set, flag("error_text", error_text), on_error)
+        self._config = QueueConfig(**settings)
+        self._lifespan = lifespan
+        self._module = sys._getframe(1).f_globals.get("__name__", "")
+        self._by_name: dict[str, Task[Any, Any, Any]] = {}
+        self._schedules = Schedules()
+        self._resources: Any = _NONE
+
+    def __repr__(self) -> str:
+        """The queue, and how many tasks there are."""
+        return f"Tasks({self.queue_name!r}, {len(self._by_name)} tasks)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Name the variable that holds it, for a process of `run_in="processes"`. ConfigError if there is none."""
+        there = vars(sys.modules.get(self._module, object)).items()
+        if (name := next((name for name, value in there if value is self), None)) is None:
+            raise ConfigError(f"{self!r} is no variable at the top of module {self._module!r}, which a process imports")
+        return _tasks_in, (self._module, name)
+
+    def __iter__(self) -> Iterator[Task[Any, Any, Any]]:
+        """The tasks, in the order of their declarations."""
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        """How many tasks there are."""
+        return len(self._by_name)
+
+    def __bool__(self) -> bool:
+        """Always true: it is no container."""
+        return True
+
+    @property
+    def has_plain_middleware(self) -> bool:
+        """Whether a middleware is for a Worker."""
+        return not all(map(inspect.iscoroutinefunction, self._middleware))
+
+    def find(self, name: str) -> Task[Any, Any, Any] | None:
+        """Return the task of this name, if there is one."""
+        return self._by_name.get(text("name", name))
+
+    @property
+    def resources(self) -> R_co:
+        """What the lifespan yielded in this worker process. ConfigError outside of one."""
+        if self._resources is _NONE:
+            raise ConfigError(
+                "there are resources only in a worker, while its lifespan lasts: pass them to a test's call"
+            )
+        return cast("R_co", self._resources)
+
+    @property
+    def delivery(self) -> Any:
+        """The delivery that the running task is called for. ConfigError outside of a task."""
+        try:
+            return self._delivery.get()
+        except LookupError:
+            raise ConfigError("there is a delivery only while a worker runs a task") from None
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, T]], /) -> Task[P, T, Coroutine[Any, Any, T]]: ...
+    @overload
+    def task(self, function: Callable[P, T], /) -> Task[P, T, T]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        retries: int | None = None,
+        backoff: Backoff | None = None,
+        retry_on: tuple[type[BaseException], ...] = (Exception,),
+        give_up_on: tuple[type[BaseException], ...] = (),
+        time_limit: float | None = None,
+    ) -> TaskDecorator: ...
+    def task(self, *functions: Any, **options: Any) -> Any:
+        """Make a task of a function, `async def` or plain: `@tasks.task`, or `@tasks.task(retries=3)`.
+
+        - `name`: what it is called in messages; its module and name by default. Producers in other languages use it.
+        - `retries`: how often it is tried once more, so 3 means at most 4 deliveries, also of those whose lease ended;
+          by default as often as the queue's `max_deliveries` allows. Then its message is a dead letter.
+        - `backoff`: how many seconds until the next try, by the number of failures; the worker's by default.
+        - `retry_on`, `give_up_on`: the errors after which it is tried again (all by default), and those after which its
+          message is a dead letter at once.
+        - `time_limit`: seconds after which it has failed.
+
+        ConfigError for a function that cannot be called by messages, naming it.
+        """
+        check_known("task", options, ("name", "time_limit", *Retries.__struct_fields__))
+
+        def declare(function: Callable[..., Any]) -> Task[Any, Any, Any]:
+            how = dict(options)  # the decorator may be used again
+            name, time_limit = how.pop("name", None), how.pop("time_limit", None)
+            return self._add(Task(function, _name_of(function, name), Retries(**how), time_limit))
+
+        return declare(*functions) if functions else declare
+
+    def batch(
+        self,
+        *,
+        size: int = 100,
+        wait: float = 0.5,
+        name: str | None = None,
+        retries: int | None = None,
+        backoff: Backoff | None = None,
+        retry_on: tuple[type[BaseException], ...] = (Exception,),
+        give_up_on: tuple[type[BaseException], ...] = (),
+        time_limit: float | None = None,
+    ) -> BatchDecorator:
+        """Make a task of a function that takes a list: `call` takes one of its members, and a worker collects them.
+
+        The function gets up to *size* at once, and the first of them waits up to *wait* seconds for the others. Each
+        is settled by itself: if the function returns, all are done; what it raises all have failed with, but
+        `PartlyFailed` names those that have. The other options are those of `task`.
+        """
+
+        def declare(function: Callable[..., Any]) -> Any:
+            options = Retries(retries=retries, backoff=backoff, retry_on=retry_on, give_up_on=give_up_on)
+            return self._add(BatchTask(function, _name_of(function, name), options, time_limit, size, wait))
+
+        return cast("BatchDecorator", declare)
+
+    def cron(
+        self,
+        line: str,
+        *,
+        tz: str = "UTC",
+        shard_key: str | bytes = SHARD_KEY,
+        catch_up: CatchUp = "skip",
+        name: str | None = None,
+    ) -> TaskDecorator:
+        """Call a task at the times of a cron *line* in the zone *tz*: a plain function becomes one, too.
+
+        Workers of the queue write the call for *shard_key*, once each time, and with it the header "slot", the time
+        that it is for. *catch_up* says what becomes of times for which no worker was there: "skip", "once" (the last
+        one is called), "all" (the last 100 are). A task that has several schedules gives all but one a *name*.
+
+        ConfigError, naming the function, for a bad line or zone, and for parameters without defaults.
+        """
+        return self._scheduled(line, tz, None, shard_key, catch_up, name)
+
+    def every(
+        self,
+        *,
+        days: int = 0,
+        hours: int = 0,
+        minutes: int = 0,
+        seconds: int = 0,
+        shard_key: str | bytes = SHARD_KEY,
+        catch_up: CatchUp = "skip",
+        name: str | None = None,
+    ) -> TaskDecorator:
+        """Call a task each time that so much time is over since 1970, in whole seconds; otherwise as `cron`.
+
+        So `every(hours=6)` is 0:00, 6:00, 12:00 and 18:00 UTC, whenever the workers were started.
+        """
+        return self._scheduled(None, "UTC", interval(days, hours, minutes, seconds), shard_key, catch_up, name)
+
+    def _scheduled(
+        self,
+        line: str | None,
+        tz: str,
+        every: int | None,
+        shard_key: str | bytes,
+        catch_up: CatchUp,
+        name: str | None,
+    ) -> TaskDecorator:
+        def declare(function: Any) -> Any:
+            is_task = isinstance(function, Task)
+            task: Any = function if is_task else Task(function, _name_of(function, None), Retries(), None)
+            if is_task and self._by_name.get(task.name) is not task:
+                raise ConfigError(f"{task.where} is no task of {self!r}: only these can be scheduled here")
+            self._schedules.add(task, line, tz, every, shard_key, catch_up, name)
+            return task if is_task else self._add(task)
+
+        return cast("TaskDecorator", declare)
+
+    def schedules_of(self, queue: str) -> Sequence[FixedSchedule]:
+        """Return the schedules of these tasks: all in the queue that they are of, and none in others."""
+        return self._schedules.all() if text("queue", queue) == self.queue_name else ()
+
+    @asynccontextmanager
+    async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:
+        """Enter the lifespan, and yield the handler of an AsyncWorker."""
+        if self.has_plain_middleware:
+            raise ConfigError("a middleware is no async def: an AsyncWorker awaits it, a Worker calls plain ones")
+        pool, clock = ThreadPoolExecutor(plan.concurrency, "shardq-task"), jobs.state.clock
+        try:
+            async with self._lifetime():
+                run = AsyncRunner(Finder(self._by_name, clock), self._manner, pool, clock).run
+                yield measured_async(run, self._times(), clock) if measures() else run
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    @contextmanager
+    def opened(self, clock: Clock) -> Iterator[PlainHandler]:
+        """Enter the lifespan, and yield the handler of a Worker. ConfigError if a task or the lifespan is async."""
+        if any(inspect.iscoroutinefunction(each) for each in self._middleware):
+            raise ConfigError("a middleware is async: run these tasks in an AsyncWorker, with an AsyncClient")
+        if (other := next((task for task in self if task.is_async), None)) is not None:
+            raise ConfigError(f"{other.where} is async: run these tasks in an AsyncWorker, with an AsyncClient")
+        lifespan = nullcontext() if self._lifespan is None else self._lifespan()
+        if not isinstance(lifespan, AbstractContextManager):
+            raise ConfigError("the lifespan is async: run these tasks in an AsyncWorker, with an AsyncClient")
+        with lifespan as resources:
+            self._resources = resources
+            try:
+                run = Runner(Finder(self._by_name, clock), self._manner, clock).run
+                yield measured(run, self._times(), clock) if measures() else run
+            finally:
+                self._resources = _NONE
+
+    def _times(self) -> TaskTimes:
+        return TaskTimes(self.queue_name, self._by_name)
+
+    @asynccontextmanager
+    async def _lifetime(self) -> AsyncIterator[None]:
+        lifespan: Any = nullcontext() if self._lifespan is None else self._lifespan()
+        async with AsyncExitStack() as stack:
+            if isinstance(lifespan, AbstractAsyncContextManager):
+                self._resources = await stack.enter_async_context(lifespan)
+            else:
+                self._resources = stack.enter_context(lifespan)
+            try:
+                yield
+            finally:
+                self._resources = _NONE
+
+    def check_forks(self) -> None:
+        """ConfigError unless child processes can run its tasks."""
+        if (batch := next((task for task in self if isinstance(task, BatchTask)), None)) is not None:
+            raise ConfigError(f"{batch.where} takes a batch, and a child process has one message at a time")
+
+    def has_time_limits(self) -> bool:
+        """Whether a task has a time limit of its own."""
+        return any(task.time_limit is not None for task in self)
+
+    def time_limit(self, delivery: DeliveryView) -> float | None:
+        """Return that of the task that *delivery* calls."""
+        task = self._by_name.get(task_name(delivery))
+        return None if task is None else task.time_limit
+
+    def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
+        """Return what becomes of the task that *delivery* calls, by its own retries."""
+        task = self._by_name.get(task_name(delivery))
+        return error if task is None else judged(task, error, delivery, with_text=True)
+
+    def _add(self, task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
+        if (other := self._by_name.get(task.name)) is not None:
+            raise ConfigError(f"two tasks are called {task.name!r}: {other.where} and {task.where}; give one a name")
+        most = self._config.max_deliveries
+        if task.retries.retries is not None and task.retries.retries >= most:
+            raise ConfigError(
+                f"{task.where} has retries={task.retries.retries}, but queue {self.queue_name!r} delivers a message at "
+                f"most max_deliveries = {most} times: let it be at most {most - 1}, or raise that"
+            )
+        self._by_name[task.name] = task
+        return task
+
+
+_NONE: Any = object()
+
+
+def _tasks_in(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
+
+
+def _name_of(function: Callable[..., Any], name: str | None) -> str:
+    if not callable(function):
+        raise ConfigError(f"a task is made of a function, not of {shown(function)}; a name is given as name=...")
+    if name is not None:
+        return name
+    if not hasattr(function, "__qualname__"):
+        raise ConfigError(f"{shown(function)} has no name of its own: give the task one, as name=...")
+    return f"{function.__module__}.{function.__qualname__}"

@@ -1,0 +1,96 @@
+"""`shardq acl`, and `shardq doctor` as each role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from shardq import Queue
+from shardq.protocol.roles import ROLES
+from tests.acl import Users
+from tests.cli.conftest import Command
+from tests.servers import Server
+
+OPTIONS = [
+    *("--router", "r", "--also", "cancel", "--durability", "replica(2)", "--legacy-stream", "{jobs}old"),
+    *("--cluster", "--database"),
+]
+
+
+@pytest.fixture
+def users(cli_server: Server, queue: Queue) -> Iterator[Users]:
+    users = Users(cli_server)
+    yield users
+    users.remove()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_server_accepts_what_it_prints(cli: Command, cli_server: Server, role: str) -> None:
+    for options in ([], OPTIONS):
+        told = cli("acl", role, "jobs", "other", "--user", "somebody", "--setuser", *options)
+        assert (told.code, told.err) == (0, "")
+        assert cli_server.run(*told.out.split()) in (b"OK", True, "OK")
+        cli_server.run("ACL", "DELUSER", "somebody")
+
+
+def test_it_asks_no_server_and_prints_no_password(cli: Command, cli_server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("open sesame\n")
+    told = cli("acl", "producer", "jobs", "--password-file", str(file), "--url", "redis://127.0.0.1:1")
+    assert told.out.startswith("user producer on #")
+    assert "sesame" not in told.out + told.err
+    assert cli("acl", "producer", "jobs", "--password-file", "-", stdin=b"open sesame").out == told.out
+    cli_server.run("ACL", "SETUSER", *told.out.split()[1:])
+    with cli_server.client(username="producer", password="open sesame") as client:
+        assert client.ping()
+    with cli_server.client(username="producer", password="sesame") as client, pytest.raises(redis.AuthenticationError):
+        client.ping()
+    cli_server.run("ACL", "DELUSER", "producer")
+    assert " >PASSWORD " in cli("acl", "producer", "jobs").out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [], ["producer"], ["nobody", "jobs"], ["producer", "*"], ["producer", "jobs", "--also", "nothing"],
+        ["producer", "jobs", "--router", "a b"], ["producer", "jobs", "--user", "a b"],
+        ["producer", "jobs", "--durability", "most"], ["producer", "jobs", "--password-file", "-"],
+        *(["consumer", "jobs", "--legacy-stream", key] for key in ("a b", "a)", "(a", "*", "a?", "[a]", "a\\", "")),
+    ],
+)  # fmt: skip
+def test_what_makes_no_user_is_refused(cli: Command, words: list[str]) -> None:
+    told = cli("acl", *words)
+    assert (told.code, told.out) == (2, ""), told
+
+
+def test_the_roles_are_listed(cli: Command) -> None:
+    assert all(name in cli("acl", "--roles").out for name in ROLES)
+    assert [each["role"] for each in cli("acl", "--roles", "--json").objects] == [*ROLES]
+    (made,) = cli("acl", "loader", "--json").objects
+    assert (made["user"], made["rules"][:2]) == ("loader", ["on", ">PASSWORD"])
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_doctor_comes_as_each_role(cli: Command, users: Users, role: str) -> None:
+    told = cli("doctor", "--url", users.url(role))
+    assert told.code == 0, told
+    assert "Traceback" not in told.err
+    assert "no problems found" in told.out
+    knows_all = "could not check" not in cli("doctor", "--durability", "disk", "--url", users.url(role)).out
+    assert knows_all == (role == "doctor")
+
+
+def test_only_a_loader_loads_the_library(cli: Command, cli_server: Server, users: Users) -> None:
+    cli_server.run("FUNCTION", "FLUSH")
+    assert cli("lua", "load", "--url", users.url("operator")).code == 1
+    (loaded,) = cli("lua", "load", "--json", "--url", users.url("loader")).objects
+    assert loaded["loaded"]
+    assert "was loaded already" in cli("lua", "load", "--url", users.url("loader")).out
+    (told,) = cli("doctor", "--json", "--url", users.url("producer")).objects
+    assert told["libraries"] == {"": loaded["library"]}
+    cli_server.run("FUNCTION", "FLUSH")
+    (told,) = cli("doctor", "--json", "--url", users.url("producer")).objects
+    assert "until `shardq lua load`" in told["libraries"][""]

@@ -1,0 +1,177 @@
+"""A page is followed as its reader does: in an empty folder, with files, terminals and a server.
+
+A page with `<!-- follow -->` is. In it
+
+- a block that begins with the path of a file as a comment, as `# app/tasks.py`, is written to that file;
+- any other python block is run, as in all pages;
+- what a console block has after `$` is typed into a terminal: that of `<!-- terminal: worker -->` above the block, or
+  the first one. Below it is what must appear; `...` stands for anything. In the first terminal each command has to end
+  well; in another one the last goes on until a line `^C` of that terminal, or the end of the page;
+- a unit of systemd, a Dockerfile and a manifest of Kubernetes are tried by `deploying`.
+
+The environment of the tests stands for the reader's: none is made, and what `pip install` names must be in it. Ports
+and folders of the page are replaced by free ones, and a page that does not start a server finds one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import re
+import shlex
+import socket
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tests.house import deploying
+from tests.house.doc_blocks import Block, blocks, compiled
+from tests.house.installed import BIN, satisfied
+from tests.house.terminals import Terminal
+
+NOTE = deploying.NOTE
+FOLLOW = "<!-- follow -->"
+FILE = re.compile(r"(?:#|//) ([\w./-]*(?:\.\w+|Dockerfile))\n")
+MADE_READY = re.compile(r"python3? -m venv |\. \.venv/bin/activate|npm install ")
+ALIVE = "/tmp/alive"  # noqa: S108 (it stands in pages only, and is replaced)
+PORTS = ("6379", "8000")  # of Redis and of a web server
+DRAWN = {"mermaid", "text"}
+
+
+class Page:
+    """A page, in the empty folder *home*."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder, self._home = home / "reader", home
+        self.folder.mkdir()
+        self._ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        self._places = {
+            "/srv/reports/.venv/bin": str(BIN),
+            "/srv/reports": str(self.folder),
+            ALIVE: f"{home}/alive",
+        }
+        self._terminals: dict[str, Terminal] = {}
+        self._stack = ExitStack()
+        self._names: dict[str, Any] = {"__name__": "__main__"}
+        url = f"redis://localhost:{self._ports['6379']}"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        self.environment = kept | {
+            "PATH": f"{BIN}:{os.environ['PATH']}", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "SHARDQ_URL": url,
+            "UVICORN_PORT": self._ports["8000"], "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
+        }  # fmt: skip
+
+    def follow(self, document: Path) -> None:
+        """Do what *document* says."""
+        os.chdir(self.folder)
+        sys.path.insert(0, str(self.folder))
+        text = document.read_text()
+        with self._stack, asyncio.Runner() as runner:
+            if "$ shardq embedded" not in text:
+                self._in_terminal("server of the tests", self._here("$ shardq embedded\n...redis://...\n"))
+            for block in blocks(document):
+                if not block.skipped:
+                    self._do(block, runner)
+
+    def _do(self, block: Block, runner: asyncio.Runner) -> None:
+        code = self._here(block.code)
+        try:
+            if named := FILE.match(code):
+                path = self._written(named[1], code)
+                if check := deploying.CHECKS.get(block.language):
+                    check(path, self.folder, self.environment)
+            elif block.language == "python":
+                self._run(Block(block.document, block.line, "python", code, None), runner)
+            elif block.language == "console":
+                self._in_terminal(block.terminal, code)
+            else:
+                assert block.language in DRAWN, "nothing says what a reader does with it"
+        except BaseException as error:
+            error.add_note(f"at {block}")
+            raise
+
+    def _here(self, text: str) -> str:
+        for name, port in self._ports.items():
+            text = text.replace(name, port)
+        for place, there in self._places.items():
+            text = text.replace(place, there)
+        return text.replace("shardq embedded\n", f"shardq embedded --port {self._ports['6379']}\n")
+
+    def _written(self, name: str, code: str) -> Path:
+        path = self.folder / name.removeprefix("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(code)
+        for module in [each for each, it in sys.modules.items() if _lies_in(it, self.folder)]:
+            del sys.modules[module]  # a file may be written anew
+        return path
+
+    def _run(self, block: Block, runner: asyncio.Runner) -> None:
+        code = compiled(block, self.environment["SHARDQ_URL"])
+        result = eval(code, self._names)  # noqa: S307 - the project's own documents
+        if code.co_flags & inspect.CO_COROUTINE:
+            runner.run(result)
+
+    def _in_terminal(self, name: str, text: str) -> None:
+        terminal = self._terminals.get(name)
+        if terminal is None:
+            log = self._home / f"terminal {len(self._terminals)}.txt"
+            terminal = self._terminals[name] = self._stack.enter_context(Terminal(self.folder, log, self.environment))
+        typed = steps(text)
+        for number, (command, lines) in enumerate(typed):
+            if command == "^C":
+                terminal.interrupt()
+                terminal.ended(lines=lines, may_be_ended=True)
+            elif MADE_READY.match(command):
+                print(f"{NOTE}not run, since the environment of the tests is used: {command}")
+            elif command.startswith("pip install "):
+                satisfied(shlex.split(command, comments=True)[2:], self.folder)
+            else:
+                terminal.type(command)
+                if name and number == len(typed) - 1:
+                    terminal.shows(lines)
+                else:
+                    terminal.ended(lines=lines)
+
+
+def steps(text: str) -> list[tuple[str, list[str]]]:
+    """Return the commands of a console block, each with the lines below it. `^C` is one."""
+    found: list[tuple[str, list[str]]] = []
+    for line in re.sub(r"\s*\\\n\s*", " ", text).splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        elif line == "^C":
+            found.append((line, []))
+        else:
+            assert found, f"a console block begins with a command, and not with {line!r}"
+            found[-1][1].append(line)
+    return found
+
+
+def _free_ports(count: int) -> list[str]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [str(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _lies_in(module: Any, folder: Path) -> bool:
+    return str(getattr(module, "__file__", None) or "").startswith(f"{folder}/")
+
+
+def is_followed(document: Path) -> bool:
+    """Whether *document* is for readers who do what it says."""
+    return FOLLOW in document.read_text()
+
+
+def follow(document: Path) -> None:
+    """Do what *document* says, in an empty folder."""
+    before, path = Path.cwd(), list(sys.path)
+    with tempfile.TemporaryDirectory() as name:
+        try:
+            Page(Path(name).resolve()).follow(document)
+        finally:
+            os.chdir(before)
+            sys.path[:] = path

@@ -1,0 +1,134 @@
+"""What OpenTelemetry is told of tasks: one histogram, with the names of at most 100 of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import metrics
+from opentelemetry.metrics import _internal
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from shardq import Client, Nack, telemetry
+from shardq.backoff import Constant
+from shardq.tasks import Tasks, finding
+from tests.tasks.conftest import Work
+
+pytestmark = pytest.mark.runs_in("test-all")
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
+    """The SDK takes one provider for the life of a process, so it is taken out again by hand."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    monkeypatch.setattr(_internal, "_METER_PROVIDER", provider)
+    monkeypatch.setattr(telemetry.TaskTimes, "_named", set())
+    yield reader
+    provider.shutdown()
+
+
+def points(reader: InMemoryMetricReader) -> dict[tuple[str, str, str], tuple[int, float]]:
+    """By queue, task and error: how often it ran, and for how many seconds."""
+    data = reader.get_metrics_data()
+    found: dict[tuple[str, str, str], tuple[int, float]] = {}
+    for resource in data.resource_metrics if data else ():
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                assert (metric.name, metric.unit) == ("messaging.process.duration", "s")
+                for point in metric.data.data_points:
+                    at: Any = dict(point.attributes or {})
+                    assert at["messaging.system"] == "shardq"
+                    key = at["messaging.destination.name"], at["shardq.task"], at.get("error.type", "")
+                    found[key] = point.count, point.sum  # type: ignore[union-attr]
+    return found
+
+
+@pytest.mark.runs_in("test", "test-all")
+def test_how_often_each_task_ran_and_failed_and_for_how_long(
+    reader: InMemoryMetricReader, client: Client, work: Work
+) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+
+    @tasks.task(name="fails", retries=1, backoff=Constant(0))
+    def fails(secret: str) -> None:
+        raise ValueError(secret)
+
+    @tasks.task(name="later")
+    def later() -> None:
+        if tasks.delivery.count == 1:
+            raise Nack(0)
+
+    tasks.task(name="f")(lambda: None)
+    queue = client.queue(tasks)
+    queue.write_many([(call, "t") for call in (["f", {}], ["f", {}], later.call(), fails.call("secret"))])
+    queue.write_many([(call, "t") for call in (["nobody", {}], ["f", {"no": 1}], "no call")])
+    work(tasks)
+    found = points(reader)
+    assert {key: count for key, (count, _) in found.items()} == {
+        ("jobs", "f", ""): 2,
+        ("jobs", "later", ""): 1,
+        ("jobs", "later", "Nack"): 1,
+        ("jobs", "fails", "ValueError"): 2,
+        ("jobs", "other", "Reject"): 1,
+    }
+    assert all(seconds >= 0 for _, seconds in found.values())
+
+
+def test_a_process_has_at_most_100_names(reader: InMemoryMetricReader, client: Client, work: Work) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+    names = [f"task-{number}" for number in range(150)]
+    for name in names:
+        tasks.task(name=name)(lambda: None)
+    client.queue(tasks).write_many([([name, {}], "t") for name in (*names, *names)])
+    work(tasks)
+    found = points(reader)
+    assert len(found) == 101
+    assert found["jobs", "other", ""][0] == 100
+    assert sum(count for count, _ in found.values()) == 300
+
+
+def test_names_that_no_task_has_are_not_kept(
+    reader: InMemoryMetricReader, client: Client, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody who may write can invent them, and they are rejected in the end."""
+    monkeypatch.setattr(finding, "UNKNOWN_FOR", -1.0)
+    tasks: Tasks[None] = Tasks("jobs")
+    client.queue(tasks).write_many([([f"invented-{number}", {}], "t") for number in range(5)])
+    work(tasks)
+    assert {key: count for key, (count, _) in points(reader).items()} == {("jobs", "other", "Reject"): 5}
+    assert telemetry.TaskTimes._named == set()
+
+
+def test_metrics_that_fail_do_not_fail_a_task(
+    reader: InMemoryMetricReader,
+    client: Client,
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr("opentelemetry.sdk.metrics.Histogram.record", fail)
+    tasks: Tasks[None] = Tasks("jobs")
+    tasks.task(name="f")(lambda: None)
+    client.queue(tasks).write_many([(["f", {}], "t")] * 3)
+    work(tasks)
+    assert client.queue(tasks).stats().acked == 3
+    assert sum("metrics fail" in each.message for each in caplog.records) == 1
+
+
+def test_nothing_is_measured_for_programs_without_metrics(client: Client, work: Work, monkeypatch: Any) -> None:
+    def wrong(*_: object) -> None:
+        raise AssertionError("it is measured")
+
+    assert type(metrics.get_meter_provider()).__module__.startswith("opentelemetry.metrics")
+    monkeypatch.setattr(telemetry.TaskTimes, "__init__", wrong)
+    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
+    tasks.task(name="f")(lambda: 1)
+    job = client.queue(tasks).write(["f", {}], shard_key="t")
+    work(tasks)
+    assert client.queue(tasks).result(job, timeout=0) == 1

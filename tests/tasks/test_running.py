@@ -1,0 +1,536 @@
+"""What a worker does with calls: it runs them, tries them again, refuses them or leaves them to another release."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pytest
+
+from shardq import (
+    AsyncClient,
+    AsyncWorker,
+    Client,
+    CodecError,
+    ConfigError,
+    DeadLetter,
+    LeaseLost,
+    MessageCancelled,
+    Nack,
+    Reject,
+    Worker,
+)
+from shardq.backoff import Constant
+from shardq.clock import SystemClock
+from shardq.codec import Codecs
+from shardq.model import DeliveryView, Received
+from shardq.tasks import PartlyFailed, Tasks, finding
+from shardq.worker.outcome import GiveBack
+from tests.clients import ClientKind
+from tests.tasks.conftest import Work
+
+NOW = Constant(0)
+
+
+@dataclass
+class Totals:
+    sum: int
+    day: date
+
+
+def test_a_call_is_run_and_its_result_has_its_type(client: Client, work: Work) -> None:
+    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
+
+    @tasks.task
+    def total(day: date, numbers: list[int], factor: int = 2) -> Totals:
+        return Totals(sum(numbers) * factor, day)
+
+    queue = client.queue(tasks)
+    job = queue.write(total.call(date(2026, 1, 2), [1, 2]), shard_key="t")
+    other = queue.write(total.call(date(2026, 1, 2), [1], factor=5), shard_key="t")
+    assert job.is_new
+    assert queue.status(job).state == "waiting"
+    work(tasks)
+    assert job.result(timeout=5) == Totals(6, date(2026, 1, 2))
+    assert queue.job(total, other.id).result(timeout=0) == Totals(5, date(2026, 1, 2))
+
+
+def test_a_result_of_another_release_is_told(client: Client, work: Work) -> None:
+    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
+    tasks.task(name="f")(lambda: "text")
+    later: Tasks[None] = Tasks("jobs", result_ttl=60)
+
+    @later.task(name="f")
+    def number() -> int:
+        return 1
+
+    job = client.queue(later).write(number.call(), shard_key="t")
+    work(tasks)
+    with pytest.raises(CodecError, match="Expected `int`"):
+        job.result(timeout=5)
+
+
+def test_plain_and_async_functions_side_by_side(url: str, client: Client) -> None:
+    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
+
+    @tasks.task
+    def plain(a: int) -> tuple[int, bool, int]:
+        return a, threading.current_thread() is threading.main_thread(), tasks.delivery.count
+
+    @tasks.task
+    async def coroutine(a: int) -> tuple[int, bool, int]:
+        return a, threading.current_thread() is threading.main_thread(), tasks.delivery.count
+
+    queue = client.queue(tasks)
+    jobs = [queue.write(task.call(3), shard_key="t") for task in (plain, coroutine)]
+    run_async(url, tasks)
+    assert [job.result(timeout=5) for job in jobs] == [(3, False, 1), (3, True, 1)]
+
+
+def test_a_plain_function_tells_how_far_it_is_in_each_worker(client: Client, work: Work) -> None:
+    """An AsyncWorker runs it in a thread, where nothing can be awaited; `shardq worker` is one."""
+    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
+    queue = client.queue(tasks)
+
+    @tasks.task
+    def plain() -> tuple[bool, float]:
+        is_noted = tasks.delivery.progress(1, 2, "adding up")
+        tasks.delivery.cost = 0.5
+        found = queue.status(tasks.delivery.message_id).progress
+        return is_noted, 0.0 if found is None else found.done
+
+    @tasks.batch(wait=0)
+    def many(numbers: list[int]) -> None:
+        noted.extend(each.progress(1, 2) for each in tasks.delivery)
+
+    noted: list[bool] = []
+    job = queue.write(plain.call(), shard_key="t")
+    queue.write(many.call(3), shard_key="t")
+    work(tasks)
+    assert job.result(timeout=5) == (True, 1)
+    assert noted == [True]
+
+
+def test_a_plain_function_learns_that_its_work_is_in_vain(client: Client, work: Work) -> None:
+    tasks: Tasks[None] = Tasks("jobs", result_ttl=60, visibility_timeout=1)
+    queue = client.queue(tasks)
+    learned: list[type[BaseException]] = []
+
+    @tasks.task
+    def plain() -> None:
+        queue.cancel(tasks.delivery.message_id)
+        try:
+            tasks.delivery.progress(1, 2)
+        except LeaseLost as lost:
+            learned.append(type(lost))
+
+    queue.write(plain.call(), shard_key="t")
+    work(tasks)
+    assert learned == [MessageCancelled]
+
+
+def run_async(url: str, tasks: Tasks[Any]) -> None:
+    import asyncio
+
+    async def run() -> None:
+        async with AsyncClient.from_url(url) as client:
+            await AsyncWorker(client.queue(tasks), tasks, until="empty").run()
+
+    asyncio.run(run())
+
+
+def test_async_tasks_need_an_async_worker(client: Client) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+
+    @tasks.task
+    async def coroutine() -> None: ...
+
+    with pytest.raises(ConfigError, match="AsyncWorker"):
+        Worker(client.queue(tasks), tasks).run()
+
+
+NAMED_A, NAMED_AB = b"\xa1a\x05", b"\xa1a\x05\xa1b\x05"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\x92\xa1f",
+        b"\x92\xd9\x01f",
+        b"\xdc\x00\x02\xa1f",
+        b"\xdc\x00\x02\xd9\x01f",
+        b"\xdd\x00\x00\x00\x02\xda\x00\x01f",
+    ],
+)
+@pytest.mark.parametrize(("one", "two"), [(b"\x81", b"\x82"), (b"\xde\x00\x01", b"\xde\x00\x02")])
+def test_unknown_arguments_are_seen_however_a_producer_spells_the_call(head: bytes, one: bytes, two: bytes) -> None:
+    """Other encoders need not choose the shortest marks, and ours are looked for at their usual place."""
+    tasks: Tasks[None] = Tasks("jobs")
+    tasks.task(name="f")(lambda a: a)
+    finder = finding.Finder({task.name: task for task in tasks}, SystemClock())
+
+    def found(body: bytes) -> dict[str, Any]:
+        received = Received("1-1-d", "t", 1, 1e18, body, "m", {}, "", None, 0.0, "a:b:1:c:d")
+        return finder.find(DeliveryView(received, Codecs(None), SystemClock()))[1]
+
+    assert found(head + one + NAMED_A) == {"a": 5}
+    with pytest.raises(GiveBack, match="no parameter 'b'"):
+        found(head + two + NAMED_AB)
+
+
+def test_what_is_never_awaited_is_no_success(client: Client, work: Work) -> None:
+    """A plain function that returns a coroutine: of a task whose decorators are in the wrong order, say."""
+    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
+
+    class Coroutine:
+        def __await__(self) -> Iterator[None]:
+            yield
+
+    @tasks.task(name="f", retries=0)
+    def f() -> Any:
+        return Coroutine()
+
+    client.queue(tasks).write(["f", {}], shard_key="t")
+    work(tasks)
+    (letter,) = client.queue(tasks).dead()
+    assert "ConfigError" in letter.last_error
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_it_is_tried_so_often(client: Client, work: Work, retries: int) -> None:
+    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
+    counts = []
+
+    @tasks.task(retries=retries, backoff=NOW)
+    def fails() -> None:
+        counts.append(tasks.delivery.count)
+        raise ValueError("no")
+
+    job = client.queue(tasks).write(fails.call(), shard_key="t")
+    work(tasks)
+    assert counts == list(range(1, retries + 2))
+    (letter,) = client.queue(tasks).dead()
+    assert letter.message_id == job
+    assert letter.last_error.startswith("ValueError (fails tasks/test_running.py:")
+
+
+def test_a_lease_that_ended_counts(client: Client, work: Work) -> None:
+    """Its worker died: the message was delivered as often as it may be, and nobody has finished."""
+    tasks: Tasks[None] = Tasks("jobs", visibility_timeout=0.1)
+    ran = []
+    tasks.task(name="f", retries=0)(lambda: ran.append(1))
+    queue = client.queue(tasks)
+    queue.write(["f", {}], shard_key="t")
+    queue.read()
+    again = queue.read(block=5)
+    assert again.count == 2
+    again.nack()
+    work(tasks)
+    assert ran == []
+    assert "none was finished" in queue.dead()[0].last_error
+
+
+def test_a_redriven_call_has_all_of_its_tries_again(client: Client, work: Work) -> None:
+    """Its deliveries before that are told by `count`, but a redrive begins anew."""
+    tasks: Tasks[None] = Tasks("jobs")
+    counts = []
+
+    @tasks.task(name="f", retries=1, backoff=NOW)
+    def fails() -> None:
+        counts.append(tasks.delivery.count)
+        raise ValueError
+
+    queue = client.queue(tasks)
+    queue.write(fails.call(), shard_key="t")
+    work(tasks)
+    assert queue.redrive(queue.dead()) == 1
+    work(tasks)
+    assert counts == [1, 2, 3, 4]
+    assert len(queue.dead()) == 1
+
+
+def test_errors_that_are_tried_again_and_those_that_are_not(client: Client, work: Work) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+    ran: list[str] = []
+
+    def raising(error: Exception) -> Any:
+        def task() -> None:
+            ran.append(type(error).__name__)
+            raise error
+
+        return task
+
+    options: dict[str, Any] = {
+        "retries": 1,
+        "backoff": NOW,
+        "retry_on": (OSError, Nack),
+        "give_up_on": (FileExistsError,),
+    }
+    for error in (OSError(), FileExistsError(), KeyError(), Reject("bad"), Nack(0)):
+        task = tasks.task(name=type(error).__name__, **options)(raising(error))
+        client.queue(tasks).write(task.call(), shard_key=type(error).__name__)
+    work(tasks)
+    assert {name: ran.count(name) for name in ran} == {
+        "OSError": 2, "FileExistsError": 1, "KeyError": 1, "Reject": 1, "Nack": 2,
+    }  # fmt: skip
+
+
+def number_of(letter: DeadLetter) -> int:
+    """In which place it was written."""
+    return int(letter.message_id.split("-")[1])
+
+
+def test_arguments_that_do_not_fit_are_refused_with_their_path(client: Client, work: Work) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+
+    @tasks.task(name="f")
+    def wide(width: int, totals: list[Totals] = []) -> None: ...  # noqa: B006
+
+    queue = client.queue(tasks)
+    for arguments in (
+        {"width": "wide"}, {}, {"width": 1, "totals": [{"sum": 1, "day": "2026-01-01"}, {"sum": 1, "day": 5}]}, [1], 5,
+    ):  # fmt: skip
+        queue.write(["f", arguments], shard_key="t")
+    queue.write({"no": "call"}, shard_key="t")
+    queue.write(b"no call", shard_key="t")
+    work(tasks)
+    told = [letter.last_error for letter in sorted(queue.dead(), key=number_of)]
+    assert [text.partition("arguments: ")[2] for text in told[:5]] == [
+        "width: expected int, got str",
+        "width: missing",
+        "totals[1].day: expected date, got int",
+        "the arguments are no map of names",
+        "the arguments are no map of names",
+    ]
+    assert all("it is no call of a task" in text for text in told[5:])
+
+
+def test_a_call_that_no_release_here_knows_is_given_back_uncounted(
+    client: Client, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old: Tasks[None] = Tasks("jobs", max_deliveries=2, result_ttl=60)
+    new: Tasks[None] = Tasks("jobs", max_deliveries=2, result_ttl=60)
+    old.task(name="f")(lambda a=1: None)
+
+    @new.task(name="f")
+    def f(a: int = 1, b: int = 2) -> int:
+        return a + b
+
+    @new.task(name="g")
+    def g() -> str:
+        return "g"
+
+    monkeypatch.setattr(finding, "UNKNOWN_PAUSE", 2.0)  # else it is runnable again before the worker has looked
+    queue = client.queue(new)
+    jobs = [queue.write(call, shard_key="t") for call in (g.call(), f.call(b=5))]
+    work(old)
+    monkeypatch.setattr(finding, "UNKNOWN_PAUSE", 0.0)
+    for _ in range(4):  # more often than a message may be delivered
+        delivery = queue.read(block=10)
+        with pytest.raises(GiveBack) as given:
+            finding.Finder(old._by_name, delivery._clock).find(delivery)
+        queue.nack_many([delivery], counted=False, error=given.value.reason)
+    work(new)
+    assert [job.result(timeout=5) for job in jobs] == ["g", 6]
+
+
+def test_a_call_that_nobody_knows_for_an_hour_is_a_dead_letter(client: Client, work: Work) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+    queue = client.queue(tasks)
+    queue.write(["nobody", {}], shard_key="t")
+    work(tasks)  # such a call does not keep a worker that ends with its queue
+    (kept,) = queue.peek(state="delayed").messages
+    assert (kept.deliveries, queue.stats().dead) == (0, 0)
+    since = int(kept.last_error.removeprefix("unknown since ").partition(":")[0])
+    assert abs(since - queue.stats().time) < 60
+    queue.write(["nobody", {}], shard_key="u")
+    queue.nack_many([queue.read()], counted=False, error=f"unknown since {since - 3601}: no such task")
+    work(tasks)
+    assert [letter.last_error for letter in queue.dead()] == ["there is no task 'nobody' here"]
+
+
+def test_one_task_may_be_slow(client: Client, work: Work, client_kind: ClientKind) -> None:
+    if client_kind == "sync":
+        tasks: Tasks[None] = Tasks("jobs")
+        ended = threading.Event()
+
+        @tasks.task(name="slow", time_limit=0.1, retries=0)
+        def slow() -> None:
+            tasks.delivery.on_lost(lambda _: ended.set())
+            assert ended.wait(30)
+    else:
+        import asyncio
+
+        tasks = Tasks("jobs")
+
+        @tasks.task(name="slow", time_limit=0.1, retries=0)
+        async def slow_async() -> None:
+            await asyncio.sleep(30)
+
+    client.queue(tasks).write(["slow", {}], shard_key="t")
+    work(tasks)
+    (letter,) = client.queue(tasks).dead()
+    assert letter.last_error == "TimeLimit: it ran for more than 0.1 s"
+
+
+def test_the_lifespan_is_around_all_messages(client: Client, work: Work, client_kind: ClientKind) -> None:
+    events: list[str] = []
+
+    @contextmanager
+    def plain() -> Iterator[list[str]]:
+        events.append("open")
+        yield events
+        events.append("close")
+
+    @asynccontextmanager
+    async def coroutine() -> AsyncIterator[list[str]]:
+        with plain() as found:
+            yield found
+
+    tasks: Tasks[list[str]] = Tasks("jobs", lifespan=plain if client_kind == "sync" else coroutine)
+
+    @tasks.task(name="f")
+    def task(number: str) -> None:
+        tasks.resources.append(number)
+
+    client.queue(tasks).write_many([(task.call(str(number)), "t") for number in range(3)])
+    with pytest.raises(ConfigError, match="only in a worker"):
+        tasks.resources.append("outside")
+    work(tasks)
+    assert events == ["open", "0", "1", "2", "close"]
+
+
+def test_a_lifespan_that_fails_ends_the_worker_and_no_message(client: Client, work: Work) -> None:
+    @contextmanager
+    def broken() -> Iterator[None]:
+        connect()
+        yield
+
+    def connect() -> None:
+        raise OSError("no database")
+
+    tasks: Tasks[None] = Tasks("jobs", lifespan=broken)
+    task = tasks.task(name="f")(lambda: None)
+    queue = client.queue(tasks)
+    queue.write(task.call(), shard_key="t")
+    with pytest.raises(OSError, match="no database"):
+        work(tasks)
+    assert queue.read().count == 1
+
+
+def test_of_a_batch_each_is_settled_by_itself(client: Client, work: Work) -> None:
+    tasks: Tasks[None] = Tasks("jobs", streams=8)
+    sizes, failed = [], {3: 0, 50: 0, 77: 0}
+
+    def index(documents: list[int]) -> None:
+        sizes.append(len(documents))
+        errors: dict[int, BaseException] = {}
+        for place, each in enumerate(documents):
+            if each in failed and failed[each] < 2:
+                failed[each] += 1
+                errors[place] = ValueError(each)
+        if errors:
+            raise PartlyFailed(errors)
+
+    task = tasks.batch(size=100, wait=5, retries=2, backoff=NOW)(index)
+    queue = client.queue(tasks)
+    queue.write_many([(task.call(number), f"t{number % 9}") for number in range(100)])
+    work(tasks, concurrency=100)
+    assert sizes[0] == 100
+    assert (queue.stats().acked, queue.stats().dead) == (100, 0)
+    assert sum(sizes) == 100 + 3 + 3
+
+
+def test_what_a_batch_raises_all_have_failed_with(client: Client, work: Work) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+
+    def index(documents: list[int]) -> None:
+        raise ValueError(len(documents))
+
+    task = tasks.batch(size=3, wait=30, retries=0)(index)
+    queue = client.queue(tasks)
+    queue.write_many([(task.call(number), "t") for number in range(3)])
+    work(tasks)
+    assert [letter.last_error.partition(" ")[0] for letter in queue.dead()] == ["ValueError"] * 3
+
+
+@pytest.mark.parametrize("place", [3, -1, "0"])
+def test_a_place_that_a_batch_does_not_have_fails_all(client: Client, work: Work, place: Any) -> None:
+    """Else what failed would be acked as done."""
+    tasks: Tasks[None] = Tasks("jobs")
+
+    def index(documents: list[int]) -> None:
+        raise PartlyFailed({place: ValueError()})
+
+    task = tasks.batch(name="index", size=3, wait=30, retries=0)(index)
+    queue = client.queue(tasks)
+    queue.write_many([(task.call(number), "t") for number in range(3)])
+    work(tasks)
+    assert [letter.last_error.partition(" ")[0] for letter in queue.dead()] == ["ConfigError"] * 3
+
+
+def test_each_tenant_of_a_batch_is_charged_its_part(client: Client, work: Work) -> None:
+    """And not for the time that a message waited for others."""
+    tasks: Tasks[None] = Tasks("jobs")
+    costs: list[Any] = []
+
+    def index(documents: list[int]) -> None:
+        costs.extend(tasks.delivery)
+        began = time.monotonic()
+        while time.monotonic() < began + 0.4:
+            time.sleep(0.01)
+
+    task = tasks.batch(name="index", size=4, wait=30)(index)
+    queue = client.queue(tasks)
+    queue.write_many([(task.call(number), f"t{number}") for number in range(4)])
+    began = time.monotonic()
+    work(tasks)
+    assert len({each.cost for each in costs}) == 1
+    assert 0.1 <= costs[0].cost <= (time.monotonic() - began) / 4
+
+
+def test_several_queues_share_a_worker(url: str, client: Client, client_kind: ClientKind) -> None:
+    """A task of one queue writes to another, which is empty by then: the worker does that, too, before it ends."""
+    import asyncio
+
+    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
+    running, most, lock = set[int](), [0], threading.Lock()
+
+    @tasks.task(name="mail")
+    def mail(number: int) -> int:
+        return number
+
+    @tasks.task(name="order")
+    def order(number: int) -> int:
+        with lock:
+            running.add(number)
+            most[0] = max(most[0], len(running))
+        client.queue("mails", streams=4, result_ttl=60).write(mail.call(number), shard_key="t")
+        with lock:
+            running.discard(number)
+        return number
+
+    queue = client.queue(tasks)
+    jobs = queue.write_many([(order.call(number), f"t{number % 5}") for number in range(50)])
+
+    async def run() -> None:
+        async with AsyncClient.from_url(url) as own:
+            queues = {own.queue(tasks): 3, own.queue("mails", streams=4, result_ttl=60): 1}
+            await AsyncWorker(queues, tasks, concurrency=4, until="empty").run()
+
+    if client_kind == "async":
+        asyncio.run(run())
+    else:
+        with Client.from_url(url) as own:
+            queues = {own.queue(tasks): 3, own.queue("mails", streams=4, result_ttl=60): 1}
+            worker = Worker(queues, tasks, concurrency=4, until="empty")
+            worker.run()
+            assert worker.tally["ack"] == 100
+    assert most[0] <= 4
+    assert [queue.result(job, timeout=0) for job in jobs] == list(range(50))
+    assert client.queue("mails").stats().acked == 50

@@ -1,0 +1,247 @@
+"""What is told of a task that fails: with its dead letter, in the log, to middleware; and what of its call is shown."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from shardq import Client, ConfigError, Nack, Reject
+from shardq.backoff import Constant
+from shardq.codec import JsonCodec
+from shardq.model.call import called
+from shardq.tasks import Tasks
+from tests.clients import ClientKind
+from tests.tasks.conftest import Work
+
+
+def total(numbers: list[int]) -> int:
+    """A function of the user's, of which a frame is in the traceback."""
+    raise ValueError(f"the payload is {numbers}")
+
+
+@pytest.mark.parametrize("stores_text", [False, True])
+def test_class_and_frames_of_an_error_are_with_the_dead_letter(client: Client, work: Work, stores_text: bool) -> None:
+    """Its text may hold a part of the payload, so that is stored only if the tasks say so."""
+    tasks: Tasks[None] = Tasks("jobs", error_text=stores_text)
+
+    @tasks.task(name="report", retries=1, backoff=Constant(0))
+    def report(numbers: list[int]) -> int:
+        return total(numbers)
+
+    queue = client.queue(tasks)
+    queue.write(report.call([7, 8]), shard_key="t")
+    work(tasks)
+    (letter,) = queue.dead()
+    head = "ValueError: the payload is [7, 8]" if stores_text else "ValueError"
+    line, own = report.function.__code__.co_firstlineno + 2, total.__code__.co_firstlineno + 2
+    frames = f"report tasks/test_telling.py:{line} > total tasks/test_telling.py:{own}"
+    assert letter.last_error == letter.reason == f"{head} ({frames})"
+
+
+def test_of_a_deep_traceback_the_innermost_frames_are_kept(client: Client, work: Work) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+
+    def deep(left: int) -> None:
+        if left:
+            deep(left - 1)
+        raise KeyError
+
+    tasks.task(name="f", retries=0)(lambda: deep(500))
+    client.queue(tasks).write(["f", {}], shard_key="t")
+    work(tasks)
+    (letter,) = client.queue(tasks).dead()
+    assert len(letter.last_error) <= 500
+    assert letter.last_error.count(" > ") == 7
+
+
+def test_a_dead_letter_is_told_once_with_queue_tenant_task_and_id(
+    client: Client, work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+
+    @tasks.task(name="report", retries=1, backoff=Constant(0))
+    def report(secret: str) -> None:
+        raise ValueError
+
+    job = client.queue(tasks).write(report.call("a secret"), shard_key="acct-7")
+    work(tasks)
+    where = f"queue 'jobs', tenant 'acct-7', task report, message {job}: "
+    records = [each for each in caplog.records if each.message.startswith(where)]
+    said = [each.message.removeprefix(where).partition(": ")[0] for each in records]
+    assert said == ["failed, delivery 1, again in 0.0 s", "is a dead letter, after delivery 2"]
+    assert all(each.exc_info and each.exc_info[0] is ValueError for each in records)
+    facts = vars(records[1])
+    assert [facts[name] for name in ("queue", "tenant", "task", "message_id")] == ["jobs", "acct-7", "report", job]
+    assert "a secret" not in caplog.text
+
+
+def test_each_message_is_told_to_those_who_want_to_see_it(
+    client: Client, work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "shardq")
+    tasks: Tasks[None] = Tasks("jobs")
+    tasks.task(name="f")(lambda: None)
+    job = client.queue(tasks).write(["f", {}], shard_key="t")
+    work(tasks)
+    (line,) = [each.message for each in caplog.records if "took" in each.message]
+    assert line.startswith(f"queue 'jobs', tenant 't', task f, message {job}: delivery 1 took 0.")
+    assert line.endswith(" s: ack")
+
+
+def test_middleware_is_around_each_task(client: Client, work: Work, client_kind: ClientKind) -> None:
+    events: list[str] = []
+
+    def noting(name: str) -> Callable[..., Any]:
+        def plain(call_next: Callable[[Any], Any], delivery: Any) -> Any:
+            events.append(f"{name} {delivery.task}")
+            try:
+                return call_next(delivery) + 1
+            except ValueError:
+                events.append(f"{name} failed")
+                raise
+
+        async def coroutine(call_next: Callable[[Any], Awaitable[Any]], delivery: Any) -> Any:
+            events.append(f"{name} {delivery.task}")
+            try:
+                return await call_next(delivery) + 1
+            except ValueError:
+                events.append(f"{name} failed")
+                raise
+
+        return plain if client_kind == "sync" else coroutine
+
+    tasks: Tasks[None] = Tasks("jobs", middleware=[noting("outer"), noting("inner")], result_ttl=60)
+
+    @tasks.task(name="f", retries=0)
+    def f(number: int) -> int:
+        events.append("task")
+        if number < 0:
+            raise ValueError
+        return number
+
+    queue = client.queue(tasks)
+    job = queue.write(f.call(1), shard_key="t")
+    work(tasks)
+    assert job.result(timeout=0) == 3
+    assert events == ["outer f", "inner f", "task"]
+    events.clear()
+    queue.write(f.call(-1), shard_key="t")
+    work(tasks)
+    assert events == ["outer f", "inner f", "task", "inner failed", "outer failed"]
+    assert len(queue.dead()) == 1
+
+
+def test_an_error_reporter_is_told_of_what_tasks_raise(
+    client: Client, work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not of what they ask for; and one that fails changes nothing for the task."""
+    told: list[tuple[str, str, str]] = []
+
+    def report(delivery: Any, error: BaseException) -> None:
+        told.append((delivery.task, delivery.shard_key, type(error).__name__))
+        raise LookupError("the reporter is away")
+
+    tasks: Tasks[None] = Tasks("jobs", on_error=report)
+
+    @tasks.task(name="f", retries=1, backoff=Constant(0))
+    def f(what: str) -> None:
+        if what == "fails":
+            raise ValueError
+        if what == "rejects":
+            raise Reject("no")
+        if what == "waits" and tasks.delivery.count == 1:
+            raise Nack(0)
+
+    queue = client.queue(tasks)
+    for what in ("fails", "rejects", "waits", "returns"):
+        queue.write(f.call(what), shard_key=what)
+    queue.write(["nobody", {}], shard_key="t")
+    work(tasks)
+    assert told == [("f", "fails", "ValueError")] * 2
+    assert sorted(letter.reason for letter in queue.dead())[1:] == ["no"]
+    assert queue.dead()[0].last_error.startswith(("ValueError (", "no"))
+    assert sum("the worker's on_error raised an error" in each.message for each in caplog.records) == 2
+    with pytest.raises(ConfigError, match="on_error"):
+        Tasks("jobs", on_error="sentry")  # type: ignore[call-overload]
+
+
+def test_middleware_of_the_other_kind_of_worker_is_refused(client: Client, work: Work, client_kind: ClientKind) -> None:
+    def plain(call_next: Any, delivery: Any) -> Any: ...
+
+    async def coroutine(call_next: Any, delivery: Any) -> Any: ...
+
+    tasks: Tasks[None] = Tasks("jobs", middleware=[plain if client_kind == "async" else coroutine])
+    with pytest.raises(ConfigError, match="middleware"):
+        work(tasks)
+    with pytest.raises(ConfigError, match="middleware"):
+        Tasks("jobs", middleware=["x"])  # type: ignore[list-item]
+
+
+def test_the_name_of_a_task_is_seen_wherever_its_message_is(client: Client) -> None:
+    """Without its arguments, and without the payload."""
+    tasks: Tasks[None] = Tasks("jobs", window=1)
+    task = tasks.task(name="app.tasks.report")(lambda secret: None)
+    queue = client.queue(tasks)
+    ids = [queue.write(task.call("a secret" * 100), shard_key="t") for _ in range(3)]
+    queue.write(task.call("a secret"), shard_key="t", delay=60)
+    queue.write(["no call", 5], shard_key="u")
+    assert queue.status(ids[0]).task == "app.tasks.report"
+    names = [each.task for each in queue.peek(10).messages]
+    assert sorted(names) == ["", *["app.tasks.report"] * 3]
+    for state in ("held_back", "delayed"):
+        assert {each.task for each in queue.peek(10, state=state).messages} == {"app.tasks.report"}
+    found = queue.peek(10, payloads=True).messages
+    assert sorted(each.task for each in found) == sorted(names)
+    assert {each.size for each in queue.peek(10).messages} == {each.size for each in found}
+    deliveries = queue.read_many(10)
+    assert sorted(each.task for each in deliveries) == ["", *["app.tasks.report"] * 3]
+    queue.reject_many(deliveries, ["no"] * 4)
+    assert sorted(each.task for each in queue.dead()) == ["", *["app.tasks.report"] * 3]
+    assert sorted(each.task for each in queue.peek(10, state="dead").messages) == ["", *["app.tasks.report"] * 3]
+
+
+def test_a_journal_names_the_tasks_of_what_was_written(client: Client, url: str) -> None:
+    """Written singly and together, as MessagePack and as JSON; and no argument of them."""
+    queue = client.queue("jobs", journal=1000)
+    payloads = [["f", {"a": "secret"}], ["no call"], ["a" * 40, {}], b"bytes", ["größe", {}]]
+    for payload in payloads:
+        queue.write(payload, shard_key="t")
+    queue.write_many([(payload, "t") for payload in payloads])
+    queue.write_many([("plain", "t")] * 2)
+    with Client.from_url(url, codec=JsonCodec()) as other:
+        other.queue("jobs").write(["in.json", {"a": "secret"}], shard_key="t")
+    queue.read()
+    events = queue.journal(100).events
+    names = ["f", "", "a" * 40, "", "größe"]
+    assert [each.task for each in events] == [*names, *names, "", "", "in.json", ""]
+    assert {each.client for each in events[:-1]} == {""}
+    assert events[-1].client != ""
+
+
+@pytest.mark.parametrize(
+    ("payload", "name"),
+    [
+        (["f", {}], "f"),
+        (["a" * 31, {"a": 1}], "a" * 31),
+        (["a" * 200, dict.fromkeys("abcdefghijklmnopqrstuvwxyz")], "a" * 200),
+        (["module.<locals>.größe", {}], "module.<locals>.größe"),
+        (["a" * 201, {}], ""),
+        (["what a secret", {}], ""),
+        (["f", []], ""),
+        (["f"], ""),
+        ({"f": {}}, ""),
+        ([{}, {}], ""),
+        ("f", ""),
+    ],
+)
+def test_a_call_is_told_from_other_payloads(payload: Any, name: str) -> None:
+    body = msgspec.msgpack.encode(payload)
+    assert called("m", body) == called("m", body[:204]) == name
+    assert called("j", JsonCodec().encode(payload)) == name
+    assert called("b", body) == called("X", body) == ""
+    for cut in range(min(40, len(body))):
+        called("m", body[:cut])

@@ -1,0 +1,126 @@
+"""The table of docs/worker.md: what becomes of a call whose worker is killed, drained or hangs; each line is a test."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from shardq import Client, Worker
+from shardq.backoff import Constant
+from shardq.tasks import Tasks
+from tests.tasks import worst
+from tests.waiting import eventually
+from tests.worker.program import Program
+
+Begin = Callable[..., Program]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def begin(url: str, log: Path) -> Iterator[Begin]:
+    """Starts `shardq worker` with the tasks of `worst.py`."""
+    with ExitStack() as stack:
+
+        def begin(*words: str, name: str = "tasks") -> Program:
+            program = Program(url, log, "shardq.cli", "worker", f"tests.tasks.worst:{name}", *words)
+            stack.callback(program.process.wait, 30)
+            stack.callback(program.process.kill)
+            return program
+
+        yield begin
+
+
+def test_a_worker_is_killed(begin: Begin, client: Client, log: Path) -> None:
+    """Another one takes over when the lease ends; that counts as one of the tries."""
+    job = client.queue(worst.tasks).write(worst.held.call(1), shard_key="t")
+    first = begin()
+    eventually(log.exists, 60)
+    first.signal(signal.SIGKILL)
+    first.wait()
+    assert begin("--until", "empty").wait() == 0
+    assert job.result(timeout=0) == 2
+
+
+def test_a_worker_is_killed_and_no_try_is_left(begin: Begin, client: Client, log: Path) -> None:
+    queue = client.queue(worst.tasks)
+    queue.write(worst.held_once.call(), shard_key="t")
+    first = begin()
+    eventually(log.exists, 60)
+    first.signal(signal.SIGKILL)
+    first.wait()
+    assert begin("--until", "empty").wait() == 0
+    (letter,) = queue.dead()
+    assert letter.last_error == "task 'held_once' was delivered 1 times, and none was finished"
+
+
+def test_a_worker_is_drained(begin: Begin, client: Client, log: Path) -> None:
+    """Its grace is over before the task: the call is given back at once, uncounted, so it is run again."""
+    job = client.queue(worst.tasks).write(worst.held_once.call(), shard_key="t")
+    first = begin("--grace", "0.1")
+    eventually(log.exists, 60)
+    first.signal(signal.SIGTERM)
+    assert first.wait() == 0
+    assert client.queue(worst.tasks).stats().backlog == 1
+    assert begin("--until", "empty").wait() == 0
+    assert job.result(timeout=0) == 1
+    assert first.told("1 given back")
+
+
+def test_arguments_are_wrong(begin: Begin, client: Client, log: Path) -> None:
+    queue = client.queue(worst.tasks)
+    queue.write(["held", {"width": "wide"}], shard_key="t")
+    assert begin("--until", "empty").wait() == 0
+    (letter,) = queue.dead()
+    assert letter.last_error == "task 'held' does not take its arguments: width: expected int, got str"
+    assert (letter.count, log.exists()) == (1, False)
+
+
+def test_an_async_task_hangs(begin: Begin, client: Client) -> None:
+    """It is cancelled when its time is over, and tried again."""
+    job = client.queue(worst.tasks).write(worst.hangs.call(), shard_key="t")
+    worker = begin("--until", "empty")
+    assert worker.wait() == 0
+    assert job.result(timeout=0) == 2
+    assert worker.told("ran for more than 0.3 s")
+
+
+def test_a_plain_task_hangs_in_a_process(begin: Begin, client: Client) -> None:
+    """Its process is killed."""
+    job = client.queue(worst.plain).write(worst.hangs_in_a_process.call(), shard_key="t")
+    worker = begin("--until", "empty", "--run-in", "processes", name="plain")
+    assert worker.wait() == 0
+    assert job.result(timeout=0) == 2
+    assert worker.told("ran for more than 0.3 s")
+
+
+def test_a_plain_task_hangs_in_a_thread(client: Client) -> None:
+    """It is told, and tried again meanwhile by another slot; its own is taken until it ends."""
+    tasks = Tasks("jobs", result_ttl=60)
+    told, leave = threading.Event(), threading.Event()
+
+    @tasks.task(name="hangs", retries=1, backoff=Constant(0), time_limit=0.3)
+    def hangs() -> int:
+        if tasks.delivery.count == 1:
+            tasks.delivery.on_lost(lambda _: told.set())
+            assert leave.wait(60)
+        return tasks.delivery.count  # type: ignore[no-any-return]
+
+    job = client.queue(tasks).write(hangs.call(), shard_key="t")
+    worker = Worker(client.queue(tasks), tasks, concurrency=2)
+    running = threading.Thread(target=worker.run)
+    running.start()
+    assert job.result(timeout=60) == 2
+    assert told.is_set()
+    leave.set()
+    worker.stop()
+    running.join(60)
+    assert not running.is_alive()
