@@ -69,7 +69,9 @@ class Supervisor:
             self._start(due[1])
 
     def _start(self, number: int) -> None:
-        # The process has a session of its own, so that Ctrl-C reaches it once, from here. It stops when stdin ends.
+        # It is told by its stdin of the signals that come here, and stops when that ends. A service manager may send
+        # the same signal to the process itself: so it knows that the two are one. It has a session of its own, so that
+        # Ctrl-C reaches it once, from here.
         process = subprocess.Popen(  # noqa: S603 (this program itself)
             [*self._command, *self._arguments(number)],
             env=self._environment,
@@ -79,7 +81,7 @@ class Supervisor:
         self._members[process] = number
         began = self._clock.monotonic()
         if self._signals:  # a signal came while the process was started
-            process.send_signal(signal.SIGTERM)
+            self._tell(process, signal.SIGTERM)
 
         def watch() -> None:
             process.wait()
@@ -116,5 +118,11 @@ class Supervisor:
     def _stop(self, number: int) -> None:
         self._signals += 1
         for process in list(self._members):
-            with contextlib.suppress(OSError):
+            self._tell(process, number)
+
+    def _tell(self, process: subprocess.Popen[bytes], number: int) -> None:
+        with contextlib.suppress(OSError):  # it has just ended
+            if process.stdin:
+                os.write(process.stdin.fileno(), bytes([number]))
+            if self._signals > 1:  # it may hang in an import, and not read
                 process.send_signal(number)

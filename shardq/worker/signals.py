@@ -1,5 +1,8 @@
 """SIGTERM and SIGINT: the first one stops all workers of the process, the second one ends it.
 
+A service manager may send one to each process of a group, while the parent of this one hands its own on (`relay`). So
+those of a parent and all others are counted apart: the second one of either kind ends the process.
+
 All workers share one handler, from the first one that runs in the main thread (only there can Python set a handler)
 until the last one leaves. The handler that was set before is called, too, if a program chose it, and put back at the
 end.
@@ -86,6 +89,7 @@ class SharedHandler:
         self.members: dict[int, Member] = {}
         self.before: dict[int, Found] = {}
         self.received = 0
+        self.relayed = 0
         self.raised: BaseException | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
@@ -95,7 +99,7 @@ class SharedHandler:
             return
         self.received += 1  # first: who joins from now on stops by itself
         members = list(self.members.values())
-        if self.received > 1:
+        if max(self.relayed, self.received - self.relayed) > 1:
             for member in members:
                 member.leave()
             os._exit(128 + number)
@@ -142,6 +146,12 @@ class SharedHandler:
 
 _shared = SharedHandler()
 _lock = threading.Lock()
+
+
+def relay(number: int) -> None:
+    """Do in this process what a signal does that its parent was sent. Another thread than the main one calls this."""
+    _shared.relayed += 1  # first: the handler must not take it for one of this process's own
+    signal.pthread_kill(threading.main_thread().ident or 0, number)  # the main thread must wake for it
 
 
 def _join(member: Member) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import signal
 import statistics
@@ -207,6 +208,35 @@ def test_several_processes_share_the_work_and_end_on_one_signal(begin: Begin, jo
     assert program.wait() == 0
     now = jobs.stats()
     assert (now.in_flight, now.acked, now.backlog) == (0, len(program.lines("done")), 400 - now.acked)
+
+
+@pytest.mark.runs_in("test-all")
+def test_a_signal_to_each_process_of_the_group_is_one_signal(begin: Begin, jobs: Queue) -> None:
+    """As systemd sends it by default: the parent hands its own on, so each worker is told twice."""
+    program = begin("pause", "--processes", "2", "--concurrency", "1")
+    jobs.write_many([(n, f"t{n}") for n in range(4)])
+    pids = eventually(lambda: len(found := {row[2] for row in program.lines("began")}) == 2 and found, 30)
+    assert isinstance(pids, set)
+    for pid in (program.process.pid, *pids):
+        os.kill(pid, signal.SIGTERM)
+    assert program.wait() == 0
+    now = jobs.stats()
+    assert (now.in_flight, now.acked, now.backlog) == (0, 2, 2)
+    assert told(program.errors.read_text()) == []
+
+
+@pytest.mark.runs_in("test-all")
+def test_a_second_signal_to_the_parent_ends_its_processes_at_once(begin: Begin, jobs: Queue) -> None:
+    program = begin("deaf", "--processes", "2", "--concurrency", "1")
+    jobs.write_many([(n, f"t{n}") for n in range(2)])
+    pids = eventually(lambda: len(found := {row[2] for row in program.lines("began")}) == 2 and found, 30)
+    assert isinstance(pids, set)
+    program.signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        program.process.wait(0.5)  # the grace is much longer
+    program.signal(signal.SIGTERM)
+    assert program.wait() == 128 + signal.SIGTERM
+    assert not any(alive(pid) for pid in pids)
 
 
 def test_a_process_that_dies_is_replaced_audibly_and_its_poison_ends_as_a_dead_letter(

@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
-from shardq.worker.signals import hosted, stopping
+from shardq.worker.signals import hosted, relay, stopping
 
 BOTH = [signal.SIGTERM, signal.SIGINT]
 each_signal = pytest.mark.parametrize("number", BOTH, ids=lambda number: number.name)
+
+
+Send = Callable[[int], None]
 
 
 class Ended(BaseException):
@@ -106,6 +109,28 @@ def test_the_second_signal_ends_the_process_at_once(workers: Workers, number: in
             signal.raise_signal(number)
     assert ended.value.args == (128 + number,)
     assert workers.told == ["a", "b", "a leaves", "b leaves"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(relay, signal.raise_signal), (signal.raise_signal, relay)], ids=["parent", "own"]
+)
+def test_a_signal_of_the_parent_and_one_s_own_are_one(workers: Workers, first: Send, second: Send) -> None:
+    """A service manager tells each process of a group, and the parent hands on what it was told: in any order."""
+    with workers.running("a"):
+        first(signal.SIGTERM)
+        second(signal.SIGTERM)
+        assert "a leaves" not in workers.told
+        with pytest.raises(Ended):
+            relay(signal.SIGINT)
+    assert workers.told[-1] == "a leaves"
+
+
+def test_the_second_signal_of_one_s_own_ends_the_process_whatever_the_parent_said(workers: Workers) -> None:
+    with workers.running("a"):
+        relay(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(Ended):
+            signal.raise_signal(signal.SIGTERM)
 
 
 def test_who_begins_while_others_end_for_a_signal_ends_too(workers: Workers) -> None:

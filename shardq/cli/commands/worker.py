@@ -33,7 +33,7 @@ from shardq.worker import AsyncWorker, Worker
 from shardq.worker.liveness import LivenessThread
 from shardq.worker.outcome import Verb
 from shardq.worker.plan import PlanSettings
-from shardq.worker.signals import stop_signals
+from shardq.worker.signals import relay, stop_signals
 
 ABOUT = """HANDLER is module:name of a function or of a Tasks; the module is imported from the current directory or from
 Python's path. A Tasks runs its tasks, and knows its queue. A function is called with each delivery. An async def
@@ -108,11 +108,11 @@ def run(args: Args, shell: Shell) -> int:
     if args.reload:
         environment = os.environ | {"SHARDQ_URL": shell.url}  # no argument: it may hold a password
         return Reloader(_arguments(args), environment, Path.cwd(), speech).run()
+    if args.supervised and args.processes == 1:
+        _heed_parent()
     handle, weights = handled(args.handlers, args.queue)
     if args.processes > 1:
         return Supervisor(shell.url, shell.timeout, lambda n: _arguments(args, n), args.processes, speech).run()
-    if args.supervised:
-        _end_with_parent()
     queues = {shell.client.queue(of): weight for of, weight in weights.items()}
     if not isinstance(handle, TASKS) and not args.until:
         with LivenessThread(args.alive_file, SLACK + 2 * shell.timeout, SystemClock()) as liveness:
@@ -244,16 +244,18 @@ def _missing(queue: Queue) -> str:
     return ""
 
 
-def _end_with_parent() -> None:
-    """Stop when the parent has ended: then stdin, a pipe from it, ends."""
-    main = threading.main_thread()
+def _heed_parent() -> None:
+    """Do what the signals do whose numbers the parent writes into its pipe, and stop when it has ended."""
 
-    def watch() -> None:
-        while os.read(0, 1):  # not sys.stdin, whose lock would be held when the interpreter ends
-            pass
-        signal.pthread_kill(main.ident or 0, signal.SIGTERM)  # to the main thread, which must wake for it
+    def heed() -> None:
+        told = False
+        while sent := os.read(0, 1):  # not sys.stdin, whose lock would be held when the interpreter ends
+            relay(sent[0])
+            told = True
+        if not told:
+            relay(signal.SIGTERM)
 
-    threading.Thread(target=watch, name="shardq-parent-watch", daemon=True).start()
+    threading.Thread(target=heed, name="shardq-parent-watch", daemon=True).start()
 
 
 def _level(args: Args) -> int:
