@@ -12,9 +12,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from shardq.client import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter, Client, Delivery, Queue, Writer
+from shardq.client import Client, Delivery, Queue, Writer
 from shardq.errors import (
     BackendError,
     BackendTimeout,
@@ -70,6 +70,7 @@ from shardq.model import (
 )
 
 if TYPE_CHECKING:
+    from shardq.client import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter
     from shardq.worker import AsyncWorker, Worker
     from shardq.worker.outcome import Nack, Reject
 
@@ -140,14 +141,15 @@ __all__ = [
 ]
 
 
+_LATER: Final = {
+    **dict.fromkeys(("AsyncClient", "AsyncDelivery", "AsyncQueue", "AsyncWriter"), "shardq.client"),
+    **dict.fromkeys(("AsyncWorker", "Worker"), "shardq.worker"),
+    **dict.fromkeys(("Nack", "Reject"), "shardq.worker.outcome"),
+}
+
+
 def __getattr__(name: str) -> object:
-    """Import what only workers need when it is asked for: it takes as long as a tenth of all."""
-    if name in ("AsyncWorker", "Worker"):
-        return getattr(import_module("shardq.worker"), name)
-    if name in ("Nack", "Reject"):
-        return getattr(import_module("shardq.worker.outcome"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """Import what not every program needs when it is asked for: that takes as long as a third of all."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

@@ -10,10 +10,11 @@ source of randomness: the caller passes a `random.Random`, in tests a seeded one
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from math import isfinite
 from random import Random
 from typing import Literal, Protocol
+
+import msgspec
 
 from shardq.arguments import one_of, shown
 from shardq.errors import ConfigError
@@ -29,8 +30,7 @@ class Backoff(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(msgspec.Struct, frozen=True):
     """The same delay each time, of `seconds`, which is 0 or more."""
 
     seconds: float = 1.0
@@ -44,8 +44,7 @@ class Constant:
         return float(self.seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Exponential:
+class Exponential(msgspec.Struct, frozen=True):
     """Exponential backoff: the ceiling grows by `factor` with each failure, from `base` seconds to `cap` seconds.
 
     With full jitter the delay is uniform from 0 to the ceiling. This spreads clients that failed together better than

@@ -28,8 +28,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast, get_args
+
+import msgspec
 
 from shardq.arguments import shown
 from shardq.errors import ConfigError
@@ -57,8 +58,7 @@ _LEVELS: Final[tuple[str, ...]] = get_args(Level)
 _LEVEL: Final = re.compile(r"(none|process|disk|replica)(?:\((\d{1,9})\))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Durability:
+class Durability(msgspec.Struct, frozen=True):
     """A durability level, and for ``replica`` how many replicas must confirm each write or change; else 0."""
 
     level: Level
@@ -91,8 +91,7 @@ def _level_advice(text: object) -> str:
     return f'durability must be "none", "process", "disk" or "replica(n)", not {shown(text)}'
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(msgspec.Struct, frozen=True):
     """What a server reports about itself; None for what it did not report.
 
     `version` has one to three parts. `maxmemory` is in bytes, 0 for no limit. `rewrite_pauses_fsync` is

@@ -25,11 +25,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import islice
 from math import ceil, comb
 from typing import Final
+
+import msgspec
 
 from shardq.arguments import iterable, shown
 from shardq.errors import ConfigError
@@ -139,8 +140,7 @@ def overlap(a: Iterable[int], b: Iterable[int]) -> int:
     return len(set(a) & set(b))
 
 
-@dataclass(frozen=True, slots=True)
-class Odds:
+class Odds(msgspec.Struct, frozen=True):
     """How well shuffle sharding with N streams, M of them in a shard, isolates shard keys. Odds are from 0 to 1.
 
     >>> odds = Odds(streams=64, streams_per_shard=4)
@@ -153,7 +153,7 @@ class Odds:
 
     def __post_init__(self) -> None:
         width = check_width(self.streams, self.streams_per_shard)
-        object.__setattr__(self, "streams_per_shard", width)  # frozen
+        msgspec.structs.force_setattr(self, "streams_per_shard", width)
 
     @property
     def shards(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Final
+
+from msgspec.structs import asdict
 
 from shardq.cli.text import bytes_fields, duration, shown_key
 from shardq.model import Tenant

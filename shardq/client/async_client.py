@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from shardq.client.async_base import AsyncBaseClient
 from shardq.client.async_queue import AsyncQueue
@@ -15,6 +15,7 @@ from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received, Written
 from shardq.model.declaration import Declaration, declaration_of
 from shardq.model.message import OnConflict
+from shardq.ops import topics
 from shardq.ops.operate.declare import OnMismatch
 from shardq.ops.queue import registry
 from shardq.ops.queue.state import QueueState
@@ -22,15 +23,13 @@ from shardq.ops.queue.steps import Op
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.look import Look
 from shardq.ops.sharing.coalescing import Coalescer, Part
-from shardq.ops.topics import bindings as routing
-from shardq.ops.topics import gone
-from shardq.ops.topics import publish as publishing
-from shardq.ops.topics.bindings import RouterState
 from shardq.ops.write.outgoing import Outgoing, compose_message
 from shardq.ops.write.write import writes_of
-from shardq.routing import Binding, BoundQueue, Router
-from shardq.routing.router import bindings_of
 from shardq.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from shardq.ops.topics.bindings import RouterState
+    from shardq.routing import Binding, BoundQueue, Router
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
@@ -80,13 +79,17 @@ class AsyncClient(AsyncBaseClient):
 
         Return False if that binding was there already. PatternError for a bad pattern.
         """
-        return await self.run(routing.change(self.router_state(router), "+", pattern, queue_name(queue), timeout))
+        return await self.run(
+            topics.bindings.change(self.router_state(router), "+", pattern, queue_name(queue), timeout)
+        )
 
     async def unbind(
         self, pattern: str, queue: AsyncQueue | str, *, router: str = "default", timeout: float | None = None
     ) -> bool:
         """Remove a binding. Return False if there was none."""
-        return await self.run(routing.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
+        return await self.run(
+            topics.bindings.change(self.router_state(router), "-", pattern, queue_name(queue), timeout)
+        )
 
     async def bind_many(
         self, bindings: Iterable[tuple[str, AsyncQueue | str]], *, router: str = "default", timeout: float | None = None
@@ -96,8 +99,9 @@ class AsyncClient(AsyncBaseClient):
         All are checked before the first is sent. PartlyDone when a later thousand failed: its `done` pairs, from the
         first on, were dealt with.
         """
-        found = bindings_of(bindings, queue_name)
-        return await self.run(routing.change_many(self.router_state(router), "+", found, timeout))
+        return await self.run(
+            topics.bindings.change_many(self.router_state(router), "+", bindings, queue_name, timeout)
+        )
 
     async def unbind_many(
         self, bindings: Iterable[tuple[str, AsyncQueue | str]], *, router: str = "default", timeout: float | None = None
@@ -107,22 +111,23 @@ class AsyncClient(AsyncBaseClient):
         All are checked before the first is sent. PartlyDone when a later thousand failed: its `done` pairs, from the
         first on, were dealt with.
         """
-        found = bindings_of(bindings, queue_name)
-        return await self.run(routing.change_many(self.router_state(router), "-", found, timeout))
+        return await self.run(
+            topics.bindings.change_many(self.router_state(router), "-", bindings, queue_name, timeout)
+        )
 
     async def unbind_gone(self, *, router: str = "default", timeout: float | None = None) -> list[Binding]:
         """Remove the bindings to queues that are gone (see `bindings`). Return those that were removed.
 
         A queue that is made meanwhile stays bound. PartlyDone when the call failed halfway; make it again.
         """
-        return await self.run(gone.unbind_gone(self.router_state(router), timeout))
+        return await self.run(topics.gone.unbind_gone(self.router_state(router), timeout))
 
     async def bindings(self, *, router: str = "default", timeout: float | None = None) -> list[BoundQueue]:
         """Return the bindings of a router, sorted, each with whether its queue is `gone`.
 
         A queue is gone if it was deleted, expired (`ttl`), or was never declared. Published messages pass over it.
         """
-        return await self.run(gone.bound_queues(self.router_state(router), timeout))
+        return await self.run(topics.gone.bound_queues(self.router_state(router), timeout))
 
     async def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
         """Return the bindings of router *name* as they are now. The copy follows changes while this client publishes.
@@ -130,7 +135,7 @@ class AsyncClient(AsyncBaseClient):
         To change what all clients know, call the client's `bind`; the copy's own `bind` changes only the copy.
         """
         state = self.router_state(name)
-        return await self.run(routing.current(state, state.until(timeout), max_age=0))
+        return await self.run(topics.bindings.current(state, state.until(timeout), max_age=0))
 
     async def publish(
         self,
@@ -157,14 +162,14 @@ class AsyncClient(AsyncBaseClient):
         doubles nothing. Bindings that others make are seen within a second.
         """
         bindings = self.router_state(router)
-        names = await self.run(publishing.match_queues(bindings, topic, unmatched, timeout))
+        names = await self.run(topics.publish.match_queues(bindings, topic, unmatched, timeout))
         states = [self.state_of(name, {}) for name in names]
         with Telemetry(topic).writing(len(names)) as context:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers, unique_key, on_conflict)
             composed = [compose_message(state, self.codecs, message, context) for state in states]
             ids = await self._publish_to(bindings, states, composed, timeout) if states else {}
         if states and not ids:
-            publishing.went_nowhere(bindings, topic, unmatched)
+            topics.publish.went_nowhere(bindings, topic, unmatched)
         return ids
 
     def writer(self, *, max_in_flight: int = MAX_IN_FLIGHT, max_bytes: int = MAX_BYTES) -> AsyncWriter:
@@ -183,16 +188,16 @@ class AsyncClient(AsyncBaseClient):
     ) -> dict[str, Written]:
         """Write each message to the queue at the same index, as `store` does, together. Return the ids by queue."""
         until = states[0].until(timeout)
-        if unknown := publishing.to_open(bindings, states):
-            await self.run(publishing.open_all(unknown, until))
+        if unknown := topics.publish.to_open(bindings, states):
+            await self.run(topics.publish.open_all(unknown, until))
         if self._ready_on is not get_running_loop():
             await self.prepare()
         parts = [
             Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
         ]
-        ids = publishing.ids_of(bindings, states, await self._driver.sharing.run_all(parts, until))
+        ids = topics.publish.ids_of(bindings, states, await self._driver.sharing.run_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
-            await self.run(publishing.upkeep_all(expiring))
+            await self.run(topics.publish.upkeep_all(expiring))
         return ids
 
     async def run(self, op: Op[T]) -> T:

@@ -20,8 +20,7 @@ from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received
 from shardq.model.call import Call, Callee, result_type_of
 from shardq.model.delivery import received_of
 from shardq.model.message import OnConflict, WriteOptions, messages_of
-from shardq.ops.inspect.peek import peek
-from shardq.ops.inspect.status import status
+from shardq.ops import inspect
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.read.give_back import give_back_all
@@ -317,7 +316,7 @@ class AsyncQueue(AsyncQueueAdmin):
         holds; `MessageStatus` says what is known in each state. A message that was settled is unknown, unless its
         result is kept. QueueMissing if there is no such queue, ConfigError if the id is none.
         """
-        return await self._client.run(status(self.state, message_id, timeout))
+        return await self._client.run(inspect.status.status(self.state, message_id, timeout))
 
     async def peek(
         self,
@@ -350,7 +349,9 @@ class AsyncQueue(AsyncQueueAdmin):
         for a bad argument.
         """
         found = await self._client.run(
-            peek(self.state, count, shard_key, stream, state, payloads=payloads, after=after, timeout=timeout)
+            inspect.peek.peek(
+                self.state, count, shard_key, stream, state, payloads=payloads, after=after, timeout=timeout
+            )
         )
         for each in found.messages:
             each.read_with(self._codecs)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shardq.model import Written
 from shardq.model.schedule import CatchUp, Schedule
-from shardq.ops.schedules import stored
+from shardq.ops import schedules
 
 if TYPE_CHECKING:
     from shardq.client.async_queue import AsyncQueue
@@ -45,7 +45,7 @@ class AsyncSchedules:
         ConfigError (bad argument, or a queue without `max_schedules`), CodecError and QueueFull: nothing was changed.
         """
         queue = self._queue
-        op = stored.add(
+        op = schedules.stored.add(
             queue.state, queue.client.codecs, name, payload, shard_key, cron, tz, every, catch_up, paused, timeout
         )
         return await queue.client.run(op)
@@ -55,23 +55,23 @@ class AsyncSchedules:
 
         Calls that are written already, up to 75 s before their slots, still come.
         """
-        await self._queue.client.run(stored.pause(self._queue.state, name, True, timeout))
+        await self._queue.client.run(schedules.stored.pause(self._queue.state, name, True, timeout))
 
     async def resume(self, name: str, *, timeout: float | None = None) -> None:
         """Let a schedule go on with its next slot. What was left out is not caught up. ScheduleNotFound."""
-        await self._queue.client.run(stored.pause(self._queue.state, name, False, timeout))
+        await self._queue.client.run(schedules.stored.pause(self._queue.state, name, False, timeout))
 
     async def run(self, name: str, *, timeout: float | None = None) -> Written:
         """Write the call of a schedule now, besides its slots, also of one that is paused. Return its id.
 
         ScheduleNotFound if there is none of this name.
         """
-        return await self._queue.client.run(stored.run(self._queue.state, name, timeout))
+        return await self._queue.client.run(schedules.stored.run(self._queue.state, name, timeout))
 
     async def remove(self, name: str, *, timeout: float | None = None) -> bool:
         """Remove a schedule. Return whether there was one. Calls that are written already still come."""
-        return await self._queue.client.run(stored.remove(self._queue.state, name, timeout))
+        return await self._queue.client.run(schedules.stored.remove(self._queue.state, name, timeout))
 
     async def list(self, *, timeout: float | None = None) -> All:
         """Return all stored schedules, by their names."""
-        return await self._queue.client.run(stored.listed(self._queue.state, timeout))
+        return await self._queue.client.run(schedules.stored.listed(self._queue.state, timeout))

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, NoReturn, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 from shardq.arguments import MAX_BLOCK, check_clock, check_known, check_name, flag, of_type, seconds, shown, whole
 from shardq.client.leases import Leases
@@ -18,17 +18,20 @@ from shardq.clock import Clock, SystemClock
 from shardq.codec import Codec, Codecs
 from shardq.drivers import Target
 from shardq.durability import Durability
-from shardq.embedded import EmbeddedServer
 from shardq.errors import ConfigError
 from shardq.model.settings import queue_config
+from shardq.ops import topics
 from shardq.ops.operate.declare import OnMismatch, on_mismatch
 from shardq.ops.queue.fitness import inspect_server
 from shardq.ops.queue.opening import check_legacy
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
-from shardq.ops.topics.bindings import RouterState
 from shardq.protocol.keys import QueueKeys, RouterKeys
 from shardq.timing import Timer
+
+if TYPE_CHECKING:
+    from shardq.embedded import EmbeddedServer
+    from shardq.ops.topics.bindings import RouterState
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
@@ -95,6 +98,8 @@ class BaseClient:
         self._closed = False
         self._server: EmbeddedServer | None = None
         if target.kind == "embedded":
+            from shardq.embedded import EmbeddedServer  # only here: most programs have a server
+
             self._server = EmbeddedServer(target.settings.get("directory")).start()
             target = Target.parse(self._server.url)
         self._target = target
@@ -218,7 +223,9 @@ class BaseClient:
         with self._lock:
             known = self._routers.get(name)
             if known is None:
-                known = self._routers[name] = RouterState(RouterKeys(name), self.clock, self.timeout, self.durability)
+                known = self._routers[name] = topics.bindings.RouterState(
+                    RouterKeys(name), self.clock, self.timeout, self.durability
+                )
             return known
 
     def _until(self, timeout: float | None) -> float:

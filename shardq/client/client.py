@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from shardq.client.base import queue_name
 from shardq.client.queue import Queue
@@ -15,6 +15,7 @@ from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received, Written
 from shardq.model.declaration import Declaration, declaration_of
 from shardq.model.message import OnConflict
+from shardq.ops import topics
 from shardq.ops.operate.declare import OnMismatch
 from shardq.ops.queue import registry
 from shardq.ops.queue.state import QueueState
@@ -22,15 +23,13 @@ from shardq.ops.queue.steps import Op
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.look import Look
 from shardq.ops.sharing.coalescing import Coalescer, Part
-from shardq.ops.topics import bindings as routing
-from shardq.ops.topics import gone
-from shardq.ops.topics import publish as publishing
-from shardq.ops.topics.bindings import RouterState
 from shardq.ops.write.outgoing import Outgoing, compose_message
 from shardq.ops.write.write import writes_of
-from shardq.routing import Binding, BoundQueue, Router
-from shardq.routing.router import bindings_of
 from shardq.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from shardq.ops.topics.bindings import RouterState
+    from shardq.routing import Binding, BoundQueue, Router
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
@@ -78,13 +77,13 @@ class Client(SyncBaseClient):
 
         Return False if that binding was there already. PatternError for a bad pattern.
         """
-        return self.run(routing.change(self.router_state(router), "+", pattern, queue_name(queue), timeout))
+        return self.run(topics.bindings.change(self.router_state(router), "+", pattern, queue_name(queue), timeout))
 
     def unbind(
         self, pattern: str, queue: Queue | str, *, router: str = "default", timeout: float | None = None
     ) -> bool:
         """Remove a binding. Return False if there was none."""
-        return self.run(routing.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
+        return self.run(topics.bindings.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
 
     def bind_many(
         self, bindings: Iterable[tuple[str, Queue | str]], *, router: str = "default", timeout: float | None = None
@@ -94,8 +93,7 @@ class Client(SyncBaseClient):
         All are checked before the first is sent. PartlyDone when a later thousand failed: its `done` pairs, from the
         first on, were dealt with.
         """
-        found = bindings_of(bindings, queue_name)
-        return self.run(routing.change_many(self.router_state(router), "+", found, timeout))
+        return self.run(topics.bindings.change_many(self.router_state(router), "+", bindings, queue_name, timeout))
 
     def unbind_many(
         self, bindings: Iterable[tuple[str, Queue | str]], *, router: str = "default", timeout: float | None = None
@@ -105,22 +103,21 @@ class Client(SyncBaseClient):
         All are checked before the first is sent. PartlyDone when a later thousand failed: its `done` pairs, from the
         first on, were dealt with.
         """
-        found = bindings_of(bindings, queue_name)
-        return self.run(routing.change_many(self.router_state(router), "-", found, timeout))
+        return self.run(topics.bindings.change_many(self.router_state(router), "-", bindings, queue_name, timeout))
 
     def unbind_gone(self, *, router: str = "default", timeout: float | None = None) -> list[Binding]:
         """Remove the bindings to queues that are gone (see `bindings`). Return those that were removed.
 
         A queue that is made meanwhile stays bound. PartlyDone when the call failed halfway; make it again.
         """
-        return self.run(gone.unbind_gone(self.router_state(router), timeout))
+        return self.run(topics.gone.unbind_gone(self.router_state(router), timeout))
 
     def bindings(self, *, router: str = "default", timeout: float | None = None) -> list[BoundQueue]:
         """Return the bindings of a router, sorted, each with whether its queue is `gone`.
 
         A queue is gone if it was deleted, expired (`ttl`), or was never declared. Published messages pass over it.
         """
-        return self.run(gone.bound_queues(self.router_state(router), timeout))
+        return self.run(topics.gone.bound_queues(self.router_state(router), timeout))
 
     def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
         """Return the bindings of router *name* as they are now. The copy follows changes while this client publishes.
@@ -128,7 +125,7 @@ class Client(SyncBaseClient):
         To change what all clients know, call the client's `bind`; the copy's own `bind` changes only the copy.
         """
         state = self.router_state(name)
-        return self.run(routing.current(state, state.until(timeout), max_age=0))
+        return self.run(topics.bindings.current(state, state.until(timeout), max_age=0))
 
     def publish(
         self,
@@ -155,14 +152,14 @@ class Client(SyncBaseClient):
         doubles nothing. Bindings that others make are seen within a second.
         """
         bindings = self.router_state(router)
-        names = self.run(publishing.match_queues(bindings, topic, unmatched, timeout))
+        names = self.run(topics.publish.match_queues(bindings, topic, unmatched, timeout))
         states = [self.state_of(name, {}) for name in names]
         with Telemetry(topic).writing(len(names)) as context:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers, unique_key, on_conflict)
             composed = [compose_message(state, self.codecs, message, context) for state in states]
             ids = self._publish_to(bindings, states, composed, timeout) if states else {}
         if states and not ids:
-            publishing.went_nowhere(bindings, topic, unmatched)
+            topics.publish.went_nowhere(bindings, topic, unmatched)
         return ids
 
     def writer(self, *, max_in_flight: int = MAX_IN_FLIGHT, max_bytes: int = MAX_BYTES) -> Writer:
@@ -181,16 +178,16 @@ class Client(SyncBaseClient):
     ) -> dict[str, Written]:
         """Write each message to the queue at the same index, as `store` does, together. Return the ids by queue."""
         until = states[0].until(timeout)
-        if unknown := publishing.to_open(bindings, states):
-            self.run(publishing.open_all(unknown, until))
+        if unknown := topics.publish.to_open(bindings, states):
+            self.run(topics.publish.open_all(unknown, until))
         if not self._is_ready:
             self.prepare()
         parts = [
             Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
         ]
-        ids = publishing.ids_of(bindings, states, self._driver.sharing.run_all(parts, until))
+        ids = topics.publish.ids_of(bindings, states, self._driver.sharing.run_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
-            self.run(publishing.upkeep_all(expiring))
+            self.run(topics.publish.upkeep_all(expiring))
         return ids
 
     def run(self, op: Op[T]) -> T:

@@ -20,8 +20,7 @@ from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received
 from shardq.model.call import Call, Callee, result_type_of
 from shardq.model.delivery import received_of
 from shardq.model.message import OnConflict, WriteOptions, messages_of
-from shardq.ops.inspect.peek import peek
-from shardq.ops.inspect.status import status
+from shardq.ops import inspect
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.read.look import fast_read
@@ -306,7 +305,7 @@ class Queue(QueueAdmin):
         holds; `MessageStatus` says what is known in each state. A message that was settled is unknown, unless its
         result is kept. QueueMissing if there is no such queue, ConfigError if the id is none.
         """
-        return self._client.run(status(self.state, message_id, timeout))
+        return self._client.run(inspect.status.status(self.state, message_id, timeout))
 
     def peek(
         self,
@@ -339,7 +338,9 @@ class Queue(QueueAdmin):
         for a bad argument.
         """
         found = self._client.run(
-            peek(self.state, count, shard_key, stream, state, payloads=payloads, after=after, timeout=timeout)
+            inspect.peek.peek(
+                self.state, count, shard_key, stream, state, payloads=payloads, after=after, timeout=timeout
+            )
         )
         for each in found.messages:
             each.read_with(self._codecs)

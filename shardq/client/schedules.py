@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shardq.model import Written
 from shardq.model.schedule import CatchUp, Schedule
-from shardq.ops.schedules import stored
+from shardq.ops import schedules
 
 if TYPE_CHECKING:
     from shardq.client.queue import Queue
@@ -46,7 +46,7 @@ class Schedules:
         ConfigError (bad argument, or a queue without `max_schedules`), CodecError and QueueFull: nothing was changed.
         """
         queue = self._queue
-        op = stored.add(
+        op = schedules.stored.add(
             queue.state, queue.client.codecs, name, payload, shard_key, cron, tz, every, catch_up, paused, timeout
         )
         return queue.client.run(op)
@@ -56,23 +56,23 @@ class Schedules:
 
         Calls that are written already, up to 75 s before their slots, still come.
         """
-        self._queue.client.run(stored.pause(self._queue.state, name, True, timeout))
+        self._queue.client.run(schedules.stored.pause(self._queue.state, name, True, timeout))
 
     def resume(self, name: str, *, timeout: float | None = None) -> None:
         """Let a schedule go on with its next slot. What was left out is not caught up. ScheduleNotFound."""
-        self._queue.client.run(stored.pause(self._queue.state, name, False, timeout))
+        self._queue.client.run(schedules.stored.pause(self._queue.state, name, False, timeout))
 
     def run(self, name: str, *, timeout: float | None = None) -> Written:
         """Write the call of a schedule now, besides its slots, also of one that is paused. Return its id.
 
         ScheduleNotFound if there is none of this name.
         """
-        return self._queue.client.run(stored.run(self._queue.state, name, timeout))
+        return self._queue.client.run(schedules.stored.run(self._queue.state, name, timeout))
 
     def remove(self, name: str, *, timeout: float | None = None) -> bool:
         """Remove a schedule. Return whether there was one. Calls that are written already still come."""
-        return self._queue.client.run(stored.remove(self._queue.state, name, timeout))
+        return self._queue.client.run(schedules.stored.remove(self._queue.state, name, timeout))
 
     def list(self, *, timeout: float | None = None) -> All:
         """Return all stored schedules, by their names."""
-        return self._queue.client.run(stored.listed(self._queue.state, timeout))
+        return self._queue.client.run(schedules.stored.listed(self._queue.state, timeout))

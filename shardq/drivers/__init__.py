@@ -10,8 +10,21 @@ calls. Calls and replies go over `links`, or with asyncio `async_links`, of whic
 
 from __future__ import annotations
 
-from shardq.drivers.aio import AsyncDriver
+from typing import TYPE_CHECKING
+
 from shardq.drivers.sync import Driver
 from shardq.drivers.target import Target
 
+if TYPE_CHECKING:
+    from shardq.drivers.aio import AsyncDriver
+
 __all__ = ["AsyncDriver", "Driver", "Target"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the driver for asyncio when it is asked for."""
+    if name != "AsyncDriver":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from shardq.drivers.aio import AsyncDriver
+
+    return AsyncDriver

@@ -9,8 +9,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from shardq.arguments import path as path_of
 from shardq.durability import OLDEST
@@ -22,8 +23,7 @@ _HELP = (
 )
 
 
-@dataclass(frozen=True)
-class ServerBinary:
+class ServerBinary(msgspec.Struct, frozen=True):
     """A server program: its path, its product ("redis" or "valkey") and its version ("7.0.15")."""
 
     path: str

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from shardq.arguments import rate, whole
 
 MAX_WEIGHT: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """The limits of one shard key, or of a parent with all its children, besides the settings of the queue.
 
     None is what the queue's settings say for every shard key; 0 is no limit. `max_in_flight` is how many messages may
@@ -33,8 +33,7 @@ class Limits:
             whole("burst", self.burst, 0, 1_000_000, why="0: as many as in one second")
 
 
-@dataclass(frozen=True, slots=True)
-class Plan(Limits):
+class Plan(Limits, frozen=True):
     """Limits and a `weight` (1 to 100) that many shard keys share by a name. `tenants` is how many are on the plan.
 
     ConfigError for a bad number.

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from shardq.model.dead_letter import Decoded
 
 PeekState: TypeAlias = Literal["waiting", "held_back", "delayed", "in_flight", "dead"]
@@ -56,8 +58,7 @@ class PeekedMessage(Decoded):
         return None if self.body is None else self._decoded(self.tag, self.body, self.fields)
 
 
-@dataclass(frozen=True, slots=True)
-class PeekedPage:
+class PeekedPage(msgspec.Struct, frozen=True):
     """Some messages in order. Go on with `after=page.cursor`, which is None after the last page.
 
     A page may have fewer messages than were asked for, or none, and yet not be the last one: a call looks at a bounded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
@@ -26,8 +25,7 @@ class FixedSchedule(msgspec.Struct, frozen=True):
     payload: object
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True):
     """A schedule that was stored by `schedules.add`.
 
     `task` is the name of the task that it calls; '' if its payload is no call. It is due at the times of the `cron`

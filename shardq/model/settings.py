@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
+
+import msgspec
 
 from shardq.arguments import MAX_LEASE, MIN_LEASE, check_known, mapping, one_of, rate, seconds, shown, whole
 from shardq.errors import ConfigError
@@ -55,8 +56,7 @@ def _or_none(setting: Setting) -> Setting:
     return setting._replace(check=lambda name, value: value is None or setting.check(name, value))
 
 
-@dataclass(frozen=True, slots=True)
-class QueueConfig:
+class QueueConfig(msgspec.Struct, frozen=True):
     """The settings of a queue. Redis stores them when the queue is created; `configure` changes them.
 
     Times are seconds. `max_len`, `max_dead`, `max_dedup` (dedup keys) and `max_bulk_offsets` (partitions of bulk

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Final
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStats:
+class QueueStats(msgspec.Struct, frozen=True):
     """One queue at one instant, as one atomic script saw it. Ages are seconds of the server's clock.
 
     `oldest_age` is for how long the message that waits longest could be delivered: since it was written, came due, was
@@ -56,3 +57,7 @@ class QueueStats:
     result_bytes: int = 0
     results_refused: int = 0
     id: str = ""
+
+
+COUNTS: Final = QueueStats.__struct_fields__[-len(QueueStats.__struct_defaults__) : -1]
+"""The names of what is 0 in a queue that does not exist."""

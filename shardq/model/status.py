@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import msgspec
+
 MessageState: TypeAlias = Literal["waiting", "held_back", "delayed", "in_flight", "dead", "done", "unknown"]
 """What can be said of a message id. "unknown": it was settled, removed or expired, or never was."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """How far a handler is with a message: *done* of *total* (None: it did not say), as of the server's time `at`."""
 
     done: float

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from shardq.model.limits import Limits
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(msgspec.Struct, frozen=True):
     """Another shard key, how many of its streams are also those of the one asked for, and its backlog."""
 
     shard_key: str | bytes
@@ -16,8 +15,7 @@ class Neighbour:
     backlog: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tenant:
+class Tenant(msgspec.Struct, frozen=True):
     """What one shard key has in a queue; where the queue has `parents`, a parent with all its children.
 
     `backlog` is `in_streams` (undelivered in the shared streams) + `held_back` (in its overflow); `limited` counts

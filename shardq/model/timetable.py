@@ -7,7 +7,6 @@ on which the clock skips that time is when the clock goes on, and where it comes
 
 from __future__ import annotations
 
-import zoneinfo
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final
@@ -83,7 +82,7 @@ class Timetable(msgspec.Struct, frozen=True, omit_defaults=True):
                 yield slot
 
     def _zone(self) -> tzinfo:
-        return UTC if self.tz == "UTC" else zoneinfo.ZoneInfo(self.tz)
+        return UTC if self.tz == "UTC" else _zones().ZoneInfo(self.tz)
 
 
 def timetable(cron: str | None, tz: str, every: int | None) -> Timetable:
@@ -114,6 +113,7 @@ def _check_zone(tz: str) -> None:
         raise ConfigError(f"tz must be the name of a time zone, such as 'Europe/Berlin', not {shown(tz)}")
     if tz == "UTC":
         return
+    zoneinfo = _zones()
     try:
         zoneinfo.ZoneInfo(tz)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -122,6 +122,12 @@ def _check_zone(tz: str) -> None:
                 f'there is no data of time zones here, so tz={tz!r} is unknown: pip install "shardq[cron]" (or tzdata)'
             ) from None
         raise ConfigError(f"there is no time zone {shown(tz)}; one is called 'Europe/Berlin'") from None
+
+
+def _zones() -> Any:
+    import zoneinfo  # only here: it looks for its data when it is imported, and most queues have no schedules
+
+    return zoneinfo
 
 
 def _moment(at: int, zone: tzinfo) -> datetime:

@@ -10,9 +10,10 @@ longer. `plan` takes the point of the frontier where streams x busy streams is l
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from math import comb
 from typing import Final
+
+import msgspec
 
 from shardq.arguments import shown
 from shardq.errors import ConfigError
@@ -24,8 +25,7 @@ WIDEST: Final = 16
 """The largest M that `plan` considers. Each write declares a key for each stream of the shard."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """N streams, M per shard, for a number of tenants of which `noisy` flood at a time; and what that gives."""
 
     streams: int
@@ -35,7 +35,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         width = check_width(self.streams, self.streams_per_shard)
-        object.__setattr__(self, "streams_per_shard", width)  # frozen
+        msgspec.structs.force_setattr(self, "streams_per_shard", width)
         check_count("tenants", self.tenants, 1)
         check_count("noisy", self.noisy, 0, self.tenants)
 

@@ -8,8 +8,9 @@ them again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from shardq.sharding import check_width
 
@@ -35,8 +36,7 @@ DEAL_STREAM_US: Final = 0.1
 """What it costs a client to deal a shard that it has not cached, in µs: a fixed part, and a part per stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """What N streams with M per shard cost. Sizes are in bytes, times in µs."""
 
     memory: int

@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from importlib.resources.abc import Traversable
 from typing import Final
 
@@ -33,7 +32,7 @@ PREFIX: Final = "shardq_"
 """The names of shardq's libraries begin so."""
 
 SETTINGS_MARK: Final = "'@settings'"
-_SETTINGS: Final = ", ".join(f"'{each.name}'" for each in fields(QueueConfig) if each.name != "streams")
+_SETTINGS: Final = ", ".join(f"'{name}'" for name in QueueConfig.__struct_fields__ if name != "streams")
 """In Lua the names of the settings stand in place of the mark, so that a setting is named in one place only."""
 
 _DIGITS: Final = 12

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Written
+from shardq.model.stats import COUNTS
 from shardq.model.written import Existing
 from shardq.protocol.bodies import Row, entry_body, number_or_zero, text_or_bytes
 from shardq.protocol.journal import decode
 
 _SHARD = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
-_COUNTS = [each.name for each in fields(QueueStats) if each.default == 0]  # the state has most of them by their names
 
 
 def pairs(flat: Sequence[bytes]) -> dict[str, str]:
@@ -172,7 +171,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         runnable=runnable,
         tenants_waiting=tenants_waiting,
         acked=acked,
-        **{name: int(known[name]) for name in _COUNTS if name in known},
+        **{name: int(known[name]) for name in COUNTS if name in known},
     )
 
 

@@ -10,11 +10,11 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from examples.demo.files import COPIES, Source, flooding, sources
 from examples.demo.ledger import Ledger

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import fields
 
 import pytest
 
@@ -28,8 +27,8 @@ def first_column(text: str) -> list[str]:
     ("heading", "known"),
     [
         ("## What does an error mean?", ERRORS - {"ShardqError"}),
-        ("## Which settings do I choose?", {each.name for each in fields(QueueConfig)}),
-        ("## Which numbers do I watch?", {each.name for each in fields(QueueStats)}),
+        ("## Which settings do I choose?", {*QueueConfig.__struct_fields__}),
+        ("## Which numbers do I watch?", {*QueueStats.__struct_fields__}),
     ],
     ids=["errors", "settings", "numbers"],
 )
@@ -55,7 +54,7 @@ def test_the_defaults_in_the_table_are_those_of_the_code() -> None:
     table = section(PAGE, "## Which settings do I choose?")
     told = dict(re.findall(r'^\| `(\w+)` \| ([\d,]+|none|"\w+")(?= )', table, re.MULTILINE))
     config = QueueConfig()
-    defaults = {each.name: getattr(config, each.name) for each in fields(QueueConfig)}
+    defaults = {name: getattr(config, name) for name in QueueConfig.__struct_fields__}
     assert told == {name: shown(value) for name, value in defaults.items()}
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
+
+from msgspec.structs import asdict
 
 from shardq.cli.declared.changes import named
 from shardq.cli.exits import UsageError

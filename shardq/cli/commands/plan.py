@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from math import fsum
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from shardq.cli.exits import FAILED, OK, UsageError
 from shardq.cli.names import read_names

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import asdict, fields
+
+from msgspec.structs import asdict
 
 from shardq.cli.output import clear, say
 from shardq.cli.parsing import Args, add_queue, argument, command, period, takes
@@ -12,6 +13,7 @@ from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import duration, json_line, plural
 from shardq.model import QueueStats
+from shardq.model.stats import COUNTS
 
 ABOUT = """All numbers are of the same instant. backlog: messages that wait to be delivered; runnable: those of them
 that no limit and no pause holds back; in flight: leased messages; delayed: messages that are not due yet; dead: dead
@@ -28,7 +30,7 @@ OF_NOW = [
     *("wanted", "legacy", "held_back", "limited", "runnable", "tenants_waiting", "retrying"),
     *("result_count", "result_bytes"),
 ]
-COUNTERS = [each.name for each in fields(QueueStats) if each.default == 0 and each.name not in OF_NOW]
+COUNTERS = [name for name in COUNTS if name not in OF_NOW]
 """What only grows."""
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import asdict, replace
 
 from shardq.cli.declared.declaration import Declaration, DeclaredQueue
 from shardq.cli.declared.feasible import check_feasible

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from shardq.arguments import one_of, whole
 from shardq.errors import ConfigError

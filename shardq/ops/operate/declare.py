@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from shardq.arguments import one_of
 from shardq.errors import ConfigError
 from shardq.model import QueueConfig
-from shardq.ops.operate.queues import configure, resize
+from shardq.ops import operate
 from shardq.ops.queue.opening import Differences, reopen, warn_of
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
@@ -53,9 +53,9 @@ def apply(state: QueueState, differences: Differences) -> Op[None]:
 
 def _give(state: QueueState, wanted: dict[str, Any], streams: int | None) -> Op[None]:
     if wanted:
-        yield from configure(state, wanted)
+        yield from operate.queues.configure(state, wanted)
     if streams is not None:
-        yield from resize(state, streams)
+        yield from operate.queues.resize(state, streams)
 
 
 MISMATCHES: Final[Mapping[str, Callable[[QueueState, Any], Op[None] | None]]] = {

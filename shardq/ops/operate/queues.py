@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from shardq.arguments import check_known, whole
 from shardq.errors import BackendTimeout, ConfigError, QueueNotEmpty
@@ -130,7 +131,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     """Change settings of the queue and return all its settings. ConfigError for a bad one; then nothing is changed."""
     if "streams" in changes:
         raise ConfigError("the number of streams is changed by resize(), not by configure()")
-    check_known("queue", changes, {item.name for item in fields(QueueConfig)} - {"streams"})
+    check_known("queue", changes, {*QueueConfig.__struct_fields__} - {"streams"})
     until = state.until(timeout)
     if not changes:
         return (yield from settings(state, timeout))

@@ -15,7 +15,7 @@ from typing import Any, Final
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.errors import ConfigError, MessageDead, NoResult, ResultPending
 from shardq.model import MessageId
-from shardq.ops.inspect.status import status
+from shardq.ops import inspect
 from shardq.ops.queue.opening import find_queue, missing, reopen
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
@@ -97,7 +97,7 @@ def _look(state: QueueState, message_id: str, *, announce: bool) -> Op[tuple[End
 
 def _check_alive(state: QueueState, message_id: str) -> Op[Ended | None]:
     """NoResult if nothing is known of a message that had no result just now. It may have got one since."""
-    found = yield from status(state, message_id)
+    found = yield from inspect.status.status(state, message_id)
     if found.state == "in_flight" and found.cancelled:
         raise NoResult(f"message {message_id} was cancelled while it was in flight")
     if found.state not in ("unknown", "done", "dead"):

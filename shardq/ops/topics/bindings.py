@@ -9,7 +9,7 @@ data or its latest changes), one thread loads all bindings on behalf of the othe
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +30,7 @@ from shardq.ops.queue.steps import Argument, Call, Op, Sleep, Underreplicated
 from shardq.ops.topics.load import apply_change, check_version, follow, load_bindings, warn_ignored
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Binding, Router
+from shardq.routing.router import bindings_of
 from shardq.routing.topic import check_bindable, check_pattern
 
 T = TypeVar("T")
@@ -90,12 +91,18 @@ def change(state: RouterState, verb: str, pattern: str, queue: str, timeout: flo
 
 
 def change_many(
-    state: RouterState, verb: str, bindings: Sequence[Binding], timeout: float | None = None
+    state: RouterState,
+    verb: str,
+    pairs: Iterable[tuple[str, Any]],
+    name: Callable[[Any], Any],
+    timeout: float | None = None,
 ) -> Op[list[Binding]]:
-    """Bind or unbind many different bindings, 1,000 in a round trip. Return those for which that changed nothing.
+    """Bind or unbind many pairs (pattern, queue), 1,000 in a round trip. Return those for which that changed nothing.
 
-    PartlyDone if a later thousand failed. DurabilityUnknown if too few replicas confirmed the changes.
+    *name* turns a queue into its name. ConfigError or PatternError for a bad pair, before anything is sent. PartlyDone
+    if a later thousand failed. DurabilityUnknown if too few replicas confirmed the changes.
     """
+    bindings = bindings_of(pairs, name)
     made = yield from change_until(state, verb, bindings, state.until(timeout))
     return confirmed(state, made, [each for each, done in zip(bindings, made.done, strict=True) if not done])
 
