@@ -123,8 +123,8 @@ class _Turns(Application):
 
     def check_forks(self) -> None: ...
 
-    def schedules_of(self, queue: str) -> Sequence[FixedSchedule]:
-        return ()
+    def schedules(self) -> Mapping[str, Sequence[FixedSchedule]]:
+        return {}
 
     def has_time_limits(self) -> bool:
         return False

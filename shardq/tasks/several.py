@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import Any, TypeVar, cast
 
-from shardq.arguments import of_type, text
+from shardq.arguments import of_type
 from shardq.client import AsyncDelivery, AsyncQueue, Delivery
 from shardq.clock import Clock
 from shardq.errors import ConfigError
@@ -81,10 +81,9 @@ class Several(Application):
         """ConfigError: a child process does not know of which queue its message is."""
         raise ConfigError("child processes run the tasks of one queue: start a worker for each of the Tasks")
 
-    def schedules_of(self, queue: str) -> Sequence[FixedSchedule]:
-        """Return the schedules of the tasks of this queue."""
-        found = self._tasks.get(text("queue", queue))
-        return () if found is None else found.schedules_of(queue)
+    def schedules(self) -> Mapping[str, Sequence[FixedSchedule]]:
+        """Return the schedules of all tasks, by the names of their queues."""
+        return {queue: found for each in self._tasks.values() for queue, found in each.schedules().items()}
 
     def has_time_limits(self) -> bool:
         """Whether a task has a time limit of its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import (
     AbstractAsyncContextManager,
@@ -291,9 +291,9 @@ class Tasks(Application, Generic[R_co]):
 
         return cast("TaskDecorator", declare)
 
-    def schedules_of(self, queue: str) -> Sequence[FixedSchedule]:
-        """Return the schedules of these tasks: all in the queue that they are of, and none in others."""
-        return self._schedules.all() if text("queue", queue) == self.queue_name else ()
+    def schedules(self) -> Mapping[str, Sequence[FixedSchedule]]:
+        """Return the schedules of these tasks, by the name of their queue."""
+        return {self.queue_name: self._schedules.all()}
 
     @asynccontextmanager
     async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:

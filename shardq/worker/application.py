@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -38,8 +38,8 @@ class Application(Protocol):
         """ConfigError unless child processes can run it."""
 
     @abstractmethod
-    def schedules_of(self, queue: str) -> Sequence[FixedSchedule]:
-        """Return what is to be called again and again by messages of the queue of this name."""
+    def schedules(self) -> Mapping[str, Sequence[FixedSchedule]]:
+        """Return what is to be called again and again, by the name of the queue that gets the messages."""
 
     @abstractmethod
     def has_time_limits(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 
 from shardq.client import AsyncQueue, Queue
 from shardq.errors import BackendError, ClosedError, QueueMissing
+from shardq.model.schedule import FixedSchedule
 from shardq.ops.schedules.attend import Attendant
 from shardq.worker.application import Application
 from shardq.worker.plan import Plan
@@ -30,9 +31,9 @@ UNKNOWN: Final = 1.0
 class Attended:
     """One queue whose schedules a worker attends to."""
 
-    def __init__(self, queue: Queue | AsyncQueue, application: Application) -> None:
+    def __init__(self, queue: Queue | AsyncQueue, schedules: Sequence[FixedSchedule]) -> None:
         self.queue = queue
-        self._attendant = Attendant(queue.state, queue.client.codecs, application.schedules_of(queue.name))
+        self._attendant = Attendant(queue.state, queue.client.codecs, schedules)
         self._trouble = Trouble(queue.name, "writing the calls of schedules")
         self.op = self._attendant.attend
         self.is_over, self._failures = False, 0
@@ -63,10 +64,14 @@ class Attended:
 
 
 def attended(queues: Sequence[Queue | AsyncQueue], application: Application | None, plan: Plan) -> list[Attended]:
-    """Return the queues whose schedules a worker attends to."""
+    """Return the queues whose schedules a worker attends to. Those of a queue that it does not read are told."""
     if application is None or plan.until is not None:
         return []
-    return [Attended(queue, application) for queue in queues]
+    declared = application.schedules()
+    for name in declared.keys() - {queue.name for queue in queues}:
+        if declared[name]:
+            log.warning("the schedules of queue %r write nothing here: this worker does not read that queue", name)
+    return [Attended(queue, declared.get(queue.name, ())) for queue in queues]
 
 
 class SchedulesThreads:

@@ -165,7 +165,8 @@ def test_several_queues_with_weights(run: Run, app: Path, client: Client) -> Non
     [
         (("app:nothing",), 2, "has no function and no tasks 'nothing'"),
         (("missing:tasks",), 2, "no module 'missing'"),
-        (("app",), 2, "module:function"),
+        (("app",), 2, "module:function, not .app., which has app:tasks"),
+        (("app.tasks",), 2, "no module .app.tasks."),
         (("app:double",), 2, "--queue is missing"),
         (("app:tasks", "-v", "--quiet"), 2, "cannot be both"),
         (("app:tasks", "app:double"), 2, "app:double is a function: only a Tasks can"),

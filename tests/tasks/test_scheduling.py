@@ -79,20 +79,23 @@ def test_a_task_needs_no_arguments_and_several_schedules_need_names() -> None:
         tasks.every(hours=1)(report)
     with pytest.raises(ConfigError, match="no task of"):
         Tasks("jobs").every(hours=1)(report)
-    found = {each.name: str(each.timetable) for each in tasks.schedules_of("jobs")}
+    found = {each.name: str(each.timetable) for each in tasks.schedules()["jobs"]}
     assert found == {"report": "cron '0 3 * * *' in Europe/Berlin", "afternoon": "cron '0 15 * * *' in UTC"}
-    assert not tasks.schedules_of("other")
+    assert [*tasks.schedules()] == ["jobs"]
     assert tasks.find("report") is report
 
 
 @contextmanager
-def working(url: str, kind: ClientKind, tasks: Tasks[Any], **settings: Any) -> Iterator[None]:
-    """A worker of that kind, in a thread."""
+def working(
+    url: str, kind: ClientKind, tasks: Tasks[Any], queue: str | Tasks[Any] | None = None, **settings: Any
+) -> Iterator[None]:
+    """A worker of that kind, in a thread; of the queue of the tasks, or of another *queue*."""
     ready: list[Any] = []
+    queue = queue or tasks
 
     async def work_async() -> None:
         async with AsyncClient.from_url(url) as client:
-            ready.append(worker := AsyncWorker(client.queue(tasks), tasks, **settings))
+            ready.append(worker := AsyncWorker(client.queue(queue), tasks, **settings))
             await worker.run()
 
     def work() -> None:
@@ -100,7 +103,7 @@ def working(url: str, kind: ClientKind, tasks: Tasks[Any], **settings: Any) -> I
             asyncio.run(work_async())
             return
         with Client.from_url(url) as client:
-            ready.append(worker := Worker(client.queue(tasks), tasks, **settings))
+            ready.append(worker := Worker(client.queue(queue), tasks, **settings))
             worker.run()
 
     thread = threading.Thread(target=work)
@@ -165,10 +168,19 @@ def test_a_stored_schedule_whose_task_nobody_knows_is_told(
     assert "there is no task 'app.gone'" in waits.last_error
 
 
-def test_a_queue_of_another_name_gets_none(url: str, client: Client, client_kind: ClientKind) -> None:
+def test_a_queue_of_another_name_gets_none_and_that_is_told(
+    url: str, client: Client, client_kind: ClientKind, caplog: pytest.LogCaptureFixture
+) -> None:
     """A Tasks names its queue: a worker that serves others with the same functions writes nothing there."""
-    assert ticks.schedules_of("ticks")
-    assert not ticks.schedules_of("mails")
+    mails = client.queue("mails", create=True)
+    mails.declare()
+    with working(url, client_kind, ticks, queue="mails"):
+        eventually(lambda: "the schedules of queue 'ticks' write nothing here" in caplog.text)
+    assert mails.stats().written == 0
+    caplog.clear()
+    with working(url, client_kind, ticks):
+        eventually(lambda: client.queue(ticks).stats().written)
+    assert "write nothing" not in caplog.text
 
 
 def test_workers_without_schedules_ask_nothing(

@@ -111,5 +111,5 @@ def test_each_queue_has_its_own_schedules() -> None:
     def remind() -> None: ...
 
     several = Several(reports, mails)
-    found = {queue: [each.name for each in several.schedules_of(queue)] for queue in ("reports", "mails", "others")}
-    assert found == {"reports": ["refresh"], "mails": ["remind"], "others": []}
+    found = {queue: [each.name for each in schedules] for queue, schedules in several.schedules().items()}
+    assert found == {"reports": ["refresh"], "mails": ["remind"]}

@@ -195,8 +195,8 @@ def _end(number: int, _: FrameType | None) -> None:
 
 def imported(name: str) -> Callable[[Any], Any]:
     """The handler called `module:function`; UsageError if there is none. Errors of its module are not caught."""
-    module_name, colon, path = name.partition(":")
-    if not colon or not module_name or not path:
+    module_name, _, path = name.partition(":")
+    if not module_name or name.endswith(":"):
         raise UsageError(f"the handler must be named as module:function, not {name!r}")
     if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 (sys.path holds strings)
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
@@ -206,6 +206,10 @@ def imported(name: str) -> Callable[[Any], Any]:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise UsageError(f"there is no module {module_name!r} here") from None
+    if not path:
+        there = [f"{name}:{each}" for each, it in vars(found).items() if isinstance(it, Tasks)]
+        hint = f"which has {', '.join(there)}" if there else f"as in {name}:handle"
+        raise UsageError(f"the handler must be named as module:function, not {name!r}, {hint}")
     for part in path.split("."):
         found = getattr(found, part, None)
     if not callable(found) and not isinstance(found, Tasks):
