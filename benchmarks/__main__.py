@@ -27,7 +27,7 @@ MEANS = {
 NAMES = (
     "single", "concurrent", "before", "modes", "bounds", "service", "waiting", "throughput", "window",
     "controls", "results", "journal", "reads", "pickup", "expiry", "driver", "timing", "flow", "edge", "worker",
-    "orders", "fairness", "routing", "spark", "pipelines", "client", "tasks",
+    "orders", "fairness", "routing", "spark", "pipelines", "client", "tasks", "schedules",
 )  # fmt: skip
 
 

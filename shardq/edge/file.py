@@ -23,7 +23,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from shardq.edge.salvage import Salvaged, salvage
 from shardq.edge.schema import APPLICATION, COUNTING, PAGE, SCHEMA, TABLES
-from shardq.errors import SpoolDamaged, SpoolFull
+from shardq.errors import ConfigError, SpoolDamaged, SpoolFull
 
 log = logging.getLogger("shardq")
 P = ParamSpec("P")
@@ -82,6 +82,8 @@ class SpoolFile:
 
     def __init__(self, path: str | os.PathLike[str], *, on_disk: bool) -> None:
         self.path = Path(path).resolve()  # of two names for one file only one has the log beside it
+        if self.path.is_dir():
+            raise ConfigError(f"the spool {str(self.path)!r} is a folder: name a file in it")
         self._name, self._folder = str(self.path), str(self.path.parent)
         self.pid, self.lock = os.getpid(), threading.RLock()
         self._on_disk, self._size, self._inode = on_disk, 0, 0

@@ -18,7 +18,7 @@ from shardq.edge.file import LOG_BYTES
 from shardq.edge.lock import DeliveryLock
 from shardq.edge.schema import OVERHEAD, PAGE
 from shardq.edge.spool import Spool
-from shardq.errors import SpoolDamaged, SpoolFull
+from shardq.errors import ConfigError, SpoolDamaged, SpoolFull
 from shardq.testing import ManualClock
 from tests.parts import LINUX, ROOT
 from tests.waiting import eventually
@@ -52,6 +52,12 @@ def message(number: int, size: int = 10) -> tuple[bytes, bytes]:
 def numbers(spool: Spool) -> list[int]:
     """The numbers of all messages, in order."""
     return [int(each.request.partition(b":")[0]) for each in spool.after(0, 10**6, 10**9).messages]
+
+
+@pytest.mark.parametrize("path", ["/", "."])
+def test_a_folder_is_no_spool(path: str) -> None:
+    with pytest.raises(ConfigError, match="is a folder: name a file in it"):
+        Spool(path)
 
 
 def test_messages_stay_in_order_until_they_are_acked(opened: Open) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import asdict
 from typing import Any, get_args, get_type_hints
+
+from msgspec.structs import asdict
 
 from shardq.cli.exits import UsageError
 from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, pair, takes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from shardq.arguments import check_name, shown, whole
@@ -86,7 +86,7 @@ def _all_limits(table: Mapping[str, Any]) -> Mapping[str, Limits | str]:
 
 
 def _plans(table: Mapping[str, Any]) -> Mapping[str, Plan]:
-    known = {each.name for each in fields(Plan)} - {"tenants"}
+    known = {*Plan.__struct_fields__} - {"tenants"}
     found: dict[str, Plan] = {}
     for name, each in table.items():
         where = f"plan {name!r}"
@@ -118,7 +118,7 @@ def _keys(where: str, found: Iterable[str], most: int) -> tuple[str, ...]:
 def _limits(key: str, found: Any) -> Limits:
     where = f"the limits of {key!r}"
     table = _table(found, where)
-    _only(table, {each.name for each in fields(Limits)}, where)
+    _only(table, {*Limits.__struct_fields__}, where)
     return Limits(**table)
 
 
@@ -161,6 +161,6 @@ def stored_settings(config: QueueConfig) -> dict[str, Any]:
     usual = QueueConfig()
     return {
         name: getattr(config, name)
-        for name in QueueConfig.__dataclass_fields__
+        for name in QueueConfig.__struct_fields__
         if name == "streams" or getattr(config, name) != getattr(usual, name)
     }
