@@ -33,7 +33,7 @@ from shardq.cli.exits import (
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import DEFAULT_TIMEOUT, DEFAULT_URL, Help, add_common
 from shardq.cli.shell import Shell
-from shardq.cli.text import shown_url
+from shardq.cli.text import printable, shown_url
 from shardq.errors import (
     BackendTimeout,
     ConfigError,
@@ -52,11 +52,17 @@ EXAMPLES = """examples:
 
 
 class Discreet(argparse.ArgumentParser):
-    """A parser that shows no password of a URL that it does not understand."""
+    """A parser that shows no password of a URL that it does not understand, and nothing that a terminal would obey."""
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and end."""
-        super().error(re.sub(r"://[^/\s@]*@", "://…@", message))
+        super().error(printable(re.sub(r"://[^/\s@]*@", "://…@", message)))
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        # Before 3.13, argparse makes an empty list of `--option=--`.
+        if action.option_strings and arg_strings == ["--"]:
+            raise argparse.ArgumentError(action, "-- is no value")
+        return super()._get_values(action, arg_strings)
 
 
 def parser(names: Iterable[str] = NAMES) -> argparse.ArgumentParser:

@@ -32,8 +32,11 @@ class Patterns:
 
     @classmethod
     def of(cls, patterns: Iterable[str]) -> Patterns:
-        """Return the names that *patterns* allow; one that ends with `*` allows all that begin so."""
-        texts = [pattern.encode() for pattern in patterns]
+        """Return the names that *patterns* allow; one that ends with `*` allows all that begin so. ConfigError."""
+        try:
+            texts = [pattern.encode() for pattern in patterns]
+        except UnicodeEncodeError:
+            raise ConfigError("a pattern of a token must be valid Unicode: one holds a lone surrogate") from None
         return cls(
             frozenset(text for text in texts if not text.endswith(b"*")),
             tuple(text[:-1] for text in texts if text.endswith(b"*")),

@@ -41,3 +41,19 @@ def test_a_queue_that_is_not_there_is_said_in_a_line(cli: Command, line: str) ->
     told = cli(*line.split())
     assert (told.code, told.out, told.err.count("\n")) == (3, "", 1)
     assert told.err.startswith("shardq: there is no queue 'nowhere': check the name")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("write", "jobs", "1", "-k", "t", "--header=--"), "argument --header: -- is no value"),
+        (("gateway-token", "site", "--shard-key=\udcff"), "must be valid Unicode"),
+        (("len", "jobs", "\x1b[31mred", "\u202e"), r"unrecognized arguments: \x1b[31mred \u202e"),
+    ],
+)
+def test_what_no_shell_types_is_said_and_does_nothing_to_a_terminal(
+    cli: Command, queue: Queue, words: tuple[str, ...], said: str
+) -> None:
+    told = cli(*words)
+    assert (told.code, told.out) == (2, "")
+    assert said in told.err
