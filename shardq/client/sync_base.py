@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -12,6 +13,7 @@ from shardq.client.base import BaseClient, ClientSettings
 from shardq.client.leases import Leases
 from shardq.drivers import Driver, Target
 from shardq.drivers.posting import Posting
+from shardq.errors import ClosedError
 from shardq.timing import ThreadTimer
 from shardq.timing.aside import Aside
 
@@ -56,7 +58,8 @@ class SyncBaseClient(BaseClient):
 
         A task of `AsyncClient` is cancelled instead.
         """
-        self._driver.recall(whole("thread", thread, 0, 2**64))
+        with contextlib.suppress(ClosedError):  # the client was closed meanwhile, which ends all waits
+            self._driver.recall(whole("thread", thread, 0, 2**64))
 
     def _inspect(self, driver: Driver) -> None:
         """Look at the server, unless another thread did so meanwhile."""

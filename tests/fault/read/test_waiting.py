@@ -214,6 +214,27 @@ def test_a_thread_that_waits_can_be_called_back_and_the_others_wait_on(
         client._driver.recall(threads[0])  # waits no more
 
 
+def test_to_call_a_thread_back_while_the_client_is_closed_is_no_error(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that stops does so in a thread of its own, and nobody would hear of it."""
+    with Client.from_url(server.url) as client, ThreadPoolExecutor(1) as pool:
+        queue = client.queue(queue_name, create=True)
+        reader = pool.submit(threading.get_ident).result()
+        reading = pool.submit(queue.read_many, 1, block=60)
+        eventually(lambda: server.info("clients")["blocked_clients"] == 1)
+        unblock = client._driver.unblock
+
+        def closed_before(pending: Any) -> None:
+            client.close()
+            unblock(pending)
+
+        monkeypatch.setattr(client._driver, "unblock", closed_before)
+        client.end_wait(reader)
+        with pytest.raises(ClosedError):
+            reading.result(SOON)
+
+
 @pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("denied", ["-client|id", "-client|unblock"])
 def test_without_the_right_to_end_a_wait_it_ends_by_itself(
