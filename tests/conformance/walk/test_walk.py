@@ -7,9 +7,11 @@ SHARDQ_WALK="<seed>|<step>,<step>,..." runs these alone. SHARDQ_WALK_STEPS=50000
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 import pytest
 
+from shardq import Client
 from tests.conformance.walk.plan import Plan, shrink, walk
 from tests.conformance.world import World
 from tests.selection import SOAK
@@ -20,7 +22,11 @@ WALKS = int(os.environ.get("SHARDQ_WALK_STEPS", "20_000" if SOAK else "0")) // (
 
 def found_broken(world: World, plan: Plan) -> str:
     """How the walk breaks, in as few steps as can be found; '' if it does not."""
-    clients = [world.client(), world.client()]
+    with closing(world.client()) as one, closing(world.client()) as other:  # a thread for each would be too many
+        return _found_broken(world, plan, [one, other])
+
+
+def _found_broken(world: World, plan: Plan, clients: list[Client]) -> str:
     log, broken = walk(plan, world, clients)
     if broken is None:
         return ""
