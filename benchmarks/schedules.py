@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Final
 
@@ -54,6 +55,7 @@ def run(place: Place) -> list[Table]:
             ("what", "calls", "scripts of each", "server CPU of each, median", "most", "longest script"),
             [_row(what, each) for what, each in spent.items()],
             [Target("the longest script", longest, LONGEST, True, " ms", worst)],
+            {what: asdict(each) for what, each in spent.items()},
         )
     ]
 

@@ -107,6 +107,8 @@ class Terms:
             if self.burst_of(name):
                 before = self.full_from.get(name, self.full_at.get(name, 0.0))
                 self.full_from[name] = min(before, now + self.burst_of(name))
+            elif name:
+                self.full_from[name] = 0.0  # it has no rate: if it gets one again, it may begin with all tokens
 
     def allowance(self, name: bytes, flight: int, now: int) -> int:
         """How many of a name may be delivered now."""
