@@ -24,7 +24,7 @@ SCHEDULES: Final = 10_000
 ROUNDS: Final = 5
 IDLE: Final = 200
 LONGEST: Final = 5.0
-"""The ms that no script may take longer."""
+"""The ms that no script may take longer. By the server's CPU, where a call is one script."""
 
 
 def run(place: Place) -> list[Table]:
@@ -46,7 +46,7 @@ def run(place: Place) -> list[Table]:
                 known.calls += seen.calls
                 known.longest = max(known.longest, seen.longest)
                 known.scripts = {verb: known.scripts.get(verb, 0) + number for verb, number in seen.scripts.items()}
-    longest, worst = max((each.longest, what) for what, each in spent.items())
+    longest, worst = max((max(spent[what].calls), what) for what in ("add", "pause", "remove"))
     return [
         Table(
             "schedules",
@@ -54,7 +54,7 @@ def run(place: Place) -> list[Table]:
             f"{place.described()}; {rounds} rounds",
             ("what", "calls", "scripts of each", "server CPU of each, median", "most", "longest script"),
             [_row(what, each) for what, each in spent.items()],
-            [Target("the longest script", longest, LONGEST, True, " ms", worst)],
+            [Target("server CPU of a script", longest, LONGEST, True, " ms", worst)],
             {what: asdict(each) for what, each in spent.items()},
         )
     ]
