@@ -57,11 +57,14 @@ class Clock:
         return min(spent) * 1000 / COMMANDS
 
     @contextmanager
-    def watched(self) -> Iterator[Spent]:
-        """Give what is filled in by `call`, and with the scripts when the block is over."""
+    def watched(self, shortest: int = SHORTEST) -> Iterator[Spent]:
+        """Give what is filled in by `call`, and with the scripts of *shortest* µs or more when the block is over.
+
+        A log of very many makes the server slow itself, by what it takes for them.
+        """
         found = Spent()
         self._server.config_set("slowlog-max-len", KEPT)
-        self._server.config_set("slowlog-log-slower-than", SHORTEST)
+        self._server.config_set("slowlog-log-slower-than", shortest)
         self._server.slowlog_reset()
         yield found
         self._server.config_set("slowlog-log-slower-than", -1)
