@@ -124,5 +124,6 @@ class Supervisor:
         with contextlib.suppress(OSError):  # it has just ended
             if process.stdin:
                 os.write(process.stdin.fileno(), bytes([number]))
-            if self._signals > 1:  # it may hang in an import, and not read
+        if self._signals > 1:  # it may hang in an import, and not read
+            with contextlib.suppress(OSError):
                 process.send_signal(number)

@@ -82,7 +82,7 @@ class SpoolFile:
 
     def __init__(self, path: str | os.PathLike[str], *, on_disk: bool) -> None:
         self.path = Path(path).resolve()  # of two names for one file only one has the log beside it
-        if self.path.is_dir():
+        if os.path.isdir(self.path):  # noqa: PTH112 (that of Path raises where it may not look)
             raise ConfigError(f"the spool {str(self.path)!r} is a folder: name a file in it")
         self._name, self._folder = str(self.path), str(self.path.parent)
         self.pid, self.lock = os.getpid(), threading.RLock()

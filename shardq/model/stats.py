@@ -59,5 +59,10 @@ class QueueStats(msgspec.Struct, frozen=True):
     id: str = ""
 
 
-COUNTS: Final = QueueStats.__struct_fields__[-len(QueueStats.__struct_defaults__) : -1]
-"""The names of what is 0 in a queue that does not exist."""
+_DEFAULTS: Final = QueueStats.__struct_defaults__
+COUNTS: Final = tuple(
+    name
+    for name, default in zip(QueueStats.__struct_fields__[-len(_DEFAULTS) :], _DEFAULTS, strict=True)
+    if default == 0
+)
+"""The names of what is 0 by default: counters, and numbers of now."""

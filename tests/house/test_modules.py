@@ -99,11 +99,12 @@ def test_what_not_every_program_needs_is_imported_when_it_is_asked_for() -> None
     )
     asked = (
         f"import sys, shardq; print([each for each in {later} if f'shardq.{{each}}' in sys.modules]);"
+        "print(set(shardq.__all__) <= set(dir(shardq)));"
         "print(*(getattr(shardq, each).__name__ for each in shardq.__all__))"
     )
     told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
-    none, names = told.splitlines()
-    assert none == "[]"
+    none, are_shown, names = told.splitlines()
+    assert (none, are_shown) == ("[]", "True")
     assert names.split() == [getattr(shardq, each).__name__ for each in shardq.__all__]
 
 

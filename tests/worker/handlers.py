@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from shardq import Nack, Reject
@@ -42,6 +43,11 @@ def pause(delivery: DeliveryView) -> None:
     """Takes a moment."""
     note(delivery, "began")
     time.sleep(1)
+
+
+def stdin(delivery: DeliveryView) -> None:
+    """Tells what a program that it starts would read."""
+    note(delivery, str(Path("/proc/self/fd/0").readlink()))
 
 
 def deaf(delivery: DeliveryView) -> None:

@@ -226,6 +226,16 @@ def test_a_signal_to_each_process_of_the_group_is_one_signal(begin: Begin, jobs:
 
 
 @pytest.mark.runs_in("test-all")
+def test_programs_that_handlers_start_do_not_read_what_the_parent_says(begin: Begin, jobs: Queue) -> None:
+    """ffmpeg, say, reads its stdin: it would take the signal away from the worker, which would never stop."""
+    program = begin("stdin", "--processes", "2")
+    jobs.write("m", shard_key="t")
+    eventually(lambda: program.lines("/dev/null"), 30)
+    program.signal(signal.SIGTERM)
+    assert program.wait() == 0
+
+
+@pytest.mark.runs_in("test-all")
 def test_a_second_signal_to_the_parent_ends_its_processes_at_once(begin: Begin, jobs: Queue) -> None:
     program = begin("deaf", "--processes", "2", "--concurrency", "1")
     jobs.write_many([(n, f"t{n}") for n in range(2)])

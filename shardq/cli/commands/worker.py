@@ -250,10 +250,14 @@ def _missing(queue: Queue) -> str:
 
 def _heed_parent() -> None:
     """Do what the signals do whose numbers the parent writes into its pipe, and stop when it has ended."""
+    # Programs that handlers start have the same stdin, and one that reads would take what is meant for this process.
+    pipe, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
 
     def heed() -> None:
         told = False
-        while sent := os.read(0, 1):  # not sys.stdin, whose lock would be held when the interpreter ends
+        while sent := os.read(pipe, 1):
             relay(sent[0])
             told = True
         if not told:
