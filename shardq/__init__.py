@@ -11,8 +11,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from shardq.client import Client, Delivery, Queue, Writer
 from shardq.errors import (
@@ -49,6 +48,7 @@ from shardq.errors import (
     UniqueConflict,
     Unrouted,
 )
+from shardq.later import names_from as _names_from
 from shardq.model import (
     DeadLetter,
     Event,
@@ -141,18 +141,16 @@ __all__ = [
 ]
 
 
-_LATER: Final = {
-    **dict.fromkeys(("AsyncClient", "AsyncDelivery", "AsyncQueue", "AsyncWriter"), "shardq.client"),
-    **dict.fromkeys(("AsyncWorker", "Worker"), "shardq.worker"),
-    **dict.fromkeys(("Nack", "Reject"), "shardq.worker.outcome"),
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import what not every program needs when it is asked for: that takes as long as a third of all."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+if not TYPE_CHECKING:  # type checkers know all names from above, and tell of others
+    # What not every program needs takes as long to import as a third of all.
+    __getattr__ = _names_from(
+        __name__,
+        {
+            **dict.fromkeys(("AsyncClient", "AsyncDelivery", "AsyncQueue", "AsyncWriter"), "shardq.client"),
+            **dict.fromkeys(("AsyncWorker", "Worker"), "shardq.worker"),
+            **dict.fromkeys(("Nack", "Reject"), "shardq.worker.outcome"),
+        },
+    )
 
 
 def __dir__() -> list[str]:

@@ -6,13 +6,13 @@ not: they have what really differs.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from shardq.client.client import Client
 from shardq.client.delivery import Delivery
 from shardq.client.queue import Queue
 from shardq.client.writer import Writer
+from shardq.later import names_from
 
 if TYPE_CHECKING:
     from shardq.client.async_client import AsyncClient
@@ -22,16 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncClient", "AsyncDelivery", "AsyncQueue", "AsyncWriter", "Client", "Delivery", "Queue", "Writer"]
 
-_FOR_ASYNCIO: Final = {
-    "AsyncClient": "async_client",
-    "AsyncDelivery": "async_delivery",
-    "AsyncQueue": "async_queue",
-    "AsyncWriter": "async_writer",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import what is for asyncio when it is first asked for: a program has one kind of client."""
-    if name not in _FOR_ASYNCIO:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"shardq.client.{_FOR_ASYNCIO[name]}"), name)
+__getattr__ = names_from(
+    __name__,
+    {
+        "AsyncClient": "shardq.client.async_client",
+        "AsyncDelivery": "shardq.client.async_delivery",
+        "AsyncQueue": "shardq.client.async_queue",
+        "AsyncWriter": "shardq.client.async_writer",
+    },
+)
+"""A program has one kind of client."""

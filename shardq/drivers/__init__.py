@@ -14,17 +14,12 @@ from typing import TYPE_CHECKING
 
 from shardq.drivers.sync import Driver
 from shardq.drivers.target import Target
+from shardq.later import names_from
 
 if TYPE_CHECKING:
     from shardq.drivers.aio import AsyncDriver
 
 __all__ = ["AsyncDriver", "Driver", "Target"]
 
-
-def __getattr__(name: str) -> object:
-    """Import the driver for asyncio when it is asked for."""
-    if name != "AsyncDriver":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from shardq.drivers.aio import AsyncDriver
-
-    return AsyncDriver
+__getattr__ = names_from(__name__, {"AsyncDriver": "shardq.drivers.aio"})
+"""A program has one kind of client."""

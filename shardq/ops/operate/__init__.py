@@ -6,18 +6,14 @@ it is done if it fails in the middle.
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
+
+from shardq.later import modules_of
 
 if TYPE_CHECKING:
     from shardq.ops.operate import assign, dead_letters, declare, limits, plans, queues, weights
 
 __all__ = ["assign", "dead_letters", "declare", "limits", "plans", "queues", "weights"]
 
-
-def __getattr__(name: str) -> ModuleType:
-    """Import a module when it is first asked for: few programs are operators."""
-    if name in __all__:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = modules_of(__name__, __all__)
+"""Few programs are operators."""

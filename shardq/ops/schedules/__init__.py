@@ -6,18 +6,14 @@ them, and `stored` has what users do with the schedules that they stored.
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
+
+from shardq.later import modules_of
 
 if TYPE_CHECKING:
     from shardq.ops.schedules import attend, stored
 
 __all__ = ["attend", "stored"]
 
-
-def __getattr__(name: str) -> ModuleType:
-    """Import a module when it is first asked for: few queues have any."""
-    if name in __all__:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = modules_of(__name__, __all__)
+"""Few queues have any."""

@@ -6,18 +6,14 @@ Begin with `bindings`, a client's copy of what is bound and the changes to it; `
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
+
+from shardq.later import modules_of
 
 if TYPE_CHECKING:
     from shardq.ops.topics import bindings, gone, publish
 
 __all__ = ["bindings", "gone", "publish"]
 
-
-def __getattr__(name: str) -> ModuleType:
-    """Import a module when it is first asked for: few programs publish."""
-    if name in __all__:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = modules_of(__name__, __all__)
+"""Few programs publish."""
