@@ -281,12 +281,31 @@ local function move_message(q, found, key, due, id, flags)
   end
 end
 
+-- Says whether a replacement was done before, or may not be done: then it returns the answer.
+local function check_replacement(q, producer, sequence)
+  if producer == '-' then return nil end
+  local number, keep = match(sequence, '^(%d+)|(%d+)$')
+  local answer = Producers.check_call(q, number, keep + 0, q.values[State.COMMON + 2])
+  if answer and answer[1] == 'OK' then
+    call('HSET', q.keys[META], 'last', q.values[State.COMMON + 1]) -- WAIT waits for what its own connection wrote last
+  end
+  return answer
+end
+
+-- Returns where a message with a unique key waits, nil if it does not: the text of its key says its state, so no index
+-- must be searched for one that is worked on.
+local function find_waiting(q, full_id, id, state)
+  if state ~= 'w' then return nil end
+  local found = Places.find(q, full_id, 'd', id, '')
+  return found and found.state ~= 'in_flight' and found or nil
+end
+
 -- @verb replace: give a message with a unique key, which waits, another payload. It keeps its id, and its place unless
 -- its time or its shard key changes.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: the caller's idea of it
--- ARGV[2] nonce: of this call, which is done once however often it is repeated
--- ARGV[3] keep: for how many ms that may happen
+-- ARGV[2] producer: the field of the call's producer, '-' for none
+-- ARGV[3] sequence: "number|ms for which it may be repeated": the call is done once, however often it is
 -- ARGV[4] message_id: of the message that has the key
 -- ARGV[5] unique_key: that key
 -- ARGV[6] shard_key: whose it is now
@@ -296,29 +315,24 @@ end
 -- ARGV[10] delay: ms from now on, '' = it comes due when it would have
 -- ARGV[11] lasts: ms to its deadline, '' for none
 -- ARGV[12] client: what the journal calls the caller
--- Reply: 'OK' | 'GONE': the key is free | 'FLIGHT': it is being worked on, or on its way to the dead letters | 'EPOCH'
+-- Reply: {'OK', ...} | {'GONE'}: the key is free | {'FLIGHT'}: it is being worked on, or on its way to the dead letters
+-- | {'EPOCH'} | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.replace(KEYS, ARGV)
   if not call then begin() end
-  local nonce = 'r:' .. ARGV[2]
   local full_id, shard_key, delay, lasts = ARGV[4], ARGV[6], ARGV[10], ARGV[11]
-  local q = Settle.open_change(KEYS, 'last')
-  if not q then return 'EPOCH' end
-  -- Before the epoch: a repetition was done under the epoch that it names, whatever it is by now.
-  if call('HEXISTS', KEYS[DEDUP], nonce) == 1 then
-    call('HSET', KEYS[META], 'last', q.values[State.COMMON + 1]) -- WAIT waits for what its own connection wrote last
-    return 'OK'
-  end
-  if q.rules.epoch ~= ARGV[1] then return 'EPOCH' end
+  local q = Settle.open_change(KEYS, 'last', ARGV[2])
+  -- Also to a repetition: the caller makes the call anew with the same number.
+  if not q or q.rules.epoch ~= ARGV[1] then return {'EPOCH'} end
   Types.look_at_all(q)
+  local answer = check_replacement(q, ARGV[2], ARGV[3])
+  if answer then return answer end
   local key = Producers.scope_key(q, shard_key, ARGV[5])
   local text = call('HGET', KEYS[DEDUP], 'u:' .. key)
   local id, state, known = match(text or '', '^(%S+) (%a) ([^|]*)')
   local body = id and known == full_id and call('HGET', KEYS[BODIES], id)
-  if not body then return 'GONE' end
-  -- The text of the key says the state, so no index must be searched for a message that is worked on.
-  if state ~= 'w' then return 'FLIGHT' end
-  local found = Places.find(q, full_id, 'd', id, '')
-  if not found or found.state == 'in_flight' then return 'FLIGHT' end
+  if not body then return {'GONE'} end
+  local found = find_waiting(q, full_id, id, state)
+  if not found then return {'FLIGHT'} end
   local old = Messages.parse_body(body)
   local due = found.state == 'delayed' and found.at.due or nil
   if delay ~= '' then due = q.now + delay end
@@ -329,13 +343,12 @@ function verbs.replace(KEYS, ARGV)
   call('HSET', KEYS[BODIES], id, Messages.spell_body(old.origin, shard_key, tail))
   if delay ~= '' or shard_key ~= old.key then move_message(q, found, shard_key, due, id, 'u') end
   Unique.save_unique(q, key, id, state, full_id, Rules.owner_of(q.rules, shard_key), text)
-  Unique.forget_keys(q, 4)
-  call('HSET', KEYS[DEDUP], nonce, spell(q.now + ARGV[3]) .. '|')
-  call('ZADD', KEYS[DEDUP_INDEX], spell(q.now + ARGV[3]), nonce)
+  if q.producer_moves then Producers.save_producer(q, ARGV[2]) end
+  Producers.note_call(q, ARGV[2], '')
   local attempts = found.at and found.at.attempts or 0
   Journal.note_event(q, 'y', full_id, shard_key, attempts, due and due > q.now and due or nil)
   Settle.close_change(q, ARGV[12])
-  return 'OK'
+  return {'OK'}
 end
 
 local function purge_body(q, place, id, key)

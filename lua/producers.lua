@@ -1,7 +1,6 @@
 -- Calls and keys that must not count twice. A producer's last call is a field of the state, "end|number|what was
 -- stored". The hash `dedup` has 'k:' and a dedup key as "end|id", 'g:' the same of a gateway's ids, 'o:' and the
--- partition of a bulk write as "end|first message not stored|batch|mark", 'u:' a unique key (unique.lua) and 'r:' the
--- nonce of a replacement.
+-- partition of a bulk write as "end|first message not stored|batch|mark", and 'u:' a unique key (unique.lua).
 local MAX_SEQUENCES = 100000 -- newcomers beyond them write without one
 
 -- Forgets at most so many of an index whose end has come, which lie in this hash.
@@ -19,23 +18,30 @@ local function has_room_in(q, index, hash, most)
   return call('ZCARD', index) <= most -- the sentinel is one
 end
 
--- Looks up whether a producer's call was done before. It has the number `number`, and may be repeated for `keep` ms.
+-- Looks up whether a producer's call was done before. It has this number (a text), and may be repeated for `keep` ms.
 -- A producer is remembered for twice as long, and touches its index only when half of that is gone. Returns an answer
--- if it was done, else until when the producer is remembered, and whether the index is to say that.
-function Producers.check_call(q, number, keep, text)
+-- if it was done or may not be, else nil: then `note_call` and `save_producer` remember it.
+function Producers.check_call(q, sequence, keep, text)
+  local number = sequence + 0
   local ends, last, stored = match(text or '', '^(%d+)|(%d+)|(.*)$')
-  -- Only the last call of a lane is known: one call of it is under way at a time (`take_sequence` in
-  -- ops/queue/state.py).
+  -- Only the last call of a sequence is known: one call of it is under way at a time (`take_sequence` in
+  -- ops/write/write.py).
   if ends and last + 0 == number then return {'OK', stored} end
   if ends and last + 0 > number then return {'STALE'} end
-  -- Mostly the lane is remembered for long enough: then a write touches no index for it.
-  if ends and ends - q.now >= keep then return nil, ends end
+  -- Mostly the sequence is remembered for long enough: then a write touches no index for it.
+  q.producer_number, q.producer_ends = sequence, ends
+  if ends and ends - q.now >= keep then return nil end
   local index = q.keys[PRODUCERS]
   if not ends and not has_room_in(q, index, q.keys[META], MAX_SEQUENCES) then return {'FULL', 'max_producers'} end
-  -- A look, before the effects: `save_lane` will write there.
+  -- A look, before the effects: `save_producer` will write there.
   if ends then call('ZCARD', index) end
-  q.producer_moves, q.producer_is_known = true, ends ~= nil
-  return nil, spell(q.now + 2 * keep)
+  q.producer_moves, q.producer_is_known, q.producer_ends = true, ends ~= nil, spell(q.now + 2 * keep)
+end
+
+-- Notes a producer's call, and what was stored, which a repetition is told.
+function Producers.note_call(q, producer, stored)
+  if not q.producer_ends then return end
+  State.put(q, producer, q.producer_ends .. '|' .. q.producer_number .. '|' .. stored)
 end
 
 -- Remembers a producer for as long as it was said.

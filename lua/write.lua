@@ -445,8 +445,7 @@ local function check_sequence(q, producer, sequence)
   local number, keep = match(sequence, '^(%d+)|(%d+)$')
   local answer, offset
   if number then
-    answer, q.producer_ends = Producers.check_call(q, number + 0, keep + 0, q.values[PRODUCER])
-    q.producer_number = number
+    answer = Producers.check_call(q, number, keep + 0, q.values[PRODUCER])
   else
     answer, offset = Producers.check_offset(q, producer, sequence)
   end
@@ -501,7 +500,7 @@ function verbs.write(KEYS, ARGV)
   local places, n = store_all(q, ARGV, count, stride, ms, before, options, keyed, window + 0)
   local stored = ms .. '|' .. number .. '|' .. concat(places, ',')
   State.put(q, 'last', ms .. '-' .. spell(n))
-  if q.producer_ends then State.put(q, producer, q.producer_ends .. '|' .. q.producer_number .. '|' .. stored) end
+  Producers.note_call(q, producer, stored)
   close_write(q, producer, offset)
   -- Behind all else, since nothing depends on it: a later call forgets the rest.
   if forgets then

@@ -63,7 +63,7 @@ class Target:
             return _sentinel(base, url)
         if scheme == "shardq" and urlsplit(url).netloc == "embedded":
             return _embedded(url)
-        raise ConfigError(f"unknown scheme {scheme!r}: use {SCHEMES}")
+        raise ConfigError(f"the URL has an unknown scheme: use {SCHEMES}")  # not which: it may be a part of a password
 
     def __str__(self) -> str:
         """Show hosts, ports and service, without user, password and options."""

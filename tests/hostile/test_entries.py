@@ -138,15 +138,19 @@ def documented(entry: Entry) -> str:
 
 
 def secret(rng: random.Random) -> tuple[str, Any]:
-    """A secret in a form that is wrong nearly everywhere."""
+    """One of `secrets`."""
+    return "a secret", rng.choice([*secrets()])
+
+
+def secrets() -> Iterator[Any]:
+    """A secret in forms that are wrong nearly everywhere."""
     texts = (
         SECRET, f"redis//:{SECRET}@x", f"redis://:{SECRET}@[x", f"redis://u:{SECRET}@x:port/0", f"redis://{SECRET}/x",
         f"redis+cluster://:{SECRET}@a,b:x", f"redis+sentinel://:{SECRET}@a", f"{SECRET}://x", f"rediss://:{SECRET}@x/0?a=b",
         f"{SECRET}\ud800", f"{SECRET}\0",
     )  # fmt: skip
-    text = rng.choice(texts)
-    forms = (text, text.encode(errors="replace"), [text], {text: text}, {1: text}, (text,), [[text]], {text})
-    return "a secret", rng.choice(forms)
+    for text in texts:
+        yield from (text, text.encode(errors="replace"), [text], {text: text}, {1: text}, (text,), [[text]], {text})
 
 
 @pytest.fixture
@@ -178,6 +182,21 @@ def test_what_an_entry_cannot_take_is_an_error_of_shardqs_own(
     assert SECRET not in caplog.text
     growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
     assert growth < MAX_GROWTH, f"the process grew by {growth} MiB"
+
+
+@pytest.mark.once
+@pytest.mark.runs_in("test-all")
+@pytest.mark.timeout(180)
+def test_no_error_shows_what_may_be_a_secret(world: World) -> None:
+    attack = Attack(world, random.Random(0))
+    for entry in entries():
+        for name in entry.parameters:
+            for value in secrets() if holds_secret(entry, name) else ():
+                world.fill() if attack.count % FRESH == 0 else None
+                attack.count += 1
+                attack._try(entry, {name: (repr(value), value)})
+    assert attack.count > 1_000
+    assert not attack.faults, "\n\n".join(attack.faults[:20])
 
 
 def test_the_entries_are_found() -> None:

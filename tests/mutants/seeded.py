@@ -262,9 +262,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         7,
         "a write whose answer was lost is stored once more by its retry",
-        "shardq/ops/write/write.py",
+        "shardq/ops/write/numbered.py",
         "            call, until, state",
-        "            lambda _: call_for(state, writes_of(state).verb.take_sequence(), chunk, until), until, state",
+        '            lambda _: make(ProducerSequence(f"p:{state.clock.monotonic()}", 1)), until, state',
         "tests/fault/queue/test_lost_replies.py::test_a_write_is_stored_once_under_the_id_that_it_returns[reply-sync-valkey]",
     ),
     Mutant(

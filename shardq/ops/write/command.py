@@ -57,6 +57,10 @@ class ProducerSequence(msgspec.Struct):
     numbered_at: float = 0.0
 
 
+FORGOTTEN = ProducerSequence("")
+"""Stands for no sequence: Redis cannot recognize a repeated call, so a try that may have been executed is the last."""
+
+
 @dataclass(slots=True)
 class WriteMany(Call):
     """A `Call` whose last words, those of the messages, are packed already."""

@@ -7,7 +7,6 @@ being worked on gets no other payload any more: then the write is made again, an
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
@@ -15,28 +14,31 @@ import msgspec
 
 from shardq.errors import BackendTimeout, DurabilityUnknown, ShardqError, UniqueConflict
 from shardq.model.written import Existing, Written
-from shardq.ops.queue.opening import reopen
 from shardq.ops.queue.outcome import outcome_of
-from shardq.ops.queue.retry import always, retry_replicated
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Known, Op
-from shardq.ops.write.command import LATE, REPEATED_FOR
+from shardq.ops.write.command import ProducerSequence, number_of
+from shardq.ops.write.numbered import answered
 from shardq.ops.write.outgoing import Outgoing
 
 Result: TypeAlias = Written | ShardqError
 
 
-class Store(Protocol):
-    """Writes messages, with an id or an error for each. Those of a *shared* call are of several callers."""
+class Writes(Protocol):
+    """The writes of one queue, and the numbers of their calls."""
 
-    def __call__(
-        self, state: QueueState, chunk: Sequence[Outgoing], until: float, *, shared: bool = False
-    ) -> Op[list[Result]]:
-        """Write *chunk*."""
+    def store(self, messages: Sequence[Outgoing], until: float, *, shared: bool = False) -> Op[list[Result]]:
+        """Store *messages*, with an id or an error for each. Those of a *shared* call are of several callers."""
+
+    def take_sequence(self) -> ProducerSequence:
+        """Return a sequence that no other call uses, with the number for this call."""
+
+    def free_sequence(self, sequence: ProducerSequence) -> None:
+        """Let another call use *sequence*."""
 
 
 def write_despite(
-    state: QueueState, chunk: Sequence[Outgoing], taken: bytes, until: float, store: Store, *, shared: bool
+    state: QueueState, chunk: Sequence[Outgoing], taken: bytes, until: float, writes: Writes, *, shared: bool
 ) -> Op[list[Result]]:
     """Write the messages of *chunk* but those that are *taken*; then do about these what each of them says.
 
@@ -44,7 +46,7 @@ def write_despite(
     """
     holders = _holders(taken)
     rest = [message for at, message in enumerate(chunk) if at not in holders]
-    known = (yield from store(state, rest, until, shared=shared)) if rest else []
+    known = (yield from writes.store(rest, until, shared=shared)) if rest else []
     if shared:
         yield Known([*zip(rest, known, strict=True)])  # they do not wait for what becomes of the others
     stored = iter(known)
@@ -53,11 +55,11 @@ def write_despite(
         if at not in holders:
             results.append(next(stored))
         elif not holders[at]:  # an earlier message of the chunk has taken the key by now
-            results += yield from store(state, [message], until)
+            results += yield from writes.store([message], until)
         elif message.on_conflict == "raise":
             results.append(_conflict(state, message, holders[at]))
         else:
-            results.append((yield from outcome_of(_replace(state, message, holders[at], until, store))))
+            results.append((yield from outcome_of(_replace(state, message, holders[at], until, writes))))
     return results
 
 
@@ -72,36 +74,36 @@ def _conflict(state: QueueState, message: Outgoing, holder: str) -> UniqueConfli
     return UniqueConflict(text, holder)
 
 
-def _replace(state: QueueState, message: Outgoing, holder: str, until: float, store: Store) -> Op[Result]:
+def _replace(state: QueueState, message: Outgoing, holder: str, until: float, writes: Writes) -> Op[Result]:
     """Give the message *holder* the payload of *message*, or write this if that one is gone or being worked on."""
-    # One for all tries, also with other epochs: Redis makes the replacement once.
-    nonce = secrets.token_urlsafe(9)
-    while True:
-        call = _replace_call(state, message, holder, nonce, until)
-        reply, underreplicated = yield from retry_replicated(always(call), until, state.clock)
-        match reply:
-            case b"OK" if underreplicated is not None:
-                text = f"replaced, but {underreplicated.explain(state.durability.replicas)}"
-                return DurabilityUnknown(text, Existing(holder))
-            case b"OK":
-                return Existing(holder)
-            case b"EPOCH":
-                state.forget()
-                yield from reopen(state, until)
-            case _:
-                # FLIGHT: the holder's payload is being worked on, so the new one needs a message of its own.
-                again = message if reply == b"GONE" else msgspec.structs.replace(message, takes_from=holder)
-                if state.clock.monotonic() > until:
-                    return BackendTimeout("other writers kept taking the unique key: nothing was written")
-                (result,) = yield from store(state, [again], until)
-                return result
+    sequence = writes.take_sequence()
+
+    def call_of(sequence: ProducerSequence) -> Call:
+        return _replace_call(state, message, holder, sequence, until)
+
+    try:
+        reply, underreplicated = yield from answered(state, sequence, call_of, until)
+    finally:
+        writes.free_sequence(sequence)
+    match reply:
+        case [b"OK", *_] if underreplicated is not None:
+            text = f"replaced, but {underreplicated.explain(state.durability.replicas)}"
+            return DurabilityUnknown(text, Existing(holder))
+        case [b"OK", *_]:
+            return Existing(holder)
+        case _:
+            # FLIGHT: the holder's payload is being worked on, so the new one needs a message of its own.
+            again = message if reply == [b"GONE"] else msgspec.structs.replace(message, takes_from=holder)
+            if state.clock.monotonic() > until:
+                return BackendTimeout("other writers kept taking the unique key: nothing was written")
+            (result,) = yield from writes.store([again], until)
+            return result
 
 
-def _replace_call(state: QueueState, message: Outgoing, holder: str, nonce: str, until: float) -> Call:
-    lasts = min(max(0.0, until - state.clock.monotonic()), REPEATED_FOR) + LATE
-    delay = message.delay if message.delays else ""
+def _replace_call(state: QueueState, message: Outgoing, holder: str, sequence: ProducerSequence, until: float) -> Call:
+    delay, number = message.delay if message.delays else "", number_of(state, sequence, until)
     args = (
-        state.epoch, nonce, round(lasts * 1000), holder, message.unique_key, message.shard_key, message.tag,
+        state.epoch, sequence.name or "-", number, holder, message.unique_key, message.shard_key, message.tag,
         message.body, message.headers, delay, message.deadline or "", state.client,
     )  # fmt: skip
     return Call.on(state.keys, "replace", args, replicas=state.durability.replicas)

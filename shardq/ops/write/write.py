@@ -2,11 +2,9 @@
 
 the verb answers        what follows
 OK                      ids, also of a first try that got no answer
-EPOCH                   the queue is looked up, and the call made anew with the same number
-FULL max_producers      if no try may have run, once more without a sequence; else the outcome is unknown
-FULL, any other bound   the messages without a place are refused, the others go again
+FULL, bound of a queue  the messages without a place are refused, the others go again
 TAKEN                   the others go again, then each conflict by itself (`unique`)
-STALE                   the outcome is unknown
+another one             what follows for all calls that have numbers (`numbered`)
 """
 
 from __future__ import annotations
@@ -26,23 +24,22 @@ from shardq.errors import (
     ShardqError,
 )
 from shardq.model import Written
-from shardq.ops.queue.opening import open_queue, reopen
+from shardq.ops.queue.opening import open_queue
 from shardq.ops.queue.outcome import outcome_of
-from shardq.ops.queue.retry import Same, is_of_one, retry_replicated
+from shardq.ops.queue.retry import is_of_one
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.sharing.coalescing import Coalescer
 from shardq.ops.sharing.verb import Verb
-from shardq.ops.write.command import REPEATED_FOR, LoneWrite, ProducerSequence, call_for, goes_alone
+from shardq.ops.write.command import LoneWrite, ProducerSequence, call_for, goes_alone
+from shardq.ops.write.numbered import answered
 from shardq.ops.write.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
 from shardq.ops.write.refusal import read_refused
 from shardq.ops.write.unique import write_despite
 from shardq.protocol.replies import stored_ids
 
 Result = Written | ShardqError
-FORGOTTEN = ProducerSequence("")
-"""Stands for no sequence: Redis cannot recognize a repeated call, so a try that may have been executed is the last."""
 
 
 def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float | None = None) -> Op[list[Written]]:
@@ -114,6 +111,10 @@ class Writes(Verb[Outgoing, Written]):
     def free_sequence(self, sequence: ProducerSequence) -> None:
         """Let another call use *sequence*."""
         self._idle.append(sequence)
+
+    def store(self, messages: Sequence[Outgoing], until: float, *, shared: bool = False) -> Op[list[Result]]:
+        """Store *messages*, with an id or an error for each. Those of a *shared* call are of several callers."""
+        return _store(self._state, messages, until, shared=shared)
 
     def bounds(self) -> tuple[int, int]:
         """Return how many messages one call may have, and how much they may weigh."""
@@ -187,8 +188,12 @@ def _store(
     """
     writes = writes_of(state).verb
     sequence = tried.sequence if tried else writes.take_sequence()
+
+    def call_of(sequence: ProducerSequence) -> Call:
+        return call_for(state, sequence, chunk, until)
+
     try:
-        answer = yield from outcome_of(_answer(state, sequence, chunk, until, tried.call if tried else None))
+        answer = yield from outcome_of(answered(state, sequence, call_of, until, tried.call if tried else None))
     finally:
         # Also after no answer: the next call has a higher number, and a copy of this one that comes late is STALE.
         writes.free_sequence(sequence)
@@ -200,47 +205,9 @@ def _store(
         case [b"OK", stored]:
             return _results(state, stored, answer.underreplicated, [message.shard_key for message in chunk])
         case [b"TAKEN", taken]:
-            return (yield from write_despite(state, chunk, taken, until, _store, shared=shared))
-        case [b"FULL", b"max_producers"]:
-            text = "a try got no answer, and Redis cannot recognize it, since it remembers too many writers"
-            return [OutcomeUnknown(text)] * len(chunk)
-        case [b"FULL", *_]:
+            return (yield from write_despite(state, chunk, taken, until, writes, shared=shared))
+        case _:  # FULL
             return (yield from _store_others(state, chunk, answer.reply, until, shared))
-        case _:
-            return [OutcomeUnknown("a later call of the same producer overtook this write")] * len(chunk)
-
-
-class Answer(NamedTuple):
-    """The reply to a write whose outcome is known, and `Underreplicated` if too few replicas confirmed it."""
-
-    reply: Any
-    underreplicated: Underreplicated | None
-
-
-def _answer(
-    state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float, made: Call | None
-) -> Op[Answer]:
-    """Make the call that stores *chunk* until it is answered: of all its tries one at most has an effect.
-
-    The first one is *made* already, if given.
-    """
-    while True:
-        call = Same(made or call_for(state, sequence, chunk, until))
-        # The driver may have made the first try long before it came here: the machine may have slept meanwhile.
-        begun_at = sequence.numbered_at if made else None
-        made, remembered = None, REPEATED_FOR if sequence.name else 0.0
-        reply, underreplicated = yield from retry_replicated(
-            call, until, state.clock, remembered=remembered, begun_at=begun_at
-        )
-        match reply:
-            case [b"EPOCH"]:
-                state.forget()
-                yield from reopen(state, until)
-            case [b"FULL", b"max_producers"] if not call.repeated:
-                # No try has run, so there is none to recognize. From here on one at most may run: `remembered` is 0.
-                sequence = FORGOTTEN
-            case _:
-                return Answer(reply, underreplicated)
 
 
 def _store_singly(state: QueueState, chunk: Sequence[Outgoing], until: float) -> Op[list[Result]]:

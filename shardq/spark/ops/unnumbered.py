@@ -15,8 +15,8 @@ from shardq.ops.queue.retry import TRANSIENT, refuse
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Refused, Unanswered, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
-from shardq.ops.write.command import ProducerSequence, number_of
-from shardq.ops.write.write import FORGOTTEN, writes_of
+from shardq.ops.write.command import FORGOTTEN, ProducerSequence, number_of
+from shardq.ops.write.write import writes_of
 from shardq.spark.ops.rows import Pace, Rows, Tries, give_up_error, has_room, rows_call, spans_of
 
 STAYS = "what is stored stays, and a new try stores all rows of its partition, but for those with a known dedup key"

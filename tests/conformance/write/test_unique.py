@@ -436,26 +436,24 @@ def test_what_still_waits_is_not_forgotten(open_queue: OpenQueue, world: World) 
     assert world.raw.zscore(keys.dedup_index, "u:1:tk") > 1
 
 
-def test_replacements_are_forgotten_though_nothing_else_is_written(open_queue: OpenQueue, world: World) -> None:
-    queue = open_queue(streams=4)
+def test_who_replaces_without_end_fills_nothing(open_queue: OpenQueue, world: World) -> None:
+    """Neither a bound that others need, nor the memory of the server."""
+    queue = open_queue(streams=4, max_dedup=10)
     write(queue, "first")
-    dedup, index = queue.state.keys.dedup, queue.state.keys.dedup_index
+    write(queue, "second", "replace")
+    keys = queue.state.keys
 
-    def remembered() -> int:
-        """How many calls that replaced a message are known."""
-        known: int = sum(field.startswith(b"r:") for field in world.raw.hkeys(dedup))
-        assert known == sum(member.startswith(b"r:") for member in world.raw.zrange(index, 0, -1))
-        return known
+    def sizes() -> tuple[int, ...]:
+        return *map(world.raw.hlen, (keys.meta, keys.dedup)), *map(world.raw.zcard, (keys.dedup_index, keys.producers))
 
-    for number in range(20):
+    before = sizes()
+    for number in range(100):
         write(queue, number, "replace")
-    assert remembered() == 20
-    for field in world.raw.zrange(index, 0, -1):  # two minutes later
-        world.raw.zadd(index, {field: 1}, xx=True) if field else None
-    for number in range(10):
-        write(queue, number, "replace")
-    assert remembered() == 10
-    assert payloads(queue) == [9]
+    assert sizes() == before
+    for number in range(7):  # of the ten it has one
+        queue.write(number, shard_key="other", dedup_key=str(number))
+    assert queue.tenant("a/b").dedup_keys == 1
+    assert 99 in payloads(queue)
 
 
 @pytest.mark.usefixtures("real")
