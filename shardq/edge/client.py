@@ -23,6 +23,8 @@ from shardq.edge.spool import Held, Spool, SpoolCounts
 from shardq.errors import BackendTimeout, ClosedError, ConfigError
 
 ENDS: Final = 10.0
+LEAVES: Final = 1.0
+"""Seconds in which gRPC is done with a call that was cancelled."""
 
 
 class EdgeStatus(NamedTuple):
@@ -204,6 +206,8 @@ class Edge(Producer):
         with contextlib.suppress(asyncio.CancelledError):
             self._task = self._loop.create_task(self._delivering.run())
             self._loop.run_until_complete(self._task)
+        if rest := asyncio.all_tasks(self._loop):  # gRPC's own, of which one waits for the end of the call
+            self._loop.run_until_complete(asyncio.wait(rest, timeout=LEAVES))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Final
 
 from shardq.datasink.messages import SEND, VERSION, ClientInfo, Request, Response
@@ -20,6 +20,8 @@ except ImportError:
 
 WELCOME: Final = 10.0
 """Seconds in which a gateway says what it can take."""
+LEAVES: Final = 1.0
+"""Seconds in which gRPC is done with a call that was cancelled. It takes some milliseconds."""
 OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -39,6 +41,7 @@ class Connection:
 
     def __init__(self, gateway: str, call: Any) -> None:
         self._gateway, self._call = gateway, call
+        self._under_way = set[asyncio.Future[Any]]()
         self.welcome: Any = None
 
     async def greet(self, info: Any) -> None:
@@ -58,7 +61,7 @@ class Connection:
     async def send(self, request: Any) -> None:
         """Send a request; wait while HTTP/2 takes no more. ConnectionEnded."""
         try:
-            await self._call.write(request)
+            await self._done(self._call.write(request))
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
             raise await self._ended(error) from None
 
@@ -73,7 +76,7 @@ class Connection:
 
     async def _read(self) -> Any:
         try:
-            response = await self._call.read()
+            response = await self._done(self._call.read())
         except grpc.RpcError as error:
             raise await self._ended(error) from None
         if response is None:  # what gRPC makes of bytes that cannot be parsed
@@ -81,6 +84,23 @@ class Connection:
         if response is grpc.aio.EOF:
             raise await self._ended(None)
         return response
+
+    async def _done(self, operation: Awaitable[Any]) -> Any:
+        """Wait for what gRPC does. If the caller is cancelled, it goes on until the call ends: `end` waits for it."""
+        task = asyncio.ensure_future(operation)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def end(self) -> None:
+        """End the call, and wait until gRPC is done with it.
+
+        gRPC's thread reports the end of each operation to the loop that began it, and another loop of the process logs
+        a traceback if that one is closed by then.
+        """
+        self._call.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=LEAVES)
 
     async def _ended(self, error: Exception | None) -> ConnectionEnded:
         """The error that says how the call ended. Texts of a gateway are its own, so only their beginning is told."""
@@ -101,12 +121,12 @@ async def connected(settings: EdgeSettings, info: Any) -> AsyncIterator[Connecti
         )
         metadata = (("authorization", f"Bearer {settings.token}"),) if settings.token else ()
         call = send(metadata=metadata)
+        connection = Connection(settings.gateway, call)
         try:
-            connection = Connection(settings.gateway, call)
             await connection.greet(info)
             yield connection
         finally:
-            call.cancel()
+            await connection.end()
 
 
 def _channel(settings: EdgeSettings) -> Any:

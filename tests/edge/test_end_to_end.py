@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -188,3 +190,32 @@ def test_a_dictionary_survives_both_ends(queue: Queue, run_gateway: Run, tmp_pat
         edge.send_many(EdgeMessage(each + b"!", "t", queue=queue.name) for each in payloads[:200])
         edge.flush(60)
     assert drained(queue) == Counter(payloads) + Counter(each + b"!" for each in payloads[:200])
+
+
+PROGRAM = """
+import sys, threading
+from shardq.edge import Edge
+
+def send(number):
+    for turn in range(10):
+        with Edge(sys.argv[1], spool=f"{sys.argv[2]}/{number}") as edge:
+            for _ in range(100):
+                edge.send(b"payload", shard_key="tenant", queue=sys.argv[3])
+            edge.flush(60)
+
+threads = [threading.Thread(target=send, args=[number]) for number in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_producers_that_come_and_go_in_one_process_leave_no_tracebacks(
+    queue: Queue, run_gateway: Run, tmp_path: Path
+) -> None:
+    """gRPC has one thread for all loops of a process, which told those that were closed by then."""
+    words = [run_gateway("--insecure").address, str(tmp_path), queue.name]
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert queue.len() == 3 * 10 * 100
