@@ -22,7 +22,7 @@ FREE: Final = Quality(bandwidth=1e10, round_trip=0.0)
 """A link that holds nothing up: it only counts."""
 LINKS: Final = {f"{rate} Mbit/s": Quality(bandwidth=rate * 1e6) for rate in (1, 10, 40)}
 ALONE: Final = 20_000_000
-TOTALS: Final = {"1 Mbit/s": 40_000_000, "10 Mbit/s": 60_000_000, "40 Mbit/s": 60_000_000}
+TOTALS: Final = {"1 Mbit/s": 60_000_000, "10 Mbit/s": 120_000_000, "40 Mbit/s": 120_000_000}
 """Bytes that go over a link: some seconds until the producer knows that it is full, and much more after that."""
 SMALL: Final = ("log lines", "CSV rows")
 FEWER: Final = 4

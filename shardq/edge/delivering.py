@@ -115,7 +115,7 @@ class Delivering:
         self._complaints, self._expires_at, self._checks_at = Complaints(), -math.inf, -math.inf
         self._released: deque[bytes] = deque()
         self._infos: deque[dict[str, Any]] = deque()
-        self._compressor, self._trainer = Compressor(settings.level), Trainer()
+        self._compressor, self._trainer = Compressor(), Trainer()
         self._effort, self._prefixes, self._under_way = Effort(settings.level), Prefixes(self._clock), UnderWay()
         self._is_training, self._offers = False, list[int]()
         self._acked: dict[bytes, int] = {}  # and not removed from the spool yet

@@ -1,9 +1,9 @@
-"""How hard payloads are compressed: harder while the link is what everything waits for.
+"""How hard payloads are compressed: harder while the link is what everything waits for, less while the processor is.
 
-A slow link leaves the processor idle, and a level that takes up to five times as long makes messages some 15 % smaller.
-So the level rises when sending waits for the link and compressing takes a small share of the time, and falls when it
-takes most of it, or nothing waits. (The idea is that of `zstd --adapt`.) From then on frames are made with a prefix
-where that pays, and where the processor is still idle, those are made at a higher level, too.
+The usual level makes small messages a fourth smaller than a fast one, in a few microseconds more. Where a machine does
+little else than compress, the level falls. On a full link, which leaves the processor idle, frames are made with a
+prefix where that pays, and where the processor is still idle, those are made at a higher level, too. (The idea is that
+of `zstd --adapt`.)
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import math
 from typing import Final
 
 HARD: Final = 9
-"""The level to which it rises. Those between gain little, and those above take several times as long."""
-MOST: Final = 2
-"""The last step."""
+"""The usual level, to which lower ones rise. Those between gain little, and those above take several times as long."""
+FAST: Final = 3
+"""The level while the processor is the limit. It takes a fifth of the time."""
+LEAST, MOST = -1, 2
+"""The first step, and the last."""
 SPAN: Final = 0.5
 """Seconds between two looks."""
 IDLE: Final = 0.2
@@ -29,19 +31,22 @@ FREE: Final = 0.1
 
 
 class Effort:
-    """How hard to compress, in steps: at level *least*; at `HARD`, or with a prefix; with a prefix, and hard.
+    """How hard to compress, in steps: fast; as usual; with a prefix, and at `HARD` without it; with a prefix, and hard.
 
-    Times are seconds of one monotonic clock.
+    A *level* that is asked for is the usual one, and the least. Times are seconds of one monotonic clock.
     """
 
-    def __init__(self, least: int) -> None:
-        self._least, self._step = least, 0
+    def __init__(self, level: int | None = None) -> None:
+        self._usual, self._least = (HARD, FAST) if level is None else (level, level)
+        self._step = 0
         self._spent, self._waited, self._since = 0.0, 0.0, -math.inf
 
     @property
     def level(self) -> int:
         """The level of compression."""
-        return max(self._least, HARD) if self._step else self._least
+        if self._step > 0:
+            return max(self._usual, HARD)
+        return self._usual if self._step == 0 else self._least
 
     @property
     def uses_prefix(self) -> bool:
@@ -66,10 +71,16 @@ class Effort:
         if (span := now - self._since) < SPAN:
             return
         spent, waited = self._spent / span, self._waited / span
-        if waited < FREE:
-            self._step = 0
-        elif spent > BUSY:
-            self._step = max(0, self._step - 1)
-        elif self._step < MOST and waited >= FULL and spent < IDLE:
-            self._step += 1
+        step = self._step if waited >= FREE else min(self._step, 0)
+        if spent > BUSY:
+            step -= 1
+        elif step < 0 and spent < IDLE:
+            step = 0
+        elif 0 <= step < MOST and (self._costs_no_more(step) or (waited >= FULL and spent < IDLE)):
+            step += 1
+        self._step = max(LEAST, step)
         self._spent, self._waited, self._since = 0.0, 0.0, now
+
+    def _costs_no_more(self, step: int) -> bool:
+        """Whether the next step takes no longer: a fast frame with a prefix takes half of a hard one without."""
+        return step == 0 and self._usual >= HARD

@@ -38,7 +38,7 @@ class EdgeSettings:
     within `max_refused_bytes`, and within a quarter of `max_bytes`.
 
     `compress` sends payloads as zstd frames where that makes them smaller, and `dictionary` trains one. The `level` is
-    higher while messages wait for a link and the processor does not.
+    9, or 3 while compressing takes most of the time; one that is given is the least. On a full link more is done.
     """
 
     gateway: str
@@ -54,7 +54,7 @@ class EdgeSettings:
     durability: Durability = "process"
     max_payload: int = 1024 * 1024
     compress: bool = True
-    level: int = 3
+    level: int | None = None
     dictionary: bool = True
     in_memory: int = 16 * 1024 * 1024
     hold: float = 7 * 86_400.0
@@ -73,7 +73,8 @@ class EdgeSettings:
             raise ConfigError(f"durability must be process or disk, not {shown(self.durability)}")
         whole("max_bytes", self.max_bytes, LEAST_BYTES, MOST_BYTES, "the log alone takes half of the least")
         whole("max_payload", self.max_payload, 1, MAX_PAYLOAD)
-        whole("level", self.level, *LEVELS)
+        if self.level is not None:
+            whole("level", self.level, *LEVELS)
         whole("in_memory", self.in_memory, 1, MOST_BYTES)
         whole("max_refused_bytes", self.max_refused_bytes, 0, MOST_BYTES)
         seconds("hold", self.hold, 0, MOST_HOLD)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardq.edge.compression import Compressor
-from shardq.edge.effort import HARD, SPAN, Effort
+from shardq.edge.effort import FAST, HARD, SPAN, Effort
 
 
 def looks(effort: Effort, begins: float, share: float, *, waits: float = 0.6) -> float:
@@ -58,6 +58,24 @@ def test_it_never_falls_below_what_was_asked_for() -> None:
     assert effort.level == 12
     looks(effort, now, 0.95)
     assert effort.level == 12
+
+
+def test_it_falls_while_the_processor_is_the_limit_and_comes_back() -> None:
+    effort = Effort()
+    assert effort.level == HARD
+    now = looks(effort, 100.0, 0.95, waits=0.0)
+    assert effort.level == FAST
+    now = looks(effort, now, 0.3, waits=0.0)
+    assert effort.level == FAST, "the usual one would take all of the time"
+    looks(effort, now, 0.1, waits=0.0)
+    assert effort.level == HARD
+
+
+def test_a_full_link_gets_a_prefix_also_where_the_usual_level_takes_its_time() -> None:
+    """A fast frame with a prefix takes less."""
+    effort = Effort()
+    looks(effort, 100.0, 0.5, waits=0.2)
+    assert (effort.uses_prefix, effort.is_hard) == (True, False)
 
 
 def test_a_higher_level_makes_smaller_frames() -> None:
