@@ -76,11 +76,13 @@ class Effort:
             step -= 1
         elif step < 0 and spent < IDLE:
             step = 0
-        elif 0 <= step < MOST and (self._costs_no_more(step) or (waited >= FULL and spent < IDLE)):
+        elif 0 <= step < MOST and self._rises(step, spent, waited):
             step += 1
         self._step = max(LEAST, step)
         self._spent, self._waited, self._since = 0.0, 0.0, now
 
-    def _costs_no_more(self, step: int) -> bool:
-        """Whether the next step takes no longer: a fast frame with a prefix takes half of a hard one without."""
-        return step == 0 and self._usual >= HARD
+    def _rises(self, step: int, spent: float, waited: float) -> bool:
+        """Whether the link is full enough for the next step, and the processor idle enough."""
+        if step == 0 and self._usual >= HARD:  # a fast frame with a prefix takes half as long as a hard one without
+            return waited >= FREE
+        return waited >= FULL and spent < IDLE

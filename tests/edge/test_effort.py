@@ -71,6 +71,15 @@ def test_it_falls_while_the_processor_is_the_limit_and_comes_back() -> None:
     assert effort.level == HARD
 
 
+def test_without_a_link_that_holds_something_up_there_is_no_prefix() -> None:
+    """It takes memory of both ends."""
+    effort, now, seen = Effort(), 100.0, list[bool]()
+    for waits in (0.05, 0.6, 0.05):
+        now = looks(effort, now, 0.5, waits=waits)
+        seen.append(effort.uses_prefix)
+    assert seen == [False, True, False]
+
+
 def test_a_full_link_gets_a_prefix_also_where_the_usual_level_takes_its_time() -> None:
     """A fast frame with a prefix takes less."""
     effort = Effort()
