@@ -323,10 +323,13 @@ function verbs.replace(KEYS, ARGV)
   local q = Settle.open_change(KEYS, 'last', ARGV[2])
   -- Also to a repetition: the caller makes the call anew with the same number.
   if not q or q.rules.epoch ~= ARGV[1] then return {'EPOCH'} end
+  local key = Producers.scope_key(q, shard_key, ARGV[5])
+  -- Redis knows rights by command and key, not by verb, and roles that write and settle have all others: this one only
+  -- who may replace has (protocol/roles.py).
+  call('HEXISTS', KEYS[DEDUP], 'u:' .. key)
   Types.look_at_all(q)
   local answer = check_replacement(q, ARGV[2], ARGV[3])
   if answer then return answer end
-  local key = Producers.scope_key(q, shard_key, ARGV[5])
   local text = call('HGET', KEYS[DEDUP], 'u:' .. key)
   local id, state, known = match(text or '', '^(%S+) (%a) ([^|]*)')
   local body = id and known == full_id and call('HGET', KEYS[BODIES], id)

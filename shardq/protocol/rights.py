@@ -373,7 +373,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "bodies": "hdel hget hlen hmget hset",
         "cancelled": "scard",
         "dead": "xlen",
-        "dedup": "hget hlen hset",
+        "dedup": "hexists hget hlen hset",
         "dedup_index": "zcard",
         "delayed": "zadd zcard zrangebylex zrem",
         "due": "zadd zcard",
