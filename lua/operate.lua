@@ -286,9 +286,7 @@ local function check_replacement(q, producer, sequence)
   if producer == '-' then return nil end
   local number, keep = match(sequence, '^(%d+)|(%d+)$')
   local answer = Producers.check_call(q, number, keep + 0, q.values[State.COMMON + 2])
-  if answer and answer[1] == 'OK' then
-    call('HSET', q.keys[META], 'last', q.values[State.COMMON + 1]) -- WAIT waits for what its own connection wrote last
-  end
+  if answer and answer[1] == 'OK' then Producers.touch(q, q.values[State.COMMON + 1]) end
   return answer
 end
 

@@ -38,6 +38,10 @@ function Producers.check_call(q, sequence, keep, text)
   q.producer_moves, q.producer_is_known, q.producer_ends = true, ends ~= nil, spell(q.now + 2 * keep)
 end
 
+-- Writes a time that is there already, for a call that was done before: WAIT waits for what its own connection wrote
+-- last.
+function Producers.touch(q, last) call('HSET', q.keys[META], 'last', last) end
+
 -- Notes a producer's call, and what was stored, which a repetition is told.
 function Producers.note_call(q, producer, stored)
   if not q.producer_ends then return end

@@ -449,9 +449,8 @@ local function check_sequence(q, producer, sequence)
   else
     answer, offset = Producers.check_offset(q, producer, sequence)
   end
-  -- A time is written that is there already: WAIT waits for what its own connection wrote last.
   local was_done = answer and (answer[1] == 'OK' or answer[1] == 'COUNTED')
-  if was_done then call('HSET', q.keys[META], 'last', q.values[LAST]) end
+  if was_done then Producers.touch(q, q.values[LAST]) end
   return answer, offset
 end
 

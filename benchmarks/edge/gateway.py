@@ -18,20 +18,23 @@ from typing import Final, NamedTuple
 import redis
 
 from benchmarks.edge.contest import ROOT, line_of, process
-from benchmarks.edge.kinds import KINDS
+from benchmarks.edge.kinds import messages as rows
 from benchmarks.edge.producer import BEFORE, QUEUE, write_file
 from benchmarks.processes import cpu_of
 from benchmarks.report import Table, Target, times, us
+from benchmarks.rounds import server_cpu
 from benchmarks.settings import Place
 from shardq import Client, Queue
 
 PRODUCERS: Final = 4
+BYTES: Final = 200
+"""Of a message, about."""
 GATEWAY: Final = "a gateway, {} producer{} with a spool"
 
 
 def beside_redis(where: Place) -> Table:
     """Small messages: written directly, one after the other, by a writer, in batches; and through a gateway."""
-    messages = rows_of(where.settings.seed, 16 * where.settings.messages)
+    messages = rows("CSV rows", where.settings.seed, 16 * BYTES * where.settings.messages)
     rounds = [_round(where.url, messages) for _ in range(5 if where.settings.rounds > 5 else 1)]
     names = list(rounds[0])
     costs = {name: Costs(*map(median, zip(*(each[name] for each in rounds), strict=True))) for name in names}
@@ -76,11 +79,6 @@ class Costs(NamedTuple):
         return us(self.edge), us(self.gateway) if self.gateway else "", us(self.server)
 
 
-def rows_of(seed: int, count: int) -> list[tuple[str, bytes]]:
-    """Return (shard key, payload) pairs of about 200 B."""
-    return [*islice(KINDS["CSV rows"](seed), count)]
-
-
 def _round(url: str, messages: list[tuple[str, bytes]]) -> dict[str, Costs]:
     """What each of the contenders costs."""
     found: dict[str, Costs] = {}
@@ -109,12 +107,6 @@ def _round(url: str, messages: list[tuple[str, bytes]]) -> dict[str, Costs]:
     return found
 
 
-def server_cpu(plain: redis.Redis) -> float:
-    """Seconds of CPU that the server has used."""
-    told: dict[str, float] = plain.info("cpu")
-    return told["used_cpu_user"] + told["used_cpu_sys"]
-
-
 def _write(queue: Queue, messages: list[tuple[str, bytes]]) -> None:
     for key, payload in messages:
         queue.write(payload, shard_key=key)
@@ -140,7 +132,7 @@ def _through_gateway(url: str, plain: redis.Redis, messages: list[tuple[str, byt
         running = []
         for at in range(producers):
             file = Path(folder) / str(at)
-            learnt = [*islice(cycle(messages), BEFORE // 200)]
+            learnt = [*islice(cycle(messages), BEFORE // BYTES)]
             write_file(file, [*learnt, *messages[at::producers]])
             command = [sys.executable, "-m", "benchmarks.edge.producer", "steady", address, str(file), address]
             running.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))

@@ -278,6 +278,39 @@ def test_a_replacement_that_comes_again_late_changes_nothing(queue: Queue, other
     assert numbers(other) == (0, 0, 0, 0)
 
 
+def lost_for_a_while(proxy: Proxy) -> Cut:
+    """The first replacement happens, and its next tries, for some 0.3 s, do not reach the server."""
+    call = on_the_wire("replace")
+    for skip in (1, 2, 3):
+        proxy.cut_before_request(call, skip=skip)
+    return proxy.cut_after_request(call)
+
+
+def test_a_replacement_that_comes_again_late_takes_no_later_one_back(queue: Queue, other: Queue, proxy: Proxy) -> None:
+    message_id = other.write("first", shard_key="tenant", unique_key="k")
+    cut = lost_for_a_while(proxy)
+    with ThreadPoolExecutor() as pool:
+        write = pool.submit(queue.write, "second", shard_key="tenant", unique_key="k", on_conflict="replace")
+        assert struck(cut)
+        assert other.write("third", shard_key="tenant", unique_key="k", on_conflict="replace") == message_id
+        assert write.result(SOON) == message_id
+    assert [each.payload for each in other.read_many(9)] == ["third"]
+
+
+def test_a_replacement_that_comes_again_in_another_epoch_changes_nothing(
+    queue: Queue, other: Queue, proxy: Proxy
+) -> None:
+    message_id = other.write("first", shard_key="tenant", unique_key="k")
+    cut = lost_for_a_while(proxy)
+    with ThreadPoolExecutor() as pool:
+        write = pool.submit(queue.write, "second", shard_key="tenant", unique_key="k", on_conflict="replace")
+        assert struck(cut)
+        other.resize(6)
+        other.read(block=SOON).ack()
+        assert write.result(SOON) == message_id
+    assert numbers(other) == (0, 0, 0, 0)
+
+
 def test_a_write_that_takes_a_key_over_happens_once(queue: Queue, other: Queue, lose: Cutter) -> None:
     first = other.write("first", shard_key="tenant", unique_key="k")
     delivery = other.read()

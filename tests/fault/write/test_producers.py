@@ -221,6 +221,21 @@ def test_a_newcomer_whose_first_answer_is_lost_does_not_write_without_being_reme
     assert len(copies) == 2
 
 
+def test_a_newcomer_replaces_and_is_not_remembered(
+    crowded: Queue, server: Server, proxy: Proxy, open_client: Open
+) -> None:
+    known = sequences(server, crowded)
+    newcomer = open_client(proxy.url).queue(crowded.name, create=True)
+    first = newcomer.write("first", shard_key="t", unique_key="k")
+    assert newcomer.write("second", shard_key="t", unique_key="k", on_conflict="replace") == first
+    cut = proxy.cut_after_request(on_the_wire("replace"), skip=1)  # the first is refused for want of room
+    with pytest.raises(OutcomeUnknown):
+        newcomer.write("third", shard_key="t", unique_key="k", on_conflict="replace")
+    assert cut.struck.wait(30)
+    assert sequences(server, crowded) == known
+    assert [each.payload for each in crowded.read_many(9)].count("third") == 1
+
+
 def test_a_writer_who_is_remembered_is_so_at_the_bound(
     crowded: Queue, server: Server, proxy: Proxy, open_client: Open
 ) -> None:
