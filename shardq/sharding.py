@@ -24,16 +24,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import islice
 from math import ceil, comb
+from sys import byteorder
 from typing import Final
 
 import msgspec
 
 from shardq.arguments import iterable, shown
 from shardq.errors import ConfigError
+from shardq.shard_cache import WIDEST, ShardCache
 
 MAX_STREAMS: Final = 4096
 """The most streams that one queue may have."""
@@ -41,16 +44,11 @@ MAX_STREAMS: Final = 4096
 MAX_SHARD_KEY: Final = 1024
 """The longest shard key, in bytes of UTF-8."""
 
-CACHED_SHARDS: Final = 65_536
-"""The cache has room for so many shards: 21 MB (M = 4, short keys). With 100,000 tenants (Zipf) 89 % are in it."""
-
 MAX_BITS: Final = 2**23
 """So many bits of whole numbers `Odds.blocked` computes with: they take a second."""
 
 _DOMAIN: Final = b"shardq/1\0"
-CACHED_KEY: Final = 128
-CACHED_WIDTH: Final = 32
-"""Shards of longer keys, and wider ones, are computed each time. This bounds the bytes of caches."""
+_HASHED: Final = hashlib.shake_128(_DOMAIN, usedforsecurity=False)
 
 
 def shard(key: str | bytes, streams: int, streams_per_shard: int) -> tuple[int, ...]:
@@ -59,46 +57,63 @@ def shard(key: str | bytes, streams: int, streams_per_shard: int) -> tuple[int, 
     `key` has 1 to 1,024 bytes; a str counts as its UTF-8, so ``"a"`` and ``b"a"`` get the same shard. `streams` is N, 1
     to 4,096. `streams_per_shard` is M, at least 1; more than N counts as N, so that a queue can shrink below M. The
     result has M distinct numbers from 0 to N-1, the same in every process, version and language. ConfigError for bad
-    arguments. Safe across threads; cached.
+    arguments. Safe across threads; cached for M up to 8.
     """
-    try:
-        if len(key) > CACHED_KEY or streams_per_shard > CACHED_WIDTH:
-            return _deal(key, streams, streams_per_shard)
-        return _deal_cached(key, streams, streams_per_shard)
-    except ConfigError:
-        raise
-    except Exception:  # noqa: BLE001 (a wrong type, or one that cannot be hashed: _deal raises the right error)
-        return _deal(key, streams, streams_per_shard)
+    return dealer(streams, streams_per_shard)(key)
 
 
-def _deal(key: str | bytes, streams: int, streams_per_shard: int) -> tuple[int, ...]:
-    """Compute a shard, without the cache."""
-    width = check_width(streams, streams_per_shard)
-    scores = raw_scores(key_bytes(key), streams)
+def dealer(streams: int, streams_per_shard: int) -> Callable[[str | bytes], tuple[int, ...]]:
+    """Return `shard` for one N and M, for callers that ask for many keys. ConfigError if they are bad."""
+    return _dealer(streams, check_width(streams, streams_per_shard))
+
+
+@lru_cache(maxsize=256)
+def _dealer(streams: int, width: int) -> Callable[[str | bytes], tuple[int, ...]]:
+    def deal(key: str | bytes) -> tuple[int, ...]:
+        key = key_bytes(key)
+        mark = hash((key, streams, width)) or 1
+        dealt = _dealt.get(mark, width)
+        if dealt is None:
+            dealt = _deal(key, streams, width)
+            _dealt.put(mark, dealt)
+        return dealt
+
+    return deal if width <= WIDEST else lambda key: _deal(key_bytes(key), streams, width)
+
+
+_dealt = ShardCache()
+
+
+def _deal(key: bytes, streams: int, width: int) -> tuple[int, ...]:
+    """Compute a shard."""
+    raw = raw_scores(key, streams)
     # Only streams with a high first byte come into question, so few are sorted. So many reach it on average that only
     # one key in some hundred has too few of them: then the bar is lowered.
+    first_bytes = raw[::8]
     reach = width + 2 * width**0.5 + 1
     found: list[int] = []
     while len(found) < width:
         lowest = max(0, 256 - ceil(256 * reach / streams))
-        found = [match.start() for match in _at_least(lowest).finditer(scores[::8])]
+        found = [*map(re.Match.start, _finder(lowest)(first_bytes))]
         reach *= 2
-    found.sort(key=lambda stream: scores[8 * stream : 8 * stream + 8], reverse=True)  # stable: ties keep their order
+    scores = array("Q", raw)
+    if byteorder == "little":
+        scores.byteswap()
+    found.sort(key=scores.__getitem__, reverse=True)  # stable: ties keep their order
     return tuple(found[:width])
 
 
 @cache
-def _at_least(lowest: int) -> re.Pattern[bytes]:
-    """Return what matches a byte of at least *lowest*."""
-    return re.compile(b"[%b-\xff]" % re.escape(bytes([lowest])), re.DOTALL)
-
-
-_deal_cached = lru_cache(maxsize=CACHED_SHARDS, typed=True)(_deal)  # typed: True must not pass as 1
+def _finder(lowest: int) -> Callable[[bytes], Iterator[re.Match[bytes]]]:
+    """Return what finds the bytes of at least *lowest*."""
+    return re.compile(b"[%b-\xff]" % re.escape(bytes([lowest])), re.DOTALL).finditer
 
 
 def raw_scores(key: bytes, streams: int) -> bytes:
     """Return the scores of a key's streams as bytes: 8 for each, big-endian. For code that deals many keys at once."""
-    return hashlib.shake_128(_DOMAIN + key, usedforsecurity=False).digest(8 * streams)
+    hashed = _HASHED.copy()  # cheaper than a new one
+    hashed.update(key)
+    return hashed.digest(8 * streams)
 
 
 def key_bytes(key: str | bytes) -> bytes:

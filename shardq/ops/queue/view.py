@@ -8,10 +8,14 @@ from typing import Any, Final
 
 from shardq.model import QueueConfig
 from shardq.protocol.replies import NOTHING_ASSIGNED, StoredAssignment
-from shardq.sharding import CACHED_KEY, CACHED_WIDTH, key_bytes, shard
+from shardq.sharding import dealer, key_bytes
 
 CACHED: Final = 16_384
 """A view remembers the streams of so many shard keys."""
+
+CACHED_KEY: Final = 128
+CACHED_WIDTH: Final = 32
+"""Longer keys are looked up each time, and those with more streams. This bounds the bytes of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +73,14 @@ class Shards(dict[str | bytes, tuple[int, ...]]):
 
     def __missing__(self, key: str | bytes) -> tuple[int, ...]:
         """Look it up. ConfigError for a bad key."""
-        assigned = self._assigned.get(key_bytes(key)) if self._assigned else None
-        streams = assigned or shard(key, self._streams, self._per_shard)
+        streams = self.deal(key)
         if len(key) <= CACHED_KEY and len(streams) <= CACHED_WIDTH:
             if len(self) >= CACHED:
                 self.clear()  # `shard` remembers more of them, for all queues together
             self[key] = streams
         return streams
+
+    def deal(self, key: str | bytes) -> tuple[int, ...]:
+        """Return its streams, and keep nothing."""
+        assigned = self._assigned.get(key_bytes(key)) if self._assigned else None
+        return assigned or dealer(self._streams, self._per_shard)(key)

@@ -25,7 +25,6 @@ from shardq.ops.write.outgoing import Outgoing
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.packing import PACKED_KEYS, pack_words
 from shardq.protocol.script import FUNCTION, HASH, Form
-from shardq.sharding import CACHED_SHARDS
 
 BYTE_POSITIONS = 255
 """With up to so many declared streams, a position takes one byte; with more, two."""
@@ -39,9 +38,14 @@ MANY = 8
 LATE = 120.0
 """A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
 
+CACHED_SHARDS = 65_536
+"""What shard keys have in common in their messages is kept for so many of them."""
 
 WORDS = 4
 """Words of a plain message: positions, shard key, tag, payload."""
+
+
+_NEXT = bytes([*range(1, 256), 0])
 
 
 class ProducerSequence(msgspec.Struct):
@@ -329,7 +333,7 @@ def _full_positions(view: QueueView, shard_keys: Sequence[str | bytes]) -> Seque
     try:
         return [known[key] for key in shard_keys]
     except KeyError:
-        for key in set(shard_keys):
+        for key in shard_keys:
             if key not in known:
-                known[key] = bytes([stream + 1 for stream in view.shard(key)])
+                known[key] = bytes(view.shards.deal(key)).translate(_NEXT)
         return [known[key] for key in shard_keys]

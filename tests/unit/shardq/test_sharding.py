@@ -128,7 +128,7 @@ def test_shard_is_a_hand_of_distinct_streams(key: str | bytes, n: int, m: int) -
 
     assert min(n, m) == len(set(dealt)) == len(dealt)
     assert all(0 <= stream < n for stream in dealt)
-    assert dealt == shard(key, n, m) == sharding._deal(key, n, m)
+    assert dealt == shard(key, n, m) == sharding._deal(sharding.key_bytes(key), n, min(n, m))
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=64), st.integers(1, 200), st.integers(1, 20))
@@ -147,8 +147,8 @@ def test_ties_go_to_the_lower_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two equal scores, the lower stream number wins."""
     monkeypatch.setattr(sharding, "raw_scores", lambda key, streams: struct.pack(">5Q", 5, 9, 5, 9, 9))
 
-    assert sharding._deal("k", 5, 2) == (1, 3)
-    assert sharding._deal("k", 5, 4) == (1, 3, 4, 0)
+    assert sharding._deal(b"k", 5, 2) == (1, 3)
+    assert sharding._deal(b"k", 5, 4) == (1, 3, 4, 0)
 
 
 def test_a_shard_has_the_highest_scores_also_if_few_streams_have_a_high_first_byte(
@@ -163,7 +163,7 @@ def test_a_shard_has_the_highest_scores_also_if_few_streams_have_a_high_first_by
                 sharding, "raw_scores", lambda *_, scores=scores: struct.pack(f">{len(scores)}Q", *scores)
             )
             ranking = sorted(range(streams), key=lambda stream: (-scores[stream], stream))
-            assert sharding._deal("k", streams, width) == tuple(ranking[:width])
+            assert sharding._deal(b"k", streams, width) == tuple(ranking[:width])
 
 
 # --- uniform
@@ -338,28 +338,3 @@ def test_bad_noisy_counts_are_refused(bad: Any) -> None:
 def test_limits_are_inclusive() -> None:
     """A key of 1,024 bytes and a shard of 4,096 streams are dealt."""
     assert len(shard("x" * MAX_SHARD_KEY, 4096, 10**30)) == 4096
-
-
-# --- the cache
-
-
-def test_cache_is_bounded_and_takes_small_shards_only() -> None:
-    """Long keys and wide shards are not cached, so the cache is bounded in bytes, not only in entries."""
-    sharding._deal_cached.cache_clear()
-    shard("long" * 100, 16, 2)
-    shard("wide", 64, 64)
-    bypassed = sharding._deal_cached.cache_info()
-    shard("short and narrow", 16, 2)
-    cached = sharding._deal_cached.cache_info()
-
-    assert (bypassed.currsize, cached.currsize) == (0, 1)
-    assert cached.maxsize == sharding.CACHED_SHARDS
-
-
-def test_text_and_bytes_do_not_mix_in_the_cache() -> None:
-    """An entry for a str does not answer for a value of another type that equals it."""
-    shard("mix", 1, 1)
-    hits = sharding._deal_cached.cache_info().hits
-    shard(b"mix", 1, 1)
-
-    assert hits == sharding._deal_cached.cache_info().hits

@@ -1,0 +1,54 @@
+"""A cache of shards that takes 24 bytes for each, so that a million shard keys have room in it."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+WIDEST: Final = 8
+"""Shards of more streams are not kept: few queues have any."""
+
+FEWEST: Final = 1024
+MOST: Final = 2**21
+"""A cache has so many slots, and doubles while it fills: 24 kB at first, 50 MB where a million keys are in use."""
+
+_SLOT: Final = 24
+_FORMS: Final = tuple(Struct(f"=q{width}H") for width in range(WIDEST + 1))
+
+
+class ShardCache:
+    """A direct-mapped cache: a mark of 64 bits says what a slot holds, and its low bits say which slot that is.
+
+    Of two marks with one slot the later one stays. So many keys in turn, more than there is room for, find most of
+    theirs, where a cache that drops the oldest would have none. A mark stands for its key: of two keys with the same
+    one, odds of 1 in 2**64, the second would get the first one's shard.
+
+    A slot is read and written in one step each, so threads need no lock.
+    """
+
+    __slots__ = ("_free", "_slots")
+
+    def __init__(self) -> None:
+        self._slots = bytearray(FEWEST * _SLOT)
+        self._free = FEWEST // 4
+
+    def get(self, mark: int, width: int) -> tuple[int, ...] | None:
+        """Return the shard of *width* streams with this mark."""
+        slots = self._slots
+        found: tuple[int, ...] = _FORMS[width].unpack_from(slots, (mark & (len(slots) // _SLOT - 1)) * _SLOT)
+        return found[1:] if found[0] == mark else None
+
+    def put(self, mark: int, shard: tuple[int, ...]) -> None:
+        """Keep *shard*. The mark must differ for each width, and is not 0, which stands for an empty slot."""
+        slots = self._slots
+        _FORMS[len(shard)].pack_into(slots, (mark & (len(slots) // _SLOT - 1)) * _SLOT, mark, *shard)
+        self._free -= 1
+        if self._free < 0:
+            self._grow()
+
+    def _grow(self) -> None:
+        """Double it. A mark's new slot is its old one, or that of the second half: so each half is a copy."""
+        slots = self._slots
+        if len(slots) < MOST * _SLOT:
+            self._slots = slots = slots + slots
+        self._free = len(slots) // _SLOT // 4
