@@ -22,9 +22,12 @@ from benchmarks.workers.run import Run, measured
 
 JOBS_PER_MESSAGE = 4
 """How many jobs there are for each message of the settings; with fewer the fastest would be done too soon."""
+ENQUEUEING = ("enqueuer_cpu", "enqueue_server_cpu")
 PEER = "BullMQ"
 PEERS_SHARE = {"shardq.Worker": 0.28, "shardq.Worker, one tenant": 0.18}
 """At most such a share of what a job costs the peer, with 100 tenants and with one."""
+ENQUEUED = (("shardq.Worker, single writes", "one by one", 1.15), ("shardq.Worker", "100 per", 0.22))
+"""At most such a share of the CPU that a job costs the cheapest peer which enqueues in this way."""
 Runs = dict[str, list[Run]]
 
 
@@ -82,7 +85,7 @@ def _rates(place: Place, runs: Runs, missing: dict[str, str]) -> Table:
     rivals = [other.name for other in OTHERS if other.name in runs]
     fastest = {what: max(rivals, key=lambda name: _rate(runs[name], what), default="") for what in ("work", "both")}
     rows = [_row(name, own, runs.get(fastest["work"])) for name, own in runs.items()]
-    rows += [(name, f"left out: {why}", *[""] * 7) for name, why in missing.items()]
+    rows += [(name, f"left out: {why}", *[""] * 8) for name, why in missing.items()]
     targets = [
         Target(f"{ours.name}, {said}, against {name}", _ratio(runs[ours.name], runs[name], what), 5)
         for what, said in (("work", "worked"), ("both", "enqueued, then worked"))
@@ -91,13 +94,20 @@ def _rates(place: Place, runs: Runs, missing: dict[str, str]) -> Table:
         if ours.name in runs
     ]
     targets += [
-        Target(f"{name}, CPU of a job (worker and server), of BullMQ's", _cpu_ratio(runs[name], runs[PEER]), most, True)
+        Target(f"{name}, CPU of a job (worker and server), of BullMQ's", share, most, True)
         for name, most in PEERS_SHARE.items()
         if name in runs and PEER in runs
+        for share in [_cpu_ratio(runs[name], runs[PEER], ("worker_cpu", "server_cpu"))]
+    ]
+    targets += [
+        Target(f"{name}, CPU to enqueue a job (client and server), of {peer}'s", share, most, True)
+        for name, way, most in ENQUEUED
+        if name in runs and (peer := _cheapest(runs, way))
+        for share in [_cpu_ratio(runs[name], runs[peer], ENQUEUEING)]
     ]
     columns = (
         "worker", "worked, jobs/s", "slowest to fastest round", "/ fastest other", "enqueued, jobs/s",
-        "enqueued, then worked", "worker CPU", "server CPU", "enqueuer CPU",
+        "enqueued, then worked", "worker CPU", "server CPU", "enqueuer CPU", "server CPU of it",
     )  # fmt: skip
     return Table(
         "worker",
@@ -115,10 +125,19 @@ def _ratio(own: Sequence[Run], other: Sequence[Run], what: str) -> float:
     return median(_cost(theirs, what) / _cost(mine, what) for mine, theirs in zip(own, other, strict=True))
 
 
-def _cpu_ratio(own: Sequence[Run], other: Sequence[Run]) -> float:
-    """The share of the other's CPU time for a job: the median over the rounds, each by itself."""
-    costs = [[each.worker_cpu + each.server_cpu for each in runs] for runs in (own, other)]
-    return float(median(mine / theirs for mine, theirs in zip(*costs, strict=True)))
+def _cheapest(runs: Runs, way: str) -> str:
+    """The peer that enqueues a job in this way with the least CPU."""
+    peers = [other.name for other in OTHERS if other.name in runs and other.enqueues.startswith(way)]
+    return min(peers, key=lambda name: median(_cpu(each, ENQUEUEING) for each in runs[name]), default="")
+
+
+def _cpu(run: Run, parts: Sequence[str]) -> float:
+    return float(sum(getattr(run, part) for part in parts))
+
+
+def _cpu_ratio(own: Sequence[Run], other: Sequence[Run], parts: Sequence[str]) -> float:
+    """The share of the other's CPU time: the median over the rounds, each by itself."""
+    return median(_cpu(mine, parts) / _cpu(theirs, parts) for mine, theirs in zip(own, other, strict=True))
 
 
 def _row(name: str, own: Sequence[Run], fastest: Sequence[Run] | None) -> tuple[str, ...]:
@@ -130,7 +149,7 @@ def _row(name: str, own: Sequence[Run], fastest: Sequence[Run] | None) -> tuple[
         times(_ratio(own, fastest, "work")) if fastest else "",
         f"{_rate(own, 'enqueue'):,.0f}",
         f"{_rate(own, 'both'):,.0f}",
-        *(us(median(getattr(each, what) for each in own)) for what in ("worker_cpu", "server_cpu", "enqueuer_cpu")),
+        *(us(median(getattr(each, what) for each in own)) for what in ("worker_cpu", "server_cpu", *ENQUEUEING)),
     )
 
 

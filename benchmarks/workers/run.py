@@ -24,11 +24,12 @@ PATIENCE = 60.0
 
 
 class Run(NamedTuple):
-    """µs per job: enqueueing by the clock; working by the clock; CPU of the enqueuer, the worker, and the server."""
+    """µs per job, by the clock and of CPU: enqueueing it, and working it off."""
 
     enqueue: float
     work: float
     enqueuer_cpu: float
+    enqueue_server_cpu: float
     worker_cpu: float
     server_cpu: float
 
@@ -89,6 +90,7 @@ def _measured(bench: Bench, settings: Settings) -> Run:
     bench.marked()
     bench.wait("the end of the warm-up", lambda: not bench.left())
     bench.worker.pause()
+    idle = bench.cpu()
     wrote = bench.enqueuer.enqueue(number, payload)
     before = bench.cpu()
     bench.worker.signal(signal.SIGCONT)
@@ -97,7 +99,8 @@ def _measured(bench: Bench, settings: Settings) -> Run:
     if done == number:
         bench.check_ran(number + WARM)
     worker, server = (1e6 * (late - early) / done for early, late in zip(before, after, strict=True))
-    return Run(1e6 * wrote["wall"] / number, 1e6 / rate, 1e6 * wrote["cpu"] / number, worker, server)
+    enqueued = 1e6 * (before[1] - idle[1]) / number
+    return Run(1e6 * wrote["wall"] / number, 1e6 / rate, 1e6 * wrote["cpu"] / number, enqueued, worker, server)
 
 
 def _drained(bench: Bench, number: int, seconds: float) -> tuple[int, float]:

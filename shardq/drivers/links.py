@@ -281,7 +281,13 @@ class Links:
                 self._close(link)
             if self._pools.closed:
                 raise ClosedError(CLOSED_MEANWHILE)
-            return Link(self._connect(self._pool))
+            try:
+                return Link(self._connect(self._pool))
+            except CLOSED as error:
+                # Another thread has closed the client since the connection was made, and so the connection.
+                if self._pools.closed:
+                    raise ClosedError(CLOSED_MEANWHILE) from error
+                raise
         except BaseException:
             self._free_place()
             raise

@@ -251,3 +251,17 @@ def test_a_caller_that_waited_while_the_client_was_closed_sends_nothing(pool: Po
             waits.result(30)
     assert not asked.is_set()
     assert links._spare == 1
+
+
+def test_a_client_that_is_closed_while_it_connects_says_so(pool: Pool) -> None:
+    """Its connections are closed from another thread, also one that was made just now: it has no socket any more."""
+
+    def closing(pool: Pool) -> Any:
+        links._pools.closed = True
+        return SimpleNamespace(_sock=None)
+
+    links = links_of(pool, ManualClock(), most=1)
+    links._connect = closing
+    with pytest.raises(ClosedError):
+        links.ask(b"?", 1, 9.0)
+    assert links._spare == 1
