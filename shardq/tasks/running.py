@@ -42,10 +42,14 @@ class Manner(msgspec.Struct, frozen=True):
 
     def judged(self, task: Task[Any, Any, Any], error: BaseException, delivery: DeliveryView) -> BaseException:
         """Return what a worker is to be told of an *error* of a task, after the program was told of it."""
+        self.tell(delivery, error)
+        return judged(task, error, delivery, with_text=self.stores_text)
+
+    def tell(self, delivery: DeliveryView, error: BaseException) -> None:
+        """Tell the program of an *error* of a task."""
         if self.on_error is not None and not isinstance(error, (Nack, Reject, GiveBack)):
             with logged("on_error"):
                 self.on_error(delivery, error)
-        return judged(task, error, delivery, with_text=self.stores_text)
 
 
 class AsyncRunner:
@@ -67,9 +71,9 @@ class AsyncRunner:
             if task.is_simple:
                 return await task.function(**arguments)
             return await self._perform(task, arguments, delivery)
-        except asyncio.CancelledError:
-            raise
         except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise  # by the worker, which knows why
             raise self._manner.judged(task, error, delivery) from error
 
     async def _perform(self, task: Task[Any, Any, Any], arguments: dict[str, Any], delivery: AsyncDelivery) -> object:
@@ -150,6 +154,11 @@ def _checked(task: Task[Any, Any, Any], result: object) -> object:
     if result is not None and inspect.isawaitable(result):
         raise ConfigError(f"{task.where} returned an awaitable, which nobody awaits: declare it with async def")
     return result
+
+
+def _is_cancelled() -> bool:
+    """Return whether somebody cancelled this task. Else it awaited something that was cancelled, and so has failed."""
+    return (task := asyncio.current_task()) is None or task.cancelling() > 0
 
 
 def _around(middleware: Sequence[Callable[..., Any]], perform: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
 
     retries: int | None = None
     backoff: Backoff | None = None
-    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    retry_on: tuple[type[BaseException], ...] = (BaseException,)
     give_up_on: tuple[type[BaseException], ...] = ()
 
     def check(self, where: str) -> None:

@@ -74,7 +74,8 @@ class Tasks(Application, Generic[R_co]):
     its result, or raises its error. In a Worker they are plain functions. What a task raised is stored with its class
     and its frames, and with *error_text* also with its text, which may hold a part of the payload. *on_error* is a
     plain function of the delivery and the error, as error reporters want it: it is called at once when a task has
-    raised anything but Nack and Reject, should be quick, and what it raises is logged. ConfigError for a bad setting.
+    raised anything but Nack and Reject, took longer than it may, or ended its process. It should be quick, and what it
+    raises is logged. ConfigError for a bad setting.
     """
 
     @overload
@@ -185,7 +186,7 @@ class Tasks(Application, Generic[R_co]):
         name: str | None = None,
         retries: int | None = None,
         backoff: Backoff | None = None,
-        retry_on: tuple[type[BaseException], ...] = (Exception,),
+        retry_on: tuple[type[BaseException], ...] = (BaseException,),
         give_up_on: tuple[type[BaseException], ...] = (),
         time_limit: float | None = None,
     ) -> TaskDecorator: ...
@@ -219,7 +220,7 @@ class Tasks(Application, Generic[R_co]):
         name: str | None = None,
         retries: int | None = None,
         backoff: Backoff | None = None,
-        retry_on: tuple[type[BaseException], ...] = (Exception,),
+        retry_on: tuple[type[BaseException], ...] = (BaseException,),
         give_up_on: tuple[type[BaseException], ...] = (),
         time_limit: float | None = None,
     ) -> BatchDecorator:
@@ -359,7 +360,11 @@ class Tasks(Application, Generic[R_co]):
     def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
         """Return what becomes of the task that *delivery* calls, by its own retries."""
         task = self._by_name.get(task_name(delivery))
-        return error if task is None else judged(task, error, delivery, with_text=True)
+        if task is None:
+            return error
+        if not delivery.lost:  # a process that was killed since its time was over, or its lease: that was told
+            self._manner.tell(delivery, error)
+        return judged(task, error, delivery, with_text=True)
 
     def _add(self, task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
         if (other := self._by_name.get(task.name)) is not None:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from shardq import Nack
 from shardq.backoff import Constant
@@ -27,7 +28,12 @@ def note(log: Path, text: str) -> None:
         file.write(f"{text}\n")
 
 
-tasks = Tasks("jobs", lifespan=resources, result_ttl=60)
+def report(delivery: Any, error: BaseException) -> None:
+    """An error reporter, in whichever process it is called."""
+    note(Path(os.environ["SHARDQ_TEST_LOG"]), f"told {os.getpid()} {delivery.task} {type(error).__name__}")
+
+
+tasks = Tasks("jobs", lifespan=resources, result_ttl=60, on_error=report)
 
 
 @tasks.task(name="pid")
@@ -43,6 +49,11 @@ def fails() -> None:
 @tasks.task(name="dies", retries=1, backoff=Constant(0))
 def dies() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@tasks.task(name="hangs", retries=0, time_limit=0.2)
+def hangs() -> None:
+    signal.pause()
 
 
 @tasks.task(name="nack")

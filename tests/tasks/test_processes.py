@@ -11,7 +11,7 @@ import pytest
 
 from shardq import Client, ConfigError, Worker
 from shardq.tasks import Tasks
-from tests.tasks.processes import dies, fails, nack, pid, tasks
+from tests.tasks.processes import dies, fails, hangs, nack, pid, tasks
 
 WorkInProcesses = Callable[..., None]
 
@@ -41,13 +41,24 @@ def test_a_task_runs_in_another_process_with_its_lifespan(client: Client, log: P
     assert opened == closed
 
 
+def test_an_error_reporter_is_told_once_of_each_try(client: Client, log: Path) -> None:
+    """Of what a task raises, in its process; of one that died or was killed for its time, in that of the worker."""
+    client.queue(tasks).write_many([(call, "t") for call in (fails.call(), dies.call(), hangs.call())])
+    work(client)
+    told = [line.split()[1:] for line in log.read_text().splitlines() if line.startswith("told")]
+    assert sorted(said[1:] for said in told) == [
+        *[["dies", "ProcessDied"]] * 2, *[["fails", "ValueError"]] * 3, ["hangs", "TimeLimit"]
+    ]  # fmt: skip
+    assert {said[1] for said in told if said[0] == str(os.getpid())} == {"dies", "hangs"}
+
+
 def test_retries_refusals_and_unknown_tasks_are_those_of_threads(client: Client, log: Path) -> None:
     queue = client.queue(tasks)
     calls: list[Any] = [fails.call(), dies.call(), ["pid", {"width": "wide"}], ["nobody", {}]]
     queue.write_many([(call, "t") for call in calls])
     work(client)
     letters = {letter.task: (letter.count, letter.last_error) for letter in queue.dead()}
-    assert letters["fails"] == (3, "ValueError (fails tasks/processes.py:40)")
+    assert letters["fails"] == (3, "ValueError (fails tasks/processes.py:46)")
     assert letters["dies"][0] == 2
     assert "killed by SIGKILL" in letters["dies"][1]
     assert letters["pid"][0] == 1

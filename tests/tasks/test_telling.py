@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -167,6 +169,62 @@ def test_an_error_reporter_is_told_of_what_tasks_raise(
     assert sum("the worker's on_error raised an error" in each.message for each in caplog.records) == 2
     with pytest.raises(ConfigError, match="on_error"):
         Tasks("jobs", on_error="sentry")  # type: ignore[call-overload]
+
+
+def test_an_error_reporter_is_told_of_a_task_that_takes_too_long(
+    client: Client, work: Work, client_kind: ClientKind
+) -> None:
+    """Once, though a task that is cancelled for it raises CancelledError then."""
+    told: list[str] = []
+    ended = threading.Event()
+    tasks: Tasks[None] = Tasks("jobs", on_error=lambda _, error: told.append(repr(error)))
+
+    def slow() -> None:
+        tasks.delivery.on_lost(lambda _: ended.set())
+        assert ended.wait(30)
+
+    async def slow_async() -> None:
+        await asyncio.sleep(30)
+
+    tasks.task(name="slow", time_limit=0.1, retries=0)(slow if client_kind == "sync" else slow_async)
+    client.queue(tasks).write(["slow", {}], shard_key="t")
+    work(tasks)
+    assert told == ["TimeLimit('it ran for more than 0.1 s')"]
+
+
+@pytest.mark.parametrize("client_kind", ["async"])
+def test_a_task_that_awaits_what_was_cancelled_has_failed(client: Client, work: Work) -> None:
+    """Nobody cancelled the task itself, so its own retries say what becomes of it, and the reporter is told."""
+    told: list[str] = []
+    tasks: Tasks[None] = Tasks("jobs", on_error=lambda _, error: told.append(type(error).__name__))
+
+    @tasks.task(name="f", retries=1, backoff=Constant(0))
+    async def f() -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    client.queue(tasks).write(f.call(), shard_key="t")
+    work(tasks)
+    (letter,) = client.queue(tasks).dead()
+    assert (letter.count, told) == (2, ["CancelledError"] * 2)
+
+
+def test_a_task_that_exits_has_failed_as_with_any_error(client: Client, work: Work, client_kind: ClientKind) -> None:
+    """All errors are tried again unless a task says otherwise, also those that would end a program."""
+    tasks: Tasks[None] = Tasks("jobs")
+
+    def exits() -> None:
+        raise SystemExit(3)
+
+    async def exits_async() -> None:
+        raise SystemExit(3)
+
+    tasks.task(name="f", retries=1, backoff=Constant(0))(exits if client_kind == "sync" else exits_async)
+    client.queue(tasks).write(["f", {}], shard_key="t")
+    work(tasks)
+    (letter,) = client.queue(tasks).dead()
+    assert (letter.count, letter.last_error.split()[0]) == (2, "SystemExit")
 
 
 def test_middleware_of_the_other_kind_of_worker_is_refused(client: Client, work: Work, client_kind: ClientKind) -> None:
