@@ -60,7 +60,8 @@ def private_folder(now: float) -> Path:
     for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
             is_young = now - old.stat().st_mtime < YOUNG
-            if not is_young and probe.connect_ex(str(old / "s")) == errno.ECONNREFUSED:
+            # No socket: it was killed before it listened, or after it had ended that.
+            if not is_young and probe.connect_ex(str(old / "s")) in (errno.ECONNREFUSED, errno.ENOENT):
                 shutil.rmtree(old)
     return Path(tempfile.mkdtemp(prefix=PREFIX))
 
