@@ -88,6 +88,23 @@ def test_a_wrong_command_line_says_what_is_wrong(edge: Command, words: tuple[str
 
 
 @pytest.mark.runs_in("test-all")
+def test_what_comes_before_a_bad_message_is_stored_and_the_error_says_how_many(
+    edge: Command, sink: Sink, tmp_path: Path
+) -> None:
+    """Of lines, and of files: nothing that it counts is missing, and nothing behind it is there."""
+    found = edge("send", "jobs", "--lines", "--as", "json", "-k", "t", stdin="1\n2\n{\n4\n")
+    assert (found.returncode, len(found.stdout.splitlines())) == (2, 2)
+    assert "message 3 of stdin is not JSON" in found.stderr
+    assert "; before that 2 messages went into the spool" in found.stderr
+    (tmp_path / "a").write_text("file a")
+    found = edge("send", "jobs", "--each-file", str(tmp_path / "a"), "/nowhere", str(tmp_path / "a"), "-k", "t")
+    assert (found.returncode, len(found.stdout.splitlines())) == (2, 1)
+    assert "'/nowhere' cannot be read: No such file or directory; before that 1 message went" in found.stderr
+    assert edge("send", "jobs", "the last", "-k", "t").returncode == 0  # it waits for all that are in the spool
+    assert sorted(each.plain_message for each in sink.requests) == [b"\x01", b"\x02", b"file a", b"the last"]
+
+
+@pytest.mark.runs_in("test-all")
 def test_what_is_not_acked_stays_and_the_next_one_delivers_it(edge: Command, sink: Sink, tmp_path: Path) -> None:
     assert edge("status").returncode == 3  # there is no spool yet
     sink.act = lambda request, number: "keep"

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from shardq.cli.output import remark
 from shardq.cli.parsing import Args, argument, command, pair, takes, time
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
-from shardq.errors import BackendTimeout, MessageRefused
+from shardq.errors import BackendTimeout, ConfigError, MessageRefused
 from shardq.files import MIB, bounded, read_file
 from shardq.protocol.bodies import text_or_bytes
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from shardq.edge import Edge
 
 AT_ONCE = 500
+BYTES_AT_ONCE = 8 * MIB
 MAX_FILE = 64 * MIB
 
 ABOUT = """Prints the id of each message once it is on disk, and waits until the gateway has acked them and all that
@@ -74,15 +74,39 @@ def run(args: Args, shell: Shell) -> int:
 
 
 def _put(args: Args, shell: Shell, edge: Edge, progress: Progress) -> int:
-    """Put all messages into the spool. Return how many."""
-    count, payloads = 0, enumerate(_payloads(args), 1)
-    while some := [*islice(payloads, AT_ONCE)]:
-        messages = [_message(args, each, number) for number, each in some]
-        for message_id in progress.put(partial(edge.send_many, messages)):
-            shell.show(message_id, {"message_id": message_id})
-        count += len(messages)
-    sys.stdout.flush()
+    """Put all messages into the spool. Return how many. An error says how many are there."""
+    count = 0
+    try:
+        for messages in _chunks(args):
+            for message_id in progress.put(partial(edge.send_many, messages)):
+                shell.show(message_id, {"message_id": message_id})
+            count += len(messages)
+    except (ConfigError, UsageError) as error:
+        if not count:
+            raise
+        raise UsageError(f"{error}; before that {plural(count, 'message')} went into the spool") from None
+    finally:
+        sys.stdout.flush()
     return count
+
+
+def _chunks(args: Args) -> Iterator[list[Any]]:
+    """The messages, some at a time. What is wrong with one is raised behind all that come before it."""
+    some: list[Any] = []
+    size = 0
+    try:
+        for number, raw in enumerate(_payloads(args), 1):
+            some.append(_message(args, raw, number))
+            size += len(raw)
+            if len(some) == AT_ONCE or size >= BYTES_AT_ONCE:
+                yield some
+                some, size = [], 0
+    except (ConfigError, UsageError):
+        if some:
+            yield some
+        raise
+    if some:
+        yield some
 
 
 def _payloads(args: Args) -> Iterator[bytes]:
@@ -114,4 +138,4 @@ def _decoded(raw: bytes, args: Args, number: int) -> Any:
         reason = error.reason if isinstance(error, UnicodeDecodeError) else str(error)  # and not the bytes themselves
         at = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
         kind = "JSON" if args.form == "json" else "UTF-8 text"
-        raise UsageError(f"{which} is not {kind}: {reason}{at}; those before it are in the spool") from None
+        raise UsageError(f"{which} is not {kind}: {reason}{at}") from None
