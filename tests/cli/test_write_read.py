@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import signal
 import subprocess
 
@@ -91,10 +92,20 @@ def test_many_lines_go_in_batches(cli: Command, queue: Queue) -> None:
 
 
 def test_a_line_that_is_wrong_stops_before_its_batch(cli: Command, queue: Queue) -> None:
-    told = cli("write", "jobs", "--lines", "--as", "json", "-k", "t", stdin=b"1\n{\n")
+    told = cli("write", "jobs", "--lines", "--as", "json", "-k", "t", stdin=b"1\n\n{\n4\n")
     assert told.code == 2
-    assert told.err.startswith("shardq: the payload is not JSON")
+    assert told.err.startswith("shardq: line 3 of stdin is not JSON: ")
+    assert told.err.endswith("; nothing was written\n")
     assert queue.len() == 0
+
+
+def test_a_line_that_is_wrong_later_says_what_was_written(cli: Command, queue: Queue) -> None:
+    """A batch has a megabyte at most; the batches before that of the wrong line are stored."""
+    lines = b"".join(b"%d\n" % number for number in range(300_000)) + b"{\n"
+    told = cli("write", "jobs", "--lines", "--as", "json", "-k", "t", stdin=lines)
+    assert told.code == 2
+    (written,) = re.findall(r"line 300,001 of stdin is not JSON.*; all lines before line ([\d,]+) were", told.err)
+    assert queue.len() == len(told.out.splitlines()) == int(written.replace(",", "")) - 1 > 0
 
 
 def test_read_gives_back_what_it_showed(cli: Command, queue: Queue) -> None:

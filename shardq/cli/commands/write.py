@@ -70,42 +70,52 @@ def run(args: Args, shell: Shell) -> int:
     return OK
 
 
-def _message(args: Args, raw: bytes) -> Message:
+def _message(args: Args, raw: bytes, what: str = "the payload") -> Message:
     key = text_or_bytes(os.fsencode(args.shard_key))
     return Message(
-        _payload(raw, args.form), key, args.delay, args.deadline, args.dedup_key, dict(args.header), args.unique_key,
-        args.on_conflict,
+        _payload(raw, args.form, what), key, args.delay, args.deadline, args.dedup_key, dict(args.header),
+        args.unique_key, args.on_conflict,
     )  # fmt: skip
 
 
-def _payload(raw: bytes, form: str) -> Any:
+def _payload(raw: bytes, form: str, what: str) -> Any:
     if form == "bytes":
         return raw
     try:
         return raw.decode() if form == "text" else msgspec.json.decode(raw)
     except (ValueError, RecursionError) as error:
-        problem = f"the payload is not {'JSON' if form == 'json' else 'UTF-8 text'}: {error}"
+        problem = f"{what} is not {'JSON' if form == 'json' else 'UTF-8 text'}: {error}"
     raise UsageError(problem)
 
 
 def _write_lines(args: Args, shell: Shell) -> int:
     queue, code = shell.queue(args.queue, create=args.create), OK
     for lines in _batches():
-        messages = [_message(args, line) for line in lines]
+        try:
+            messages = [_message(args, line, f"line {number:,} of stdin") for number, line in lines]
+        except UsageError as error:
+            first = lines[0][0]
+            rest = " but for those told above" if code != OK else ""
+            before = f"; all lines before line {first:,} were written{rest}" if first > 1 else "; nothing was written"
+            raise UsageError(f"{error}{before}") from None
         if _write_batch(queue, messages, shell) != OK:
             code = FAILED
     return code
 
 
-def _batches() -> Iterator[list[bytes]]:
-    """The lines of stdin in batches. A batch is what can be read at once, so the lines of a slow writer do not wait."""
-    stdin, rest = cast("io.BufferedReader", sys.stdin.buffer), b""
+def _batches() -> Iterator[list[tuple[int, bytes]]]:
+    """The lines of stdin in batches, with their numbers from 1.
+
+    A batch is what can be read at once, so the lines of a slow writer do not wait.
+    """
+    stdin, rest, number = cast("io.BufferedReader", sys.stdin.buffer), b"", 1
     while chunk := stdin.read1(CHUNK):
         *lines, rest = (rest + chunk).split(b"\n")
-        if batch := [line for line in map(_line, lines) if line]:
+        if batch := [(at, line) for at, line in enumerate(map(_line, lines), number) if line]:
             yield batch
+        number += len(lines)
     if last := _line(rest):
-        yield [last]
+        yield [(number, last)]
 
 
 def _line(raw: bytes) -> bytes:
