@@ -119,7 +119,7 @@ async def _observe(address: str, secret: str, seconds: float) -> Seen:
         async with grpc.aio.insecure_channel(address, options=OWN) as channel:
             call: Any = channel.stream_stream(messages.SEND)(metadata=(("authorization", f"Bearer {secret}"),))
             await call.read()
-            while time.monotonic() < until:
+            while not seen.trips or time.monotonic() < until:
                 began = time.monotonic()
                 await call.write(_request())
                 answer = messages.Response.FromString(await call.read())
