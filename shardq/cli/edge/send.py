@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,12 +75,18 @@ def run(args: Args, shell: Shell) -> int:
 
 def _put(args: Args, shell: Shell, edge: Edge, progress: Progress) -> int:
     """Put all messages into the spool. Return how many. An error says how many are there."""
-    count = 0
+    count, payloads = 0, enumerate(_payloads(args), 1)
+    wrong: Exception | None = None
     try:
-        for messages in _chunks(args):
+        while wrong is None:
+            messages, wrong = _next(args, payloads)
+            if not messages:
+                break
             for message_id in progress.put(partial(edge.send_many, messages)):
                 shell.show(message_id, {"message_id": message_id})
             count += len(messages)
+        if wrong is not None:
+            raise wrong
     except (ConfigError, UsageError) as error:
         if not count:
             raise
@@ -90,23 +96,19 @@ def _put(args: Args, shell: Shell, edge: Edge, progress: Progress) -> int:
     return count
 
 
-def _chunks(args: Args) -> Iterator[list[Any]]:
-    """The messages, some at a time. What is wrong with one is raised behind all that come before it."""
+def _next(args: Args, payloads: Iterable[tuple[int, bytes]]) -> tuple[list[Any], Exception | None]:
+    """Return some messages, none at the end, and what is wrong with the one behind them."""
     some: list[Any] = []
     size = 0
     try:
-        for number, raw in enumerate(_payloads(args), 1):
+        for number, raw in payloads:
             some.append(_message(args, raw, number))
             size += len(raw)
             if len(some) == AT_ONCE or size >= BYTES_AT_ONCE:
-                yield some
-                some, size = [], 0
-    except (ConfigError, UsageError):
-        if some:
-            yield some
-        raise
-    if some:
-        yield some
+                break
+    except (ConfigError, UsageError) as error:
+        return some, error
+    return some, None
 
 
 def _payloads(args: Args) -> Iterator[bytes]:
