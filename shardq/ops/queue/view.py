@@ -76,7 +76,7 @@ class Shards(dict[str | bytes, tuple[int, ...]]):
         streams = self.deal(key)
         if len(key) <= CACHED_KEY and len(streams) <= CACHED_WIDTH:
             if len(self) >= CACHED:
-                self.clear()  # `shard` remembers more of them, for all queues together
+                self.clear()  # the cache of dealt shards has more of them, for all queues together
             self[key] = streams
         return streams
 

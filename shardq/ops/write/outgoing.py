@@ -132,7 +132,7 @@ def compose_message(
 
 
 def check_shard_key(state: QueueState, shard_key: str | bytes) -> None:
-    """ConfigError if *shard_key* is none. One that was used before, in this view of the queue, is not checked again."""
+    """ConfigError if *shard_key* is none. That of a single write before, in this view, is not checked again."""
     try:
         if shard_key in state.view.shards:
             return
