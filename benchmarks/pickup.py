@@ -6,13 +6,14 @@ of a write counts. Each arrival goes to one contender at random, so all run on t
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import multiprocessing
 import random
 import struct
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -20,36 +21,44 @@ from typing import Any
 from benchmarks.prior_art import Bare, PriorArt, connect
 from benchmarks.report import Table, Target, percentile, times
 from benchmarks.settings import Place
-from shardq import Client, Empty, LeaseLost
+from shardq import AsyncClient, Client, Delivery, Empty, LeaseLost, Queue, Worker
 
 READERS = 2
 STOP = struct.pack("d", -1.0)
 BLOCK = 5.0
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-BOUNDS = {0.5: 1.4, 0.99: 1.2}
 EDGES = (1, 2, 5, 10, 25, 50, 100, 250)
 MARGIN = 0.002
 
 
+See = Callable[[bytes], bool]
+"""What a reader does with a payload. It ends when this says no."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of queue: its writer, and the loop of its readers, which runs in processes of their own."""
+    """One kind of queue and reader: the writer, and the loop of its readers, which runs in processes of their own.
+
+    `bounds` are of the bare stream's: how long its p50 and p99 may be.
+    """
 
     name: str
     writer: Callable[[str, str], Callable[[bytes], Any]]
-    reader: Callable[[str, str], Iterator[bytes]]
+    reader: Callable[[str, str, See], None]
+    bounds: tuple[tuple[float, float], ...] = ()
 
 
 def write_bare(url: str, name: str) -> Callable[[bytes], Any]:
     return Bare(url, name).write
 
 
-def read_bare(url: str, name: str) -> Iterator[bytes]:
+def read_bare(url: str, name: str, see: See) -> None:
     bare = Bare.__new__(Bare)  # the writer made the group
     bare.redis, bare.name = connect(url), name
-    while True:
+    goes_on = True
+    while goes_on:
         for entry, payload in bare.read(1, BLOCK):
-            yield payload
+            goes_on = see(payload)
             bare.ack([entry])
 
 
@@ -59,45 +68,79 @@ def write_prior(url: str, name: str) -> Callable[[bytes], Any]:
     return lambda payload: queue.write(payload, "tenant")
 
 
-def read_prior(url: str, name: str) -> Iterator[bytes]:
+def read_prior(url: str, name: str, see: See) -> None:
     queue = PriorArt(url, name, 64, 6)
-    while True:
+    goes_on = True
+    while goes_on:
         if found := queue.read(BLOCK):
-            yield found[2]
+            goes_on = see(found[2])
             queue.ack(found[0], found[1])
 
 
+def queue_of(client: Client, name: str) -> Queue:
+    return client.queue(name, streams=64, streams_per_shard=6)
+
+
 def write_shardq(url: str, name: str) -> Callable[[bytes], Any]:
-    queue = Client.from_url(url).queue(name, streams=64, streams_per_shard=6)
+    queue = queue_of(Client.from_url(url), name)
     queue.len()
     return lambda payload: queue.write(payload, shard_key="tenant")
 
 
-def read_shardq(url: str, name: str) -> Iterator[bytes]:
+def read_shardq(url: str, name: str, see: See) -> None:
     with Client.from_url(url) as client:
-        queue = client.queue(name, streams=64, streams_per_shard=6)
-        while True:
+        queue, goes_on = queue_of(client, name), True
+        while goes_on:
             with contextlib.suppress(Empty):
                 delivery = queue.read(block=BLOCK)
-                yield delivery.body
+                goes_on = see(delivery.body)
                 delivery.ack()
+
+
+def await_shardq(url: str, name: str, see: See) -> None:
+    async def read() -> None:
+        async with AsyncClient.from_url(url) as client:
+            queue, goes_on = client.queue(name, streams=64, streams_per_shard=6), True
+            while goes_on:
+                with contextlib.suppress(Empty):
+                    delivery = await queue.read(block=BLOCK)
+                    goes_on = see(delivery.body)
+                    await delivery.ack()
+
+    asyncio.run(read())
+
+
+def work_shardq(url: str, name: str, see: See) -> None:
+    def handle(delivery: Delivery) -> None:
+        if not see(delivery.body):
+            worker.stop()
+
+    with Client.from_url(url) as client:
+        worker = Worker(queue_of(client, name), handle, concurrency=1)
+        worker.run()
 
 
 BARE = Kind("bare XADD, XREADGROUP BLOCK", write_bare, read_bare)
 PRIOR = Kind("prior art", write_prior, read_prior)
-SHARDQ = Kind("shardq", write_shardq, read_shardq)
-KINDS = (BARE, PRIOR, SHARDQ)
+SYNC = Kind("shardq, Client", write_shardq, read_shardq, ((0.5, 1.7), (0.99, 1.2)))
+ASYNC = Kind("shardq, AsyncClient", write_shardq, await_shardq, ((0.5, 1.8),))
+WORKER = Kind("shardq, Worker", write_shardq, work_shardq, ((0.5, 1.8),))
+KINDS = (BARE, PRIOR, SYNC, ASYNC, WORKER)
 
 
 def collect(number: int, url: str, name: str, to: Connection) -> None:
     """Main function of a reader's process: the seconds from each write to the read that returned it."""
     found = []
-    for payload in KINDS[number].reader(url, name):
+
+    def see(payload: bytes) -> bool:
         now = time.monotonic()
         written = struct.unpack("d", payload[:8])[0]
         if written < 0:
-            break
+            return False
         found.append(now - written)
+        return True
+
+    KINDS[number].reader(url, name, see)
     to.send(found)
 
 
@@ -164,7 +207,6 @@ def _latency_table(place: Place, found: dict[str, list[float]]) -> Table:
             value, bare = percentile(values, share), percentile(reference, share)
             cells += [f"{value * 1e3:.2f} ms", times(value / bare)]
         rows.append(tuple(cells))
-    beside = {share: percentile(found[SHARDQ.name], share) / percentile(reference, share) for share in BOUNDS}
     return Table(
         "pickup",
         f"Write to read, {READERS} blocked readers in processes of their own, {place.settings.rate:g} messages/s each",
@@ -172,8 +214,14 @@ def _latency_table(place: Place, found: dict[str, list[float]]) -> Table:
         ("", "messages", *(word for share in SHARES for word in (share, "/ bare"))),
         rows,
         [
-            Target(f"p{100 * share:g} against bare XADD, XREADGROUP BLOCK", beside[share], bound, most=True)
-            for share, bound in BOUNDS.items()
+            Target(
+                f"{kind.name}: p{100 * share:g} against {BARE.name}",
+                percentile(found[kind.name], share) / percentile(reference, share),
+                bound,
+                most=True,
+            )
+            for kind in KINDS
+            for share, bound in kind.bounds
         ],
         dict(found),
     )

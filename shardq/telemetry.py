@@ -48,6 +48,9 @@ MOST_TASKS: Final = 100
 OTHER: Final = "other"
 """What the others are called."""
 
+_IS_NAMED: Final = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+"""Whether the environment that the process began with names a provider, which OpenTelemetry makes at its first use."""
+
 _CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
 
 
@@ -58,7 +61,10 @@ def enabled() -> bool:
     """
     trace, context = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.context")
     if trace is None or context is None:
-        return "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+        return _IS_NAMED
+    # Where none was set, `get_tracer_provider` looks into the environment each time: half of what a check would cost.
+    if getattr(trace, "_TRACER_PROVIDER", trace) is None and not _IS_NAMED:
+        return bool(context.get_current())
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider) or bool(context.get_current())
 
 
@@ -89,7 +95,7 @@ class Telemetry:
 
     def read(self, deliveries: Sequence[Received], started_ns: int, *, batch: bool) -> None:
         """Make a span for a read that returned messages. Empty reads get none."""
-        if deliveries and enabled():
+        if deliveries:
             extra = _counted(len(deliveries)) if batch else _message(deliveries[0])
             self._start("read", _api().SpanKind.CLIENT, extra, deliveries, started_ns).end()
 
@@ -99,8 +105,8 @@ class Telemetry:
         self.read(rows, started_ns, batch=batch)
 
     def acked(self, deliveries: Sequence[Received], started_ns: int, ended_ns: int) -> None:
-        """Make a span for the acks that a read took along, as of a call of their own."""
-        if deliveries and enabled():
+        """Make a span for the acks that a read took along, as of a call of their own; none if it began untraced (0)."""
+        if deliveries and started_ns:
             span = self._start("ack", _api().SpanKind.CLIENT, _of(deliveries), deliveries, started_ns)
             span.end(max(started_ns, ended_ns))
 

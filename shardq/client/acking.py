@@ -42,12 +42,8 @@ def to_ack(queue: Queue | AsyncQueue, ack: Any) -> tuple[Sequence[LeasedDelivery
     return open_ones, Acks.of(measured(open_ones)) if open_ones else None
 
 
-def note_answers(
-    deliveries: Sequence[LeasedDelivery], acks: Acks | None, telemetry: Telemetry, started_ns: int
-) -> None:
+def note_answers(deliveries: Sequence[LeasedDelivery], acks: Acks, telemetry: Telemetry, started_ns: int) -> None:
     """Note on each delivery what was answered: that it was, and whether its lease was lost. Log those that were."""
-    if acks is None:
-        return
     answered = [each for each in deliveries if each.received.token in acks.results]
     late = note_results(answered, [acks.results[each.received.token] for each in answered])
     telemetry.acked([each.received for each in answered], started_ns, round(acks.answered_at * 1e9))

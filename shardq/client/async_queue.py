@@ -227,13 +227,15 @@ class AsyncQueue(AsyncQueueAdmin):
             try:
                 rows = await self._client.run(read(*asked, look if look and look.made else None))
             finally:
-                note_answers(settled, acks, self._telemetry, started)
+                if acks is not None:
+                    note_answers(settled, acks, self._telemetry, started)
         except asyncio.CancelledError:
             # Give back the messages of earlier calls of this read, and the leases of the call whose reply is now lost.
             if outstanding.holder or outstanding.rows:
                 self._client._run_in_background(give_back_all(self.state, outstanding, self.state.until()))
             raise
-        self._telemetry.read(rows, started, batch=batch)
+        if is_traced:
+            self._telemetry.read(rows, started, batch=batch)
         return delivered(AsyncDelivery, rows, self)
 
     async def ack_many(

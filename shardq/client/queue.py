@@ -221,8 +221,10 @@ class Queue(QueueAdmin):
         try:
             rows = self._client.run(read(*asked, look if look and look.made else None))
         finally:
-            note_answers(settled, acks, self._telemetry, started)
-        self._telemetry.read(rows, started, batch=batch)
+            if acks is not None:
+                note_answers(settled, acks, self._telemetry, started)
+        if is_traced:
+            self._telemetry.read(rows, started, batch=batch)
         return delivered(Delivery, rows, self)
 
     def ack_many(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from threading import Event, get_ident
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import get_ident
 from typing import Any, Protocol, cast
 
 from shardq.drivers.failures import LOST, demoted, unanswered
@@ -115,18 +117,19 @@ class Leading:
         waiter, waiting = step.waiter, step.waiter.waiting
         if self.closed:
             raise ClosedError(CLOSED_WHILE_WAITING)
-        event = Event()
-        waiter.wake = event.set
+        woken: SimpleQueue[None] = SimpleQueue()  # all C, where an Event is made of Python
+        waiter.wake = partial(woken.put, None)
         waiting.join(waiter, self._purgatory, None)
         self._waits[get_ident()] = waiter
         try:
             while not waiter.done:
                 if waiting.lead(waiter):
                     self._lead(step)
-                elif event.wait(max(MIN_PAUSE, waiter.until - waiting.clock.monotonic())):
-                    event.clear()
                 else:
-                    waiting.expire(waiter)
+                    try:
+                        woken.get(timeout=max(MIN_PAUSE, waiter.until - waiting.clock.monotonic()))
+                    except Empty:
+                        waiting.expire(waiter)
         finally:
             del self._waits[get_ident()]
             # In this order: one who has ended may not be woken as the next leader.

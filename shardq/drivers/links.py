@@ -93,7 +93,7 @@ class Link:
         """Add to *answers* what comes. Return whether there are *count*: no, if nothing comes for *seconds*."""
         while True:
             while len(answers) < count and (reply := self._parser.gets()) is not MORE:
-                answers.append(answer_of(reply))
+                answers.append(answer_of(reply) if isinstance(reply, Exception) else reply)
             if len(answers) == count:
                 return True
             # TLS may have decrypted more than was asked for: then poll() sees nothing, though there is something.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -87,8 +86,10 @@ class Driver:
 
     def run(self, op: Op[T]) -> T:
         """Run *op* to its end, and return its result."""
-        with closing(op):
+        try:
             return drive(op, self.perform)
+        finally:
+            op.close()
 
     def call(self, call: Sendable) -> Any:
         """Make one try of *call*, as if an operation had yielded it, and return its reply.

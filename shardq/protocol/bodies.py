@@ -218,7 +218,7 @@ def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
         place = str(new[at]) if isinstance(new[at], int) else new[at].decode()
         for entry, flat in new[at + 1]:
             found.append(_of_stream(place, entry.decode(), flat, holder, now_ms, deadline, mark, charged))
-    return found + [received(row, holder, now_ms, deadline) for row in again]
+    return found + [received(row, holder, now_ms, deadline) for row in again] if again else found
 
 
 def _of_stream(

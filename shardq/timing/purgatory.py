@@ -206,7 +206,11 @@ class Purgatory:
     def watched_under(self, key: Hashable) -> tuple[Operation, ...]:
         """The operations that wait under `key`, those that wait longest first."""
         with self._lock:
-            return tuple(self._watchers.get(_hashable(key), ()))
+            try:
+                return tuple(self._watchers.get(key, ()))
+            except Exception:
+                _hashable(key)  # which tells what is wrong with it
+                raise
 
     def __len__(self) -> int:
         """How many operations wait."""
@@ -251,7 +255,8 @@ class Purgatory:
         if keys is None:
             return False
         operation._purgatory = None
-        operation.leave()
+        if operation.bucket is not None:
+            operation.leave()
         with self._lock:
             for key in keys:
                 watchers = self._watchers.get(key)

@@ -83,13 +83,14 @@ class _Pump:
     def run(self) -> Op[None]:
         """Make one read after the other, until there are no waiters."""
         while True:
-            yield from upkeep(self.state, self.clock.monotonic())
             # Only a read that found nothing may end the waits whose time is up: else a message may be there for them.
             if self.quiet:
                 self.waiting.expire_all(self.clock.monotonic())
             request = self.waiting.request()
             if request is None:
                 return
+            # Not before: the caller that has its messages, and leads, need not wait for it.
+            yield from upkeep(self.state, self.clock.monotonic())
             found = yield from self._read(request)
             if found is None:
                 continue
@@ -131,7 +132,8 @@ class _Pump:
         _, time_before, notified, reply = yield Armed(
             key, request.count, block_ms, read.call, self.wake_at, self.waiting
         )
-        yield from _check(notified)
+        if isinstance(notified, Refused):
+            yield from _pause(notified)
         if isinstance(reply, Refused):
             if reply.code != "NOSCRIPT":
                 raise read.call.explain(reply)
@@ -156,7 +158,8 @@ class _Pump:
         _, time_before, notified = yield Armed(
             self.state.keys.notifications, request.count, math.ceil(block * 1000), None, math.inf, self.waiting
         )
-        yield from _check(notified)
+        if isinstance(notified, Refused):
+            yield from _pause(notified)
         self.state.watch = 0
         self.quiet = self._heed(notified, now, time_before)
 
@@ -200,10 +203,8 @@ def _seconds(time: Any) -> float:
     return int(time[0]) + int(time[1]) / 1e6
 
 
-def _check(notified: Any) -> Op[None]:
-    """Raise what a wait was refused for, unless another one may succeed soon."""
-    if not isinstance(notified, Refused):
-        return
-    if notified.code not in _ENDED:
-        raise notified
+def _pause(refused: Refused) -> Op[None]:
+    """Pause, if a wait that was *refused* may succeed soon; else raise what it was refused for."""
+    if refused.code not in _ENDED:
+        raise refused
     yield Sleep(PAUSE)

@@ -169,7 +169,7 @@ class Waiting:
 
     def waiters(self) -> tuple[Waiter, ...]:
         """Return the waiters, the one that has waited longest first."""
-        return self._purgatory.watched_under(self) if self._purgatory else ()  # type: ignore[return-value]
+        return () if self._purgatory is None else self._purgatory.watched_under(self)  # type: ignore[return-value]
 
     def lead(self, waiter: Waiter) -> bool:
         """Let *waiter* lead if there is no leader. Return whether it leads: only the leader may run the pump."""
@@ -242,8 +242,11 @@ class Waiting:
 
         *more* tells them whether another read may find more.
         """
-        like = [waiter for waiter in self.waiters() if waiter.request.like(request)]
-        takers = [(each.request.count, partial(each.finish, outstanding=outstanding, more=more)) for each in like]
+        takers = (
+            (each.request.count, partial(each.finish, outstanding=outstanding, more=more))
+            for each in self.waiters()
+            if each.request.like(request)
+        )
         return give_out(rows, takers)
 
     def release(self, lost: Outstanding | None = None, failure: Exception | None = None) -> bool:

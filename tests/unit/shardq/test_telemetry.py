@@ -62,6 +62,27 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
+def test_a_read_that_began_before_there_was_a_provider_has_no_span(
+    queue: Queue, exporter: InMemorySpanExporter, spans: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has not looked at the clock, so its span would begin in 1970."""
+    queue.write("first", shard_key="tenant")
+    first = queue.read()
+    queue.write("second", shard_key="tenant")
+    exporter.clear()
+    provider, run = trace._TRACER_PROVIDER, queue.client.run
+
+    def set_late(op: Any) -> Any:
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+        return run(op)
+
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(queue.client, "run", set_late)
+    assert [each.payload for each in queue.read_many(2, ack=first)] == ["second"]
+    assert first.answered
+    assert spans() == {}
+
+
 def test_an_ack_that_a_read_takes_along_has_a_span_of_its_own(queue: Queue, spans: Any) -> None:
     ids = [queue.write(each, shard_key="tenant") for each in "abc"]
     first = queue.read()
