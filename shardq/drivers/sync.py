@@ -94,12 +94,32 @@ class Driver:
     def call(self, call: Sendable) -> Any:
         """Make one try of *call*, as if an operation had yielded it, and return its reply.
 
-        Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
+        Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`. In the common case it
+        is one command and one reply. The slow path begins anew where another node owns the slot: this one executed
+        nothing.
         """
         if call.replicas:
             return self.perform(call.call)
+        key = call.key
         try:
-            return self._call(call)
+            route = self._routes.get(key) or self._find_route(key)
+            try:
+                (reply,) = route.links.ask(
+                    call.request(route.form),
+                    1,
+                    call.until,
+                    on_send=call.on_send,
+                    after_refusal=partial(self._resending, call, route),
+                )
+            except Unanswered as failure:
+                self._lost(key, route, failure)
+                raise
+            if isinstance(reply, Refused):
+                if isinstance(reply, Redirected):
+                    self._routes.pop(key, None)
+                    return drive(self._exchanges.of(call.call), self._carry_out)
+                raise call.call.explain(reply)
+            return reply
         except CLOSED as error:
             self._check_closed(error)
             raise
@@ -155,7 +175,7 @@ class Driver:
     def _perform(self, step: Step) -> Any:
         match step:
             case Call() if not step.replicas:
-                return self._call(step)
+                return self.call(step)
             case Batch() if step.once:
                 return self._pair(step)
             case Call() | Batch() | Ask():
@@ -243,31 +263,6 @@ class Driver:
             after_refusal=lambda: exchange.follow_up,
             server=exchange.server,
         )
-
-    def _call(self, call: Sendable) -> Any:
-        """Make one try of *call* in its common case: one command, and one reply. Return the reply.
-
-        The slow path begins anew where another node owns the slot: this one executed nothing.
-        """
-        key = call.key
-        route = self._routes.get(key) or self._find_route(key)
-        try:
-            (reply,) = route.links.ask(
-                call.request(route.form),
-                1,
-                call.until,
-                on_send=call.on_send,
-                after_refusal=partial(self._resending, call, route),
-            )
-        except Unanswered as failure:
-            self._lost(key, route, failure)
-            raise
-        if isinstance(reply, Refused):
-            if isinstance(reply, Redirected):
-                self._routes.pop(key, None)
-                return drive(self._exchanges.of(call.call), self._carry_out)
-            raise call.call.explain(reply)
-        return reply
 
     def _resending(self, call: Sendable, route: Route) -> FollowUp:
         """Return what says how to send *call* again, if the node cannot run it in the form of *route*."""

@@ -130,13 +130,10 @@ class Keeper:
     def _visibility(self) -> float:
         return self._plan.visibility_timeout or self._queue.config.visibility_timeout
 
-    def _window(self) -> float:
-        """Seconds within which extensions share a call: far shorter than a lease lasts."""
-        return min(PULSE, self._visibility / 6)
-
     def _add(self, jobs: Iterable[Job]) -> None:
         """Have the leases of *jobs* extended when a third of their time has passed, at the end of that window."""
-        early, window = self._visibility * 2 / 3, self._window()
+        visibility = self._visibility
+        early, window = visibility * 2 / 3, _window(visibility)
         latest: float | None = None
         with self._lock:
             for job in jobs:
@@ -148,7 +145,7 @@ class Keeper:
 
     def _retry(self, jobs: Iterable[Job]) -> None:
         """Have the leases of *jobs* extended at the end of a window, in half a window at least."""
-        window = self._window()
+        window = _window(self._visibility)
         with self._lock:
             together = self._together((round(self._clock.monotonic() / window) + 1) * window)
             for job in jobs:
@@ -299,6 +296,11 @@ class Keeper:
 
     def _timeout(self, visibility: float) -> float:
         return min(EXTEND_TIMEOUT, max(0.1, visibility / 6))
+
+
+def _window(visibility: float) -> float:
+    """Return the seconds within which extensions share a call: far shorter than a lease lasts."""
+    return min(PULSE, visibility / 6)
 
 
 def is_charged(job: Job) -> bool:

@@ -179,7 +179,34 @@ class LoneWrite:
 
     def request(self, form: Form) -> bytes:
         """Return the bytes of the command in this form."""
-        return _bytes_of(self._state, self._view, self.sequence.name, self._number, self._message, form)
+        view, message = self._view, self._message
+        shard_key, tag, body = message.shard_key, message.tag, message.body
+        streams = view.shards[shard_key]
+        chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
+        declared: Sequence[int] = range(view.wanted) if chooses_all else streams
+        is_plain = not (message.headers or message.delay or message.deadline or message.dedup_key or message.unique_key)
+        # A plain tuple is the same key as a `WriteKind`, and is made at once.
+        kind = (len(declared), 0, False) if is_plain else (len(declared), message.keys, True)
+        words = view.words_cache.get(kind) or _words(self._state, view, WriteKind(*kind))
+        positions = word_of(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
+        key = shard_key if isinstance(shard_key, bytes) else shard_key.encode()
+        head = b"%b %b %b" % (words.before, self._number.encode(), self.sequence.name.encode())
+        # The order of a call of write: KEYS (those of the queue, then the streams), the head (ARGV[1], which ends with
+        # the number and the name of the sequence), then the words of the message. `call_of` makes the same for many.
+        request = b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+            words.start_by_hash if form is HASH else words.start,
+            b"".join(map(words.streams.__getitem__, declared)),
+            len(head),
+            head,
+            positions,
+            len(key),
+            key,
+            len(tag),
+            tag.encode(),
+            len(body),
+            body,
+        )
+        return request if is_plain else request + word_of(message.headers) + word_of(message.options.encode())
 
     @property
     def sendable(self) -> LoneWrite:
@@ -198,35 +225,6 @@ class LoneWrite:
 def goes_alone(state: QueueState, view: QueueView, messages: Sequence[Outgoing]) -> bool:
     """Return whether a call with *messages* can be a `LoneWrite`."""
     return len(messages) == 1 and not state.durability.replicas and view.choices <= BYTE_POSITIONS
-
-
-def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing, form: Form) -> bytes:
-    shard_key, tag, body = message.shard_key, message.tag, message.body
-    streams = view.shards[shard_key]
-    chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
-    declared: Sequence[int] = range(view.wanted) if chooses_all else streams
-    is_plain = not (message.headers or message.delay or message.deadline or message.dedup_key or message.unique_key)
-    kind = WriteKind(len(declared), 0, False) if is_plain else WriteKind(len(declared), message.keys, True)
-    words = view.words_cache.get(kind) or _words(state, view, kind)
-    positions = word_of(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
-    key = shard_key if isinstance(shard_key, bytes) else shard_key.encode()
-    head = b"%b %b %b" % (words.before, number.encode(), name.encode())
-    # The order of a call of write: KEYS (those of the queue, then the streams), the head (ARGV[1], which ends with the
-    # number and the name of the sequence), then the words of the message. `call_of` makes the same for many.
-    request = b"%b%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-        words.start_by_hash if form is HASH else words.start,
-        b"".join([words.streams[stream] for stream in declared]),
-        len(head),
-        head,
-        positions,
-        len(key),
-        key,
-        len(tag),
-        tag.encode(),
-        len(body),
-        body,
-    )
-    return request if is_plain else request + word_of(message.headers) + word_of(message.options.encode())
 
 
 def _words(state: QueueState, view: QueueView, kind: WriteKind) -> WriteWords:
