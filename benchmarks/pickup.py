@@ -165,13 +165,20 @@ def _latency(place: Place) -> Table:
     until_blocked(place.url, len(readers))
     _arrivals(chosen.seconds, chosen.rate * len(KINDS), chosen.payload, writers, random.Random(chosen.seed))
     time.sleep(0.2)
-    for write in writers:
-        for _ in range(READERS):
-            write(STOP)
-    found = [[value for pipe in each for value in pipe.recv()] for each in pipes]
+    found = [_gathered(write, each) for write, each in zip(writers, pipes, strict=True)]
     for reader in readers:
         reader.join()
     return _latency_table(place, {kind.name: values for kind, values in zip(KINDS, found, strict=True)})
+
+
+def _gathered(write: Callable[[bytes], Any], pipes: list[Connection]) -> list[float]:
+    """Tell the readers of one kind to stop until all have. A worker that reads ahead may be told twice."""
+    found: list[float] = []
+    for pipe in pipes:
+        while not pipe.poll(0.1):
+            write(STOP)
+        found += pipe.recv()
+    return found
 
 
 def _arrivals(

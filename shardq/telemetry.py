@@ -103,8 +103,8 @@ class Telemetry:
         self.read(rows, started_ns, batch=batch)
 
     def acked(self, deliveries: Sequence[Received], started_ns: int, ended_ns: int) -> None:
-        """Make a span for the acks that a read took along, as of a call of their own; none if it began untraced (0)."""
-        if deliveries and started_ns:
+        """Make a span for the acks that a read took along, as of a call of their own."""
+        if deliveries:
             span = self._start("ack", _api().SpanKind.CLIENT, _of(deliveries), deliveries, started_ns)
             span.end(max(started_ns, ended_ns))
 

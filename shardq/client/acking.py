@@ -46,6 +46,7 @@ def note_answers(deliveries: Sequence[LeasedDelivery], acks: Acks, telemetry: Te
     """Note on each delivery what was answered: that it was, and whether its lease was lost. Log those that were."""
     answered = [each for each in deliveries if each.received.token in acks.results]
     late = note_results(answered, [acks.results[each.received.token] for each in answered])
-    telemetry.acked([each.received for each in answered], started_ns, round(acks.answered_at * 1e9))
+    if started_ns:  # 0: the read was not traced when it began
+        telemetry.acked([each.received for each in answered], started_ns, round(acks.answered_at * 1e9))
     if late:
         log.warning("%d leases had ended before their ack, the first of message %s", len(late), late[0].message_id)

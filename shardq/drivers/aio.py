@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import closing
 from typing import Any, TypeVar
 
 import msgspec
@@ -97,8 +96,10 @@ class AsyncDriver:
 
     async def run(self, op: Op[T]) -> T:
         """Run *op* to its end, and return its result."""
-        with closing(op):
+        try:
             return await drive(op, self._perform)
+        finally:
+            op.close()
 
     def call(self, call: Sendable) -> Coroutine[Any, Any, Any]:
         """Make one try of *call*, as if an operation had yielded it. Await its reply.
