@@ -125,10 +125,12 @@ def _slowest(panels: list[Any], table: Table) -> None:
     """The share of messages that took longer: the further left, the better."""
     axes = panels[0]
     most = max(map(len, table.data.values()))
+    ours = iter(("-", "--", ":"))
     for at, (name, values) in enumerate(table.data.items()):
+        line = next(ours) if name.startswith("shardq") else "-"
         ordered = sorted(value * 1e3 for value in values)
         longer = [1 - (place + 1) / len(ordered) for place in range(len(ordered))]
-        axes.step([ordered[0], *ordered], [1, *longer], where="post", color=_colour(name, at), label=name)
+        axes.step([ordered[0], *ordered], [1, *longer], line, where="post", color=_colour(name, at), label=name)
         axes.plot([percentile(ordered, 0.99)], [0.01], "o", color=_colour(name, at))
     axes.set(xscale="log", yscale="log", xlabel="ms", ylabel="share that took longer", ylim=(0.8 / most, 1.1))
     axes.xaxis.set_major_locator(_ticks())
