@@ -95,3 +95,10 @@ def earliest_grant(sent: float, server_before: float, server_granted: float, arr
     decides about the lease.
     """
     return min(max(sent, sent + (server_granted - server_before) * 0.999), arrived)
+
+
+def noted(before: ServerTime | None, ms: int, sent: float, at: float, arrived: float) -> ServerTime:
+    """Return the view after a reply, given that of *before*. The other arguments are as in `ServerTime.then`."""
+    if before is None:
+        return ServerTime.first(ms, at, arrived)
+    return before.then(ms, sent, at, arrived)

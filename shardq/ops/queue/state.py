@@ -15,7 +15,7 @@ from shardq.arguments import MAX_BLOCK, seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.model import QueueConfig
-from shardq.ops.queue.server_time import Jump, ServerTime
+from shardq.ops.queue.server_time import ServerTime, noted
 from shardq.ops.queue.view import QueueView
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.replies import StoredAssignment
@@ -132,14 +132,9 @@ class QueueState:
         self.producer = secrets.token_urlsafe(9)
         self.coalescers, self.waiting = {}, {}
 
-    def note_server_time(self, ms: int, sent: float, at: float, told: Jump | None = None) -> None:
-        """Note that a call sent at local time *sent* saw *ms* on the server's clock, at local time *at* or later.
-
-        The call has *told* the server of this jump.
-        """
-        before, arrived = self.server_time, self.clock.monotonic()
-        now = ServerTime.first(ms, at, arrived) if before is None else before.then(ms, sent, at, arrived)
-        self.server_time = now if told is None else now.reported(told)
+    def note_server_time(self, ms: int, sent: float, at: float) -> None:
+        """Note that a call sent at local time *sent* saw *ms* on the server's clock, at local time *at* or later."""
+        self.server_time = noted(self.server_time, ms, sent, at, self.clock.monotonic())
 
     def declared(self, numbers: Iterable[str]) -> tuple[str, ...]:
         """Return the keys of these streams; `l` is the legacy stream."""

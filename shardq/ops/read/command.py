@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from shardq.model import Received
-from shardq.ops.queue.server_time import Jump, safe_deadline
+from shardq.ops.queue.server_time import Jump, noted, safe_deadline
 from shardq.ops.queue.state import MIN_WIDTH, OTHERS_WATCH, REMEMBERED, QueueState
 from shardq.ops.queue.steps import Call
 from shardq.ops.read.waiting import Outstanding, Request
@@ -130,7 +130,7 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
         return ReadReply([], more=True, moved=True)
     granted = call.sent if granted is None else granted
     now_ms = int(reply[1])
-    state.note_server_time(now_ms, call.sent, granted, call.jump)
+    _note_time(state, call, now_ms, granted)
     state.hints = _hints(reply[4]) if reply[4] else ()
     rows = deliveries(reply, call.holder, safe_deadline(granted, call.visibility))
     # The rows count all the same: the server has leased them, whatever this client believed of the queue.
@@ -164,10 +164,16 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
     rows = deliveries(reply, call.holder, safe_deadline(call.sent, call.visibility))
     if len(rows) != call.count:
         return None
-    state.note_server_time(int(reply[1]), call.sent, call.sent, call.jump)
+    _note_time(state, call, int(reply[1]), call.sent)
     state.hints = _hints(reply[4]) if reply[4] else ()
     _declare_fewer(state, reply)
     return rows
+
+
+def _note_time(state: QueueState, call: ReadCall, ms: int, granted: float) -> None:
+    """Note that *call*, which ran at local time *granted* or later, saw *ms* on the server's clock."""
+    now = noted(state.server_time, ms, call.sent, granted, state.clock.monotonic())
+    state.server_time = now if call.jump is None else now.reported(call.jump)
 
 
 def _declare_fewer(state: QueueState, reply: Any) -> None:
