@@ -12,6 +12,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, Protocol, TypeAlias, cast
 
 from shardq.client import Delivery, Queue
@@ -21,6 +22,7 @@ from shardq.ops.read.give_back import unread
 from shardq.ops.read.read import MAX_COUNT
 from shardq.telemetry import enabled
 from shardq.timing import Entry
+from shardq.timing.aside import Aside
 from shardq.worker.application import Application, limit_of
 from shardq.worker.children import Children, ProcessDied
 from shardq.worker.empty import WAIT
@@ -94,6 +96,7 @@ class Lane:
         self._settles = Trouble(jobs.name, "settling")
         self._events = _KeeperEvents(self)
         self._keeper = Keeper(jobs.client, jobs.state, plan, self._events)
+        self._late = Aside()
 
     def start(self) -> None:
         """Begin to keep leases and to give a sign of life, which must not wait for a child; then try a child."""
@@ -295,10 +298,12 @@ class Lane:
         """Note that the handler of *job* starts. Return the timer's entry for its time limit, if it has one."""
         job.started = self._clock.monotonic()
         limit = limit_of(self._owner.limits, self._plan, job.delivery)
-        return self._jobs.client.timer.call_at(job.started + limit, self._overdue, job) if limit else None
+        if not limit:
+            return None
+        return self._jobs.client.timer.call_at(job.started + limit, self._late, partial(self._overdue, job))
 
     def _overdue(self, job: Job) -> None:
-        """The time limit of the handler of *job* is over. Runs in the timer's thread."""
+        """The time limit of *job* is over. No timer waits for this, since it calls functions of the program."""
         if job.message != LEASED:
             return
         limit = limit_of(self._owner.limits, self._plan, job.delivery) or 0.0

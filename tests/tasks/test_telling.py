@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shardq import Client, ConfigError, Nack, Reject
+from shardq import Client, ConfigError, Delivery, Nack, Reject
 from shardq.backoff import Constant
 from shardq.codec import JsonCodec
 from shardq.model.call import called
@@ -190,6 +190,29 @@ def test_an_error_reporter_is_told_of_a_task_that_takes_too_long(
     client.queue(tasks).write(["slow", {}], shard_key="t")
     work(tasks)
     assert told == ["TimeLimit('it ran for more than 0.1 s')"]
+
+
+@pytest.mark.parametrize("client_kind", ["sync"])
+def test_an_error_reporter_that_takes_long_holds_up_no_timer(client: Client, work: Work) -> None:
+    """The client's timers are those of all leases; in an event loop all is on the one thread anyway."""
+    told: list[bool] = []
+    ended = threading.Event()
+
+    def report(delivery: Delivery, _: BaseException) -> None:
+        fired = threading.Event()
+        delivery.queue.client.timer.call_later(0, fired.set)
+        told.append(fired.wait(10))
+
+    tasks: Tasks[None] = Tasks("jobs", on_error=report)
+
+    @tasks.task(name="slow", time_limit=0.1, retries=0)
+    def slow() -> None:
+        tasks.delivery.on_lost(lambda _: ended.set())
+        assert ended.wait(30)
+
+    client.queue(tasks).write(slow.call(), shard_key="t")
+    work(tasks)
+    assert told == [True]
 
 
 @pytest.mark.parametrize("client_kind", ["async"])
