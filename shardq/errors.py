@@ -48,7 +48,12 @@ class ShardqError(Exception):
 
 
 class ConfigError(ShardqError, ValueError):
-    """A name, setting or argument is wrong; nothing was sent to Redis."""
+    """A name, setting or argument is wrong; nothing was sent to Redis.
+
+    `index` is which message of a batch is wrong, counted from 0; None where it is none.
+    """
+
+    index: int | None = None
 
 
 class PatternError(ConfigError):
@@ -68,7 +73,12 @@ class QueueNotEmpty(ShardqError):
 
 
 class CodecError(ShardqError, ValueError):
-    """A payload could not be encoded or decoded. `Delivery.body` still has the bytes of one that was read."""
+    """A payload could not be encoded or decoded. `Delivery.body` still has the bytes of one that was read.
+
+    `index` is which message of a batch cannot be encoded, counted from 0; None where it is none.
+    """
+
+    index: int | None = None
 
 
 class Empty(ShardqError):

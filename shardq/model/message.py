@@ -87,5 +87,11 @@ def messages_of(items: Iterable[Message | tuple[Any, str | bytes]]) -> list[Mess
         elif isinstance(item, tuple) and len(item) == 2:
             messages.append(Message(item[0], item[1]))
         else:
-            raise ConfigError(f"message {index} of the batch must be a Message or a pair (payload, shard_key)")
+            raise _no_message(index)
     return messages
+
+
+def _no_message(index: int) -> ConfigError:
+    wrong = ConfigError(f"message {index} of the batch must be a Message or a pair (payload, shard_key)")
+    wrong.index = index
+    return wrong

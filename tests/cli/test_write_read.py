@@ -108,6 +108,13 @@ def test_a_line_that_is_wrong_later_says_what_was_written(cli: Command, queue: Q
     assert queue.len() == len(told.out.splitlines()) == int(written.replace(",", "")) - 1 > 0
 
 
+def test_a_line_that_cannot_be_written_is_named_as_one_that_cannot_be_read(cli: Command, queue: Queue) -> None:
+    told = cli("write", "jobs", "--lines", "-k", "t", stdin=b"1\n\n" + b"x" * 1_048_577 + b"\n4\n")
+    assert (told.code, told.out.count("\n")) == (2, queue.len())
+    assert told.err.startswith("shardq: line 3 of stdin cannot be written: the payload has 1,048,577 bytes, more than")
+    assert told.err.endswith(("; nothing was written\n", "; all lines before line 3 were written\n"))
+
+
 def test_read_gives_back_what_it_showed(cli: Command, queue: Queue) -> None:
     queue.write_many([(b"a", "t"), (b"b\n\x1b[2J", "t")])
     told = cli("read", "jobs", "--count", "5")

@@ -15,7 +15,7 @@ from shardq.cli.output import remark
 from shardq.cli.parsing import Args, add_queue, argument, command, pair, takes, time
 from shardq.cli.shell import Shell
 from shardq.client import Queue
-from shardq.errors import PartlyWritten
+from shardq.errors import CodecError, ConfigError, PartlyWritten
 from shardq.model import Message, Written
 from shardq.ops.write.outgoing import ON_CONFLICT
 from shardq.protocol.bodies import text_or_bytes
@@ -93,14 +93,24 @@ def _write_lines(args: Args, shell: Shell) -> int:
     for lines in _batches():
         try:
             messages = [_message(args, line, f"line {number:,} of stdin") for number, line in lines]
+            if _write_batch(queue, messages, shell) != OK:
+                code = FAILED
         except UsageError as error:
-            first = lines[0][0]
-            rest = " but for those told above" if code != OK else ""
-            before = f"; all lines before line {first:,} were written{rest}" if first > 1 else "; nothing was written"
-            raise UsageError(f"{error}{before}") from None
-        if _write_batch(queue, messages, shell) != OK:
-            code = FAILED
+            raise _stopped(str(error), lines, code) from None
+        except (CodecError, ConfigError) as error:  # of a message, before any of its batch was written
+            if error.index is None:
+                raise
+            wrong = f"line {lines[error.index][0]:,} of stdin cannot be written: {error.__cause__}"
+            raise _stopped(wrong, lines, code) from None
     return code
+
+
+def _stopped(wrong: str, lines: list[tuple[int, bytes]], code: int) -> UsageError:
+    """Return the error that says what is *wrong* with one of these *lines*, and that those before them were written."""
+    first = lines[0][0]
+    rest = " but for those told above" if code != OK else ""
+    before = f"; all lines before line {first:,} were written{rest}" if first > 1 else "; nothing was written"
+    return UsageError(f"{wrong}{before}")
 
 
 def _batches() -> Iterator[list[tuple[int, bytes]]]:

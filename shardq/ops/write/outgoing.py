@@ -151,13 +151,15 @@ def check_conflict(unique_key: str | None, on_conflict: str) -> None:
 def compose_all(
     state: QueueState, codecs: Codecs, messages: Sequence[Message], context: Mapping[str, str] | None = None
 ) -> list[Outgoing]:
-    """Check and encode a batch, as `compose` does. The error says which message is wrong, counted from 0."""
+    """Check and encode a batch, as `compose` does. The error says which message is wrong, also as its `index`."""
     composed: list[Outgoing] = []
     try:
         for message in messages:
             composed.append(compose_message(state, codecs, message, context))  # noqa: PERF401 (counts how far it came)
     except (CodecError, ConfigError) as error:
-        raise type(error)(f"message {len(composed)} of the batch: {error}") from error
+        wrong = type(error)(f"message {len(composed)} of the batch: {error}")
+        wrong.index = len(composed)
+        raise wrong from error
     return composed
 
 

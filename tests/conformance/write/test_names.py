@@ -156,10 +156,15 @@ def test_a_bad_setting_of_a_queue(client: Client, queue_name: str, settings: dic
 
 
 def test_the_error_names_the_message_of_a_batch_that_is_wrong(queue: Queue) -> None:
-    with pytest.raises(ConfigError, match=r"^message 1 of the batch: a shard key must be str or bytes, not int$"):
+    with pytest.raises(
+        ConfigError, match=r"^message 1 of the batch: a shard key must be str or bytes, not int$"
+    ) as key:
         queue.write_many([("good", "t"), ("bad", 7)])  # type: ignore[list-item]
-    with pytest.raises(CodecError, match=r"^message 2 of the batch: cannot encode"):
+    with pytest.raises(CodecError, match=r"^message 2 of the batch: cannot encode") as encoding:
         queue.write_many([("good", "t"), ("good", "t"), (object(), "t")])
+    with pytest.raises(ConfigError, match="message 1 of the batch must be") as kind:
+        queue.write_many([("good", "t"), "bad"])  # type: ignore[list-item]
+    assert [each.value.index for each in (key, encoding, kind)] == [1, 2, 1]
     assert queue.len() == 0
 
 
