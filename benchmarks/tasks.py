@@ -135,6 +135,9 @@ class _Turns(Application):
     def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
         return error
 
+    def tell(self, delivery: DeliveryView, error: BaseException) -> None:
+        pass
+
 
 # --- the worker's process
 

@@ -77,8 +77,10 @@ class Telemetry:
         self._common: dict[str, tuple[str, dict[str, Any]]] = {}
         self._links: dict[tuple[str, str], Link | None] = {}
 
-    def begin_write(self) -> OpenSpan:
-        """Start the span of one message's write, which ends later, in another context. Only where it is `enabled`."""
+    def begin_write(self) -> OpenSpan | None:
+        """Start the span of one message's write, which ends later, in another context; None without telemetry."""
+        if not enabled():
+            return None
         api = _api()
         span = self._start("write", api.SpanKind.PRODUCER)
         carrier: dict[str, str] = {}

@@ -112,7 +112,7 @@ class AsyncQueue(AsyncQueueAdmin):
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
-        span = self._telemetry.begin_write() if enabled() else None
+        span = self._telemetry.begin_write()
         try:
             context = span.context if span is not None else None
             message = compose(

@@ -17,7 +17,7 @@ from shardq.model.message import OnConflict
 from shardq.ops.queue.state import QueueState
 from shardq.ops.write.outgoing import CHUNK_MESSAGES, Outgoing, compose
 from shardq.ops.write.window import Window
-from shardq.telemetry import OpenSpan, Telemetry, enabled
+from shardq.telemetry import OpenSpan, Telemetry
 
 log = logging.getLogger("shardq")
 LEAST: Final = 16
@@ -85,7 +85,7 @@ class BaseWriter:
             raise ClosedError("this writer was closed, or made before a fork: make a new one with client.writer()")
         state = self._state(queue)
         until = state.until(timeout)
-        span = Telemetry(state.keys.name).begin_write() if enabled() else None
+        span = Telemetry(state.keys.name).begin_write()
         try:
             context = span.context if span is not None else None
             composed = compose(state, self._base.codecs, payload, shard_key, *options, on_conflict, context)

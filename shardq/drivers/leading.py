@@ -76,7 +76,7 @@ class PendingRead:
             self.drop()
         else:
             self._links.give(self._link)
-        if Refused in map(type, self.answers) and demoted(self.answers):
+        if demoted(self.answers):
             self._links.drop_idle()
 
     def drop(self) -> None:

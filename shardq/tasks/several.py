@@ -97,6 +97,10 @@ class Several(Application):
         """Return what becomes of the task that *delivery* calls, by its own retries."""
         return self._of(delivery).judged(delivery, error)
 
+    def tell(self, delivery: DeliveryView, error: BaseException) -> None:
+        """Tell the program of an *error* of the task that *delivery* calls."""
+        self._of(delivery).tell(delivery, error)
+
     def _of(self, delivery: DeliveryView) -> Tasks[Any]:
         own, name = self._tasks.get(cast("Delivery", delivery).queue.name), delivery.task
         if own is not None and own.find(name) is not None:

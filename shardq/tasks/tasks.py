@@ -360,11 +360,12 @@ class Tasks(Application, Generic[R_co]):
     def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
         """Return what becomes of the task that *delivery* calls, by its own retries."""
         task = self._by_name.get(task_name(delivery))
-        if task is None:
-            return error
-        if not delivery.lost:  # a process that was killed since its time was over, or its lease: that was told
+        return error if task is None else judged(task, error, delivery, with_text=True)
+
+    def tell(self, delivery: DeliveryView, error: BaseException) -> None:
+        """Tell the program of an *error* of the task that *delivery* calls."""
+        if self._by_name.get(task_name(delivery)) is not None:
             self._manner.tell(delivery, error)
-        return judged(task, error, delivery, with_text=True)
 
     def _add(self, task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
         if (other := self._by_name.get(task.name)) is not None:

@@ -33,6 +33,15 @@ class Aside:
                 threading.Thread(target=self._run, name="shardq-callbacks", daemon=True).start()
                 self._running = True
 
+    def wait(self, seconds: float) -> bool:
+        """Return whether all functions that were handed over so far have run. Wait for them up to so many *seconds*."""
+        with self._lock:
+            if not self._running:
+                return True
+        done = threading.Event()
+        self(done.set)
+        return done.wait(seconds)
+
     def _next(self) -> Callable[[], object] | None:
         with self._lock:
             self._running = bool(self._todo)

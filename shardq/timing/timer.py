@@ -46,8 +46,11 @@ def _refusal(delay: object) -> ConfigError:
     return ConfigError(f"a delay must be a finite number of seconds, not {shown(delay)}")
 
 
-def _no_entry(entry: object) -> ConfigError:
-    return ConfigError(f"entry must be a shardq.timing.Entry, not {shown(entry)}")
+def _checked(entry: Any) -> Entry:
+    """Return *entry* if it is one; else ConfigError. Each read inserts one, so this calls nothing."""
+    if isinstance(entry, Entry):
+        return entry
+    raise ConfigError(f"entry must be a shardq.timing.Entry, not {shown(entry)}")
 
 
 def _run(entry: Entry) -> None:
@@ -127,9 +130,7 @@ class Timer:
             due = ceil((now + delay) * self._rate - _GRAIN) if delay > 0 else self._due(now, delay)
         except Exception:  # noqa: BLE001 (of somebody else's object, which is no number)
             raise _refusal(delay) from None
-        if not isinstance(entry, Entry):
-            raise _no_entry(entry)
-        if entry.bucket is not None:
+        if _checked(entry).bucket is not None:
             entry.leave()
         if self._wheel.insert(entry, due) or self._asleep:
             self._wake_for(entry)
@@ -140,9 +141,7 @@ class Timer:
             due = ceil((when - self._zero) * self._rate - _GRAIN)
         except Exception:  # noqa: BLE001 (of somebody else's object, which is no number)
             raise _refusal(when) from None
-        if not isinstance(entry, Entry):
-            raise _no_entry(entry)
-        if self._wheel.insert(entry, due) or self._asleep:
+        if self._wheel.insert(_checked(entry), due) or self._asleep:
             self._wake_for(entry)
 
     def _due(self, now: float, delay: float) -> int:

@@ -53,6 +53,10 @@ class Application(Protocol):
     def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
         """Return what a worker makes of an *error* of the work on *delivery*: a `Failed`, or the error itself."""
 
+    @abstractmethod
+    def tell(self, delivery: DeliveryView, error: BaseException) -> None:
+        """Tell the program of an *error* that its handler did not raise itself."""
+
 
 def limit_of(application: Application | None, plan: Plan, delivery: DeliveryView) -> float | None:
     """Return the shorter one of the application's and the worker's time limit for *delivery*."""

@@ -34,7 +34,7 @@ from shardq.worker.trouble import (
     log_late,
     log_left,
     log_lost,
-    overran,
+    log_overrun,
 )
 
 log = logging.getLogger("shardq")
@@ -175,7 +175,7 @@ class AsyncLane:
         delivery = cast("AsyncDelivery", job.delivery)
         job.started = self._clock.monotonic()
         limit = limit_of(self._owner.limits, self._plan, delivery)
-        entry = self._jobs.client.timer.call_at(job.started + limit, self._overrun, job) if limit else None
+        entry = self._jobs.client.timer.call_at(job.started + limit, self._overrun, job, limit) if limit else None
         outcome = ACK
         try:
             if delivery.lost:  # its lease was lost before the task's first step
@@ -330,15 +330,18 @@ class AsyncLane:
             self._cancel(job)
         self._schedule()
 
-    def _overrun(self, job: Job) -> None:
+    def _overrun(self, job: Job, limit: float) -> None:
         """The time limit of the handler of *job* is over. The client's timer calls this in the loop."""
         if job.message != LEASED:
             return
-        limit = limit_of(self._owner.limits, self._plan, job.delivery) or 0.0
-        outcome = late_of(job.delivery, limit, self._owner.application, self._plan.backoff)
-        if self._state.decide(job, overran(job, limit, outcome, self._state.max_deliveries)):
+        application = self._owner.application
+        late, outcome = late_of(job.delivery, limit, application, self._plan.backoff)
+        if self._state.decide(job, outcome):
             self._cancel(job)
         self._schedule()
+        log_overrun(job, limit, outcome, self._state.max_deliveries)
+        if application is not None:
+            application.tell(job.delivery, late)
 
 
 class _KeeperEvents:

@@ -45,7 +45,7 @@ from shardq.worker.trouble import (
     log_late,
     log_left,
     log_lost,
-    overran,
+    log_overrun,
     raised,
 )
 
@@ -120,6 +120,8 @@ class Lane:
         self._keeper.close()
         if self._children:
             self._children.close()
+        if not self._late.wait(RETURN_TIMEOUT):
+            log.warning("the worker ends before on_error has been told of all time limits")
 
     def stuck(self) -> int:
         """Return `WorkerState.stuck`."""
@@ -300,20 +302,24 @@ class Lane:
         limit = limit_of(self._owner.limits, self._plan, job.delivery)
         if not limit:
             return None
-        return self._jobs.client.timer.call_at(job.started + limit, self._late, partial(self._overdue, job))
+        return self._jobs.client.timer.call_at(job.started + limit, self._late, partial(self._overdue, job, limit))
 
-    def _overdue(self, job: Job) -> None:
+    def _overdue(self, job: Job, limit: float) -> None:
         """The time limit of *job* is over. No timer waits for this, since it calls functions of the program."""
         if job.message != LEASED:
             return
-        limit = limit_of(self._owner.limits, self._plan, job.delivery) or 0.0
-        outcome = late_of(job.delivery, limit, self._owner.application, self._plan.backoff)
-        overran(job, limit, outcome, self._state.max_deliveries)
+        application = self._owner.application
+        late, outcome = late_of(job.delivery, limit, application, self._plan.backoff)
         with self._lock:
             running = self._state.decide(job, outcome)
-        if running:
-            self._interrupt(job)
+        if not running:  # its handler ended just now, and in time
+            return
+        # First, since the program may take long to be told.
+        self._interrupt(job)
         self._nudge()
+        log_overrun(job, limit, outcome, self._state.max_deliveries)
+        if application is not None:
+            application.tell(job.delivery, late)
 
     def _call(self, job: Job, delivery: DeliveryView) -> object:
         if self._children is None:
@@ -322,7 +328,11 @@ class Lane:
             return self._children.run(job, self._jobs.state.config)
         except ProcessDied as error:
             application = self._owner.application
-            raise error if application is None else application.judged(delivery, error) from None
+            if application is None:
+                raise
+            if not delivery.lost:  # else it was killed since its time was over, or its lease: that was told
+                application.tell(delivery, error)
+            raise application.judged(delivery, error) from None
 
     def _read(self, action: Read) -> Report:
         state = self._state

@@ -45,11 +45,7 @@ class Teller:
 
     def close(self) -> None:
         """Wait until all is told, for RETURN_TIMEOUT at most."""
-        if self._on_dead is None:
-            return
-        told = threading.Event()
-        self._aside(told.set)
-        if not told.wait(RETURN_TIMEOUT):
+        if not self._aside.wait(RETURN_TIMEOUT):
             _log_untold()
 
 

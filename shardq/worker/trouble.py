@@ -110,12 +110,11 @@ def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most:
     return outcome
 
 
-def overran(job: Job, limit: float, outcome: Outcome, most: int | None) -> Outcome:
-    """Log that a handler takes too long, and return its *outcome*; *most* is `max_deliveries` or None."""
+def log_overrun(job: Job, limit: float, outcome: Outcome, most: int | None) -> None:
+    """Log that a handler ran for more than *limit* seconds; *most* is `max_deliveries` or None."""
     delivery = job.delivery
     then = "the last" if outcome.verb == "reject" or is_last(delivery, most) else f"again in {outcome.delay:.1f} s"
     say(delivery, f"ran for more than {limit:g} s, delivery {delivery.count}, {then}")
-    return outcome
 
 
 def log_done(job: Job, outcome: Outcome) -> None:
@@ -124,12 +123,13 @@ def log_done(job: Job, outcome: Outcome) -> None:
     say(delivery, f"delivery {delivery.count} took {took:.3f} s: {outcome.verb}", level=logging.DEBUG)
 
 
-def late_of(delivery: DeliveryView, limit: float, application: Application | None, backoff: Backoff) -> Outcome:
-    """The outcome for a handler that takes longer than *limit* seconds."""
-    error: BaseException = TimeLimit(f"it ran for more than {limit:g} s")
-    if application is not None:
-        error = application.judged(delivery, error)
-    return outcome_of(error, lambda: delay_of(backoff, delivery.count))
+def late_of(
+    delivery: DeliveryView, limit: float, application: Application | None, backoff: Backoff
+) -> tuple[TimeLimit, Outcome]:
+    """Return the error of a handler that takes longer than *limit* seconds, and the outcome."""
+    late = TimeLimit(f"it ran for more than {limit:g} s")
+    error = late if application is None else application.judged(delivery, late)
+    return late, outcome_of(error, lambda: delay_of(backoff, delivery.count))
 
 
 def _traced(error: BaseException) -> BaseException | None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import msgspec
@@ -16,8 +17,10 @@ from shardq.backoff import Constant
 from shardq.codec import JsonCodec
 from shardq.model.call import called
 from shardq.tasks import Tasks
+from shardq.worker.keeper import Keeper
 from tests.clients import ClientKind
 from tests.tasks.conftest import Work
+from tests.waiting import eventually
 
 
 def total(numbers: list[int]) -> int:
@@ -193,15 +196,24 @@ def test_an_error_reporter_is_told_of_a_task_that_takes_too_long(
 
 
 @pytest.mark.parametrize("client_kind", ["sync"])
-def test_an_error_reporter_that_takes_long_holds_up_no_timer(client: Client, work: Work) -> None:
-    """The client's timers are those of all leases; in an event loop all is on the one thread anyway."""
-    told: list[bool] = []
-    ended = threading.Event()
+def test_an_error_reporter_that_takes_long_holds_up_neither_a_timer_nor_the_end_of_its_task(
+    client: Client, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client's timers are those of all leases. The worker waits for it at its end."""
+    told: list[tuple[bool, ...]] = []
+    ended, closing = threading.Event(), threading.Event()
+    close = Keeper.close
+
+    def closes(keeper: Keeper) -> None:
+        close(keeper)
+        closing.set()
+
+    monkeypatch.setattr(Keeper, "close", closes)
 
     def report(delivery: Delivery, _: BaseException) -> None:
         fired = threading.Event()
         delivery.queue.client.timer.call_later(0, fired.set)
-        told.append(fired.wait(10))
+        told.append((fired.wait(10), ended.wait(10), closing.wait(10)))
 
     tasks: Tasks[None] = Tasks("jobs", on_error=report)
 
@@ -212,7 +224,30 @@ def test_an_error_reporter_that_takes_long_holds_up_no_timer(client: Client, wor
 
     client.queue(tasks).write(slow.call(), shard_key="t")
     work(tasks)
-    assert told == [True]
+    assert told == [(True, True, True)]
+
+
+@pytest.mark.parametrize("client_kind", ["sync"])
+def test_an_error_reporter_is_not_told_of_a_task_that_ends_while_its_time_limit_is_judged(
+    client: Client, work: Work
+) -> None:
+    told: list[BaseException] = []
+    ends = threading.Event()
+    tasks: Tasks[None] = Tasks("jobs", on_error=lambda _, error: told.append(error))
+
+    def backoff(count: int, random: Random) -> float:
+        ends.set()
+        eventually(lambda: queue.stats().acked == 1)
+        return 0
+
+    @tasks.task(name="late", time_limit=0.1, retries=1, backoff=backoff)
+    def late() -> None:
+        assert ends.wait(30)
+
+    queue = client.queue(tasks)
+    queue.write(late.call(), shard_key="t")
+    work(tasks)
+    assert (told, queue.stats().acked) == ([], 1)
 
 
 @pytest.mark.parametrize("client_kind", ["async"])

@@ -131,7 +131,7 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     granted = call.sent if granted is None else granted
     now_ms = int(reply[1])
     _note_time(state, call, now_ms, granted)
-    state.hints = _hints(reply[4]) if reply[4] else ()
+    state.hints = _hints(reply[4])
     rows = deliveries(reply, call.holder, safe_deadline(granted, call.visibility))
     # The rows count all the same: the server has leased them, whatever this client believed of the queue.
     moved = reply[2].decode() != state.view.epoch
@@ -165,7 +165,7 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
     if len(rows) != call.count:
         return None
     _note_time(state, call, int(reply[1]), call.sent)
-    state.hints = _hints(reply[4]) if reply[4] else ()
+    state.hints = _hints(reply[4])
     _declare_fewer(state, reply)
     return rows
 
@@ -200,6 +200,8 @@ def _declare_more(state: QueueState, declared: int) -> None:
 
 
 def _hints(raw: bytes) -> tuple[str, ...]:
+    if not raw:
+        return ()
     return tuple(raw.decode().split(","))
 
 

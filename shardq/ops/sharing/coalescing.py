@@ -72,7 +72,7 @@ class Coalescer(Generic[I, R]):
         lanes: set[Hashable] = set()
         with self.lock:
             self.calls -= 1
-            leader = self._next(lanes) if self._waiting else None
+            leader = self._next(lanes)
             if leader is None:
                 return
             self.calls += 1

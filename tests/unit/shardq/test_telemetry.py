@@ -83,6 +83,19 @@ def test_a_read_that_began_before_there_was_a_provider_has_no_span(
     assert spans() == {}
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_provider_that_the_environment_names_is_made(named: bool) -> None:
+    """OpenTelemetry makes it when it is first asked for, which may be by shardq."""
+    code = "import opentelemetry.trace, opentelemetry.context; from shardq.telemetry import enabled; print(enabled())"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    if named:
+        environment["OTEL_PYTHON_TRACER_PROVIDER"] = "sdk_tracer_provider"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == str(named)
+
+
 def test_an_ack_that_a_read_takes_along_has_a_span_of_its_own(queue: Queue, spans: Any) -> None:
     ids = [queue.write(each, shard_key="tenant") for each in "abc"]
     first = queue.read()
