@@ -15,6 +15,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Generator, Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -141,12 +142,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     watchdog, _watchdog, run = _watchdog, None, os.environ.pop(RUN)
     with contextlib.suppress(AssertionError):
-        eventually(lambda: not left(run), GRACE, every=0.02)
-    if found := left(run):
+        eventually(lambda: not _strays(run), GRACE, every=0.02)
+    if found := _strays(run):
         reporter = session.config.get_terminal_writer()
         reporter.line(f"\nprocesses that the tests left behind: {found}", red=True)
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
     watchdog.communicate(timeout=60)
+
+
+def _strays(run: str) -> dict[int, str]:
+    """The processes that are left, without the tracker that multiprocessing keeps for this one: they end together."""
+    tracker = getattr(resource_tracker, "_resource_tracker", None)
+    return {pid: command for pid, command in left(run).items() if pid != getattr(tracker, "_pid", None)}
 
 
 def left(run: str) -> dict[int, str]:

@@ -213,6 +213,25 @@ def test_a_process_left_behind_fails_the_run_and_is_ended(tmp_path: Path, words:
     eventually(lambda: not there(int(Path(f"{file}.pid").read_text())))
 
 
+SPAWNS = """
+import multiprocessing
+
+def test_it():
+    multiprocessing.get_context("spawn").Semaphore()  # starts the tracker of what processes share
+"""
+
+
+@pytest.mark.runs_in("test-all")
+@LINUX.needed
+@pytest.mark.parametrize("words", [(), ("-n", "1")], ids=["alone", "workers"])
+def test_what_multiprocessing_keeps_for_the_run_is_not_left_behind(tmp_path: Path, words: tuple[str, ...]) -> None:
+    file = tmp_path / "test_spawns.py"
+    file.write_text(SPAWNS)
+    with run(file, *words) as process:
+        told, _ = process.communicate(timeout=150)
+    assert process.returncode == 0, told
+
+
 @pytest.mark.runs_in("test-all")
 @LINUX.needed
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
