@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from shardq.edge import Edge, EdgeMessage
+from shardq.edge import Edge, EdgeMessage, delivering
 from shardq.edge.places import Places, place_of
 from shardq.edge.spool import Hold, Spool
 from shardq.errors import BackendTimeout
@@ -26,6 +26,7 @@ from tests.waiting import eventually
 __all__ = ["made", "sink"]  # pytest finds the fixtures here
 
 pytestmark = pytest.mark.timeout(120)
+OTHER_REASONS = ("NOT_ALLOWED", "TOO_LARGE", "REASON_UNSPECIFIED")
 Made = Callable[..., Edge]
 
 
@@ -71,7 +72,10 @@ def test_a_bound_that_changes_lets_what_was_too_large_be_asked_for_at_once() -> 
     assert places.due(0.1) == ["TOO_LARGE 9"]
 
 
-@pytest.mark.parametrize("reason", ["NO_QUEUE", "NOT_ALLOWED", "TOO_LARGE", "REASON_UNSPECIFIED"])
+@pytest.mark.parametrize(
+    "reason",
+    ["NO_QUEUE", *(pytest.param(name, marks=pytest.mark.runs_in("test-all")) for name in OTHER_REASONS)],
+)
 def test_what_is_not_taken_for_now_goes_out_later_and_stops_nobody(sink: Sink, made: Made, reason: str) -> None:
     is_open = [False]
     sink.act = lambda request, number: "ack" if request.queue == "other" or is_open[0] else f"refuse {reason}"
@@ -86,8 +90,9 @@ def test_what_is_not_taken_for_now_goes_out_later_and_stops_nobody(sink: Sink, m
     assert {each.reason for each in status.held} == {reason}
     assert status.spool.refused == 0
     before = len(sink.requests)
+    eventually(lambda: len(sink.requests) > before, what="the place is asked for again")
     with pytest.raises(BackendTimeout, match=f"are held: {reason}: not for you"):
-        edge.flush(3)
+        edge.flush(0.1)
     assert len(sink.requests) - before <= 20, "one message of each place asks for all"
     is_open[0] = True
     edge.flush(60)
@@ -106,7 +111,10 @@ def test_held_messages_survive_the_process_and_are_sent_by_the_next(sink: Sink, 
     assert len(sink.stored) == 50
 
 
-def test_what_is_held_too_long_is_refused_with_its_reason_and_can_be_sent_again(sink: Sink, made: Made) -> None:
+def test_what_is_held_too_long_is_refused_with_its_reason_and_can_be_sent_again(
+    sink: Sink, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivering, "EXPIRE", 0.1)
     sink.act = lambda request, number: "refuse NO_QUEUE"
     edge = made(hold=0.0)
     ids = edge.send_many(many(10))

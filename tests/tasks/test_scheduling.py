@@ -130,12 +130,20 @@ def is_past(queue: Queue, done: int) -> bool:
     return queue.stats().acked > done
 
 
-@pytest.mark.parametrize("run_in", ["threads", "processes"])
+@pytest.mark.parametrize(
+    ("client_kind", "run_in"),
+    [
+        ("sync", "threads"),
+        pytest.param("sync", "processes", marks=pytest.mark.runs_in("test-all")),
+        ("async", "threads"),
+    ],
+    indirect=["client_kind"],
+)
 def test_several_workers_write_each_slot_once_and_run_it(
     url: str, client: Client, client_kind: ClientKind, run_in: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attending, "PERIOD", 0.2)
-    forks: dict[str, Any] = {"run_in": "processes"} if (run_in, client_kind) == ("processes", "sync") else {}
+    forks: dict[str, Any] = {"run_in": "processes"} if run_in == "processes" else {}
     queue = client.queue(ticks)
     queue.declare()
     with (
