@@ -125,9 +125,28 @@ local function check_types(hashes, sorted_sets, streams)
   for _, key in ipairs(streams) do call('XLEN', key) end
 end
 
+-- Keeps what a text says for later calls, below the text, and returns how many bytes are kept. All queues of the server
+-- share it: so a value follows from its text alone, and nobody changes one. The texts come from queues, so there is a
+-- bound: one that is large is not kept, and with the bound full all are dropped.
+local MOST_KEPT = 1048576 -- bytes of texts, and of what they say
+local LARGEST_KEPT = 65536 -- bytes of a text
+local VALUE = 1000 -- bytes of what a text says, about
+
+local function keep(values, bytes, text, value)
+  if #text > LARGEST_KEPT then return bytes end
+  if bytes + #text + VALUE > MOST_KEPT then
+    for each in pairs(values) do values[each] = nil end
+    bytes = 0
+  end
+  values[text] = value
+  return bytes + #text + VALUE
+end
+
 -- Numbers as texts. To make one takes Lua as long as a hundred steps, and it writes one of 15 digits and more in short.
 -- So small ones are kept; and of larger ones what stands before their last three digits, which moments of one second
--- share, and services that are about the same.
+-- share, and services that are about the same. All queues share them too, so only whole numbers that a double holds
+-- exactly are kept: above, the last digits are not what is left of a division.
+local EXACT = 9007199254740992 -- 2^53
 local spelled = {}
 local heads, heads_known = {}, 0
 local tails = {}
@@ -135,14 +154,13 @@ local tails = {}
 local function spell_anew(number)
   number = number + 0 -- it may be a text of one
   local text = format('%.0f', number)
-  if number < 0 or number % 1 ~= 0 then return text end
+  if number < 0 or number >= EXACT or number % 1 ~= 0 then return text end
   if number < 4096 then
     spelled[number] = text
     return text
   end
   local tail = number % 1000
   tails[tail] = sub(text, -3)
-  -- All queues of the server share them, so there is a bound.
   if heads_known >= 4096 then
     heads = {}
     heads_known = 0

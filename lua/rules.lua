@@ -7,7 +7,7 @@
 Rules.WITHOUT_WINDOW = 1000000000 -- no shard key has so many: accounts are kept for the limits alone
 
 Rules.known = {} -- by text
-local known_size = 0
+local known_bytes = 0
 
 local function parse_bucket(text)
   local rate, burst = match(text or '', '^([%d.e+-]+),(%d+)$')
@@ -49,13 +49,8 @@ function Rules.rules_of(text)
   local rules = Rules.known[text]
   if rules then return rules end
   rules = parse_rules(text)
-  -- The text has the epoch, so each change of settings makes a new one; old ones are dropped all together.
-  if known_size >= 500 then
-    for each in pairs(Rules.known) do Rules.known[each] = nil end
-    known_size = 0
-  end
-  Rules.known[text] = rules
-  known_size = known_size + 1
+  -- The text has the epoch, so each change of settings makes a new one.
+  known_bytes = keep(Rules.known, known_bytes, text, rules)
   return rules
 end
 

@@ -21,7 +21,7 @@ State.COMMON = 4 -- so many fields every call looks at, before those of its own
 State.NO_LINE = '0 0 0 0 9000000000000 0 0'
 
 local known_lines = {}
-local known_size = 0
+local known_bytes = 0
 
 -- Reads "virtual behind turns servable due_at waiting cancels":
 --   virtual    the virtual time: how much service a shard key has received that is served now, in 0.1 ms
@@ -39,15 +39,7 @@ function State.read_line(text)
     virtual + 0, behind + 0, turns + 0, servable + 0, due_at + 0, waiting + 0, cancels + 0,
     virtual, due_at, waiting, -- as they are spelled
   }
-  if behind == '0' then
-    -- All queues of the server share it, so it has a bound.
-    if known_size >= 500 then
-      known_lines = {}
-      known_size = 0
-    end
-    known_lines[text] = line
-    known_size = known_size + 1
-  end
+  if behind == '0' then known_bytes = keep(known_lines, known_bytes, text, line) end
   return line
 end
 

@@ -19,6 +19,9 @@ Node: TypeAlias = Any  # luaparser carries no types
 ARGUMENTS = ("KEYS", "ARGV")
 """What a verb is called with. A function that gets one of them as a parameter of that name works for the verb."""
 
+BEGIN = "begin"
+"""The base's function that finds the functions of Redis and of Lua, once."""
+
 CALLS = ("call", "pcall_redis")
 """The base's names for `redis.call` and `redis.pcall`."""
 
@@ -122,8 +125,10 @@ class Walk:
         self.fields_read: list[tuple[int, str, str]] = []  # line, table, field
         self.filled: set[str] = set()  # tables that get fields by names which are not in the text
         self.fields_set: list[tuple[int, str]] = []
+        self.kept: list[tuple[int, str]] = []  # what stands at the top of a module and a function changes
         self._line, self._loops, self._returns = 1, 0, 0
         self._scope, self._function = Scope(), Function("", 0, 0, ())
+        self._top = self._scope
         body = ast.parse(source).body.body
         self._one_a_line(body)
         for statement in body:
@@ -261,7 +266,23 @@ class Walk:
             value = node.values[place] if place < len(node.values) else None
             self._assign(target, value)
 
+    def _note_kept(self, target: Node) -> None:
+        """Note a function's assignment to a variable of the module, or to a field of a table that is one."""
+        at = target
+        while isinstance(at, lua.Index) and not self._is_of_a_module(at):
+            at = at.value
+        name = member(at) or getattr(at, "id", "")
+        own = self._top.locals.get(name)
+        is_own = own is not None and self._scope.find(name) is own and own.kind != "function"
+        if self._function.name not in ("", BEGIN) and (is_own or self._is_of_a_module(at)):
+            self.kept.append((self._line, name))
+
+    def _is_of_a_module(self, node: Node) -> bool:
+        """Whether it is a field of a module's table, such as `Rules.known`: that is a name of no scope."""
+        return bool(member(node)) and self._scope.find(node.value.id) is None
+
     def _assign(self, target: Node, value: Node) -> None:
+        self._note_kept(target)
         if isinstance(target, lua.Name):
             local = self._scope.find(target.id)
             if local is None:
@@ -336,6 +357,8 @@ class Walk:
             sent = (text_of(node.args[1]) or "").lower() if first else ""
             call = RedisCall(self._line, command, tuple(args), self._scope, bool(self._loops), sent)
             self._function.calls.append(call)
+        if name == "keep":  # keep(values, …) changes the values
+            self._note_kept(node.args[0])
         if called := member(node.func) or name:
             self._function.sites.append(Valued(called, tuple(node.args), self._scope))
         self._visit([node.func, node.args])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.house import lua_lint
+from tests.house.lua_modules import Modules
 
 BASE = """-- What all modules use.
 local call
@@ -116,7 +117,22 @@ OPEN = "  local epoch, size"
         (END, END + "  local one, two = min(1, 2), q.size\n  q.size = one + two\n", "turns:10: several names in one"),
         (END, END + "  local One = 1\n  q.size = One\n", "turns:10: One is not spelled in small letters"),
         ("Turns.MOST = 5", "Turns.MOST = min(1, 2)", "turns:2: Turns.MOST is not a number, a text or a list"),
-        ("Turns.MOST = 5", "Turns.MOST = 5\nlocal last = 0\nfunction Turns.f() last = 1 end", "last is assigned again"),
+        ("Turns.MOST = 5", "Turns.MOST = 5\nlocal last = 0\nfunction Turns.f() last = 1 end", "last outlives a call"),
+        (
+            "Turns.MOST = 5",
+            "Turns.MOST = 5\nlocal seen = {}\nfunction Turns.f(x) seen[x] = 1 end",
+            "seen outlives a call",
+        ),
+        (
+            "Turns.MOST = 5",
+            "Turns.MOST = 5\nTurns.f = {}\nfunction Turns.g(x) Turns.f[x].y = 1 end",
+            "Turns.f outlives",
+        ),
+        (
+            "Turns.MOST = 5",
+            "Turns.MOST = 5\nlocal f = {}\nfunction Turns.g(x) keep(f, 0, x, 1) end",
+            "f outlives a call",
+        ),
         ("Turns.MOST = 5", "Turns.MOST = 5\ncall('TIME')", "turns:3: neither a constant nor a function"),
         (END, END + "  size = 1\n", "turns:10: global size is written"),
         (END, END + "  local one = 1\n", "turns:10: one is not used"),
@@ -219,6 +235,11 @@ SETTLE = "-- Reply: now\nfunction verbs.settle(KEYS, ARGV)\n  if not call then b
 def test_each_rule_for_verbs_can_fail(folder: Path, right: str, wrong: str, problem: str) -> None:
     found = check(folder, "verbs", right, wrong)
     assert any(problem in each for each in found), found
+
+
+def test_each_reason_why_something_outlives_a_call_is_of_something_that_does() -> None:
+    modules = Modules(lua_lint.FOLDER)
+    assert {(module.name, name) for module in modules.all for _, name in module.walk.kept} == lua_lint.KEPT.keys()
 
 
 def test_the_library_passes() -> None:
