@@ -26,6 +26,7 @@ Record = Callable[[str, object], None]
 OpenQueue = Callable[..., Queue]
 
 
+@pytest.hookimpl(tryfirst=True)  # wherever a run begins: without it, ids of tests depend on which folders are named
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each test its worlds.
 

@@ -19,6 +19,7 @@ Open = Callable[..., Client]
 Cutter = Callable[..., Cut]
 
 
+@pytest.hookimpl(tryfirst=True)  # wherever a run begins: without it, ids of tests depend on which folders are named
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Both kinds of client for a test that starts its own servers; the others get theirs with a server each."""
     names = metafunc.fixturenames

@@ -6,19 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.house.made_up import ROOT, inherited, run
 from tests.parts import GCC, LINUX
-from tests.processes import RUN, pytest_xdist_auto_num_workers
+from tests.processes import pytest_xdist_auto_num_workers
 from tests.selection import REPEAT
 from tests.waiting import eventually
 
-ROOT = Path(__file__).resolve().parents[2]
 RECORDS = """
 import pytest
 from tests.parts import GCC
@@ -53,36 +52,6 @@ BACKGROUND = ("sh", "-c", "trap '' INT TERM; exec \"$@\"", "sh")
 """Starts a command with signals ignored, as a shell does what is put into the background, and some CI systems do."""
 
 
-def run(
-    file: Path, *words: str, before: Sequence[str] = (), more: Mapping[str, str] = MappingProxyType({})
-) -> subprocess.Popen[str]:
-    """pytest on `file` with the settings of these tests, as a run of its own: with its own folder, too."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in (RUN, "SHARDQ_SEED", "SHARDQ_TESTS", "SHARDQ_PARTS")
-    }
-    environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
-    environment |= {"SHARDQ_TEST_GRACE": "0.5", **more}
-    command = [
-        *before,
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        "pyproject.toml",
-        "-p",
-        "no:cacheprovider",
-        f"--basetemp={file.parent / 'run'}",
-        str(file),
-        *words,
-    ]
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-
-
 def there(pid: int) -> bool:
     """Whether it runs; one that nobody has reaped yet does not."""
     try:
@@ -95,7 +64,7 @@ def there(pid: int) -> bool:
 def test_processes_share_a_seed_and_what_they_recorded_is_told_once(tmp_path: Path) -> None:
     file = tmp_path / "test_records.py"
     file.write_text(RECORDS.format(why="str(GCC)"))
-    with run(file, "-n", "2") as process:
+    with run(tmp_path, file.name, "-n", "2") as process:
         told, _ = process.communicate(timeout=150)
     assert process.returncode == 0, told
     seed = told.partition("random seed: SHARDQ_SEED=")[2].split()[0]
@@ -121,7 +90,7 @@ def test_a_skipped_test_fails_the_run_unless_its_reason_is_on_the_list(
 ) -> None:
     file = tmp_path / "test_records.py"
     file.write_text(RECORDS.format(why=why))
-    with run(file, *words, more=more) as process:
+    with run(tmp_path, file.name, *words, more=more) as process:
         told, _ = process.communicate(timeout=150)
     assert process.returncode == 1, told
     assert told_so in told
@@ -142,7 +111,7 @@ def test_a_test_that_is_deselected_fails_the_run_unless_somebody_asked_for_it(
     (tmp_path / "conftest.py").write_text(DESELECTS)
     file = tmp_path / "test_records.py"
     file.write_text(RECORDS.format(why="str(GCC)"))
-    with run(file, *words) as process:
+    with run(tmp_path, file.name, *words) as process:
         told, _ = process.communicate(timeout=150)
     assert (process.returncode == 0) == ("-k" in words), told
     assert ("deselected without a reason" in told) == ("-k" not in words), told
@@ -180,7 +149,7 @@ def test_with_a_long_form(): print(f"soak: {{SOAK}}")
 def test_a_case_elsewhere_is_repeated_as_often_as_the_others(tmp_path: Path) -> None:
     file = tmp_path / "test_marked.py"
     file.write_text(MARKED.format())
-    with run(file, "-k", "test_cases", more={"SHARDQ_TESTS": "test-all", REPEAT: "5"}) as process:
+    with run(tmp_path, file.name, "-k", "test_cases", more={"SHARDQ_TESTS": "test-all", REPEAT: "5"}) as process:
         told, _ = process.communicate(timeout=150)
     assert f"{5 * 4} passed" in told
 
@@ -193,7 +162,7 @@ def test_a_case_elsewhere_is_repeated_as_often_as_the_others(tmp_path: Path) -> 
 def test_a_command_runs_what_its_marks_say(tmp_path: Path, command: str, passed: int) -> None:
     file = tmp_path / "test_marked.py"
     file.write_text(MARKED.format())
-    with run(file, "-s", more={"SHARDQ_TESTS": command}) as process:
+    with run(tmp_path, file.name, "-s", more={"SHARDQ_TESTS": command}) as process:
         told, _ = process.communicate(timeout=150)
     assert f"{passed} passed" in told
     assert ("soak: True" in told) == (command == "soak")
@@ -205,7 +174,7 @@ def test_a_command_runs_what_its_marks_say(tmp_path: Path, command: str, passed:
 def test_a_process_left_behind_fails_the_run_and_is_ended(tmp_path: Path, words: tuple[str, ...]) -> None:
     file = tmp_path / "test_leaves.py"
     file.write_text(LEAVES.format(then=""))
-    with run(file, *words) as process:
+    with run(tmp_path, file.name, *words) as process:
         told, _ = process.communicate(timeout=150)
     assert process.returncode == 1, told
     assert "left behind" in told
@@ -249,7 +218,7 @@ def test_nothing_outlives_a_run_that_is_cut_short(
     file = tmp_path / "test_hangs.py"
     file.write_text(LEAVES.format(then="import threading; threading.Event().wait(600)"))
     pid = Path(f"{file}.pid")
-    with run(file, *words, before=before) as process:
+    with run(tmp_path, file.name, *words, before=before) as process:
         child = int(eventually(lambda: pid.exists() and pid.read_text(), 30))
         assert there(child)
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)  # Ctrl-C is for all in the terminal
@@ -278,7 +247,7 @@ def test_what_a_run_inherits_does_not_reach_its_tests_nor_what_one_test_does_the
 ) -> None:
     file = tmp_path / "test_signalled.py"
     file.write_text(SIGNALLED)
-    with run(file, *words, before=BACKGROUND) as process:
+    with run(tmp_path, file.name, *words, before=BACKGROUND) as process:
         told, _ = process.communicate(timeout=150)
     assert "test_it_meddles: the test has changed what SIGINT does" in told
     assert "2 passed, 1 error" in told, told
@@ -302,10 +271,28 @@ def test_dies():
 def test_a_process_that_dies_fails_one_test_and_the_others_run_to_their_end(tmp_path: Path) -> None:
     file = tmp_path / "test_dies.py"
     file.write_text(DIES + "".join(f"def test_{number}():\n    pass\n" for number in range(20)))
-    with run(file, "-n", "2") as process:
+    with run(tmp_path, file.name, "-n", "2") as process:
         told, _ = process.communicate(timeout=150)
     assert process.returncode == 1, told
     assert "1 failed, 29 passed" in told
+
+
+@pytest.mark.runs_in("test-all")
+def test_a_test_has_the_same_id_whatever_is_named() -> None:
+    """Else what failed among all tests could not be run again by itself."""
+    tests = ROOT / "tests"
+    nested = [path for path in tests.glob("*/**/conftest.py") if "def pytest_generate_tests(" in path.read_text()]
+    folders = {path.parent for path in nested}
+    others = [f"--ignore={each}" for each in tests.iterdir() if each.is_dir() and each not in folders]
+
+    def ids(*words: str) -> set[str]:
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--collect-only", *words]
+        told = subprocess.check_output(command, cwd=ROOT, env=inherited(), text=True, timeout=150)
+        return {line for line in told.splitlines() if line.startswith("tests/")}
+
+    whole = ids("tests", *others)
+    assert len(whole) > 1000
+    assert ids(*map(str, folders)) == whole
 
 
 @pytest.mark.parametrize(
