@@ -1,4 +1,4 @@
-"""What a test run says about itself, last of all: servers, what was left out and why, minutes, and its random seed.
+"""What a test run says about itself, last of all: servers, slow tests, what was left out, minutes, and its seed.
 
 A test or fixture adds to the end with `record_property("server", "valkey 9.1.2")` or `record_property("note", ...)`.
 `SHARDQ_SEED` repeats a run's random choices; a run in several processes has one.
@@ -11,7 +11,8 @@ import random
 import resource
 import time
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from itertools import chain
 
 import hypothesis
@@ -21,6 +22,8 @@ from tests import parts
 
 SEED = int(os.environ.setdefault("SHARDQ_SEED", str(random.SystemRandom().randrange(2**32))))
 BEGUN = time.monotonic()
+SLOWEST = 10  # tests, which are named whatever they took
+LONG = 30.0  # seconds; who takes more is named, too
 
 # A shared machine is no place for deadlines, per example or on making them; the blob that it prints repeats a failure.
 hypothesis.settings.register_profile(
@@ -37,15 +40,27 @@ def rng(request: pytest.FixtureRequest) -> random.Random:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what the tests recorded; the report of a test's teardown has all that its fixtures did, too."""
-    reports = [each for each in chain.from_iterable(terminalreporter.stats.values()) if hasattr(each, "when")]
+    reports = [
+        each for each in chain.from_iterable(terminalreporter.stats.values()) if isinstance(each, pytest.TestReport)
+    ]
     properties = [each for report in reports if report.when == "teardown" for each in report.user_properties]
     notes = [f"note: {value}" for value in dict.fromkeys(str(value) for name, value in properties if name == "note")]
     servers = Counter(str(value) for name, value in properties if name == "server")
     if servers:
         told = ", ".join(f"{server} ({count} tests)" for server, count in sorted(servers.items()))
         notes.append(f"servers tested: {told}")
+    notes += slowest(reports)
     for line in [*notes, *left_out(terminalreporter), _spent(), f"random seed: SHARDQ_SEED={SEED}"]:
         terminalreporter.write_line(line)
+
+
+def slowest(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """A line for each of the tests that took longest, with setup and teardown, and for all that took long."""
+    seconds = defaultdict[str, float](float)
+    for report in reports:
+        seconds[report.nodeid] += report.duration
+    ranked = enumerate(sorted(seconds.items(), key=lambda each: -each[1]))
+    return [f"slowest: {each:.1f} s {test[:200]}" for number, (test, each) in ranked if number < SLOWEST or each > LONG]
 
 
 def skips(terminalreporter: pytest.TerminalReporter) -> Counter[str]:

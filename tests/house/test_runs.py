@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from tests.house.made_up import ROOT, inherited, run
 from tests.parts import GCC, LINUX
 from tests.processes import pytest_xdist_auto_num_workers
+from tests.report import slowest
 from tests.selection import REPEAT
 from tests.waiting import eventually
 
@@ -72,6 +74,7 @@ def test_processes_share_a_seed_and_what_they_recorded_is_told_once(tmp_path: Pa
     assert {f"note: seed {seed}"} < notes <= {f"note: seed {seed}", "note: by gw0", "note: by gw1"}
     assert f"left out: {GCC} (1 skipped)" in told
     assert "servers tested: some server (3 tests)" in told
+    assert len(re.findall(r"^slowest: [\d.]+ s test_records\.py::test_it\[\d\]$", told, re.MULTILINE)) == 4
     assert told.splitlines()[-1].startswith("3 passed, 1 skipped in ")
 
 
@@ -275,6 +278,25 @@ def test_a_process_that_dies_fails_one_test_and_the_others_run_to_their_end(tmp_
         told, _ = process.communicate(timeout=150)
     assert process.returncode == 1, told
     assert "1 failed, 29 passed" in told
+
+
+def reports(test: str, *seconds: float) -> list[pytest.TestReport]:
+    """Of a test, which took so long to set up, to run, and to tear down."""
+    phases: list[Any] = ["setup", "call", "teardown"]
+    return [
+        pytest.TestReport(test, ("", 0, ""), {}, "passed", None, when, duration=each)
+        for when, each in zip(phases, seconds, strict=True)
+    ]
+
+
+def test_the_ten_slowest_tests_are_named_and_all_that_took_more_than_30_seconds() -> None:
+    quick = [each for number in range(20) for each in reports(f"quick {number}", 0, number / 10, 0)]
+    slow = reports("slow", 0.5, 1.5, 2)
+    long = [each for number in range(12) for each in reports(f"long {number}", 10, 11, 9.1)]
+    assert slowest([*quick, *slow])[:3] == ["slowest: 4.0 s slow", "slowest: 1.9 s quick 19", "slowest: 1.8 s quick 18"]
+    assert len(slowest([*quick, *slow])) == 10
+    assert len(slowest([*quick, *long])) == 12
+    assert len(slowest(slow)) == 1
 
 
 @pytest.mark.runs_in("test-all")
