@@ -19,8 +19,8 @@ TESTS     = $(PY) -m pytest -q -n auto $(WITHOUT) $(PYTEST_ARGS)
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo demo-spark demo-edge test test-all soak flicker check fmt lint types layers lua docs diagrams twins \
-  proto examples bench bench-worker plots wheel clean
+.PHONY: help setup parts demo demo-spark demo-edge test test-all soak flicker flickered check fmt lint types layers lua docs diagrams \
+  twins proto examples bench bench-worker plots wheel clean
 
 help: ## print this
 	@echo "shardq: make <target>"
@@ -102,7 +102,7 @@ demo-edge: $(STAMP) ## a producer without access to Redis, while the link is cut
 # Tests start hundreds of processes: bytecode is kept, so that each of them need not compile shardq first.
 test test-all soak flicker docs examples: export PYTHONDONTWRITEBYTECODE =
 
-test: setup $(PARTS) ## every promise once, in minutes; SPARK=no leaves shardq.spark out
+test: flickered setup $(PARTS) ## every promise once, in minutes; SPARK=no leaves shardq.spark out
 	@SHARDQ_TESTS=$(if $(NAMED),test-all,test) $(TESTS)
 
 test-all: setup $(PARTS) ## all tests: on every server, every fault, Spark whole, docs, examples, benchmarks, mutants (half an hour)
@@ -112,10 +112,13 @@ test-all: setup $(PARTS) ## all tests: on every server, every fault, Spark whole
 soak: setup $(PARTS) ## the long forms of walks, kills and slot moves, and all cases with each client
 	@SHARDQ_TESTS=soak $(TESTS)
 
-flicker: setup $(PARTS) ## the tests of PYTEST_ARGS, or all of make test, N times, half of them on a busy machine: which fail?
+flicker: setup $(PARTS) ## the tests of PYTEST_ARGS, or all of make test, N times, half of them on a busy machine: which fail? N=200 clears flickers
 	@SHARDQ_TESTS=$(if $(NAMED),test-all,test) $(PY) -m tests.flicker $(or $(N),20) $(WITHOUT) $(PYTEST_ARGS)
 
-check: lint types layers lua wheel test ## all that must hold before a commit
+flickered: $(STAMP) ## which tests are in the record of flickers, and how they leave it
+	@$(PY) -m tests.flickers
+
+check: flickered lint types layers lua wheel test ## all that must hold before a commit
 	@echo "check: all good"
 
 fmt: $(STAMP) ## format the Python code and mend what ruff can

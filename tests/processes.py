@@ -23,6 +23,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from tests.outcomes import break_run
 from tests.selection import COMMAND, REPEAT
 from tests.waiting import eventually
 
@@ -144,9 +145,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     with contextlib.suppress(AssertionError):
         eventually(lambda: not _strays(run), GRACE, every=0.02)
     if found := _strays(run):
-        reporter = session.config.get_terminal_writer()
-        reporter.line(f"\nprocesses that the tests left behind: {found}", red=True)
-        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        break_run(session, f"processes that the tests left behind: {found}")
     watchdog.communicate(timeout=60)
 
 

@@ -19,6 +19,7 @@ import hypothesis
 import pytest
 
 from tests import parts
+from tests.outcomes import break_run
 
 SEED = int(os.environ.setdefault("SHARDQ_SEED", str(random.SystemRandom().randrange(2**32))))
 BEGUN = time.monotonic()
@@ -96,7 +97,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if parts.ALL_NEEDED:
         broken += [f"SHARDQ_PARTS=all, but {line}" for line in left_out(reporter)]
     for line in broken:
-        reporter.line("")
-        reporter.write_line(line, red=True)
-    if broken:
-        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        break_run(session, line)

@@ -15,10 +15,13 @@ A test runs in `make test` and in `make test-all`, unless
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pytest
+
+from tests.outcomes import break_run
 
 COMMANDS: Final = ("test", "test-all", "soak")
 COMMAND: Final = os.environ.get("SHARDQ_TESTS") or "test-all"
@@ -48,6 +51,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if times > 1:
         metafunc.fixturenames.append("repetition")
         metafunc.parametrize("repetition", range(times), ids=[f"@{number}" for number in range(times)])
+
+
+def unrepeated(nodeid: str) -> str:
+    """The id of the test of which this is a repetition."""
+    return re.sub(r"\[@\d+\]$|-@\d+(?=\]$)", "", nodeid)
 
 
 @pytest.fixture
@@ -123,6 +131,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         told["strays"] = sorted(_strays)
     elif _strays:
         first, more = min(_strays), len(_strays) - 1
-        writer = session.config.get_terminal_writer()
-        writer.line(f"\n{first} and {more} more were deselected without a reason", red=True)
-        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        break_run(session, f"{first} and {more} more were deselected without a reason")

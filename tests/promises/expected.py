@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from tests.selection import unrepeated
+
 _FRESH = "a client that has seen nothing of the server's clock takes back leases that ended by it"
 
 EXPECTED: Final[Mapping[str, str]] = {
@@ -26,6 +28,6 @@ def reason(name: str, patterns: Mapping[str, str]) -> str | None:
 
 def matches(name: str, pattern: str) -> bool:
     """Whether the pattern names the test, also one that is repeated (tests/flicker.py)."""
-    name = re.sub(r"-?@\d+\]$", "]", name)
+    name = unrepeated(name)
     whole = name if "[" in pattern else name.partition("[")[0]
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), whole) is not None
