@@ -15,7 +15,8 @@ PARTS     = $(VENV)/.parts$(if $(filter no,$(SPARK)),-without-spark)
 NAMED     = $(filter tests/%,$(PYTEST_ARGS))
 WITHOUT   = $(if $(filter no,$(SPARK)),$(if $(NAMED),,--ignore=tests/spark))
 # tests/processes.py says how many processes; PYTEST_XDIST_AUTO_NUM_WORKERS, or -n in PYTEST_ARGS, says otherwise
-TESTS     = $(PY) -m pytest -q -n auto $(WITHOUT) $(PYTEST_ARGS)
+# .ci/run sets SHARDQ_GATE; a run that a person starts fails if a test fails, by chance or not
+TESTS     = $(PY) -m $(if $(SHARDQ_GATE),tests.gate,pytest) -q -n auto $(WITHOUT) $(PYTEST_ARGS)
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
