@@ -20,6 +20,7 @@ from tests.outcomes import shortened
 from tests.parts import LINUX
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.timeout(600)  # a run is one process after the other, each of which takes seconds to start
 processes = pytest.mark.runs_in("test-all")
 RERUNS = "are run again, each by itself"
 SEED = 7
@@ -68,7 +69,6 @@ def recorded(folder: Path) -> list[Flicker]:
 
 
 @processes
-@pytest.mark.timeout(600)
 def test_a_test_that_flickers_passes_and_is_recorded_and_the_next_time_it_fails_the_run(tmp_path: Path) -> None:
     suite(tmp_path, FLICKERS % ["a b/c::d"])
     status, told = ci(tmp_path, "-n", "2")
@@ -92,7 +92,6 @@ def test_a_test_that_flickers_passes_and_is_recorded_and_the_next_time_it_fails_
 
 
 @processes
-@pytest.mark.timeout(600)
 def test_three_that_flicker_fail_the_run_whatever_their_names_and_are_recorded(tmp_path: Path) -> None:
     suite(tmp_path, FLICKERS % STRANGE)
     status, told = ci(tmp_path)
@@ -166,7 +165,7 @@ def test_a_signal_ends_the_run_also_while_a_test_is_run_again(tmp_path: Path) ->
     suite(tmp_path, f"def test_waits():\n    assert not first()\n    {waits}\n")
     program, more = ("tests.gate", "-q"), {"SHARDQ_GATE": "this run"}
     with run(tmp_path, "test_made_up.py", program=program, more=more) as process:
-        eventually((tmp_path / "waits").exists, 100)
+        eventually((tmp_path / "waits").exists, 300)
         os.killpg(process.pid, signal.SIGINT)
         told, _ = process.communicate(timeout=150)
     assert process.returncode not in (0, None), told
