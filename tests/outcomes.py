@@ -49,7 +49,6 @@ class Outcomes:
     def run(self, words: Sequence[str]) -> int:
         """Run pytest in this process; return its exit status."""
         status = int(pytest.main([*words], plugins=[self]))
-        self.passed -= self.failed.keys()
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             self.broken.append(f"pytest ended with status {status}")
         elif status and not self.failed and not self.broken:
@@ -59,6 +58,7 @@ class Outcomes:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test has a report of its setup, one of itself, and one of its teardown; if its process died, only one."""
         if report.failed:
+            self.passed.discard(report.nodeid)
             known = self.failed.get(report.nodeid, "")
             shown = known or len(self.failed) < MAX_SHOWN
             self.failed[report.nodeid] = shortened(f"{known}{_text(report)}") if shown else ""

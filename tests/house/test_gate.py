@@ -16,7 +16,6 @@ from tests import gate
 from tests.flickers import FOLDER, Flicker, Record
 from tests.gate import MAX_RERUN, judge, objections, run_again
 from tests.house.made_up import ROOT, inherited, run
-from tests.outcomes import shortened
 from tests.parts import LINUX
 from tests.waiting import eventually
 
@@ -262,8 +261,3 @@ def test_a_flicker_that_cannot_be_recorded_fails_the_run_and_a_run_without_one_p
 def test_what_takes_longer_than_all_reruns_may_is_ended_and_did_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "MAX_SECONDS", 0.0)
     assert "it was ended after 0 s" in gate.rerunning(inherited())("test_made_up.py::test_waits", SEED)
-
-
-def test_a_long_failure_keeps_its_beginning_and_its_end() -> None:
-    assert shortened("a" * 10, 10) == "a" * 10
-    assert shortened("a" * 100 + "b" * 1000 + "c" * 100, 20) == "a" * 10 + "\n[1180 letters are left out]\n" + "c" * 10
