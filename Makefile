@@ -91,7 +91,7 @@ parts: $(STAMP) ## install what else the tests use, where that is possible: Debi
 $(PARTS): $(STAMP)
 	@$(MAKE) --no-print-directory parts
 
-demo: $(STAMP) ## every installed package a tenant, every source file a job, one tenant floods, one worker dies
+demo: $(STAMP) ## every installed package a tenant, its files the jobs; one floods, a worker dies, and nobody else waits
 	@$(PY) -m examples.demo
 
 demo-spark: setup $(PARTS) ## files as a DataFrame, loaded into queues, worked off, archived, judged, consumed, all with Spark (minutes)
@@ -100,8 +100,8 @@ demo-spark: setup $(PARTS) ## files as a DataFrame, loaded into queues, worked o
 demo-edge: $(STAMP) ## a producer without access to Redis, while the link is cut, and gateway and producer are killed
 	@$(PY) -m examples.demo_edge
 
-# Tests start hundreds of processes: bytecode is kept, so that each of them need not compile shardq first.
-test test-all soak flicker docs examples: export PYTHONDONTWRITEBYTECODE =
+# Tests start hundreds of processes, the demo seven: bytecode is kept, so that each need not compile shardq first.
+demo test test-all soak flicker docs examples: export PYTHONDONTWRITEBYTECODE =
 
 test: flickered setup $(PARTS) ## every promise once, in minutes; SPARK=no leaves shardq.spark out
 	@SHARDQ_TESTS=$(if $(NAMED),test-all,test) $(TESTS)

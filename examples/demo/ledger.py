@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from examples.demo.files import COPIES, Source
+from examples.demo.files import Source
 from shardq import QueueStats
 
 
@@ -24,24 +24,30 @@ class Ledger:
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = defaultdict(Job)
+        self.wrote = Counter[str]()  # by tenant
         self.acked = 0
-        self.bad_python = set[str]()
 
     def enter(self, process: str, event: dict[str, Any]) -> None:
         """Enter one event of one process."""
+        if event["event"] == "ready":
+            return
         job = self.jobs[event["id"]]
         match event["event"]:
             case "wrote":
                 job.tenant, job.file = event["tenant"], (event["path"], event["copy"])
+                self.wrote[job.tenant] += 1
             case "took":
                 job.takes.append((process, event["count"], event["pickup"], event["at"]))
             case "parsed":
                 job.parsed.append(process)
-                if event["result"] != "parsed":
-                    self.bad_python.add(event["id"])
             case "acked":
                 job.acked.append(process)
                 self.acked += 1
+
+    def taken_of(self, tenant: str) -> list[float]:
+        """When jobs of *tenant* were delivered for the first time."""
+        jobs = (job for job in self.jobs.values() if job.tenant == tenant)
+        return [at for job in jobs for _, count, _, at in job.takes if count == 1]
 
     def held_by(self, worker: str) -> list[str]:
         """The messages that *worker* took last and has certainly not acked: its leases."""
@@ -60,10 +66,9 @@ class Ledger:
         ]
 
     def problems(
-        self, before: list[Source], after: list[Source], noisy: str, killed: str, now: QueueStats
+        self, due: set[tuple[str, int]], before: list[Source], after: list[Source], killed: str, now: QueueStats
     ) -> list[str]:
-        """What is wrong, in sentences; empty if all jobs of each file were done exactly once."""
-        due = {(file.path, copy) for file in before for copy in range(COPIES if file.tenant == noisy else 1)}
+        """What is wrong, in sentences; empty if each job that was *due*, a path and a copy, was done exactly once."""
         wrote = Counter(job.file for job in self.jobs.values())
         done = Counter(job.file for job in self.jobs.values() if job.acked)
         done.update(self.jobs[message_id].file for message_id in self.acked_unrecorded(killed))

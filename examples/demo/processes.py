@@ -68,6 +68,7 @@ class Process:
         except subprocess.TimeoutExpired:
             self.kill()
             return f"{self.name} did not end within {PATIENCE:g} s"
+        self._reader.join()
         if code == -signal.SIGTERM and not (self.lines or self.records.stat().st_size):
             return None  # it was still starting, and nobody needs it any more
         return f"{self.name} ended with code {code}: {self.last_error()}" if code else None

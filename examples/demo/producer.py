@@ -1,84 +1,103 @@
-"""The API server of the demo: enqueues a job for each source file, in small batches in which the tenants are mixed.
+"""The API server of the demo: it learns how fast the workers are here, and then writes the others' jobs beside a flood.
 
-One tenant floods: all its jobs come at once, before those of the others. The jobs of the others come at a steady rate,
-which is about half of what the workers can do on this machine at the moment.
+The others' jobs come one by one, at a pace that takes a fixed part of what the workers can do. It follows their speed,
+which changes while neighbours on this machine come and go. The flood has always some seconds of work in the queue.
 """
 
-import ast
+import json
 import sys
 import time
-import warnings
-from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import islice
+from pathlib import Path
 
-from examples.demo.files import COPIES, Source, flooding, sources
-from examples.demo.records import Records
-from shardq import Client, Message
+from examples.demo.input import Input, Job, work
+from examples.demo.plan import FLOOD, Plan, plan
+from examples.demo.records import Records, Tail
+from examples.demo.speed import Speed
+from shardq import Client, Message, Queue, ShardqError
 
-FLOOD_BATCH, BATCH = 500, 20
-SHORTEST, LONGEST = 4.0, 35.0  # seconds for the others' jobs
-SAMPLE = 0.02  # of all bytes: so much is parsed to learn how fast it goes here
-
-
-def message(source: Source, copy: int) -> Message:
-    """The message of a job, which is to parse this file."""
-    return Message({"path": source.path, "copy": copy}, source.tenant, headers={"source": "demo"})
-
-
-def batches(messages: Iterator[Message], size: int) -> Iterator[list[Message]]:
-    """The items in lists of at most *size*."""
-    while batch := list(islice(messages, size)):
-        yield batch
+LOOK = 0.05  # seconds between two looks at the queue and the workers
+LOW = 50  # jobs for each worker: it does fewer between two looks, so that it always has something to do
+PATIENCE = 30.0  # seconds until the workers' speed is known
+BEHIND = 0.1  # seconds: what is due for longer is not made up for, since that would come at once
 
 
-def pace(files: list[Source], workers: int) -> float:
-    """Seconds in which to enqueue *files*, so that parsing them takes about half of the workers' time.
+class ApiServer:
+    """Writes all jobs, and counts them."""
 
-    They are at work on the flood meanwhile, so this process has the same share of the machine as each of them.
-    """
-    total, parsed, started = sum(file.size for file in files), 0, time.monotonic()
-    for file in files:
-        if parsed > SAMPLE * total:
-            break
-        parse(file.path)
-        parsed += file.size
-    speed = workers * parsed / (time.monotonic() - started)
-    return min(LONGEST, max(SHORTEST, 2 * total / speed))
+    def __init__(self, jobs: Queue, given: Input, records: Records, workers: list[Tail]) -> None:
+        self._jobs, self._given, self._records = jobs, given, records
+        self._speed, self._low = Speed(workers), LOW * len(workers)
+        self._next_look = 0.0
+        self._flood = given.flood()
+        self._flood_work = sum(map(work, given.flooding)) / len(given.flooding)  # of each job
+        self.flood = self.others = 0
 
+    def measure(self) -> Plan:
+        """Keep the workers busy with the flood's first jobs until their speed is known."""
+        until = time.monotonic() + PATIENCE
+        while not self._speed.work:
+            if time.monotonic() > until:
+                raise ShardqError(f"the workers were not all at work within {PATIENCE:g} s")
+            self._look()
+            time.sleep(LOOK)
+        return plan(self._given, self._speed.work, self._speed.work / self._flood_work)
 
-def parse(path: str) -> str:
-    """The work of a job: whether the file is good Python."""
-    try:
-        with open(path, "rb") as file, warnings.catch_warnings():  # noqa: PTH123 (the fastest, and this is all we do)
-            warnings.simplefilter("ignore")
-            ast.parse(file.read())
-    except (SyntaxError, ValueError, RecursionError):
-        return "not good Python"
-    return "parsed"
-
-
-def main(url: str, path: str, limit: int | None, workers: int) -> None:
-    files, records = sources(limit), Records(path)
-    noisy = flooding(files)
-    quiet = [file for file in files if file.tenant != noisy]
-    flood = (message(file, copy) for copy in range(COPIES) for file in files if file.tenant == noisy)
-    steady = (message(file, 0) for file in quiet)
-    with Client.from_url(url) as client:
-        jobs = client.queue("jobs")
-
-        def write(batch: list[Message]) -> None:
-            for message_id, each in zip(jobs.write_many(batch), batch, strict=True):
-                records.note("wrote", id=message_id, tenant=each.shard_key, **each.payload)
-
-        for batch in batches(flood, FLOOD_BATCH):
-            write(batch)
-        pause = pace(quiet, workers) * BATCH / max(1, len(quiet))
+    def write(self, planned: Plan) -> None:
+        """Write the others' jobs, each when it is due, until the time is up."""
         due = time.monotonic()
-        for batch in batches(steady, BATCH):
-            write(batch)
-            due += pause
-            time.sleep(max(0.0, due - time.monotonic()))
+        until = due + planned.seconds
+        for file in self._given.others:
+            self._wait(min(due, until))
+            if time.monotonic() >= until:
+                return
+            self._write([(file, 0)])
+            self.others += 1
+            due = max(due, time.monotonic() - BEHIND) + work(file) / (planned.share * self._speed.work)
+
+    def _wait(self, due: float) -> None:
+        while (now := time.monotonic()) < due or now > self._next_look:
+            if now > self._next_look:
+                self._look()
+            else:
+                time.sleep(min(LOOK, due - now))
+
+    def _look(self) -> None:
+        """Look how fast the workers are, and add to the flood what they have done of it."""
+        now = self._jobs.stats()
+        self._speed.look(time.monotonic(), busy=now.runnable > self._low / 2)
+        if not self._speed.ready:
+            return
+        wanted = max(self._low, round(FLOOD * self._speed.work / self._flood_work))
+        if batch := list(islice(self._flood, max(0, wanted - now.backlog))):
+            self._write(batch)
+            self.flood += len(batch)
+        self._next_look = time.monotonic() + LOOK
+
+    def _write(self, batch: list[Job]) -> None:
+        ids = self._jobs.write_many([message(job) for job in batch])
+        for message_id, (file, copy) in zip(ids, batch, strict=True):
+            self._records.note("wrote", id=message_id, tenant=file.tenant, path=file.path, copy=copy)
+
+
+def message(job: Job) -> Message:
+    """The message of a job, which is to parse this file."""
+    file, copy = job
+    return Message({"path": file.path, "copy": copy, "work": work(file)}, file.tenant, headers={"source": "demo"})
+
+
+def main(url: str, path: str, limit: int, workers: list[str]) -> None:
+    """Write all jobs; print the plan, and at the end how many were written, each as one line of JSON."""
+    with Client.from_url(url) as client:
+        server = ApiServer(
+            client.queue("jobs"), Input(limit), Records(path), [Tail(Path(worker)) for worker in workers]
+        )
+        planned = server.measure()
+        print(json.dumps(asdict(planned)), flush=True)
+        server.write(planned)
+    print(json.dumps({"flood": server.flood, "others": server.others}), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]) or None, int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:])

@@ -1,69 +1,69 @@
-"""One run of the demo: start the processes, watch them, kill a worker half-way, and check the ledger."""
+"""One run of the demo: start the processes, watch them, kill a worker half-way, and check what all of them recorded."""
 
+import json
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from examples.demo.files import COPIES, Source, flooding, sources
-from examples.demo.ledger import Job, Ledger
+from examples.demo.casualty import Casualty
+from examples.demo.figures import percentile, seconds
+from examples.demo.files import sources
+from examples.demo.input import Input
+from examples.demo.ledger import Ledger
+from examples.demo.limit import Limit
+from examples.demo.plan import FLOOD, Plan
 from examples.demo.processes import ROOT, Process
 from examples.demo.show import Show
-from examples.demo.table import draw, percentile, pickups, plural, seconds
-from shardq import Client, Limits, Queue
+from examples.demo.table import draw
+from examples.demo.waits import Waits
+from shardq import Client, Queue
 from shardq.embedded import EmbeddedServer
 
-VISIBILITY = 3.0  # seconds: short, so that the leases of the killed worker end while one watches
+VISIBILITY = 5.0  # seconds: short, so that the leases of the killed worker end while one watches
 STUCK = 30.0  # seconds without any progress
-LIMIT_FROM, LIMIT_FOR = 0.35, 4.0  # the part of the jobs after which the flood is limited, and for how many seconds
-RATE = 20.0  # deliveries per second of the flood, meanwhile
+LIMIT_FROM, KILL_FROM = 0.25, 0.5  # the part of the jobs after which the flood is limited, and a worker killed
 
 
 class Demo:
     """One run of the demo."""
 
-    def __init__(self, show: Show, limit: int | None, workers: int) -> None:
-        self._show, self._limit, self._count = show, limit, workers
-        self._files = sources(limit)
-        self._noisy = flooding(self._files)
-        self._noisy_files = sum(file.tenant == self._noisy for file in self._files)
-        self._total = len(self._files) + self._noisy_files * (COPIES - 1)
+    def __init__(self, show: Show, files: int | None, workers: int) -> None:
+        self._started = time.monotonic()
+        self._show, self._given, self._count = show, Input(files), workers
         self._ledger = Ledger()
+        self._waits = Waits(self._given.noisy)
+        self._casualty = Casualty(self._ledger, self._read_on)
+        self._plan: Plan | None = None
+        self._wanted = 0  # workers, by the autoscaler
         self._problems: list[str] = []
-        self._killed: Process | None = None
-        self._killed_at, self._held = 0.0, list[str]()
-        self._limited_at = self._freed_at = 0.0
 
     def run(self) -> int:
         """Run it; the exit code."""
-        started = time.monotonic()
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="shardq-demo-")))
             server = stack.enter_context(EmbeddedServer())
             jobs = stack.enter_context(Client.from_url(server.url)).queue("jobs", visibility_timeout=VISIBILITY)
             jobs.declare()
+            self._limit = Limit(jobs, self._given.noisy, self._count)
             self._introduce(server.name, jobs)
             self._start(stack, folder, server.url)
-            self._show.begin(self._total)
+            self._show.begin("measuring what the workers can do here")
             stack.callback(self._show.end)
             self._watch(jobs)
             self._stop()
             self._show.end()
-            self._check_ledger(jobs)
-        took = f"{time.monotonic() - started:.0f} s"
-        text = f"{len(self._files):,} files, {self._total:,} jobs, none lost, none done twice, in {took}"
-        self._show.verdict(self._problems, f"see above; after {took}" if self._problems else text)
+            self._judge(jobs)
+        self._show.verdict(self._problems, self._verdict())
         return 1 if self._problems else 0
 
     def _introduce(self, server: str, jobs: Queue) -> None:
-        tenants = len({file.tenant for file in self._files})
+        given, say = self._given, self._show.say
+        say("input", f"{len(given.files):,} Python files of {given.tenants:,} packages that are installed here")
+        say("jobs", "parse one file each; the package that it belongs to is the tenant")
         config = jobs.state.config
-        self._show.title(f"shardq on {server}: {config.streams} streams, {config.streams_per_shard} per tenant")
-        say = self._show.say
-        say("input", f"{len(self._files):,} Python files of {tenants:,} packages, the standard library included")
-        say("jobs", "parse one file each; packages are tenants, an API server enqueues")
-        say("flood", f"{self._noisy} enqueues its {self._noisy_files} files {COPIES} times, before all others")
-        say("workers", f"{self._count} processes; one is killed half-way, leases end after {VISIBILITY:g} s")
+        say("queue", f"{config.streams} streams on {server}, {config.streams_per_shard} for each tenant")
+        say("workers", f"{self._count} processes; one is killed half-way")
 
     def _start(self, stack: ExitStack, folder: Path, url: str) -> None:
         def process(name: str, *command: str) -> Process:
@@ -71,13 +71,13 @@ class Demo:
             stack.callback(started.close)
             return started
 
-        self._scaler = process("autoscaler", str(ROOT / "examples" / "autoscaler.py"), url, "2")
         self._workers = [
-            process(f"worker-{n}", "-m", "examples.demo.worker", url, "RECORDS", str(VISIBILITY))
-            for n in range(1, self._count + 1)
+            process(f"worker-{n}", "-m", "examples.demo.worker", url, "RECORDS") for n in range(1, self._count + 1)
         ]
-        numbers = (str(self._limit or 0), str(self._count))
-        self._producer = process("api-server", "-m", "examples.demo.producer", url, "RECORDS", *numbers)
+        records = [str(worker.records) for worker in self._workers]
+        files = str(len(self._given.files))
+        self._producer = process("api-server", "-m", "examples.demo.producer", url, "RECORDS", files, *records)
+        self._scaler = process("autoscaler", str(ROOT / "examples" / "autoscaler.py"), url, "2")
         self._processes = [self._scaler, self._producer, *self._workers]
 
     def _watch(self, jobs: Queue) -> None:
@@ -85,12 +85,11 @@ class Demo:
         last, progressed = -1, time.monotonic()
         while not (self._producer.ended() and jobs.len() == 0):
             self._read_on()
-            self._limit_flood(jobs)
-            if not self._killed and self._ledger.acked * 2 >= self._total:
-                self._kill_one()
+            self._meddle()
             if self._ledger.acked != last:
                 last, progressed = self._ledger.acked, time.monotonic()
-            dead = [each for each in self._processes if each.ended() and each not in (self._producer, self._killed)]
+            mortal = (self._producer, self._casualty.worker)
+            dead = [each for each in self._processes if each.ended() and each not in mortal]
             if dead or time.monotonic() > progressed + STUCK:
                 why = f"{dead[0].name} ended: {dead[0].last_error()}" if dead else f"no progress for {STUCK:g} s"
                 self._problems.append(why)
@@ -98,99 +97,88 @@ class Demo:
             time.sleep(0.02)
 
     def _read_on(self) -> None:
+        """Read what the processes recorded and printed since the last time."""
         for process in self._processes:
             for event in process.tail.news():
                 self._ledger.enter(process.name, event)
+                self._waits.enter(event)
         while self._scaler.lines:
-            self._show.autoscaler(self._scaler.lines.pop(0))
-        self._show.progress(self._ledger.acked, self._total)
+            self._wanted = json.loads(self._scaler.lines.pop(0))["workers"]
+        if not self._plan and self._producer.lines:
+            self._plan = Plan(**json.loads(self._producer.lines.pop(0)))
+            self._explain(self._plan)
+        if self._plan:
+            text = f"{self._waits.now()}; autoscaler wants {self._wanted}"
+            self._show.progress(self._ledger.acked, self._total(), text)
 
-    def _limit_flood(self, jobs: Queue) -> None:
-        """Give the flood a rate while it runs, and take it back after a while. Nobody is told of it but Redis."""
-        now = time.monotonic()
-        if not self._limited_at and self._ledger.acked >= LIMIT_FROM * self._total:
-            jobs.set_limits({self._noisy: Limits(rate=RATE, burst=1)})
-            self._limited_at = now
-            text = f"{self._noisy} gets {RATE:g} deliveries per second: set while all work, for {LIMIT_FOR:g} s"
-            self._show.say("limit", text, "bold")
-        elif self._limited_at and not self._freed_at and now >= self._limited_at + LIMIT_FOR:
-            jobs.set_limits({self._noisy: Limits()})
-            self._freed_at = time.monotonic()
+    def _total(self) -> int:
+        """How many jobs there will be, so far as it is known."""
+        flood, written = self._ledger.wrote[self._given.noisy], self._ledger.wrote.total()
+        expected = 0 if self._producer.ended() or not self._plan else self._plan.others
+        return flood + max(written - flood, expected)
 
-    def _kill_one(self) -> None:
-        """Kill the first worker that holds a lease. It is paused before, to be sure that it still holds one."""
-        for worker in self._workers:
-            if not self._ledger.held_by(worker.name):
-                continue
-            worker.pause()
-            self._read_on()
-            self._held = self._ledger.held_by(worker.name)
-            if not self._held:
-                worker.resume()
-                continue
-            worker.kill()
-            self._killed, self._killed_at = worker, time.monotonic()
-            text = f"SIGKILL to {worker.name} (process {worker.pid}), which holds {plural(len(self._held), 'lease')}"
-            self._show.say("half-way", text, "bold")
+    def _explain(self, plan: Plan) -> None:
+        given, say = self._given, self._show.say
+        say("measured", f"{self._count} workers can do {plan.jobs_per_second:,.0f} jobs a second here, at the moment")
+        say("flood", f"{given.noisy} keeps {plan.flood:,} jobs in the queue: {FLOOD:g} s of work for all workers")
+        part = f"{plan.share:.0%} of what workers can do, {plan.seconds:.0f} s"
+        say("others", f"{given.tenants - 1} packages write job by job: {part}")
+
+    def _meddle(self) -> None:
+        """Limit the flood for a while, then kill a worker. Nobody is told of either."""
+        if not self._plan:
             return
+        done = self._ledger.acked / max(1, self._total())
+        if not self._limit.begun and done >= LIMIT_FROM:
+            self._limit.begin(self._plan.jobs_per_second)
+        if self._limit.end_in_time() and not self._casualty.worker and done >= KILL_FROM:
+            self._casualty.choose(self._workers)
+            if self._casualty.worker:
+                self._show.say("half-way", str(self._casualty), "bold")
 
     def _stop(self) -> None:
         """Stop all processes; one that does not end with exit code 0 is a problem."""
-        ends = [each.stop() for each in self._processes if each is not self._killed]
+        ends = [each.stop() for each in self._processes if each is not self._casualty.worker]
         self._problems += [problem for problem in ends if problem]
         self._read_on()
 
-    def _check_ledger(self, jobs: Queue) -> None:
-        killed = self._killed.name if self._killed else ""
-        again = [job.takes[-1] for job in map(self._ledger.jobs.__getitem__, self._held) if job.takes[-1][0] != killed]
-        if not self._killed:
-            self._problems.append("no worker could be caught holding a lease: none was killed")
-        if len(again) < len(self._held) or any(count < 2 for _, count, _, _ in again):
-            self._problems.append("what the killed worker held was not delivered again")
-        now, after = jobs.stats(), sources(self._limit)
-        self._problems += self._ledger.problems(self._files, after, self._noisy, killed, now)
-        self._show.table(draw(self._ledger, self._noisy, killed))
+    def _judge(self, jobs: Queue) -> None:
+        """Compare what was recorded with the queue and the disk, and print what was seen."""
+        if not self._producer.lines:
+            self._problems.append("the API server did not come to its end")
+            return
+        wrote = json.loads(self._producer.lines[-1])
+        due = self._given.due(wrote["flood"], wrote["others"])
+        before, after = self._given.files, sources(len(self._given.files))
+        taken = self._ledger.taken_of(self._given.noisy)
+        found = [
+            self._waits.problem(),
+            self._casualty.problem(),
+            self._limit.problem(taken),
+            *self._ledger.problems(due, before, after, self._casualty.name, jobs.stats()),
+        ]
+        self._problems += [problem for problem in found if problem]
+        self._show.table(draw(self._waits))
         if not self._problems:
-            self._summarize(after, [at - self._killed_at for *_, at in again], now.acked)
+            self._summarize(self._limit.told(taken), wrote["others"])
+        self._show.headline(self._headline())
 
-    def _summarize(self, after: list[Source], again: list[float], acked: int) -> None:
-        ledger, show = self._ledger, self._show
-        waits = {noisy: percentile(pickups(self._jobs(noisy=noisy)), 0.99) for noisy in (False, True)}
-        show.say("on disk", f"{len(after):,} files, counted anew: each a job, {self._noisy}'s {COPIES} times")
-        show.say("books", f"{len(ledger.jobs):,} jobs written, {acked:,} acked, each once by one worker")
-        if again:
-            show.say(
-                "redelivered",
-                f"{plural(len(again), 'lease')} of the killed worker, {seconds(max(again))} after the kill: leases end "
-                f"after {VISIBILITY:g} s",
-            )
-        if self._freed_at:
-            show.say("limit", self._of_the_limit())
-        show.say("pick-up p99", f"{seconds(waits[False])} for everybody else, {seconds(waits[True])} for {self._noisy}")
-        if ledger.bad_python:
-            show.say(
-                "note",
-                f"{plural(len(ledger.bad_python), 'file')} of test data cannot be parsed: finding out is the job",
-            )
+    def _summarize(self, limit: str, others: int) -> None:
+        say, all_others = self._show.say, len(self._given.others)
+        fit = "" if others == all_others else ": no more fit the time"
+        say("files", f"{others:,} of the others' {all_others:,} files were taken{fit}")
+        say("killed", self._casualty.redelivered())
+        say("limit", limit)
 
-    def _of_the_limit(self) -> str:
-        """What the limit did, in jobs per second: a second later, when the workers have done what they held by then."""
-        begun, over = self._limited_at + 1, self._freed_at
-        rates = {
-            (noisy, which): self._taken(noisy, since, until) / (until - since)
-            for noisy in (False, True)
-            for which, since, until in (("before", 2 * begun - over - 1, begun - 1), ("meanwhile", begun, over))
-        }
-        if rates[True, "meanwhile"] > 2 * RATE:  # workers also do what they were delivered before
-            self._problems.append(f"{rates[True, 'meanwhile']:.0f} jobs per second of {self._noisy} were delivered")
-        flood, others = (
-            f"{rates[noisy, 'meanwhile']:,.0f} per second, {rates[noisy, 'before']:,.0f} before"
-            for noisy in (True, False)
-        )
-        return f"{self._noisy} {flood}; everybody else {others}"
+    def _headline(self) -> str:
+        waits = self._waits
+        flood = seconds(percentile(waits.flood, 0.5))
+        median, high = (seconds(percentile(waits.others, share)) for share in (0.5, 0.99))
+        return f"{waits.noisy} floods: its jobs wait {flood}. All others wait {median} (p99 {high})."
 
-    def _taken(self, noisy: bool, since: float, until: float) -> int:
-        return sum(since <= at < until for job in self._jobs(noisy=noisy) for *_, at in job.takes)
-
-    def _jobs(self, *, noisy: bool) -> list[Job]:
-        return [job for job in self._ledger.jobs.values() if (job.tenant == self._noisy) == noisy]
+    def _verdict(self) -> str:
+        took = time.monotonic() - self._started
+        if self._problems:
+            return f"see above; after {took:.0f} s"
+        jobs = f"{len(self._ledger.jobs):,} jobs, each done once, in {took:.0f} s"
+        return f"the flood delayed nobody else. {jobs}"

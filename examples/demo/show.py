@@ -1,24 +1,21 @@
 """The output of the demo: a progress bar on a terminal, else plain lines."""
 
-import json
-
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from examples.demo.table import plural, seconds
-
 LABEL = 11  # columns
+PARTS = 4  # lines of progress where there is no terminal
 
 
 class Show:
-    """The screen. `say` prints a labelled line, `progress` moves the bar (or prints a line for each tenth)."""
+    """The screen. `say` prints a labelled line, `progress` moves the bar (or prints a line for each quarter)."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bar: Progress | None = None
-        self._tenth = 0
+        self._part = 0
 
     def title(self, text: str) -> None:
         """The first line."""
@@ -32,28 +29,23 @@ class Show:
         grid.add_row(label, Text(text, style))
         self._console.print(grid)
 
-    def begin(self, total: int) -> None:
-        """Begin to show progress."""
-        self._console.print()
+    def begin(self, text: str) -> None:
+        """Begin to show progress: *text*, until it is known how much there is to do."""
         if self._console.is_terminal:
-            columns = (BarColumn(None), TaskProgressColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            columns = (BarColumn(None), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
             self._bar = Progress(*columns, console=self._console, transient=True, expand=True)
-            self._bar.add_task("jobs", total=total)
+            self._bar.add_task(text, total=None)
             self._bar.start()
+        else:
+            self.say("progress", f"  0 %  {text}")
 
-    def progress(self, done: int, total: int) -> None:
-        """Show how many jobs are done."""
+    def progress(self, done: int, total: int, text: str) -> None:
+        """Show how much is done, and *text* beside it."""
         if self._bar:
-            self._bar.update(self._bar.task_ids[0], completed=done)
-        elif done * 10 // total > self._tenth:
-            self._tenth = done * 10 // total
-            self.say("progress", f"{self._tenth * 10:3} %  {done:,} of {total:,} jobs done")
-
-    def autoscaler(self, line: str) -> None:
-        """What the autoscaler printed, for people."""
-        seen = json.loads(line)
-        oldest = "none waits" if seen["oldest_age"] is None else f"oldest {seconds(seen['oldest_age'])}"
-        self.say("autoscaler", f"length {seen['length']:>6,}   {oldest:<13}  wants {plural(seen['workers'], 'worker')}")
+            self._bar.update(self._bar.task_ids[0], completed=done, total=total, description=text)
+        elif done * PARTS // total > self._part:
+            self._part = done * PARTS // total
+            self.say("progress", f"{100 * self._part // PARTS:3} %  {text}")
 
     def end(self) -> None:
         """Stop showing progress."""
@@ -64,6 +56,10 @@ class Show:
     def table(self, table: Table) -> None:
         """The closing table."""
         self._console.print(table)
+
+    def headline(self, text: str) -> None:
+        """What was seen, in one line."""
+        self._console.print(f"\n[bold]{text}[/]")
 
     def verdict(self, problems: list[str], text: str) -> None:
         """The last lines."""

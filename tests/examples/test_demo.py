@@ -12,14 +12,20 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
 
 from examples.demo.files import COPIES, Source, flooding, sources
+from examples.demo.input import HANDLING, Input
 from examples.demo.ledger import Ledger
+from examples.demo.limit import Limit
+from examples.demo.plan import LONGEST, SHORTEST, plan
 from examples.demo.records import Records, Tail
-from shardq import QueueStats
+from examples.demo.speed import WINDOW, Speed
+from examples.demo.waits import TIMES, Waits
+from shardq import Limits, QueueStats
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.runs_in("test-all")
@@ -49,27 +55,28 @@ def children(pid: int) -> dict[int, str]:
 
 
 @pytest.mark.timeout(300)
-def test_a_short_run_accounts_for_every_file() -> None:
+def test_a_short_run_shows_that_the_flood_delays_nobody_else() -> None:
     with demo("--files", "150", "--workers", "3") as process:
         told, errors = process.communicate(timeout=250)
-    assert (process.returncode, errors) == (0, "")
-    files = sources(150)
-    noisy = flooding(files)
-    total = len(files) + (COPIES - 1) * sum(file.tenant == noisy for file in files)
-    assert re.search(rf"^PASSED: 150 files, {total:,} jobs, none lost, none done twice, in \d+ s$", told, re.MULTILINE)
-    rows = re.findall(r"^ (.+?)  +([\d,]+) +([\d,]+) +([\d,]+|-) +[\d.]+ m?s +[\d.]+ m?s", told, re.MULTILINE)
-    *parts, everything = [
-        (name, *(int(cell.replace(",", "").replace("-", "0")) for cell in cells)) for name, *cells in rows
-    ]
-    assert everything[1] == everything[2] == total
-    assert [sum(part[column] for part in parts) for column in (1, 2, 3)] == list(everything[1:])
-    assert everything[3] >= 1  # the killed worker held a lease, and it was delivered again
-    assert parts[0][0].endswith(" (floods)")
-    assert parts[0][1] == total - sum(file.tenant != noisy for file in files)
+    assert (process.returncode, errors) == (0, ""), told
     assert "SIGKILL to worker-" in told
-    assert "autoscaler   length" in told
     assert "\x1b" not in told
-    assert [line for line in told.splitlines() if len(line) > 80] == []
+    assert [line for line in told.splitlines() if len(line.rstrip()) > 80] == []
+    assert len(told.splitlines()) <= 40
+    jobs = number(
+        r"^PASSED: the flood delayed nobody else\. ([\d,]+) jobs, each done once, in \d+ s$", told.splitlines()[-1]
+    )
+    others = number(r"^files +([\d,]+) of the others' [\d,]+ files were taken", told)
+    rows = re.findall(r"^ (\S.*?)  +([\d,]+) +[\d.]+ m?s +[\d.]+ m?s", told, re.MULTILINE)
+    flood, everybody, *parts = [(name, int(count.replace(",", ""))) for name, count in rows]
+    assert flood == (f"{flooding(sources(150))} (floods)", jobs - others)
+    assert everybody[1] == sum(count for _, count in parts) == others
+
+
+def number(pattern: str, text: str) -> int:
+    found = re.search(pattern, text, re.MULTILINE)
+    assert found, text
+    return int(found[1].replace(",", ""))
 
 
 @pytest.mark.timeout(300)
@@ -108,20 +115,21 @@ def test_the_input_is_the_standard_library_and_what_is_installed() -> None:
     assert len({file.tenant for file in files[:50]}) > 5  # the tenants are mixed
 
 
+GIVEN = [("/q/1.py", 0), ("/q/2.py", 0), ("/n.py", 0), ("/n.py", 1)]
 FILES = [Source("quiet", "/q/1.py", 1), Source("quiet", "/q/2.py", 1), Source("noisy", "/n.py", 1)]
-TOTAL = 2 + COPIES
+TOTAL = len(GIVEN)
 STATS = QueueStats("jobs", 0.0, 0, 0, 0, 0, None, (0,), written=TOTAL, acked=TOTAL)
 
 
 def complete() -> list[tuple[str, dict[str, Any]]]:
     """The events of a run in which all went well."""
-    due = [(file, copy) for file in FILES for copy in range(COPIES if file.tenant == "noisy" else 1)]
     events: list[tuple[str, dict[str, Any]]] = []
-    for n, (file, copy) in enumerate(due):
+    for n, (path, copy) in enumerate(GIVEN):
+        tenant = "noisy" if path == "/n.py" else "quiet"
         events += [
-            ("worker", {"event": "took", "id": str(n), "count": 1, "pickup": 0.1, "at": 1.0}),
-            ("api", {"event": "wrote", "id": str(n), "tenant": file.tenant, "path": file.path, "copy": copy}),
-            ("worker", {"event": "parsed", "id": str(n), "result": "parsed"}),
+            ("worker", {"event": "took", "id": str(n), "tenant": tenant, "count": 1, "pickup": 0.1, "at": 1.0}),
+            ("api", {"event": "wrote", "id": str(n), "tenant": tenant, "path": path, "copy": copy}),
+            ("worker", {"event": "parsed", "id": str(n), "work": 1}),
             ("worker", {"event": "acked", "id": str(n)}),
         ]
     return events
@@ -133,7 +141,7 @@ def problems(
     ledger = Ledger()
     for process, event in events:
         ledger.enter(process, event)
-    return ledger.problems(FILES, after, "noisy", "killed", now)
+    return ledger.problems(set(GIVEN), FILES, after, "killed", now)
 
 
 def test_books_that_agree_show_no_problem() -> None:
@@ -178,3 +186,102 @@ def test_records_are_read_as_they_grow(tmp_path: Path) -> None:
         file.write(b'ed"}\n')
     assert tail.news() == [{"event": "acked"}]
     tail.close()
+
+
+def files(**counts: int) -> list[Source]:
+    """So many files of each tenant."""
+    return [Source(tenant, f"/{tenant}/{n}.py", 1000) for tenant, count in counts.items() for n in range(count)]
+
+
+def given(monkeypatch: pytest.MonkeyPatch, found: list[Source]) -> Input:
+    monkeypatch.setattr("examples.demo.input.sources", lambda limit: found)
+    return Input(None)
+
+
+def test_a_slow_machine_comes_to_a_file_of_each_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = given(monkeypatch, files(large=100, small=5, single=1, noisy=2))
+    assert mine.noisy != "large"
+    tenants = {file.tenant for file in mine.files} - {mine.noisy}
+    assert {file.tenant for file in mine.others[: len(tenants)]} == tenants
+    assert sorted(map(str, mine.others)) == sorted(str(file) for file in mine.files if file.tenant != mine.noisy)
+
+
+def test_what_is_due_is_what_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = given(monkeypatch, files(large=300, noisy=2))
+    assert mine.noisy == "noisy"
+    flood = {("/noisy/0.py", 0), ("/noisy/1.py", 0), ("/noisy/0.py", 1)}
+    assert mine.due(3, 2) == flood | {(file.path, 0) for file in mine.others[:2]}
+
+
+@pytest.mark.parametrize("speed", [1e3, 1e5, 1e7, 1e9])
+def test_the_others_get_at_most_half_of_what_the_workers_can_do(monkeypatch: pytest.MonkeyPatch, speed: float) -> None:
+    mine = given(monkeypatch, files(large=3000, noisy=20))
+    planned = plan(mine, speed, 100.0)
+    assert SHORTEST <= planned.seconds <= LONGEST
+    assert planned.others <= len(mine.others)
+    assert planned.others * (1000 + HANDLING) <= 0.5 * speed * planned.seconds
+    assert planned.share <= 0.5
+
+
+def test_the_speed_is_that_of_busy_workers(tmp_path: Path) -> None:
+    records = [Records(str(tmp_path / name)) for name in ("1", "2")]
+    tails = [Tail(tmp_path / name) for name in ("1", "2")]
+    speed = Speed(tails)
+
+    def after(now: float, *done: tuple[int, float, int], busy: bool = True) -> float:
+        for worker, at, work in done:
+            records[worker].note("parsed", id="x", at=at, work=work)
+        speed.look(now, busy=busy)
+        return speed.work
+
+    assert after(9.0, busy=False) == 0
+    records[0].note("ready")
+    assert (after(10.0, busy=False), speed.ready) == (0, False)
+    records[1].note("ready")
+    assert (after(10.0, busy=False), speed.ready) == (0, True)
+    assert after(11.0, (0, 10.5, 100), (1, 10.6, 50)) == 0
+    assert after(10.0 + WINDOW) == 150 / WINDOW
+    assert after(14.0, (0, 13.5, 10), (1, 13.6, 10)) == 20 / WINDOW  # what was before its window is not of now
+    assert after(15.0, busy=False) == 20 / WINDOW  # idle workers would look slow
+    assert after(17.0, (0, 16.0, 1000)) == 20 / WINDOW
+    assert after(15.0 + WINDOW) == 1000 / WINDOW
+    assert after(100.0) == 1000 / WINDOW  # the machine stood still
+    for tail in tails:
+        tail.close()
+
+
+def waits(**by_tenant: list[float]) -> Waits:
+    found = Waits("noisy")
+    for tenant, values in by_tenant.items():
+        for n, value in enumerate(values):
+            took = {"event": "took", "id": f"{tenant} {n}", "tenant": tenant, "count": 1, "pickup": value}
+            found.enter(took)
+            found.enter(took | {"count": 2, "pickup": 1000.0})  # the first delivery counts
+    return found
+
+
+def test_others_who_wait_like_the_flood_fail_the_demo() -> None:
+    assert waits(noisy=[1.0, 5.0, 9.0], quiet=[0.01, 0.5], other=[0.02]).problem() is None
+    assert waits(noisy=[1.0, 5.0, 9.0], quiet=[5.0 / TIMES] * 3).problem() is None
+    late = waits(noisy=[1.0, 5.0, 9.0], quiet=[0.01, 0.6], other=[0.6]).problem()
+    assert late == "the others waited 600 ms (p99 600 ms), and the flood 5.0 s: it delayed them"
+    late = waits(noisy=[1.0, 5.0, 9.0], quiet=[0.01] * 98, other=[5.1] * 2).problem()
+    assert late == "the others waited 10 ms (p99 5.1 s), and the flood 5.0 s: it delayed them"
+    assert waits(noisy=[1.0, 5.0, 9.0]).problem() == "nobody but the flood had a job"
+
+
+def test_more_deliveries_than_the_limit_allows_fail_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, workers = Mock(), 3
+    monkeypatch.setattr("examples.demo.limit.time", Mock(monotonic=Mock(side_effect=[10.0, 11.0, 20.0, 20.0])))
+    limit = Limit(queue, "noisy", workers)
+    assert not limit.end_in_time()
+    limit.begin(jobs_per_second=50.0)  # it gets 5 of these
+    assert not limit.end_in_time()
+    assert limit.end_in_time()
+    assert [call.args for call in queue.set_limits.call_args_list] == [
+        ({"noisy": Limits(rate=5, burst=1)},),
+        ({"noisy": Limits()},),
+    ]
+    allowed = 5 * 10 + 1 + workers
+    assert limit.problem([9.0] * 99 + [15.0] * allowed + [20.0] * 99) is None
+    assert limit.problem([15.0] * (allowed + 1)) == f"{allowed + 1} jobs of noisy were delivered within its limit"
