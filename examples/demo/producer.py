@@ -28,7 +28,7 @@ class ApiServer:
 
     def __init__(self, jobs: Queue, given: Input, records: Records, workers: list[Tail]) -> None:
         self._jobs, self._given, self._records = jobs, given, records
-        self._speed, self._low = Speed(workers), LOW * len(workers)
+        self.speed, self._low = Speed(workers), LOW * len(workers)
         self._next_look = 0.0
         self._flood = given.flood()
         self._flood_work = sum(map(work, given.flooding)) / len(given.flooding)  # of each job
@@ -37,12 +37,12 @@ class ApiServer:
     def measure(self) -> Plan:
         """Keep the workers busy with the flood's first jobs until their speed is known."""
         until = time.monotonic() + PATIENCE
-        while not self._speed.work:
+        while not self.speed.work:
             if time.monotonic() > until:
                 raise ShardqError(f"the workers were not all at work within {PATIENCE:g} s")
-            self._look()
+            self.look()
             time.sleep(LOOK)
-        return plan(self._given, self._speed.work, self._speed.work / self._flood_work)
+        return plan(self._given, self.speed.work, self.speed.work / self._flood_work)
 
     def write(self, planned: Plan) -> None:
         """Write the others' jobs, each when it is due, until the time is up."""
@@ -54,22 +54,22 @@ class ApiServer:
                 return
             self._write([(file, 0)])
             self.others += 1
-            due = max(due, time.monotonic() - BEHIND) + work(file) / (planned.share * self._speed.work)
+            due = max(due, time.monotonic() - BEHIND) + work(file) / (planned.share * self.speed.work)
 
     def _wait(self, due: float) -> None:
         while (now := time.monotonic()) < due or now > self._next_look:
             if now > self._next_look:
-                self._look()
+                self.look()
             else:
                 time.sleep(min(LOOK, due - now))
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Look how fast the workers are, and add to the flood what they have done of it."""
         now = self._jobs.stats()
-        self._speed.look(time.monotonic(), busy=now.runnable > self._low / 2)
-        if not self._speed.ready:
+        self.speed.look(time.monotonic(), busy=now.runnable > self._low / 2)
+        if not self.speed.ready:
             return
-        wanted = max(self._low, round(FLOOD * self._speed.work / self._flood_work))
+        wanted = max(self._low, round(FLOOD * self.speed.work / self._flood_work))
         if batch := list(islice(self._flood, max(0, wanted - now.backlog))):
             self._write(batch)
             self.flood += len(batch)

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -21,11 +21,12 @@ from examples.demo.files import COPIES, Source, flooding, sources
 from examples.demo.input import HANDLING, Input
 from examples.demo.ledger import Ledger
 from examples.demo.limit import Limit
-from examples.demo.plan import LONGEST, SHORTEST, plan
+from examples.demo.plan import FLOOD, LONGEST, SHORTEST, Plan, plan
+from examples.demo.producer import ApiServer
 from examples.demo.records import Records, Tail
 from examples.demo.speed import WINDOW, Speed
 from examples.demo.waits import TIMES, Waits
-from shardq import Limits, QueueStats
+from shardq import Limits, Message, Queue, QueueStats
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.runs_in("test-all")
@@ -158,6 +159,8 @@ def test_the_books_find_what_is_lost_or_doubled() -> None:
     assert problems(good, replace(STATS, acked=TOTAL - 1)) == [
         f"the server counted {TOTAL - 1} acks of {TOTAL} messages"
     ]
+    fewer = replace(STATS, written=TOTAL - 1, acked=TOTAL - 1)
+    assert problems(good, fewer) == [f"the server counted {TOTAL - 1} acks of {TOTAL - 1} messages"]
     assert "something is left" in problems(good, replace(STATS, in_flight=1))[0]
     assert problems(good, after=FILES[1:]) == ["the files on disk changed while it ran"]
 
@@ -248,6 +251,66 @@ def test_the_speed_is_that_of_busy_workers(tmp_path: Path) -> None:
     assert after(100.0) == 1000 / WINDOW  # the machine stood still
     for tail in tails:
         tail.close()
+
+
+class Clock:
+    """Instead of `time`: it passes when somebody sleeps."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Jobs:
+    """A queue in which so much waits; it notes when how many messages are written."""
+
+    def __init__(self, clock: Clock, backlog: int) -> None:
+        self._clock, self._backlog = clock, backlog
+        self.written: list[tuple[float, list[Message]]] = []
+
+    def stats(self) -> QueueStats:
+        return replace(STATS, backlog=self._backlog, runnable=self._backlog)
+
+    def write_many(self, messages: list[Message]) -> list[str]:
+        self.written.append((self._clock.now, messages))
+        return ["an id"] * len(messages)
+
+
+def test_the_others_pace_follows_the_speed_of_the_workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock, mine = Clock(), given(monkeypatch, files(large=3000, noisy=20))
+    monkeypatch.setattr("examples.demo.producer.time", clock)
+    jobs = Jobs(clock, backlog=10**6)
+    api = ApiServer(cast("Queue", jobs), mine, Records(str(tmp_path / "records")), [])
+    planned = Plan(jobs_per_second=100.0, flood=500, others=100, seconds=20.1, share=0.4)
+
+    def look(now: float, *, busy: bool) -> None:
+        api.speed.work = 60_000.0 if now < 110 else 30_000.0
+
+    monkeypatch.setattr(api.speed, "look", look)
+    look(clock.now, busy=True)
+    api.write(planned)
+    each = 1000 + HANDLING
+    fast, slow = (sum(since <= at < since + 10 for at, _ in jobs.written) * each for since in (100.0, 110.0))
+    assert fast == pytest.approx(0.4 * 60_000 * 10, abs=2 * each)
+    assert slow == pytest.approx(0.4 * 30_000 * 10, abs=2 * each)
+    assert len(jobs.written) == api.others
+    assert max(at for at, _ in jobs.written) < clock.now == pytest.approx(120.1)
+
+
+def test_a_flood_that_is_done_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock, mine = Clock(), given(monkeypatch, files(large=300, noisy=2))
+    monkeypatch.setattr("examples.demo.producer.time", clock)
+    jobs = Jobs(clock, backlog=400)
+    api = ApiServer(cast("Queue", jobs), mine, Records(str(tmp_path / "records")), [])
+    api.speed.work = 100.0 * (1000 + HANDLING)  # 100 jobs a second
+    monkeypatch.setattr(api.speed, "look", lambda now, busy: None)
+    api.look()
+    assert api.flood == FLOOD * 100 - 400
+    assert {message.shard_key for _, batch in jobs.written for message in batch} == {"noisy"}
 
 
 def waits(**by_tenant: list[float]) -> Waits:
