@@ -43,4 +43,4 @@ class Limit:
             sum(since <= at < since + lasted for at in taken) / lasted for since in (self.begun - lasted, self.begun)
         )
         got = f"{meanwhile:.0f}, before {before:,.0f}"
-        return f"one call held {self._noisy} to {self._rate} jobs a second for {LASTS:g} s: {got}"
+        return f"{self._noisy} was held to {self._rate} jobs a second for {LASTS:g} s: {got}"

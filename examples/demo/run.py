@@ -120,7 +120,7 @@ class Demo:
     def _explain(self, plan: Plan) -> None:
         given, say = self._given, self._show.say
         say("measured", f"{self._count} workers can do {plan.jobs_per_second:,.0f} jobs a second here, at the moment")
-        say("flood", f"{given.noisy} keeps {plan.flood:,} jobs in the queue: {FLOOD:g} s of work for all workers")
+        say("flood", f"{given.noisy} keeps {plan.flood:,} jobs waiting: {FLOOD:g} s of work for all workers")
         part = f"{plan.share:.0%} of what workers can do, {plan.seconds:.0f} s"
         say("others", f"{given.tenants - 1} packages write job by job: {part}")
 
