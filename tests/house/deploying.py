@@ -10,7 +10,6 @@ import configparser
 import contextlib
 import http.client
 import json
-import os
 import re
 import shlex
 import shutil
@@ -25,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from tests.house.installed import BIN, satisfied
+from tests.house.installed import satisfied
 from tests.waiting import eventually
 
 NOTE = "of a page: "
@@ -143,7 +142,7 @@ def _check_scaled_object(it: Any, folder: Path, environment: dict[str, str]) -> 
     for trigger in it["spec"]["triggers"]:
         assert trigger["type"] == "metrics-api"
         told = trigger["metadata"]
-        words = [os.fspath(BIN / "uvicorn"), "app.web:app"]
+        words = ["uvicorn", "app.web:app"]
         with running(words, folder, environment):
             status, answer = asked(told["url"])
         value = json.loads(answer)

@@ -1,4 +1,4 @@
-"""The code blocks of README.md and docs/: found, and run: `python -m tests.house.doc_blocks README.md`.
+"""The code blocks of README.md and docs/: found, and run: `python -m tests.house.doc_blocks docs/worker.md`.
 
 The python blocks of one document share their names, in order, as a reader would type them. `await` may stand outside
 of a function. A block right after `<!-- no-run: reason -->` is left out, and counted. Pages with `<!-- follow -->` are
@@ -7,11 +7,11 @@ followed as `following` says.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import asyncio
 import inspect
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,13 +81,20 @@ def main() -> None:
     """Run the documents named on the command line, or follow those that are followed."""
     from shardq.embedded import EmbeddedServer
     from tests.house import following
+    from tests.house.installed import OURS
 
-    for name in sys.argv[1:]:
-        if following.is_followed(Path(name)):
-            following.follow(Path(name).resolve())
+    parser = argparse.ArgumentParser(prog="python -m tests.house.doc_blocks")
+    parser.add_argument("documents", nargs="+", type=Path)
+    parser.add_argument(
+        "--environment", type=Path, default=OURS, help="follow them with the commands of this virtual environment"
+    )
+    asked = parser.parse_args()
+    for document in asked.documents:
+        if following.is_followed(document) or asked.environment != OURS:
+            following.follow(document.resolve(), asked.environment.absolute())
             continue
         with EmbeddedServer() as server:
-            run(Path(name).resolve(), server.url)
+            run(document.resolve(), server.url)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@ A page with `<!-- follow -->` is. In it
   well; in another one the last goes on until a line `^C` of that terminal, or the end of the page;
 - a unit of systemd, a Dockerfile and a manifest of Kubernetes are tried by `deploying`.
 
-The environment of the tests stands for the reader's: none is made, and what `pip install` names must be in it. Ports
-and folders of the page are replaced by free ones, and a page that does not start a server finds one.
+The environment of the tests stands for the reader's: none is made, and what `pip install` names must be in it. With
+another environment, which was made as the page says, only files and terminals are followed: what else a page has would
+run in that of the tests. Ports and folders of the page are replaced by free ones, and a page that does not start a
+server finds one.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from typing import Any
 
 from tests.house import deploying
 from tests.house.doc_blocks import Block, blocks, compiled
-from tests.house.installed import BIN, satisfied
+from tests.house.installed import OURS, satisfied
 from tests.house.terminals import Terminal
 
 NOTE = deploying.NOTE
@@ -42,14 +44,16 @@ DRAWN = {"mermaid", "text"}
 
 
 class Page:
-    """A page, in the empty folder *home*."""
+    """A page, in the empty folder *home*, with the commands of *environment*."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, environment: Path) -> None:
         self.folder, self._home = home / "reader", home
+        self._is_of_the_tests = environment == OURS
+        commands = environment / "bin"
         self.folder.mkdir()
         self._ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
         self._places = {
-            "/srv/reports/.venv/bin": str(BIN),
+            "/srv/reports/.venv/bin": str(commands),
             "/srv/reports": str(self.folder),
             ALIVE: f"{home}/alive",
         }
@@ -57,9 +61,9 @@ class Page:
         self._stack = ExitStack()
         self._names: dict[str, Any] = {"__name__": "__main__"}
         url = f"redis://localhost:{self._ports['6379']}"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHONPATH"))}
         self.environment = kept | {
-            "PATH": f"{BIN}:{os.environ['PATH']}", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "SHARDQ_URL": url,
+            "PATH": f"{commands}:{_path()}", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "SHARDQ_URL": url,
             "UVICORN_PORT": self._ports["8000"], "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
         }  # fmt: skip
 
@@ -81,8 +85,10 @@ class Page:
             if named := FILE.match(code):
                 path = self._written(named[1], code)
                 if check := deploying.CHECKS.get(block.language):
+                    self._need_that_of_the_tests()
                     check(path, self.folder, self.environment)
             elif block.language == "python":
+                self._need_that_of_the_tests()
                 self._run(Block(block.document, block.line, "python", code, None), runner)
             elif block.language == "console":
                 self._in_terminal(block.terminal, code)
@@ -91,6 +97,9 @@ class Page:
         except BaseException as error:
             error.add_note(f"at {block}")
             raise
+
+    def _need_that_of_the_tests(self) -> None:
+        assert self._is_of_the_tests, "in another environment only files are written, and commands typed"
 
     def _here(self, text: str) -> str:
         for name, port in self._ports.items():
@@ -124,9 +133,10 @@ class Page:
                 terminal.interrupt()
                 terminal.ended(lines=lines, may_be_ended=True)
             elif MADE_READY.match(command):
-                print(f"{NOTE}not run, since the environment of the tests is used: {command}")
+                print(f"{NOTE}not run, since an environment is there: {command}")
             elif command.startswith("pip install "):
-                satisfied(shlex.split(command, comments=True)[2:], self.folder)
+                if self._is_of_the_tests:
+                    satisfied(shlex.split(command, comments=True)[2:], self.folder)
             else:
                 terminal.type(command)
                 if name and number == len(typed) - 1:
@@ -157,6 +167,12 @@ def _free_ports(count: int) -> list[str]:
     return ports
 
 
+def _path() -> str:
+    """PATH without the environment of the tests: what another one lacks must not be found there."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if Path(folder) != OURS / "bin")
+
+
 def _lies_in(module: Any, folder: Path) -> bool:
     return str(getattr(module, "__file__", None) or "").startswith(f"{folder}/")
 
@@ -166,12 +182,13 @@ def is_followed(document: Path) -> bool:
     return FOLLOW in document.read_text()
 
 
-def follow(document: Path) -> None:
-    """Do what *document* says, in an empty folder."""
+def follow(document: Path, environment: Path = OURS) -> None:
+    """Do what *document* says, in an empty folder, with the commands of a virtual *environment*."""
+    assert (environment / "bin" / "shardq").exists(), f"shardq is not installed in {environment}"
     before, path = Path.cwd(), list(sys.path)
     with tempfile.TemporaryDirectory() as name:
         try:
-            Page(Path(name).resolve()).follow(document)
+            Page(Path(name).resolve(), environment).follow(document)
         finally:
             os.chdir(before)
             sys.path[:] = path

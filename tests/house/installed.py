@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-BIN = Path(sys.executable).parent
+OURS = Path(sys.executable).parents[1]
+"""The environment of the tests."""
 CHECKOUT = "../shardq"  # where a page has the project that is installed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -78,17 +79,24 @@ spec:
 """
 
 
-def told(page: Path) -> subprocess.CompletedProcess[str]:
+ELSEWHERE = """#!/bin/sh
+echo "redis://elsewhere"
+if [ "$1" = embedded ]; then exec sleep 100; fi
+"""
+"""Stands for the `shardq` of another environment."""
+
+
+def told(page: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """What a run of *page* says."""
-    command = [sys.executable, "-W", "error", "-m", "tests.house.doc_blocks", str(page)]
+    command = [sys.executable, "-W", "error", "-m", "tests.house.doc_blocks", *options, str(page)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150)
 
 
-def followed(folder: Path, *blocks: tuple[str, str]) -> subprocess.CompletedProcess[str]:
+def followed(folder: Path, *blocks: tuple[str, str], options: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """What a run of a page with these blocks says, each a language and a text."""
     page = folder / "page.md"
     page.write_text("<!-- follow -->\n" + "\n\n".join(f"```{language}\n{text}```\n" for language, text in blocks))
-    return told(page)
+    return told(page, *options)
 
 
 def test_a_good_page_is_followed(tmp_path: Path) -> None:
@@ -125,6 +133,19 @@ def test_what_goes_on_in_a_terminal_must_go_on(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("<!-- follow -->\n<!-- terminal: b -->\n```console\n$ echo one\ntwo\n```\n")
     assert "it has ended" in told(page).stderr
+
+
+def test_another_environment_has_the_commands_and_needs_no_check_of_its_installs(tmp_path: Path) -> None:
+    shardq = tmp_path / "env" / "bin" / "shardq"
+    shardq.parent.mkdir(parents=True)
+    shardq.write_text(ELSEWHERE)
+    shardq.chmod(0o755)
+    options = ("--environment", str(tmp_path / "env"))
+    file, typed = ("python", TASKS), ("console", "$ pip install no-such-package-as-this\n$ shardq\nredis://elsewhere\n")
+    ended = followed(tmp_path, file, typed, options=options)
+    assert ended.returncode == 0, ended.stderr
+    assert "only files are written" in followed(tmp_path, ("python", "1 + 1\n"), options=options).stderr
+    assert "not found" in followed(tmp_path, ("console", "$ lint-imports\n"), options=options).stderr
 
 
 @pytest.mark.parametrize(("seconds", "is_good"), [(28, True), (26, False)])
