@@ -36,6 +36,7 @@ from shardq.errors import (
     PartlyWritten,
     PatternError,
     PipelineFailed,
+    ProcessDied,
     QueueFull,
     QueueMissing,
     QueueNotEmpty,
@@ -72,7 +73,7 @@ from shardq.model import (
 if TYPE_CHECKING:
     from shardq.client import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter
     from shardq.worker import AsyncWorker, Worker
-    from shardq.worker.outcome import Nack, Reject
+    from shardq.worker.outcome import Nack, Reject, TimeLimit
 
 __version__ = "0.1.0"
 
@@ -116,6 +117,7 @@ __all__ = [
     "PeekedPage",
     "PipelineFailed",
     "Plan",
+    "ProcessDied",
     "Progress",
     "Queue",
     "QueueConfig",
@@ -133,6 +135,7 @@ __all__ = [
     "SpoolDamaged",
     "SpoolFull",
     "Tenant",
+    "TimeLimit",
     "UniqueConflict",
     "Unrouted",
     "Worker",
@@ -148,7 +151,7 @@ if not TYPE_CHECKING:  # type checkers know all names from above, and tell of ot
         {
             **dict.fromkeys(("AsyncClient", "AsyncDelivery", "AsyncQueue", "AsyncWriter"), "shardq.client"),
             **dict.fromkeys(("AsyncWorker", "Worker"), "shardq.worker"),
-            **dict.fromkeys(("Nack", "Reject"), "shardq.worker.outcome"),
+            **dict.fromkeys(("Nack", "Reject", "TimeLimit"), "shardq.worker.outcome"),
         },
     )
 

@@ -20,6 +20,7 @@
     │   └── ResultPending (TimeoutError)    the message is not done yet: ask again
     ├── LeaseLost                       the delivery is not yours any more: drop the work
     │   └── MessageCancelled            the message was cancelled: drop the work
+    ├── ProcessDied                     a handler's child process ended before it: the message is delivered again
     ├── PipelineFailed                  a Spark job failed; its rows so far stay
     ├── MessageRefused                  an edge producer's messages were not stored; see .reasons and .ids
     ├── ClosedError                     the client was closed, or used from another event loop
@@ -157,6 +158,15 @@ class LeaseLost(ShardqError):
 
 class MessageCancelled(LeaseLost):
     """The message was cancelled while it was in flight; stop working on it."""
+
+
+class ProcessDied(ShardqError):
+    """The child process of a handler ended before the handler did; the text says how it ended.
+
+    No call raises it: it is what the handler failed with, for an error reporter and as a message's last error.
+    """
+
+    untraced = True  # the traceback would only show where this process waited for the child
 
 
 class ClosedError(ShardqError):

@@ -25,7 +25,7 @@ import msgspec
 
 from shardq.clock import SystemClock
 from shardq.codec import Codecs
-from shardq.errors import ConfigError, ShardqError
+from shardq.errors import ConfigError, ProcessDied
 from shardq.model import DeliveryView, QueueConfig, Received
 from shardq.ops.results.keep import kept_result
 from shardq.protocol.lease import deliveries_in
@@ -40,12 +40,6 @@ LEAVE_TIMEOUT = 5.0
 """Seconds that a child may take to close what its tasks have opened."""
 START_TIMEOUT = 60.0
 """Seconds that a child may take to import the handler."""
-
-
-class ProcessDied(ShardqError):
-    """The child process of a handler ended before the handler did."""
-
-    untraced = True  # the traceback would only show where this process waited for the child
 
 
 Kind: TypeAlias = Literal["ready", "done", "nack", "reject", "give back", "failed", "error"]

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Literal, Protocol, TypeAlias, cast
 
 from shardq.client import Delivery, Queue
-from shardq.errors import BackendError, ConfigError, DurabilityUnknown, QueueMissing
+from shardq.errors import BackendError, ConfigError, DurabilityUnknown, ProcessDied, QueueMissing
 from shardq.model import DeliveryView
 from shardq.ops.read.give_back import unread
 from shardq.ops.read.read import MAX_COUNT
@@ -24,7 +24,7 @@ from shardq.telemetry import enabled
 from shardq.timing import Entry
 from shardq.timing.aside import Aside
 from shardq.worker.application import Application, limit_of
-from shardq.worker.children import Children, ProcessDied
+from shardq.worker.children import Children
 from shardq.worker.empty import WAIT
 from shardq.worker.jobs import acked, charge, keeping, settle
 from shardq.worker.keeper import Keeper, seen_lost

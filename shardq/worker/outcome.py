@@ -58,7 +58,7 @@ class Failed(Exception):
 
 
 class TimeLimit(Exception):
-    """A handler takes longer than it may."""
+    """A handler takes longer than its time limit; what it failed with, for an error reporter and as a last error."""
 
 
 class HandlerFailed(Exception):
