@@ -143,8 +143,8 @@ lua: $(STAMP) ## the house's rules for Lua, the rights that it takes, and luache
 	@$(PY) -m tests.house.lua_lint
 	@$(PY) -m tests.house.lua_rights --check
 
-docs: $(STAMP) ## run the code blocks of README.md and docs/
-	@$(PY) -m pytest -q tests/house/test_docs.py
+docs: $(STAMP) ## run the code blocks of README.md and docs/, and look up the names that they show
+	@$(PY) -m pytest -q tests/house/test_docs.py tests/house/test_names.py
 
 diagrams: $(STAMP) ## draw the diagrams of docs/worker.md and docs/flow.md from their tables
 	@$(PY) -m tests.house.diagrams

@@ -1,4 +1,4 @@
-"""What the documents show works: python blocks run, make targets and shardq commands exist, links lead somewhere.
+"""What the documents show works: python blocks run, links lead somewhere. `test_names.py` looks their names up.
 
 They have plain words, and so do comments and messages of the code.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from shardq.cli.program import parser
 from tests import parts
 from tests.house import doc_blocks, following
 
@@ -24,7 +22,6 @@ pytestmark = pytest.mark.runs_in("test-all")
 ROOT = doc_blocks.ROOT
 DOCUMENTS = doc_blocks.documents()
 BLOCKS = [block for document in DOCUMENTS if document.exists() for block in doc_blocks.blocks(document)]
-SHELL = [block for block in BLOCKS if block.language in {"bash", "sh", "console"} and not block.skipped]
 LANGUAGES = {
     *("", "bash", "console", "sh", "python"),
     *("dockerfile", "ini", "js", "json", "lua", "mermaid", "proto", "text", "toml", "yaml"),
@@ -54,16 +51,6 @@ PRIVATE = {
 SOURCES = [*sorted((ROOT / "shardq").rglob("*.py")), *sorted((ROOT / "lua").glob("*.lua"))]
 LUA_TEXT = re.compile(r"(?:^[ \t]*--.*\n)+|--.*$|'[^'\n]*'", re.MULTILINE)
 
-each_shell_block = pytest.mark.parametrize("block", SHELL, ids=str)
-
-
-def commands(block: doc_blocks.Block) -> list[str]:
-    """The commands that a reader would type: every line, or in a console block those after a `$`."""
-    lines = block.code.replace("\\\n", " ").splitlines()
-    if block.language == "console":
-        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
-    return [line.split(" #")[0].strip() for line in lines if line.strip() and not line.startswith("#")]
-
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -85,26 +72,6 @@ def test_the_python_blocks_run(document: Path, record_property: Callable[[str, o
 
 def test_every_block_says_what_it_is() -> None:
     assert [str(block) for block in BLOCKS if block.language not in LANGUAGES] == []
-
-
-@each_shell_block
-def test_make_targets_exist(block: doc_blocks.Block) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert "bench-worker" in targets
-    for command in commands(block):
-        if command.split()[:1] == ["make"]:
-            words = shlex.split(command, comments=True)[1:]
-            assert {word for word in words if "=" not in word} <= targets, command
-
-
-@each_shell_block
-def test_shardq_commands_parse(block: doc_blocks.Block, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in commands(block):
-        if found := re.match(r"(?:\.venv/bin/)?shardq ([a-z][^|<>&]*)", command):
-            try:
-                parser().parse_args(shlex.split(found[1]))
-            except SystemExit as ended:
-                pytest.fail(f"{command}: exit code {ended.code}\n{capsys.readouterr().err}")
 
 
 def headings(page: Path) -> set[str]:

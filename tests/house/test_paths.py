@@ -1,4 +1,4 @@
-"""The paths and functions that the documents name are there, above all those of the walk through docs/design.md."""
+"""The paths and functions of the walk through docs/design.md are there, each function in the file named before it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.doc_blocks import ROOT, documents
+from tests.house.doc_blocks import ROOT
 
-PAGES = [*documents(), ROOT / "CONTRIBUTING.md"]
 HEADING = "## One message through the code"
 TOKEN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"(?:[\w.-]+/)+[\w.-]+\.(?:py|lua|json|md|toml)")
@@ -83,15 +82,10 @@ def test_the_walk_goes_through_every_layer() -> None:
 
 
 def test_the_walk_leads_to_what_happens_in_redis() -> None:
-    """docs/lua.md goes through these verbs; tests/house/test_lua_doc.py compares it with the library."""
+    """docs/lua.md goes through these verbs, with names that tests/house/test_names.py looks up."""
     assert {"lua.md", "lua.md#a-write", "lua.md#a-read", "lua.md#an-ack"} <= set(
         re.findall(r"\((lua\.md[^)]*)\)", WALK)
     )
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_the_paths_that_a_page_names_are_there(page: Path) -> None:
-    assert [path for path in named_paths(page.read_text()) if found(path) is None] == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""The names of others, and texts that are no names, where no rule knows them: why each may stand in a page."""
+
+from __future__ import annotations
+
+import re
+
+OTHERS = {
+    "a product, or a word of one": (
+        "BullMQ", "DataFrame", "DataFrames", "FastAPI", "MQTTMatcher", "MessagePack", "OpenTelemetry", "PyArrow",
+        "PyPI", "PySpark", "RabbitMQ", "TypedDicts",
+    ),
+    "a setting of Celery, and a field of SQS, which pages compare": ("acks_late", "MessageId"),
+    "Django's": ("InvalidTask", "ImmediateBackend", "TaskResultDoesNotExist", "attempts", "robust"),
+    "systemd's, Docker's, or uvicorn's": (
+        "EnvironmentFile=", "docker stop", "docker stop --time 35", "stop_grace_period: 35s", "uvicorn --workers 4",
+    ),
+    "gRPC's, or HTTP's": (
+        "GRPC_ENABLE_FORK_SUPPORT", "INVALID_ARGUMENT", "Idempotency-Key", "NOT_SERVING", "RESOURCE_EXHAUSTED",
+        "Watch", "authorization: Bearer TOKEN", "grpc.health.v1.Health/Check",
+    ),
+    "Redis tells it while an append-only file is on, which is off in tests": ("aof_delayed_fsync",),
+    "a call of the operating system": ("fallocate",),
+    "Spark's": (
+        "--py-files", "lastProgress", "metrics", "pyFiles", "pyspark[connect]", "rand", "remote",
+        "sortWithinPartitions", "submit",
+    ),
+    "a command that is not ours": ("mv shardq-*.whl shardq.zip",),
+    "an ending of files": (".whl",),
+    "an example, of a file beside a spool or of what somebody might call something": (
+        "app.db-reserve", "max_delayed", "q.rules.max_delayed", "utils", "verb_noun",
+    ),
+    "the text beside it says what its parts are": ("KEYS[n..]", "place:id:count:holder:marks:key", "verbs.name"),
+    "a stream by its number": (":s0", ":sN-1"),
+    "msgspec says it": ("width: expected int, got str",),
+    "an example of the line that is kept of an error": ("KeyError (report app/tasks.py:31 > total app/totals.py:12)",),
+}  # fmt: skip
+"""Names by reason."""
+
+TEXTS = {
+    r"spark-submit .*": "a command that is not ours",
+    r"payload[^:]*: .*|payload struct<.*>": "tests/spark compares this table with what happens",
+    r"shardq/1|out\[.*": "bytes of the golden vectors, which tests/golden compares",
+}
+"""Patterns of spans by reason."""
+
+
+def entry(text: str) -> str:
+    """The entry that *text* is or fits; nothing if there is none."""
+    if any(text in names for names in OTHERS.values()):
+        return text
+    return next((pattern for pattern in TEXTS if re.fullmatch(pattern, text)), "")
+
+
+def entries() -> set[str]:
+    """All of them."""
+    return {*TEXTS, *(name for names in OTHERS.values() for name in names)}
