@@ -83,17 +83,10 @@ def options_for_django() -> set[str]:
     return {*re.findall(r'"(--?[\w-]+)"', MANAGE.read_text())}
 
 
-@cache
-def placeholders() -> set[str]:
-    """How help texts call values: `QUEUE`."""
-    metavars = [action.metavar for parser in every_parser(typed()) for action in parser._actions]
-    return {word for each in metavars for word in re.findall(r"[A-Z]+", each if isinstance(each, str) else "")}
-
-
 def complaints(line: str, own: Set[str], *, is_typed: bool) -> Iterator[str]:
-    """What in a line is not there. In prose, a line that is not *is_typed* may be a part of one.
+    """What a line names that is not there. One that is not *is_typed* stands in prose, and may be a part of a line.
 
-    *own* are the files of the page.
+    *own* are the names of the page itself, such as those of its files.
     """
     for words in _commands(line):
         match words:

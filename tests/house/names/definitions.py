@@ -51,11 +51,12 @@ class Definitions:
     exports: Names = field(default_factory=_names)
     bases: Names = field(default_factory=_names)
 
-    def lineage(self, name: str) -> Iterator[str]:
+    def lineage(self, name: str) -> list[str]:
         """The class called *name*, and its bases."""
-        yield name
-        for base in self.bases.get(name, ()):
-            yield from self.lineage(base)
+        found = [name]
+        for each in found:
+            found += sorted(self.bases.get(each, set()) - {*found})
+        return found
 
     def members_of(self, name: str) -> set[str]:
         """The members of the class called *name*, with those of its bases."""
