@@ -21,7 +21,7 @@ WRONG = {
     "a member of what a call returns": ("`(await job.status()).shardkey`", "MessageStatus has no shardkey"),
     "a member of a variable": ("`client.queue(tasks).purgee()`", "Queue has no purgee"),
     "a parameter": ('`jobs.write(1, shardkey="a")`', "Queue.write does not take shardkey"),
-    "a parameter of a decorator": ("`@tasks.task(retrys=3)`", "nothing is called retrys"),
+    "a parameter of a decorator": ("`@tasks.task(delay=3)`", "Tasks.task does not take delay"),
     "a field": ("`Limits(max_inflight=3)`", "Limits does not take max_inflight"),
     "a setting": ("`max_inflight`", "nothing is called max_inflight"),
     "a setting and its value": ('`fairr="time"`', "nothing is called fairr"),

@@ -132,7 +132,7 @@ class Code:
         elif classes:
             if not any(name in self._known.members_of(each) for each in classes):
                 yield f"{table}.{name}", f"{' and '.join(classes)} has no {name}"
-        elif self._page.is_inner and f"{table}." in lua_code():
+        elif self._page.is_inner and table and f"{table}." in lua_code():
             if not re.search(rf"\b{re.escape(table)}\.{name}\b", lua_code()):
                 yield f"{table}.{name}", f"{table} of lua/ has no {name}"
         elif not self.is_word(name):

@@ -50,6 +50,7 @@ class Definitions:
     returns: Names = field(default_factory=_names)
     exports: Names = field(default_factory=_names)
     bases: Names = field(default_factory=_names)
+    _overloaded: set[str] = field(default_factory=set)
 
     def lineage(self, name: str) -> list[str]:
         """The class called *name*, and its bases."""
@@ -119,10 +120,12 @@ class Definitions:
     def _add_function(self, full: str, node: Function) -> None:
         self.parameters[full] |= {each.arg for each in _arguments(node)}
         self.returns[full] |= {*_annotated(node.returns)}
-        if node.args.kwarg:
-            self.parameters[full] |= {f"**{name}" for name in _annotated(node.args.kwarg.annotation)} - {"**Unpack"}
-            if "**Any" in self.parameters[full]:
-                self.parameters[full].add(ANYTHING)
+        if any(ast.unparse(each) == "overload" for each in node.decorator_list):
+            self._overloaded.add(full)
+        more = {*_annotated(node.args.kwarg and node.args.kwarg.annotation)}
+        self.parameters[full] |= {f"**{name}" for name in more - {"Any", "Unpack"}}
+        if "Any" in more and full not in self._overloaded:
+            self.parameters[full].add(ANYTHING)
 
     def _add_texts(self, tree: ast.AST) -> None:
         described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}

@@ -105,8 +105,9 @@ def pages() -> Iterator[Page]:
 def help_of(parser: ArgumentParser) -> Page:
     """What `--help` of a command says. Its examples are lines of a shell."""
     helps = (action.help for action in parser._actions)
-    told = "\n\n".join([f"`{parser.prog}`", *(each for each in (parser.description, parser.epilog, *helps) if each)])
-    typed = [line.strip() for line in told.splitlines() if EXAMPLE.match(line)]
-    prose = "\n".join(line for line in told.splitlines() if not EXAMPLE.match(line))
+    texts = [f"`{parser.prog}`", parser.description, parser.epilog, *helps]
+    lines = "\n\n".join(text for text in texts if text).splitlines()
+    examples = "\n".join(line.strip() for line in lines if EXAMPLE.match(line))
+    prose = "\n".join(line for line in lines if not EXAMPLE.match(line))
     name = f"{parser.prog} --help"
-    return Page(name, (Section(prose, (Block(name, 0, "bash", "\n".join(typed), None),)),))
+    return Page(name, (Section(prose, (Block(name, 0, "bash", examples, None),)),))
