@@ -199,7 +199,7 @@ def test_it():
 def test_what_multiprocessing_keeps_for_the_run_is_not_left_behind(tmp_path: Path, words: tuple[str, ...]) -> None:
     file = tmp_path / "test_spawns.py"
     file.write_text(SPAWNS)
-    with run(file, *words) as process:
+    with run(tmp_path, file.name, *words) as process:
         told, _ = process.communicate(timeout=150)
     assert process.returncode == 0, told
 
