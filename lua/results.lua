@@ -130,7 +130,7 @@ local function keep_result(r, owner, message_id, kind, payload)
 end
 
 -- @verb keep: keep the results of messages that their holders are about to ack. A token that is not live changes
--- nothing. Without messages: only forget results that have ended.
+-- nothing.
 -- KEYS[1] meta: settings and counters
 -- KEYS[2] leases: tokens by end
 -- KEYS[3] cancelled: messages that were cancelled while they are in flight
@@ -139,7 +139,7 @@ end
 -- KEYS[6] finished: ids of messages that have ended, for those who wait
 -- ARGV[1..] results: four arguments each: lease token, message id, kind, and "tag|payload"; a kind '' only forgets the
 --           progress, and 'n' is a note about a message that is not done
--- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), f(ull): the payload was not kept, '1' if more has ended}
+-- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), f(ull): the payload was not kept}
 function verbs.keep(KEYS, ARGV)
   if not call then begin() end
   local now = read_time()
@@ -147,9 +147,9 @@ function verbs.keep(KEYS, ARGV)
   check_types({KEYS[4]}, {KEYS[2], KEYS[5]}, {})
   call('SCARD', KEYS[3])
   local r = open_results(KEYS[1], KEYS[4], KEYS[5], now)
-  if not r then return {now, rep('l', #ARGV / 4), ''} end
+  if not r then return {now, rep('l', #ARGV / 4)} end
   -- First, so that results that have ended make room for new ones.
-  local more = forget_ended(r)
+  forget_ended(r)
   for at = 1, #ARGV, 4 do tokens[#tokens + 1] = ARGV[at] end
   local letters, owners = look_at_leases(r, KEYS[2], KEYS[3], tokens)
   for i, letter in ipairs(letters) do
@@ -164,7 +164,23 @@ function verbs.keep(KEYS, ARGV)
   save_results(r)
   if refused > 0 then call('HINCRBY', KEYS[1], 'results_refused', refused) end
   Notifications.announce_ends(new_q{keys = {[META] = KEYS[1], [FINISHED] = KEYS[6]}, now = now}, ids)
-  return {now, concat(letters), more and '1' or ''}
+  return {now, concat(letters)}
+end
+
+-- @verb forget_results | allow-oom: forget some results that have ended. They must not fill a server for ever that is
+-- full of them.
+-- KEYS[1] meta: counters
+-- KEYS[2] results: what is kept of messages
+-- KEYS[3] result_ends: the same by end
+-- Reply: 1 if there may be more, else 0
+function verbs.forget_results(KEYS)
+  if not call then begin() end
+  check_types({KEYS[2]}, {KEYS[3]}, {})
+  local r = open_results(KEYS[1], KEYS[2], KEYS[3], read_time())
+  if not r then return 0 end
+  local more = forget_ended(r)
+  save_results(r)
+  return more and 1 or 0
 end
 
 -- @verb progress: note how far the work on a message is. A token that is not live changes nothing.

@@ -58,7 +58,8 @@ class Delivery(LeasedDelivery):
         """Note how far the work is: *done* of *total*, with a *note* of at most 200 characters. `status` shows it.
 
         At most one note per second is sent, and beyond that the one that all is done (*done* is *total*); the others
-        are ignored. Return whether it is noted. It is for a day, or for the queue's `result_ttl` if that is longer.
+        are ignored. Return whether it is noted: not if there is no room for it, in the queue or in a full Redis. It is
+        for a day, or for the queue's `result_ttl` if that is longer.
         """
         checked_progress(done, total, note)
         if not self._is_worth_telling(is_last=done == total):

@@ -145,6 +145,12 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "bindings": "hlen hmget",
         "changes": "xrange",
     },
+    "forget_results": {
+        "": "time",
+        "meta": "hdel hmget hset",
+        "result_ends": "zcard zrangebyscore zrem",
+        "results": "hdel hlen hmget",
+    },
     "held": {
         "": "time",
         "bodies": "hget hmget",

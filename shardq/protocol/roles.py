@@ -135,8 +135,8 @@ ROLES: Final[Mapping[str, Role]] = {
         Role(
             "consumer",
             "creates the queue, reads and settles messages, keeps results, writes follow-ups and calls of schedules",
-            "open write assignment read settle extend lost keep progress shrink touch delete_dead remember "
-            "begin_schedule due_schedules move_schedules",
+            "open write assignment read settle extend lost keep forget_results progress shrink touch delete_dead "
+            "remember begin_schedule due_schedules move_schedules",
             {"meta": "hget", "notifications": "xreadgroup", "holds": "hget"},
             _WAITS,
         ),

@@ -68,9 +68,8 @@ def delete_old_letters(state: QueueState, until: float) -> Op[bool]:
 
 def forget_results(state: QueueState, until: float) -> Op[bool]:
     """Forget some results that were kept long enough, as calls that keep some do. Return whether there may be more."""
-    call = Call.on(state.keys, "keep")
-    reply = yield from retry_until(always(call), until, state.clock)
-    return bool(reply[2])
+    call = Call.on(state.keys, "forget_results")
+    return bool((yield from retry_until(always(call), until, state.clock)))
 
 
 def shrink(state: QueueState, until: float) -> Op[None]:

@@ -95,11 +95,17 @@ def keep(state: QueueState, results: Results, timeout: float | None = None) -> O
 def progress(
     state: QueueState, received: Received, done: float, total: float | None, note: str, timeout: float | None = None
 ) -> Op[tuple[Settled, bool]]:
-    """Note how far the work on a delivery is. Return whether its lease is lost, and whether the note is kept."""
+    """Note how far the work on a delivery is. Return whether its lease is lost, and whether the note is kept.
+
+    A full Redis refuses it. That is not told as an error, or each job that tells its progress would fail then.
+    """
     ttl = max(PROGRESS_TTL, state.config.result_ttl or 0.0)
     args = (token_argument(received.token), received.message_id, round(ttl * 1000), spell_progress(done, total, note))
     call = Call.on(state.keys, "progress", args)
-    reply = yield from retry_until(always(call), state.until(timeout), state.clock)
+    try:
+        reply = yield from retry_until(always(call), state.until(timeout), state.clock)
+    except OutOfMemory:
+        return Settled.OK, False
     letter = reply[1].decode()
     return (Settled.OK, False) if letter == _FULL else (Settled(letter), letter == Settled.OK.value)
 

@@ -103,5 +103,5 @@ def test_old_results_that_may_not_be_swept_cost_one_call_in_a_while(caplog: pyte
     for _ in range(5):
         assert state.view.has_upkeep
         drive(upkeep(state, clock.monotonic()), answer, clock)
-    assert calls == ["keep"]
+    assert calls == ["forget_results"]
     assert caplog.text.count("will be tried again") == 1
