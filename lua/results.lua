@@ -175,7 +175,6 @@ end
 -- Reply: 1 if there may be more, else 0
 function verbs.forget_results(KEYS)
   if not call then begin() end
-  check_types({KEYS[2]}, {KEYS[3]}, {})
   local r = open_results(KEYS[1], KEYS[2], KEYS[3], read_time())
   if not r then return 0 end
   local more = forget_ended(r)

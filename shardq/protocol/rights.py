@@ -148,8 +148,8 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     "forget_results": {
         "": "time",
         "meta": "hdel hmget hset",
-        "result_ends": "zcard zrangebyscore zrem",
-        "results": "hdel hlen hmget",
+        "result_ends": "zrangebyscore zrem",
+        "results": "hdel hmget",
     },
     "held": {
         "": "time",

@@ -2,151 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import redis
 
-from shardq import BackendError, Client, Delivery, Limits, Message, ShardqError
-from shardq.protocol.keys import QueueKeys
+from shardq import BackendError, Client, Limits, Message, ShardqError
+from tests.fault.queue.bench import CHANGES, LOOKS, STREAMS, Bench, Furnished, PlainBench
+from tests.promises.watching import watched
 from tests.servers import Server
-from tests.state import set_line
+from tests.surface import differences, functions, looks
 
-STREAMS = 3
-NAMES = [*QueueKeys("-").fixed, *(f"s{number}" for number in range(STREAMS))]
-NAMES = [name.rpartition(":")[2] for name in NAMES]
-
-
-class Bench:
-    """A queue with something of everything in it: waiting, given back, delayed, ended and live leases, dead letters."""
-
-    def __init__(self, server: Server, client: Client, name: str, **settings: Any) -> None:
-        self.queue = client.queue(
-            name,
-            streams=STREAMS,
-            streams_per_shard=2,
-            max_deliveries=2,
-            dedup_window=600,
-            journal=1000,
-            max_schedules=10,
-            **settings,
-        )
-        self.keys = QueueKeys(name)
-        self.plain = server.client()
-        queue = self.queue
-        queue.write_many([Message(str(n), f"tenant-{n % 7}") for n in range(20)])
-        queue.write_many([Message(f"later {n}", "tenant", delay=60) for n in range(3)])
-        queue.write("due", shard_key="tenant", delay=0.001)
-        first, second, *self.held = queue.read_many(8, visibility_timeout=60)
-        first.reject("poison")
-        second.nack(error="again")
-        queue.write("other", shard_key="tenant", dedup_key="known")
-        self.worn = queue.read(visibility_timeout=60)
-        self.worn.nack()
-        self.ended = queue.read_many(2, visibility_timeout=0.05)
-        self.letters = queue.dead()
-        while self._past() < len(self.ended):
-            pass  # until these leases have ended
-        self.waiting = queue.write("waits", shard_key="tenant")
-        queue.schedules.add("often", "call", shard_key="tenant", every=60)
-        set_line(self.plain, self.keys, waiting=9 * 10**14)  # as if readers were blocked: everybody notifies
-
-    def _past(self) -> int:
-        """How many leases have ended; a score is bucket * 2^42 + ms."""
-        now = _server_ms(self.plain)
-        rows: Any = self.plain.zrange(self.keys.leases, 0, -1, withscores=True)
-        return sum(score % 2**42 <= now for token, score in rows if token)
-
-    def picture(self) -> dict[bytes, bytes]:
-        """All keys, byte for byte."""
-        keys = self._keys()
-        return dict(zip(keys, self._all(("DUMP", key) for key in keys), strict=True))
-
-    def content(self) -> dict[bytes, Any]:
-        """The same, but hashes by their fields: the order of these in a dump changes by itself."""
-        keys = self._keys()
-        kinds = self._all(("TYPE", key) for key in keys)
-        verbs = ["HGETALL" if kind == b"hash" else "DUMP" for kind in kinds]
-        return dict(zip(keys, self._all(zip(verbs, keys, strict=True)), strict=True))
-
-    def restore(self, picture: dict[bytes, bytes]) -> None:
-        """Make all keys what they were."""
-        self._all([("FLUSHALL",), *(("RESTORE", key, 0, dump) for key, dump in picture.items())])
-
-    def _keys(self) -> list[bytes]:
-        return self._all([("KEYS", "*")])[0]  # type: ignore[no-any-return]
-
-    def _all(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """The answers to these commands, in one round trip."""
-        with self.plain.pipeline(transaction=False) as pipe:
-            for command in commands:
-                pipe.execute_command(*command)
-            return pipe.execute()
-
-
-class PlainBench(Bench):
-    """A queue in the common case, which the straight parts of scripts are for; without *messages* nothing waits."""
-
-    def __init__(self, server: Server, client: Client, name: str, window: int, messages: int) -> None:
-        self.queue = client.queue(name, streams=STREAMS, streams_per_shard=2, window=window)
-        self.keys = QueueKeys(name)
-        self.plain = server.client()
-        self.queue.write_many([("held", "another")] * 3)
-        self.held = self.queue.read_many(3)
-        for number in range(messages):
-            self.queue.write("waits", shard_key=f"tenant-{number}")
-        set_line(self.plain, self.keys, waiting=9 * 10**14)
-
-
-def _server_ms(plain: redis.Redis) -> int:
-    seconds, micros = plain.time()
-    return seconds * 1000 + micros // 1000
-
-
-CALLS: dict[str, Callable[[Bench], Any]] = {
-    "write": lambda bench: bench.queue.write("new", shard_key="tenant"),
-    "write delayed": lambda bench: bench.queue.write("new", shard_key="tenant", delay=1),
-    "write keyed": lambda bench: bench.queue.write("new", shard_key="tenant", dedup_key="new"),
-    "write many": lambda bench: bench.queue.write_many(
-        [Message("new", f"t{n}", delay=n % 2, dedup_key=f"k{n}") for n in range(9)]
-    ),
-    "write many plain": lambda bench: bench.queue.write_many([("new", f"tenant-{n}") for n in range(9, 19)]),
-    "read": lambda bench: bench.queue.read(),
-    "read many": lambda bench: bench.queue.read_many(50),
-    "poll": lambda bench: bench.queue.read_many(1),
-    "ack": lambda bench: bench.held[0].ack(),
-    "ack many": lambda bench: bench.queue.ack_many(bench.held),
-    "nack": lambda bench: bench.held[0].nack(error="why"),
-    "nack delayed": lambda bench: bench.held[0].nack(delay=1),
-    "reject": lambda bench: bench.held[0].reject("why"),
-    "extend": lambda bench: bench.held[0].extend(1),
-    "cancel waiting": lambda bench: bench.queue.cancel(bench.waiting),
-    "cancel held": lambda bench: bench.queue.cancel(bench.held[0].message_id),
-    "redrive": lambda bench: bench.queue.redrive(bench.letters),
-    "resize": lambda bench: bench.queue.resize(2),
-    "configure": lambda bench: bench.queue.configure(max_len=10_000),
-    "assign": lambda bench: bench.queue.assign(["tenant", "another"]),
-    "unassign": lambda bench: bench.queue.unassign(),
-    "assignment": lambda bench: bench.queue.assignment(),
-    "weigh": lambda bench: bench.queue.set_weights({"tenant-3": 2}),
-    "weights": lambda bench: bench.queue.weights(),
-    "purge": lambda bench: bench.queue.purge(),
-    "len": lambda bench: bench.queue.len(),
-    "stats": lambda bench: bench.queue.stats(),
-    "dead": lambda bench: bench.queue.dead(),
-    "add a schedule": lambda bench: bench.queue.schedules.add("new", "call", shard_key="tenant", every=60),
-    "pause a schedule": lambda bench: bench.queue.schedules.pause("often"),
-    "remove a schedule": lambda bench: bench.queue.schedules.remove("often"),
-    "list schedules": lambda bench: bench.queue.schedules.list(),
-}
+CALLS = CHANGES | LOOKS
 
 
 @pytest.fixture
 def bench(server: Server, queue_name: str) -> Iterator[Bench]:
-    """The bench, and its state as a picture to go back to."""
+    """A bench as most queues are."""
     with Client.from_url(server.url, timeout=20) as client:
         bench = Bench(server, client, queue_name)
+        yield bench
+        bench.plain.close()
+
+
+@pytest.fixture
+def furnished(server: Server, queue_name: str) -> Iterator[Furnished]:
+    """A bench with all that there can be."""
+    with Client.from_url(server.url, timeout=20) as client:
+        bench = Furnished(server, client, queue_name)
         yield bench
         bench.plain.close()
 
@@ -162,7 +45,7 @@ def fair_bench(server: Server, queue_name: str) -> Iterator[Bench]:
         bench.plain.close()
 
 
-def failure(call: Callable[[Bench], Any], bench: Bench) -> ShardqError | None:
+def failure(call: Callable[[Any], Any], bench: Bench) -> ShardqError | None:
     """How the call failed, None if it did not."""
     try:
         call(bench)
@@ -171,23 +54,64 @@ def failure(call: Callable[[Bench], Any], bench: Bench) -> ShardqError | None:
     return None
 
 
+def test_each_function_is_called() -> None:
+    assert differences(CHANGES, functions().keys() - looks()) == []
+    assert differences(LOOKS, looks()) == []
+
+
 @pytest.mark.once
-@pytest.mark.parametrize("call", CALLS)
-def test_a_call_on_a_key_of_another_type_changes_nothing(bench: Bench, call: str) -> None:
-    check_each_key(bench, call)
+@pytest.mark.parametrize("call", CHANGES)
+def test_a_call_on_a_key_of_another_type_changes_nothing(server: Server, furnished: Furnished, call: str) -> None:
+    check_each_key(server, furnished, call)
+
+
+@pytest.mark.once
+def test_a_look_at_a_key_of_another_type_says_so(server: Server, furnished: Furnished) -> None:
+    """Nothing of it could be written: that is what the flag `no-writes` says to Redis."""
+    begin, keys = furnished.picture(), {name: keys_of(server, furnished, name) for name in LOOKS}
+    told = set()
+    for key in set().union(*keys.values()):
+        furnished.spoil(key)
+        for name in LOOKS:
+            error = failure(LOOKS[name], furnished) if key in keys[name] else None
+            if error is not None:
+                told.add(name)
+                assert isinstance(error, BackendError), (name, key)
+                assert "another type" in str(error), (name, key)
+        furnished.mend(key, begin)
+    assert told == LOOKS.keys()
+
+
+def keys_of(server: Server, bench: Bench, call: str) -> set[str]:
+    """The keys that a call gives its functions, of which the one that it is for is one.
+
+    But for the list of all queues: what strikes a deleted queue from it comes after the effect, and tells of that.
+    """
+    found: dict[str, set[str]] = {}
+    with watched(server) as seen:
+        CALLS[call](bench)
+    for each in seen:
+        if each.name in ("FCALL", "FCALL_RO"):
+            _, function, count, *rest = each.words
+            found.setdefault(function.split("_", 2)[2], set()).update(rest[: int(count)])
+    named = call.partition(",")[0]
+    assert named in found
+    return set().union(*(keys for function, keys in found.items() if named == function or function != "register"))
 
 
 FAIR = (
-    "write", "write delayed", "write many", "read", "read many", "ack", "ack many", "nack", "nack delayed", "reject",
-    "cancel waiting", "cancel held", "redrive", "configure", "weigh", "purge", "stats",
+    "write", "write, delayed", "write, many", "read", "read, many", "settle, an ack", "settle, many acks",
+    "settle, a nack", "settle, a nack with a delay", "settle, a reject", "cancel, waiting", "cancel, held", "redrive",
+    "configure", "weigh", "purge", "stats",
 )  # fmt: skip
+"""Calls whose effects depend on the settings of a queue."""
 
 
 @pytest.mark.runs_in("test-all")
 @pytest.mark.once
 @pytest.mark.parametrize("call", FAIR)
-def test_a_call_on_a_fair_queue_changes_nothing_then_either(fair_bench: Bench, call: str) -> None:
-    check_each_key(fair_bench, call)
+def test_a_call_on_a_fair_queue_changes_nothing_then_either(server: Server, fair_bench: Bench, call: str) -> None:
+    check_each_key(server, fair_bench, call)
 
 
 SETTINGS: dict[str, dict[str, int]] = {
@@ -215,7 +139,7 @@ def test_a_call_with_other_settings_changes_nothing_then_either(
         bench.queue.write_many([Message("late", f"late-{n}", deadline=0.001) for n in range(4)])
         if settings != "window":
             bench.queue.set_limits({"tenant": Limits(max_in_flight=2, rate=50, burst=5)})
-        check_each_key(bench, call)
+        check_each_key(server, bench, call)
         bench.plain.close()
 
 
@@ -225,8 +149,8 @@ def test_a_call_with_other_settings_changes_nothing_then_either(
 @pytest.mark.parametrize(
     ("call", "messages"),
     [
-        *(("write", 5), ("read", 5), ("ack", 5), ("poll", 0), ("write", 0)),
-        *(("write many plain", 0), ("write many plain", 5), ("ack many", 5)),
+        *(("write", 5), ("read", 5), ("settle, an ack", 5), ("read, a poll", 0), ("write", 0)),
+        *(("write, many alike", 0), ("write, many alike", 5), ("settle, many acks", 5)),
     ],
 )
 def test_a_call_in_the_common_case_changes_nothing_then_either(
@@ -234,32 +158,32 @@ def test_a_call_in_the_common_case_changes_nothing_then_either(
 ) -> None:
     with Client.from_url(server.url, timeout=20) as client:
         bench = PlainBench(server, client, queue_name, window, messages)
-        check_each_key(bench, call)
+        check_each_key(server, bench, call)
         bench.plain.close()
 
 
 @pytest.mark.runs_in("test-all")
 @pytest.mark.once
-@pytest.mark.parametrize("call", ["write", "read", "read many", "ack", "nack"])
+@pytest.mark.parametrize("call", ["write", "read", "read, many", "settle, an ack", "settle, a nack"])
 def test_a_call_beside_unique_keys_changes_nothing_then_either(server: Server, queue_name: str, call: str) -> None:
     with Client.from_url(server.url, timeout=20) as client:
         bench = PlainBench(server, client, queue_name, 1, 0)
         bench.queue.write_many([Message(str(n), f"tenant-{n}", unique_key=str(n)) for n in range(6)])
         bench.held = bench.queue.read_many(2)
-        check_each_key(bench, call)
+        check_each_key(server, bench, call)
         bench.plain.close()
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("call", ["ack", "ack many", "nack", "extend", "read many"])
-def test_a_call_beside_a_cancelled_message_changes_nothing_then_either(bench: Bench, call: str) -> None:
+@pytest.mark.parametrize("call", ["settle, an ack", "settle, many acks", "settle, a nack", "extend", "read, many"])
+def test_a_call_beside_a_cancelled_message_changes_nothing_then_either(server: Server, bench: Bench, call: str) -> None:
     bench.queue.cancel(bench.held[-1].message_id)
-    check_each_key(bench, call)
+    check_each_key(server, bench, call)
 
 
 @pytest.mark.once
 def test_a_message_is_written_though_nobody_can_be_woken_and_who_would_wait_is_told(bench: Bench) -> None:
-    spoil(bench, bench.keys.notifications)
+    bench.spoil(bench.keys.notifications)
     written = bench.queue.write("new", shard_key="a quiet tenant")
     with pytest.raises(BackendError, match="another type"):
         read_all(bench)
@@ -271,7 +195,7 @@ def test_a_message_is_written_though_nobody_can_be_woken_and_who_would_wait_is_t
 @pytest.mark.once
 def test_what_was_worked_on_is_acked_though_its_stream_is_gone(bench: Bench) -> None:
     for number in range(STREAMS):
-        spoil(bench, bench.keys.stream(number))
+        bench.spoil(bench.keys.stream(number))
     before = bench.queue.stats()
     bench.held[0].ack()
     assert bench.queue.ack_many(bench.held[1:]) == []
@@ -285,28 +209,21 @@ def read_all(bench: Bench) -> None:
         pass
 
 
-def spoil(bench: Bench, key: str) -> None:
-    bench.plain.delete(key)
-    bench.plain.set(key, "something else")
-
-
-def check_each_key(bench: Bench, call: str) -> None:
+def check_each_key(server: Server, bench: Bench, call: str) -> None:
     """For each key: the call fails and all other keys are as before, or it does not need the key and succeeds."""
-    plain, begin, needed = bench.plain, bench.picture(), []
-    held: list[Delivery] = bench.held
-    for name in NAMES:
-        key = f"{bench.keys.prefix}{name}".encode()
-        plain.delete(key)
-        plain.set(key, "something else")
+    begin, needed = bench.picture(), []
+    keys = keys_of(server, bench, call)
+    bench.restore(begin)
+    for key in sorted(keys):
+        bench.spoil(key)
         before = bench.content()
         error = failure(CALLS[call], bench)
         if error is not None:
-            needed.append(name)
-            assert isinstance(error, BackendError), name
-            assert "another type" in str(error), name
+            needed.append(key)
+            assert isinstance(error, BackendError), key
+            assert "another type" in str(error), key
             after = bench.content()
-            assert {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)} == set(), name
+            assert {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)} == set(), key
         bench.restore(begin)
     assert needed, "no key matters to this call?"
     CALLS[call](bench)
-    assert held

@@ -17,7 +17,6 @@ from shardq import Client, Limits, Message
 from shardq.model.peeked import PeekState
 from shardq.model.schedule import FixedSchedule
 from shardq.model.timetable import timetable
-from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Call
 from shardq.ops.read.give_back import recover
 from shardq.ops.read.waiting import Outstanding
@@ -29,10 +28,11 @@ from shardq.ops.write.write import write_many
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.roles import ROLES, Role
 from shardq.protocol.script import FUNCTION, Form
-from shardq.protocol.scripts import names
 from shardq.spark.ops.holds import remember
 from tests.acl import Users
+from tests.inner import inner_looks, run
 from tests.servers import Server
+from tests.surface import differences, functions
 from tests.waiting import eventually
 
 KEYS = QueueKeys("jobs")
@@ -153,16 +153,9 @@ def looks(client: Client) -> None:
         look()
     queue.tenant("tenant")
     queue.status(dead[0].message_id)
-    state = queue.state
-    for verb, args, rest in (
-        ("facts", (), ()), ("skip", ("0-0", "+", 9), (KEYS.stream(0),)), ("holders", ("0", 100), ()),
-        ("alone", ("0", 100), ()), ("sample", (9,), ()), ("states", (1000, "d:1-1", "0:1-1"), (KEYS.stream(0),)),
-        ("recount", ("0", "o:w:0"), ()), ("complete", (1000, "o:w:0"), ()), ("uses", ("D:", "0", 100), ()),
-        ("runs", ("tenant-0", "tenant-1"), ()), ("waiting", ("0", "", 9), (KEYS.stream(0),)),
-        ("held", (9, 1000, 0, "", "", "", "", "tenant-0"), ()),
-        ("fetch", (1000, 0, "0:1-1", "d:1-1"), (KEYS.stream(0),)),
-    ):  # fmt: skip
-        client.run(retry_until(always(Call.on(KEYS, verb, args, rest=rest)), state.until(), state.clock))
+    for call in inner_looks(KEYS).values():
+        run(queue, call)
+    run(queue, Call.on(KEYS, "complete", (1000, "o:w:0")))
 
 
 def schedules(client: Client) -> None:
@@ -277,7 +270,7 @@ def tried(user: redis.Connection, recorder: Recorder, made: Made) -> str:
 @pytest.mark.everywhere
 @pytest.mark.runs_in("test-all")
 def test_a_role_may_call_its_verbs_and_no_others(server: Server, recorder: Recorder) -> None:
-    assert {*recorder.made} == {*names()}
+    assert differences(recorder.made, functions()) == []
     users = Users(server, legacy=LEGACY)
     wrong = []
     for name, role in ROLES.items():
@@ -294,4 +287,12 @@ def test_a_role_may_call_its_verbs_and_no_others(server: Server, recorder: Recor
 
 @pytest.mark.once
 def test_each_verb_has_a_role() -> None:
-    assert {verb for role in ROLES.values() for verb in role.verbs.split()} == {*names(), "find"}
+    verbs = {verb for role in ROLES.values() for verb in role.verbs.split()}
+    assert differences(verbs - {"find"}, functions()) == []
+
+
+@pytest.mark.once
+def test_what_a_role_may_do_besides_is_said_of_each_role() -> None:
+    assert differences(BESIDES, ROLES) == []
+    for name, verbs in BESIDES.items():
+        assert {*verbs.split()} <= functions().keys() - {*ROLES[name].verbs.split()}, name
