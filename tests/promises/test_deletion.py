@@ -10,15 +10,16 @@ from shardq import Client, Delivery, Queue, ShardqError
 from tests.promises.conftest import OpenClient, OpenQueue
 from tests.proxy import Proxy
 from tests.servers import Server
+from tests.surface import calls, differences, not_called
 
 LATE: dict[str, Callable[[Delivery], object]] = {
-    "ack": lambda delivery: delivery.ack(),
-    "ack with a result": lambda delivery: delivery.ack(result="done"),
-    "progress": lambda delivery: delivery.progress(1, 2),
-    "nack": lambda delivery: delivery.nack(error="no"),
-    "nack with a delay": lambda delivery: delivery.nack(delay=5),
-    "reject": lambda delivery: delivery.reject("no"),
-    "extend": lambda delivery: delivery.extend(60),
+    "Delivery.ack": lambda delivery: delivery.ack(),
+    "Delivery.ack, with a result": lambda delivery: delivery.ack(result="done"),
+    "Delivery.progress": lambda delivery: delivery.progress(1, 2),
+    "Delivery.nack": lambda delivery: delivery.nack(error="no"),
+    "Delivery.nack, with a delay": lambda delivery: delivery.nack(delay=5),
+    "Delivery.reject": lambda delivery: delivery.reject("no"),
+    "Delivery.extend": lambda delivery: delivery.extend(60),
 }
 
 
@@ -41,6 +42,10 @@ def queue(open_queue: OpenQueue) -> Queue:
     queue = open_queue(streams=4, streams_per_shard=2, result_ttl=60, window=1)
     queue.write_many([(number, "t") for number in range(3)])
     return queue
+
+
+def test_each_call_of_a_holder_comes_late() -> None:
+    assert differences(LATE, calls(Delivery)) == not_called(LATE) == []
 
 
 @pytest.mark.parametrize("late", LATE)

@@ -90,18 +90,20 @@ def pause(state: QueueState, name: str, paused: bool, timeout: float | None) -> 
     """Pause a stored schedule, or let it go on. ScheduleNotFound."""
     args = (_checked(name), secrets.token_urlsafe(6), "p" if paused else "a")
     call = Call.on(state.keys, "pause_schedule", args, replicas=state.durability.replicas)
-    if not (yield from _changed(state, call, timeout)):
+    if not (yield from _changed(state, name, call, timeout)):
         raise _not_found(state, name)
 
 
 def remove(state: QueueState, name: str, timeout: float | None) -> Op[bool]:
     """Remove a stored schedule. Return whether there was one."""
     call = Call.on(state.keys, "remove_schedule", (_checked(name),), replicas=state.durability.replicas)
-    return bool((yield from _changed(state, call, timeout)))
+    return bool((yield from _changed(state, name, call, timeout)))
 
 
-def _changed(state: QueueState, call: Call, timeout: float | None) -> Op[int]:
+def _changed(state: QueueState, name: str, call: Call, timeout: float | None) -> Op[int]:
     reply, underreplicated = yield from retry_replicated(always(call), state.until(timeout), state.clock)
+    if not int(reply):
+        yield from _page(state, b"0", name, timeout)  # QueueMissing, if there is no schedule since there is no queue
     return check_replicas(state, underreplicated, int(reply))
 
 

@@ -10,57 +10,80 @@ from typing import Any
 import pytest
 
 from shardq import Client, ConfigError, Empty, Limits, Message, Queue, QueueMissing, QueueNotEmpty
+from shardq.client.schedules import Schedules
 from shardq.ops.operate.declare import declare
 from shardq.ops.operate.queues import delete
 from shardq.ops.queue.steps import Call, Op
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
+from tests.surface import calls, differences, not_called
 
-
-def test_who_has_no_settings_creates_no_queue(world: World, queue_name: str) -> None:
-    queue = world.client().queue(queue_name)
-    calls: list[Any] = [
-        lambda: queue.write(1, shard_key="t"),
-        lambda: queue.write_many([(1, "t")]),
-        queue.read,
-        lambda: queue.read_many(3),
-        lambda: queue.cancel("1-1-0"),
-        queue.settings,
-        queue.purge,
-    ]
-    for call in calls:
-        with pytest.raises(QueueMissing, match=f"there is no queue '{queue_name}'"):
-            call()
-    assert not [key for key in world.stored() if queue_name in key]
-
-
-LOOKS: dict[str, Callable[[Queue], Any]] = {
-    "len": lambda queue: queue.len(),
-    "stats": lambda queue: queue.stats(),
-    "dead": lambda queue: queue.dead(),
-    "settings": lambda queue: queue.settings(),
-    "weights": lambda queue: queue.weights(),
-    "limits": lambda queue: queue.limits(),
-    "paused": lambda queue: queue.paused(),
-    "assignment": lambda queue: queue.assignment(),
-    "tenants": lambda queue: queue.tenants(),
-    "tenant": lambda queue: queue.tenant("t"),
-    "peek": lambda queue: queue.peek(),
-    "peek at the dead": lambda queue: queue.peek(state="dead"),
-    "status": lambda queue: queue.status("1-1-0"),
-    "result": lambda queue: queue.result("1-1-0", timeout=0),
-    "journal": lambda queue: queue.journal(),
+CALLS: dict[str, Callable[[Queue], Any]] = {
+    "Queue.ack_many": lambda queue: queue.ack_many([]),
+    "Queue.assign": lambda queue: queue.assign(["t"]),
+    "Queue.assignment": lambda queue: queue.assignment(),
+    "Queue.cancel": lambda queue: queue.cancel("1-1-0"),
+    "Queue.configure": lambda queue: queue.configure(max_len=5),
+    "Queue.dead": lambda queue: queue.dead(),
+    "Queue.delete_dead": lambda queue: queue.delete_dead(older_than=0),
+    "Queue.delete_dead, by id": lambda queue: queue.delete_dead(ids=["1-1-0"]),
+    "Queue.delete_plan": lambda queue: queue.delete_plan("gold"),
+    "Queue.journal": lambda queue: queue.journal(),
+    "Queue.len": lambda queue: queue.len(),
+    "Queue.limits": lambda queue: queue.limits(),
+    "Queue.nack_many": lambda queue: queue.nack_many([]),
+    "Queue.pause": lambda queue: queue.pause(),
+    "Queue.pause, a shard key": lambda queue: queue.pause("t"),
+    "Queue.paused": lambda queue: queue.paused(),
+    "Queue.peek": lambda queue: queue.peek(),
+    "Queue.peek, at the dead": lambda queue: queue.peek(state="dead"),
+    "Queue.plans": lambda queue: queue.plans(),
+    "Queue.purge": lambda queue: queue.purge(),
+    "Queue.read": lambda queue: queue.read(),
+    "Queue.read_many": lambda queue: queue.read_many(3),
+    "Queue.redrive": lambda queue: queue.redrive([]),
+    "Queue.reject_many": lambda queue: queue.reject_many([], "no"),
+    "Queue.resize": lambda queue: queue.resize(8),
+    "Queue.result": lambda queue: queue.result("1-1-0", timeout=0),
+    "Queue.resume": lambda queue: queue.resume(),
+    "Queue.set_limits": lambda queue: queue.set_limits({"t": Limits(rate=1)}),
+    "Queue.set_plan": lambda queue: queue.set_plan("gold", rate=1),
+    "Queue.set_weights": lambda queue: queue.set_weights({"t": 2}),
+    "Queue.settings": lambda queue: queue.settings(),
+    "Queue.stats": lambda queue: queue.stats(),
+    "Queue.status": lambda queue: queue.status("1-1-0"),
+    "Queue.tenant": lambda queue: queue.tenant("t"),
+    "Queue.tenants": lambda queue: queue.tenants(),
+    "Queue.unassign": lambda queue: queue.unassign(),
+    "Queue.weights": lambda queue: queue.weights(),
+    "Queue.write": lambda queue: queue.write(1, shard_key="t"),
+    "Queue.write_many": lambda queue: queue.write_many([(1, "t")]),
+    "Schedules.add": lambda queue: queue.schedules.add("often", "call", shard_key="t", every=60),
+    "Schedules.list": lambda queue: queue.schedules.list(),
+    "Schedules.pause": lambda queue: queue.schedules.pause("often"),
+    "Schedules.remove": lambda queue: queue.schedules.remove("often"),
+    "Schedules.resume": lambda queue: queue.schedules.resume("often"),
+    "Schedules.run": lambda queue: queue.schedules.run("often"),
 }
-"""Every call that only looks at a queue."""
+"""Every call that needs a queue."""
+
+APART = {
+    "Queue.declare": "it creates the queue",
+    "Queue.delete": "it returns 0, so that it can be repeated",
+}
+
+
+def test_each_call_is_made_of_a_queue_that_is_not_there() -> None:
+    assert differences(CALLS, calls(Queue, Schedules), APART) == not_called(CALLS) == []
 
 
 @pytest.mark.everywhere
-def test_who_looks_at_a_queue_that_is_not_there_is_told_so(world: World, queue_name: str) -> None:
+def test_who_has_no_settings_is_told_that_there_is_no_queue_and_creates_none(world: World, queue_name: str) -> None:
     """A mistyped name must not look like an empty queue: an autoscaler would take all workers away."""
     queue = world.client().queue(queue_name)
-    for look in LOOKS.values():
+    for call in CALLS.values():
         with pytest.raises(QueueMissing, match=f"there is no queue '{queue_name}'"):
-            look(queue)
+            call(queue)
     assert not [key for key in world.stored() if queue_name in key]
 
 

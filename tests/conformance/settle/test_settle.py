@@ -12,16 +12,22 @@ from shardq import Client, ConfigError, Delivery, Empty, LeaseLost, Queue
 from shardq.ops.settle.settle import Settled, ack
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
+from tests.surface import calls, differences, not_called
 
 Settle = Callable[[Delivery], object]
 VERBS: dict[str, Settle] = {
-    "ack": lambda delivery: delivery.ack(),
-    "nack": lambda delivery: delivery.nack(),
-    "nack later": lambda delivery: delivery.nack(delay=5),
-    "reject": lambda delivery: delivery.reject("why"),
-    "extend": lambda delivery: delivery.extend(60),
+    "Delivery.ack": lambda delivery: delivery.ack(),
+    "Delivery.nack": lambda delivery: delivery.nack(),
+    "Delivery.nack, later": lambda delivery: delivery.nack(delay=5),
+    "Delivery.progress": lambda delivery: delivery.progress(1, 2),
+    "Delivery.reject": lambda delivery: delivery.reject("why"),
+    "Delivery.extend": lambda delivery: delivery.extend(60),
 }
 each_verb = pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS.keys())
+
+
+def test_each_verb_of_a_delivery_is_tried() -> None:
+    assert differences(VERBS, calls(Delivery)) == not_called(VERBS) == []
 
 
 @pytest.fixture
