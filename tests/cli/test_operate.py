@@ -8,10 +8,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
-from shardq import Queue
+from shardq import Queue, QueueStats
+from shardq.cli.commands.stats import _show
+from shardq.cli.shell import Shell
+from shardq.model.stats import COUNTS
 from tests.cli.conftest import Command
 from tests.servers import Server, ServerKind
+from tests.surface import differences
 from tests.waiting import eventually
 
 
@@ -51,6 +56,21 @@ def test_stats_tell_what_the_queue_holds(cli: Command, queue: Queue) -> None:
     assert re.search(r"^[·▁▂▃▄▅▆▇█]{8}$", told.out, re.MULTILINE)
     numbers = cli("stats", "jobs", "--json").objects[0]
     assert (numbers["backlog"], numbers["in_flight"], len(numbers["streams"])) == (3, 1, 8)
+
+
+def test_stats_show_each_number(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = {name: 101 + at for at, name in enumerate(COUNTS)}
+    now = QueueStats("jobs", 0.0, 901, 902, 903, 904, 95.0, (906,), id="7-x", **counts)
+    _show(Shell("", 1.0, json=False), now, None)
+    shown = capsys.readouterr().out
+    told = {name for name, value in asdict(now).items() if re.search(rf"\b{spelled(value)}\b", shown)}
+    apart = {"time": "it is now", "streams": "a picture shows them"}
+    assert differences(told, QueueStats.__struct_fields__, apart) == []
+
+
+def spelled(value: object) -> str:
+    """As `shardq stats` has it."""
+    return f"{value:.0f} s" if isinstance(value, float) else str(value)
 
 
 @pytest.mark.runs_in("test-all")

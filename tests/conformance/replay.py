@@ -28,9 +28,10 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "cancelling": ({IN_FLIGHT}, CANCELLING),
     "cancelled": ({WAITING, CANCELLING}, GONE),
     "purged": ({WAITING}, GONE),
+    "vanished": ({IN_FLIGHT, WAITING}, GONE),
 }
 OF_NO_MESSAGE = {"configured", "weighted", "limited", "paused", "resumed"}
-KEYLESS = {"lease_ended", "recovered", "cancelled"}
+KEYLESS = {"lease_ended", "recovered", "cancelled", "vanished"}
 
 
 @dataclass

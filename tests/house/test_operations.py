@@ -1,8 +1,7 @@
-"""The tables of docs/operations.md have what the code has: every error, setting and number, and no others."""
+"""The tables of docs/operations.md have what the code has: every error, setting, number and role, and no others."""
 
 from __future__ import annotations
 
-import inspect
 import re
 
 import pytest
@@ -10,11 +9,13 @@ import pytest
 import shardq
 from shardq import errors
 from shardq.model import QueueConfig, QueueStats
+from shardq.protocol.roles import ROLES
 from tests.house.doc_blocks import ROOT
 from tests.house.test_paths import section
+from tests.surface import error_classes
 
 PAGE = (ROOT / "docs/operations.md").read_text()
-ERRORS = {name for name, each in inspect.getmembers(errors, inspect.isclass) if each.__module__ == errors.__name__}
+ERRORS = error_classes()
 
 
 def first_column(text: str) -> list[str]:
@@ -26,7 +27,7 @@ def first_column(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("heading", "known"),
     [
-        ("## What does an error mean?", ERRORS - {"ShardqError"}),
+        ("## What does an error mean?", {*ERRORS} - {"ShardqError"}),
         ("## Which settings do I choose?", {*QueueConfig.__struct_fields__}),
         ("## Which numbers do I watch?", {*QueueStats.__struct_fields__}),
     ],
@@ -36,8 +37,13 @@ def test_a_table_has_each_name_once(heading: str, known: set[str]) -> None:
     assert sorted(first_column(section(PAGE, heading))) == sorted(known)
 
 
+def test_the_table_of_roles_has_each_once() -> None:
+    rows = re.findall(r"^\| (\w+) \|", section(PAGE, "## Which rights does each role need?"), re.MULTILINE)
+    assert rows == ["role", *ROLES]
+
+
 def test_each_error_is_a_name_of_the_package() -> None:
-    assert ERRORS - {*shardq.__all__} == set()
+    assert ERRORS.keys() - {*shardq.__all__} == set()
 
 
 def test_the_tree_of_errors_has_each_below_its_base() -> None:
@@ -46,7 +52,7 @@ def test_the_tree_of_errors_has_each_below_its_base() -> None:
     for indent, name in re.findall(r"^    ([│ ├└─]*)(\w+)", errors.__doc__ or "", re.MULTILINE):
         path[len(indent) // 4 :] = [name]
         told[name] = path[-2:-1]
-    bases = {name: getattr(errors, name).__bases__[0].__name__ for name in ERRORS}
+    bases = {name: each.__bases__[0].__name__ for name, each in ERRORS.items()}
     assert told == {name: [base] if base in ERRORS else [] for name, base in bases.items()}
 
 

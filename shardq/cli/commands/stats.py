@@ -15,10 +15,10 @@ from shardq.cli.text import duration, json_line, plural
 from shardq.model import QueueStats
 from shardq.model.stats import COUNTS
 
-ABOUT = """All numbers are of the same instant. backlog: messages that wait to be delivered; runnable: those of them
-that no limit and no pause holds back; in flight: leased messages; delayed: messages that are not due yet; dead: dead
-letters; oldest age: how long the oldest message that could be delivered has waited. The counters below them (written,
-acked, ...) only grow."""
+ABOUT = """All numbers are of the same instant. backlog: messages that wait to be delivered; held back: those of them
+that wait for their turn, a limit or the end of a pause; runnable: those that no limit and no pause holds back; in
+flight: leased messages; delayed: messages that are not due yet; dead: dead letters; oldest age: how long the oldest
+message that could be delivered has waited. The counters below them (written, acked, ...) only grow."""
 
 EXAMPLES = """  shardq stats jobs
   shardq stats jobs --watch           # every second, with rates, until Ctrl-C
@@ -67,7 +67,7 @@ def _numbers(now: QueueStats) -> list[tuple[str, str]]:
     found = [
         ("queue", now.queue),
         ("id", now.id),
-        ("backlog", f"{now.backlog:,}"),
+        ("backlog", f"{now.backlog:,}" + _held_back(now)),
         ("runnable", f"{now.runnable:,}"),
         ("tenants waiting", f"{now.tenants_waiting:,}"),
         ("in flight", f"{now.in_flight:,}"),
@@ -79,6 +79,13 @@ def _numbers(now: QueueStats) -> list[tuple[str, str]]:
     if now.result_count:
         found.append(("results", f"{now.result_count:,} kept, {plural(now.result_bytes, 'byte')}"))
     return [*found, ("legacy", f"{now.legacy:,}")] if now.legacy else found
+
+
+def _held_back(now: QueueStats) -> str:
+    if not now.held_back:
+        return ""
+    limits = f", {now.limited:,} of these by limits or pauses" if now.limited else ""
+    return f" ({now.held_back:,} held back{limits})"
 
 
 def _counters(now: QueueStats, before: QueueStats | None) -> list[tuple[str, str]]:

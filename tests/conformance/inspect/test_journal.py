@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from shardq import Client, ConfigError, Limits, Message, Queue, QueueMissing
+from shardq import Client, ConfigError, LeaseLost, Limits, Message, Queue, QueueMissing
 from shardq.ops.read.give_back import unread
 from shardq.protocol.journal import FORMAT, KINDS, decode
 from shardq.protocol.scripts import load
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.random_ops import RandomOps
-from tests.conformance.replay import Replay
+from tests.conformance.replay import MOVES, OF_NO_MESSAGE, Replay
 from tests.conformance.world import World
+from tests.surface import differences
 from tests.waiting import eventually
 
 
@@ -144,6 +145,17 @@ def test_a_message_whose_own_deadline_is_over_expires(queue: Queue, world: World
     eventually(lambda: world.census(queue).now > written + 1)
     assert queue.read_many(1) == []
     assert kinds(queue) == ["written", "expired"]
+
+
+def test_a_message_vanishes_whose_entry_another_program_has_deleted(queue: Queue, world: World) -> None:
+    replay, message_id = Replay(queue), queue.write("1", shard_key="a")
+    delivery = queue.read()
+    world.raw.xdel(queue.state.keys.stream(delivery.stream or 0), message_id.rpartition("-")[0])
+    with pytest.raises(LeaseLost):
+        delivery.nack()
+    replay.follow()
+    assert kinds(queue) == ["written", "delivered", "vanished"]
+    assert replay.problems(world.raw, world.census(queue)) == []
 
 
 def test_an_adopted_message_begins_with_its_delivery(open_queue: OpenQueue, world: World, queue_name: str) -> None:
@@ -395,3 +407,7 @@ def test_it_says_who_changed_settings_and_weights(queue: Queue) -> None:
 
 def test_every_letter_stands_for_one_kind() -> None:
     assert len(set(KINDS.values())) == len(KINDS)
+
+
+def test_a_replay_knows_each_kind() -> None:
+    assert differences([*MOVES, *OF_NO_MESSAGE], KINDS.values()) == []
