@@ -44,8 +44,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+def _again(kind: type[ShardqError], args: tuple[object, ...]) -> ShardqError:
+    """Make an error without its `__init__`, which may take more than the text that is in *args*."""
+    return kind.__new__(kind, *args)
+
+
 class ShardqError(Exception):
     """The root of every error that shardq raises."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Be copied, and told to another process, with all that it holds."""
+        return _again, (type(self), self.args), vars(self)
 
 
 class ConfigError(ShardqError, ValueError):
