@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from shardq import Client, Limits, Plan
-from shardq.cli.declared.changes import BATCH
+from shardq import Client, Limits, Plan, QueueConfig
+from shardq.cli.declared.changes import BATCH, changes
+from shardq.cli.declared.declaration import parsed
+from shardq.cli.declared.export import exported
 from shardq.ops.operate.limits import PER_CALL
 from tests.cli.conftest import Command
 from tests.servers import Server
+from tests.surface import differences
+from tests.unit.model.test_model import OTHER
 
 FILE = """
 [queues.predictions]
@@ -127,6 +131,18 @@ def test_what_is_exported_is_what_was_applied(cli: Command, client: Client, file
     assert cli("apply", str(file), "--yes").code == 0
     assert cli("export", "--router", "default", "--router", "audit").out == told.out
     assert "predictions" not in cli("export", "raw").out
+
+
+def test_each_setting_is_exported_and_applied_as_it_is(client: Client) -> None:
+    client.queue("all", **OTHER).declare()
+    text, left_out = exported(client, ["all"], [])
+    found = tomllib.loads(text)["queues"]["all"]
+    assert (differences(found, QueueConfig.__struct_fields__), left_out) == ([], [])
+    assert changes(client, parsed(text.encode())) == []
+    client.queue("all").delete()
+    (made,) = changes(client, parsed(text.encode()))
+    made.make()
+    assert client.queue("all").settings() == QueueConfig(**OTHER)
 
 
 @pytest.mark.runs_in("test-all")

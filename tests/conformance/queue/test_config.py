@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,12 @@ from shardq import ConfigError, Queue, QueueFull, QueueMissing
 from shardq.model import QueueConfig
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
+from tests.surface import differences
+from tests.unit.model.test_model import OTHER
 from tests.waiting import eventually
+
+LEGACY = ["legacy_stream", "legacy_group"]
+"""They go together."""
 
 
 def lifetimes(world: World) -> dict[str, int]:
@@ -55,6 +61,20 @@ def test_configuring_changes_the_queue_for_every_client(open_queue: OpenQueue, w
         other.write(3, shard_key="t")
     assert other.read().remaining < 7.5
     assert other.settings() == config
+
+
+@pytest.mark.once
+def test_each_setting_is_changed_by_itself_and_told_to_other_clients(open_queue: OpenQueue, world: World) -> None:
+    queue, expected = open_queue(streams=8), dict[str, Any](streams=8)
+    queue.declare()
+    assert differences(OTHER, QueueConfig.__struct_fields__) == []
+    for names in [[name] for name in OTHER if name not in ("streams", *LEGACY)] + [LEGACY]:
+        change = {name: OTHER[name] for name in names}
+        expected |= change
+        assert queue.configure(**change) == QueueConfig(**expected)
+    assert open_queue(by=world.client()).settings() == QueueConfig(**OTHER)
+    queue.write("read", shard_key="t")
+    assert queue.read().payload == "read"
 
 
 def test_configuring_one_setting_keeps_what_another_client_configured(open_queue: OpenQueue, world: World) -> None:

@@ -14,6 +14,17 @@ from shardq.arguments import seconds
 from shardq.codec import Codecs, JsonCodec
 from shardq.errors import CodecError, ConfigError
 from shardq.model import DeadLetter, Message, MessageId, QueueConfig, QueueSettings, Received
+from tests.surface import differences
+
+OTHER: dict[str, Any] = {
+    "streams": 8, "streams_per_shard": 2, "visibility_timeout": 7.5, "max_deliveries": 3, "max_len": 900,
+    "max_dead": 70, "drop_dead": 1, "dead_ttl": 86_400.0, "dedup_window": 60.0, "max_dedup": 80, "key_scope": "queue",
+    "max_bulk_offsets": 90, "window": 2, "fair": "messages", "max_in_flight": 5, "max_backlog": 50, "rate": 2.5,
+    "burst": 6, "total_in_flight": 40, "total_rate": 100.0, "total_burst": 7, "parents": 1, "journal": 1000,
+    "result_ttl": 60.0, "max_result_size": 1024, "max_result_bytes": 2048, "max_schedules": 10, "ttl": 3600.0,
+    "legacy_stream": "123", "legacy_group": "456",
+}  # fmt: skip
+"""A good value of each setting that is not its default."""
 
 configs = st.builds(
     QueueConfig,
@@ -27,17 +38,21 @@ configs = st.builds(
 )
 
 
+def again(config: QueueConfig) -> QueueConfig:
+    """What is read of the settings that Redis keeps."""
+    flat = [str(each) for each in config.settings()]
+    return QueueConfig.from_settings(dict(zip(flat[::2], flat[1::2], strict=True)), config.streams)
+
+
 @given(configs)
 def test_settings_survive_being_stored(config: QueueConfig) -> None:
-    flat = [str(each) for each in config.settings()]
-    assert len(flat) % 2 == 0
-    assert QueueConfig.from_settings(dict(zip(flat[::2], flat[1::2], strict=True)), config.streams) == config
+    assert again(config) == config
 
 
-def test_legacy_settings_survive_being_stored() -> None:
-    config = QueueConfig(legacy_stream="123", legacy_group="456")
-    flat = [str(each) for each in config.settings()]
-    assert QueueConfig.from_settings(dict(zip(flat[::2], flat[1::2], strict=True)), 64) == config
+def test_each_setting_survives_being_stored() -> None:
+    assert differences(OTHER, QueueConfig.__struct_fields__) == []
+    assert [name for name, value in OTHER.items() if value == getattr(QueueConfig(), name)] == []
+    assert again(QueueConfig(**OTHER)) == QueueConfig(**OTHER)
 
 
 def test_settings_that_are_missing_get_their_defaults() -> None:
@@ -49,29 +64,34 @@ def test_the_settings_that_type_checkers_know_are_those_that_there_are() -> None
     assert [*get_type_hints(QueueSettings)] == [*QueueConfig.__struct_fields__]
 
 
-BAD: list[tuple[str, Any]] = [
-    (name, value)
-    for name in (
-        "streams",
-        "streams_per_shard",
-        "max_deliveries",
-        "max_len",
-        "max_dead",
-        "max_dedup",
-        "max_bulk_offsets",
-    )
-    for value in (-1, 2**41, True, 1.0, "1", None)
-] + [
-    (name, value)
-    for name in ("visibility_timeout", "dedup_window", "ttl")
-    for value in (-1, 0, 0.01, float("nan"), float("inf"), True, "1", 10**10)
-]
+BAD: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        (
+            "streams", "streams_per_shard", "max_deliveries", "max_len", "max_dead", "drop_dead", "max_dedup",
+            "max_bulk_offsets", "window", "max_in_flight", "max_backlog", "burst", "total_in_flight", "total_burst",
+            "parents", "journal", "max_result_size", "max_result_bytes", "max_schedules",
+        ),
+        (-1, 2**41, True, 1.0, "1", None),
+    ),
+    **dict.fromkeys(
+        ("visibility_timeout", "dedup_window", "ttl", "dead_ttl", "result_ttl"),
+        (-1, 0, 0.01, float("nan"), float("inf"), True, "1", 10**10),
+    ),
+    **dict.fromkeys(("rate", "total_rate"), (-1, float("nan"), float("inf"), True, "1", None, 10**10)),
+    **dict.fromkeys(("key_scope", "fair"), ("other", "", 1, None)),
+    **dict.fromkeys(("legacy_stream", "legacy_group"), ("", 1, b"s")),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), BAD, ids=str)
-def test_a_bad_setting_is_named(name: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"^{name} must be"):
-        QueueConfig(**{name: value})
+def test_each_setting_has_bad_values() -> None:
+    assert differences(BAD, QueueConfig.__struct_fields__) == []
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_setting_is_named(name: str) -> None:
+    for value in BAD[name]:
+        with pytest.raises(ConfigError, match=f"^{name} must be"):
+            QueueConfig(**{name: value})
 
 
 def test_one_delivery_is_not_enough() -> None:
