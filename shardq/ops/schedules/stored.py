@@ -19,7 +19,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.ops.schedules.record import BadRecord, Record, record_of, schedule_of, stored_record
 from shardq.ops.write.outgoing import Outgoing, check_shard_key
-from shardq.ops.write.write import write_many
+from shardq.ops.write.write import write_one
 from shardq.protocol.bodies import text_or_bytes
 from shardq.sharding import key_bytes
 
@@ -114,8 +114,7 @@ def run(state: QueueState, name: str, timeout: float | None) -> Op[Written]:
         raise _not_found(state, name)
     record = record_of(row[2])
     message = Outgoing(text_or_bytes(record.shard_key), record.tag, record.body)
-    (written,) = yield from write_many(state, [message], timeout)
-    return written
+    return (yield from write_one(state, message, timeout))
 
 
 def listed(state: QueueState, timeout: float | None) -> Op[list[Schedule]]:

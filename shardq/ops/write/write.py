@@ -47,6 +47,24 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
 
     PartlyWritten if some failed; QueueMissing if none was stored because the queue is not there any more.
     """
+    results = yield from _outcomes(state, messages, timeout)
+    if failed := next((result for result in results if isinstance(result, ShardqError)), None):
+        if all(isinstance(result, QueueMissing) for result in results):
+            raise failed
+        raise PartlyWritten(results, failed) from failed
+    return [result for result in results if isinstance(result, Written)]
+
+
+def write_one(state: QueueState, message: Outgoing, timeout: float | None = None) -> Op[Written]:
+    """Store one message, not together with others, and return its id. Raise the error with which its write ended."""
+    (result,) = yield from _outcomes(state, [message], timeout)
+    if isinstance(result, ShardqError):
+        raise result
+    return result
+
+
+def _outcomes(state: QueueState, messages: Sequence[Outgoing], timeout: float | None) -> Op[list[Result]]:
+    """Store messages. Return for each its id, or the error with which its write ended."""
     until = state.until(timeout)
     yield from open_queue(state, until)
     results: list[Result] = []
@@ -57,11 +75,7 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
             results += yield from _store(state, chunk, until)
     # After the messages, which it must not delay.
     yield from upkeep(state, state.clock.monotonic())
-    if failed := next((result for result in results if isinstance(result, ShardqError)), None):
-        if all(isinstance(result, QueueMissing) for result in results):
-            raise failed
-        raise PartlyWritten(results, failed) from failed
-    return [result for result in results if isinstance(result, Written)]
+    return results
 
 
 def _is_hopeless(last: Result) -> bool:

@@ -130,6 +130,14 @@ def test_a_tenant_gets_four_fifths_of_them_and_others_get_in(queue: Queue) -> No
     queue.schedules.add("s8", CALL, shard_key="third", every=60)  # it counts in another share from now on
 
 
+def test_a_call_for_which_there_is_no_room_is_refused_as_a_write_is(queue: Queue) -> None:
+    queue.schedules.add("often", CALL, shard_key="t", every=60)
+    queue.configure(max_backlog=1)
+    queue.schedules.run("often")
+    with pytest.raises(QueueFull, match="max_backlog"):
+        queue.schedules.run("often")
+
+
 def test_a_queue_stores_none_unless_it_is_told_to(open_queue: OpenQueue) -> None:
     queue = open_queue()
     with pytest.raises(QueueMissing):
