@@ -10,6 +10,7 @@ import pytest
 from shardq import AsyncQueue, Queue
 from tests import surface
 from tests.house.twins import GENERATED
+from tests.verbs import APART, VERBS
 
 
 def shuffle(_: object, *, timeout: float | None = None) -> None:
@@ -63,6 +64,11 @@ def test_each_class_that_has_a_twin_is_looked_at() -> None:
     bases = {base for kind in surface.TWINS for base in kind.__mro__[1:]}
     kinds = {each for each in made if inspect.isclass(each) and not getattr(each, "_is_protocol", False)}
     assert kinds - bases == surface.TWINS.keys()
+
+
+def test_the_table_of_calls_has_each() -> None:
+    assert surface.differences(VERBS, surface.calls(), APART) == []
+    assert surface.not_called(VERBS) == []
 
 
 def test_what_asks_no_server_takes_no_timeout() -> None:

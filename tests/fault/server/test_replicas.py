@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,9 +17,14 @@ from shardq.protocol.scripts import load, names
 from shardq.spark.ops.bulk import BulkOffset, store_rows
 from shardq.spark.ops.rows import Pace, Rows
 from tests.fault.conftest import Open
+from tests.house.doc_blocks import ROOT
+from tests.house.test_paths import section
 from tests.proxy import Proxy, on_the_wire
 from tests.servers import Replicated, Server, available
+from tests.verbs import LOOKS, SETTINGS, VERBS, furnish
 from tests.waiting import eventually
+
+PAGE = (ROOT / "docs" / "durability.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +162,7 @@ CHANGES: dict[str, tuple[Callable[[Queue], Any], Callable[[Queue], Any]]] = {
     "set_weights": (lambda queue: queue.set_weights({"a": 3}), lambda queue: queue.weights()),
     "assign": (lambda queue: queue.assign(["a"]), lambda queue: queue.assignment()),
 }
+"""Some that return what the queue has then."""
 
 
 @pytest.mark.runs_in("test-all")
@@ -168,6 +175,39 @@ def test_a_change_of_the_queue_that_no_replica_confirmed_is_told_as_done(alone: 
     if change == "assign":
         told = [dict(each.items()) for each in told]
     assert told[0] == told[1]
+
+
+def documented() -> dict[str, bool]:
+    """Which calls wait for replicas, as docs/durability.md has it."""
+    rows = re.findall(r"^\| (`.*?) \| (yes|no) \|", section(PAGE, "## Which calls wait for replicas?"), re.MULTILINE)
+    return {name: waits == "yes" for names, waits in rows for name in re.findall(r"`([\w.]+)`", names)}
+
+
+def waits(call: Callable[[Queue], object], queue: Queue) -> bool:
+    """Whether a call waited for a replica, of which there is none."""
+    try:
+        call(queue)
+    except DurabilityUnknown:
+        return True
+    except (PartlyWritten, PartlyPublished) as error:
+        return isinstance(error.__cause__, DurabilityUnknown)
+    return False
+
+
+@pytest.mark.runs_in("test-all")
+def test_each_call_waits_for_replicas_if_the_docs_say_so(
+    server: Server, open_client: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "REPLICA_TIMEOUT_MS", 1)
+    found = dict[str, bool]()
+    for name in VERBS.keys() - {*LOOKS}:
+        server.run("FLUSHALL")
+        with Client.from_url(server.url) as client:
+            furnish(client.queue("jobs", **SETTINGS))
+        kind, _, method = name.partition(",")[0].partition(".")
+        spelled = {"Schedules": f"schedules.{method}", "Writer": "write"}.get(kind, method)
+        found[spelled] = waits(VERBS[name], open_client(server.url, durability="replica(1)").queue("jobs"))
+    assert found == documented()
 
 
 @pytest.mark.usefixtures("alone")
