@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from shardq import Limits, Message, Queue
 
-SETTINGS: Final = {
+SETTINGS: Final[Mapping[str, Any]] = {
     "streams": 4, "streams_per_shard": 2, "window": 1, "result_ttl": 60.0, "journal": 1000, "total_in_flight": 1000,
     "max_schedules": 10,
 }  # fmt: skip

@@ -7,28 +7,28 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from shardq import Client, Limits, Queue, ShardqError
+from shardq import Queue, ShardqError
 from tests.promises.conftest import OpenClient, OpenQueue, lone
 from tests.proxy import Proxy
 from tests.servers import Server
+from tests.verbs import LOOKS, SETTINGS, VERBS, furnish
 
 pytestmark = pytest.mark.runs_in("test-all")
 PATIENCE = 0.5
-CHANGES: dict[str, Callable[[Queue], object]] = {
-    "write": lambda queue: queue.write("work", shard_key="t", timeout=PATIENCE),
-    "write_many": lambda queue: queue.write_many([("work", "t")], timeout=PATIENCE),
-    "configure": lambda queue: queue.configure(max_len=5, timeout=PATIENCE),
-    "set_limits": lambda queue: queue.set_limits({"t": Limits(rate=1)}, timeout=PATIENCE),
-    "pause": lambda queue: queue.pause("t", timeout=PATIENCE),
-    "resize": lambda queue: queue.resize(5, timeout=PATIENCE),
-    "purge": lambda queue: queue.purge(timeout=PATIENCE),
-}
-LOOKS: dict[str, Callable[[Queue], object]] = {
-    "len": lambda queue: queue.len(timeout=PATIENCE),
-    "stats": lambda queue: queue.stats(timeout=PATIENCE),
-    "status": lambda queue: queue.status("1795654687255-1-3", timeout=PATIENCE),
-    "tenant": lambda queue: queue.tenant("t", timeout=PATIENCE),
-}
+OWN = "its own request is the first"
+ASKS = "VERBS asks by another call what there is"
+APART = dict.fromkeys(
+    (
+        "Client.bind", "Client.bind_many", "Client.unbind", "Client.unbind_many", "Queue.declare", "Schedules.pause",
+        "Schedules.remove", "Schedules.resume",
+    ),
+    OWN,
+) | dict.fromkeys(("Queue.cancel", "Queue.delete_dead, by id", "Queue.redrive", "Queue.result"), ASKS)  # fmt: skip
+"""Changes that are looked at elsewhere, and why."""
+
+CHANGES = VERBS.keys() - {*LOOKS, *APART}
+LOST = {"Writer.close": "PartlyWritten", "Writer.flush": "PartlyWritten"}
+"""What is raised by calls that tell of messages one by one, where others raise BackendTimeout."""
 
 
 @pytest.fixture
@@ -37,42 +37,48 @@ def proxy(server: Server) -> Iterator[Proxy]:
         yield proxy
 
 
-def error_of(call: Callable[[], object]) -> str:
+def error_of(call: Callable[[Queue], object], queue: Queue) -> str:
     """The error with which a call ends."""
     try:
-        call()
+        call(queue)
     except ShardqError as error:
         return type(error).__name__
     return "none"
 
 
 @lone
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_change_that_was_never_sent_did_not_happen_though_a_look_up_before_it_got_no_answer(
-    open_queue: OpenQueue, open_client: OpenClient, proxy: Proxy, change: str
+def test_a_call_that_was_never_sent_did_not_happen_though_a_look_up_before_it_got_no_answer(
+    open_queue: OpenQueue, open_client: OpenClient, server: Server, proxy: Proxy
 ) -> None:
     """A new client looks at the queue first. It has a connection, but the server does not answer any more."""
-    queue = open_queue(streams=4)
-    fresh = open_client(proxy.url)
-    fresh.queues()
+    assert APART.keys() <= VERBS.keys()
+    queue = open_queue(**SETTINGS)
+    furnish(queue)
+    clients = {name: open_client(proxy.url, timeout=PATIENCE) for name in CHANGES}
+    for client in clients.values():
+        client.queues()
+    before = server.run("DEBUG", "DIGEST")
     proxy.blackhole()
-    assert error_of(lambda: CHANGES[change](fresh.queue(queue.name))) == "BackendTimeout"
+    with ThreadPoolExecutor(len(clients)) as pool:
+        made = {name: pool.submit(error_of, VERBS[name], each.queue(queue.name)) for name, each in clients.items()}
     proxy.pass_on()
-    assert (queue.len(), queue.settings().max_len, queue.paused(), queue.limits()) == (0, 0, {}, {})
+    assert {name: error for name, each in made.items() if (error := each.result()) != "BackendTimeout"} == LOST
+    assert server.run("DEBUG", "DIGEST") == before
 
 
 @lone
-@pytest.mark.parametrize("look", LOOKS)
 def test_a_look_that_waits_for_a_connection_was_never_sent(
-    open_queue: OpenQueue, open_client: OpenClient, proxy: Proxy, look: str
+    open_queue: OpenQueue, open_client: OpenClient, proxy: Proxy
 ) -> None:
     """Another one has the client's only connection, and gets no answer."""
-    queue = open_queue(streams=4)
-    client: Client = open_client(proxy.url, max_connections=1)
-    mine = client.queue(queue.name)
-    mine.len()
+    queue = open_queue(**SETTINGS)
+    furnish(queue)
+    mine = {name: open_client(proxy.url, max_connections=1, timeout=PATIENCE).queue(queue.name) for name in LOOKS}
+    for each in mine.values():
+        each.len()
     proxy.blackhole()
-    with ThreadPoolExecutor(3) as pool:
-        errors = [*pool.map(lambda _: error_of(lambda: LOOKS[look](mine)), range(3))]
+    with ThreadPoolExecutor(3 * len(mine)) as pool:
+        made = {name: [pool.submit(error_of, VERBS[name], each) for _ in range(3)] for name, each in mine.items()}
     proxy.pass_on()
-    assert errors.count("BackendTimeout") >= 2
+    errors = {name: [each.result() for each in calls] for name, calls in made.items()}
+    assert {name: each for name, each in errors.items() if each.count("BackendTimeout") < 2} == {}

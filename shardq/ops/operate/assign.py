@@ -12,7 +12,7 @@ from typing import Final
 
 from shardq.errors import BackendTimeout, ConfigError
 from shardq.ops.queue.change import check_replicas
-from shardq.ops.queue.opening import new_epoch, reopen, require_queue
+from shardq.ops.queue.opening import before_all, new_epoch, reopen, require_queue
 from shardq.ops.queue.outcome import told_after
 from shardq.ops.queue.retry import always, retry_replicated, retry_until
 from shardq.ops.queue.sight import sight
@@ -45,7 +45,7 @@ def assign(
     """Store a shard for each of *names* that has none, and return the whole assignment."""
     wanted, until = check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
-        yield from require_queue(state, until)
+        yield from before_all(state.keys, require_queue(state, until))
         view = state.view
         known, planned = view.assigned, _checked_assignment(view, view.assigned.by_key, max_overlap)
         new = [name for name in wanted if name not in planned]
@@ -66,7 +66,7 @@ def unassign(
     """Remove the stored shards of *names*, or of all shard keys if None. Return the assignment that remains."""
     chosen, until = None if names is None else check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
-        yield from require_queue(state, until)
+        yield from before_all(state.keys, require_queue(state, until))
         view = state.view
         known = view.assigned.by_key
         removed = known.keys() if chosen is None else known.keys() & chosen

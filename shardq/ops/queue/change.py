@@ -24,7 +24,7 @@ def change_queue(
     time the script runs, the script does nothing, and everything starts again. So a change by another client is not
     overwritten, and a repeated call that arrives late does nothing.
     """
-    yield from before_all(state, require_queue(state, until))
+    yield from before_all(state.keys, require_queue(state, until))
     while True:
         call = make(state.epoch, new_epoch())
         call.replicas = state.durability.replicas

@@ -20,7 +20,7 @@ from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Sleep
 from shardq.ops.queue.view import QueueView
-from shardq.protocol.keys import slot
+from shardq.protocol.keys import QueueKeys, RouterKeys, slot
 from shardq.protocol.replies import StoredAssignment, pairs, stored_assignment
 
 T = TypeVar("T")
@@ -33,11 +33,11 @@ AWAITED: Final = 0.25
 def open_queue(state: QueueState, until: float) -> Op[None]:
     """Make sure that *state* knows the queue. Create it if this client may; else QueueMissing if it does not exist."""
     if not state.epoch:
-        yield from before_all(state, reopen(state, until))
+        yield from before_all(state.keys, reopen(state, until))
 
 
-def before_all(state: QueueState, look: Op[T]) -> Op[T]:
-    """Look the queue up before anything of a call was sent: without an answer nothing was changed, and so it is told.
+def before_all(keys: QueueKeys | RouterKeys, look: Op[T]) -> Op[T]:
+    """Look up what has these *keys* before anything of a call was sent: without an answer nothing was changed.
 
     It is not for a look-up after a try, which may have happened.
     """
@@ -45,7 +45,7 @@ def before_all(state: QueueState, look: Op[T]) -> Op[T]:
         return (yield from look)
     except OutcomeUnknown as unknown:
         raise BackendTimeout(
-            f"Redis gave no answer when queue {state.keys.name!r} was looked up, so nothing of this call was sent"
+            f"Redis gave no answer when {keys.kind} {keys.name!r} was looked up, so nothing of this call was sent"
         ) from unknown
 
 
@@ -57,7 +57,7 @@ def find_queue(state: QueueState, until: float) -> Op[bool]:
 def await_queue(state: QueueState, block: float, until: float) -> Op[None]:
     """Do as `open_queue`, but wait up to *block* seconds for somebody else to create the queue."""
     clock, ends = state.clock, state.clock.monotonic() + block
-    while not (state.epoch or (yield from _look_up(state, until, create=state.creates))):
+    while not (state.epoch or (yield from before_all(state.keys, _look_up(state, until, create=state.creates)))):
         left = ends - clock.monotonic()
         if left <= 0:
             raise missing(state)

@@ -7,6 +7,7 @@ from typing import Final
 
 from shardq.clock import Clock
 from shardq.errors import BackendTimeout, OutcomeUnknown, PartlyDone, ShardqError
+from shardq.ops.queue.opening import before_all
 from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Call, Op
@@ -56,7 +57,8 @@ def unbind_gone(state: RouterState, timeout: float | None) -> Op[list[Binding]]:
     was made in between is bound again: its maker may have found it bound.
     """
     until = state.until(timeout)
-    gone = [Binding(*each[:2]) for each in (yield from _bound(state, until)) if each.gone]
+    bound = yield from before_all(state.keys, _bound(state, until))
+    gone = [Binding(*each[:2]) for each in bound if each.gone]
     made = yield from change_until(state, "-", gone, until)
     removed = [binding for binding, done in zip(gone, made.done, strict=True) if done]
     back = yield from outcome_of(_bind_again(state, removed, until))
