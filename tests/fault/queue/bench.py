@@ -40,7 +40,7 @@ class Bench:
             max_schedules=10,
             **settings,
         )
-        self.keys = QueueKeys(name)
+        self.keys, self.url = QueueKeys(name), server.url
         self.plain = server.client()
         queue = self.queue
         queue.write_many([Message(str(n), f"tenant-{n % 7}") for n in range(20)])
@@ -77,6 +77,14 @@ class Bench:
         kinds = self._all(("TYPE", key) for key in keys)
         verbs = ["HGETALL" if kind == b"hash" else "DUMP" for kind in kinds]
         return dict(zip(keys, self._all(zip(verbs, keys, strict=True)), strict=True))
+
+    def shape(self) -> dict[bytes, tuple[bytes, int]]:
+        """The type of each key, and how many members it has."""
+        keys = self._keys()
+        kinds = self._all(("TYPE", key) for key in keys)
+        counted = {b"hash": "HLEN", b"zset": "ZCARD", b"set": "SCARD", b"stream": "XLEN"}
+        sizes = self._all([(counted[kind], key) for kind, key in zip(kinds, keys, strict=True)])
+        return dict(zip(keys, zip(kinds, sizes, strict=True), strict=True))
 
     def restore(self, picture: dict[bytes, bytes]) -> None:
         """Make all keys what they were."""

@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from msgspec.structs import asdict
 
 from shardq import Client, Delivery, LeaseLost, Limits, Message, MessageCancelled, Queue
+from shardq.cli.commands.stats import COUNTERS
 from tests.conformance.census import take
 from tests.fault.conftest import Cutter, Open
+from tests.fault.queue.bench import CHANGES, LOOKS, Bench, Furnished
 from tests.proxy import Cut, Proxy, on_the_wire
 from tests.servers import Server
 from tests.waiting import eventually
 
+CALLS = CHANGES | LOOKS
 SOON = 15.0  # far below the lease time of 30 s: what comes back so soon did not wait for a lease to end
 
 
@@ -529,3 +533,44 @@ def test_limits_of_many_shard_keys_are_all_set_though_a_reply_is_lost(proxy: Pro
     queue.set_limits(limits)
     assert cut.struck.is_set()
     assert queue.limits() == limits
+
+
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
+@pytest.mark.parametrize("client_kind", ["sync"], indirect=True)
+@pytest.mark.parametrize("lose", ["reply"], indirect=True)
+@pytest.mark.parametrize("call", CALLS)
+def test_each_function_leaves_what_it_leaves_without_a_fault(
+    server: Server, client: Client, queue_name: str, lose: Cutter, call: str
+) -> None:
+    """As many members of each key, and the same numbers: nothing was done twice, nor left out.
+
+    But readers may be woken once more, and which messages a later read finds in the streams depends on the time.
+    """
+    bench = Furnished(server, client, queue_name)
+    begin = bench.picture()
+    CALLS[call](bench)
+    expected = numbers_of(bench), sizes_of(bench)
+    bench.restore(begin)
+    cut = lose(call.partition(",")[0])
+    CALLS[call](bench)
+    assert struck(cut)
+    found = numbers_of(bench), sizes_of(bench)
+    assert found[0] == expected[0]
+    assert call.startswith("read") or found[1] == expected[1]
+    bench.plain.close()
+
+
+def numbers_of(bench: Bench) -> dict[str, int]:
+    """What the queue holds and has counted, as long as there is one."""
+    with Client.from_url(bench.url) as client:
+        if bench.queue.name not in client.queues():
+            return {}
+        told = asdict(client.queue(bench.queue.name).stats())
+    return {name: told[name] for name in (*COUNTERS, "backlog", "in_flight", "delayed", "dead")}
+
+
+def sizes_of(bench: Bench) -> dict[str, int]:
+    """How many members each key has."""
+    sizes = {key.decode().rpartition(":")[2]: size for key, (_, size) in bench.shape().items()}
+    return {key: size for key, size in sizes.items() if key != "notifications"}
