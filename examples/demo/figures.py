@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+NAME = 15  # letters of a tenant's name within a line
+
 
 def seconds(value: float) -> str:
     """Such as 8 ms, 340 ms, 4.2 s."""
@@ -16,3 +18,8 @@ def plural(count: int, noun: str) -> str:
 def percentile(values: Sequence[float], share: float) -> float:
     """The nearest-rank percentile; 0 of nothing."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else 0.0
+
+
+def short(name: str, most: int = NAME) -> str:
+    """A tenant's name, cut if it has more letters."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"

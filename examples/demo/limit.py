@@ -2,6 +2,7 @@
 
 import time
 
+from examples.demo.figures import short
 from shardq import Limits, Queue
 
 LASTS = 3.0  # seconds
@@ -43,4 +44,4 @@ class Limit:
             sum(since <= at < since + lasted for at in taken) / lasted for since in (self.begun - lasted, self.begun)
         )
         got = f"{meanwhile:.0f}, before {before:,.0f}"
-        return f"{self._noisy} was held to {self._rate} jobs a second for {LASTS:g} s: {got}"
+        return f"{short(self._noisy)} was held to {self._rate} jobs a second for {LASTS:g} s: {got}"

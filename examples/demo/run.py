@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from examples.demo.casualty import Casualty
-from examples.demo.figures import percentile, seconds
+from examples.demo.figures import percentile, seconds, short
 from examples.demo.files import sources
 from examples.demo.input import Input
 from examples.demo.ledger import Ledger
@@ -120,7 +120,7 @@ class Demo:
     def _explain(self, plan: Plan) -> None:
         given, say = self._given, self._show.say
         say("measured", f"{self._count} workers can do {plan.jobs_per_second:,.0f} jobs a second here, at the moment")
-        say("flood", f"{given.noisy} keeps {plan.flood:,} jobs waiting: {FLOOD:g} s of work for all workers")
+        say("flood", f"{short(given.noisy)} keeps {plan.flood:,} jobs waiting: {FLOOD:g} s of work for all workers")
         part = f"{plan.share:.0%} of what workers can do, {plan.seconds:.0f} s"
         say("others", f"{given.tenants - 1} packages write job by job: {part}")
 
@@ -174,7 +174,7 @@ class Demo:
         waits = self._waits
         flood = seconds(percentile(waits.flood, 0.5))
         median, high = (seconds(percentile(waits.others, share)) for share in (0.5, 0.99))
-        return f"{waits.noisy} floods: its jobs wait {flood}. All others wait {median} (p99 {high})."
+        return f"{short(waits.noisy)} floods: its jobs wait {flood}. All others wait {median} (p99 {high})."
 
     def _verdict(self) -> str:
         took = time.monotonic() - self._started

@@ -4,15 +4,11 @@ from rich.box import SIMPLE_HEAD
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from examples.demo.figures import percentile, seconds
+from examples.demo.figures import percentile, seconds, short
 from examples.demo.waits import Waits
 
 ROWS = 8  # of the others
 NAME, BAR = 24, 20  # columns, so that the table fits into 80
-
-
-def _short(name: str, most: int) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def draw(waits: Waits) -> Table:
@@ -31,11 +27,11 @@ def draw(waits: Waits) -> Table:
 
     tenants = {name: values for name, values in waits.by_tenant.items() if name != waits.noisy}
     largest = sorted(tenants, key=lambda name: (-len(tenants[name]), name))
-    add(f"{_short(waits.noisy, NAME - 9)} (floods)", waits.flood, "bold yellow")
+    add(f"{short(waits.noisy)} (floods)", waits.flood, "bold yellow")
     add(f"all {len(largest):,} others", waits.others, "bold green")
     table.add_section()
     for name in largest[:ROWS]:
-        add(_short(name, NAME), tenants[name])
+        add(short(name, NAME), tenants[name])
     if rest := largest[ROWS:]:
         add(f"{len(rest):,} smaller ones", [wait for name in rest for wait in tenants[name]])
     return table

@@ -26,6 +26,7 @@ OTHERS = {
     ),
     "a command that is not ours": ("mv shardq-*.whl shardq.zip",),
     "an ending of files": (".whl",),
+    "a folder outside of the checkout, which CI's own runs make": ("~/.cache/shardq/flickers",),
     "an example, of a file beside a spool or of what somebody might call something": (
         "app.db-reserve", "max_delayed", "q.rules.max_delayed", "utils", "verb_noun",
     ),
