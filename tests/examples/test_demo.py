@@ -17,6 +17,7 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
+from examples.demo.figures import short
 from examples.demo.files import COPIES, Source, flooding, sources
 from examples.demo.input import HANDLING, Input
 from examples.demo.ledger import Ledger
@@ -70,7 +71,7 @@ def test_a_short_run_shows_that_the_flood_delays_nobody_else() -> None:
     others = number(r"^files +([\d,]+) of the others' [\d,]+ files were taken", told)
     rows = re.findall(r"^ (\S.*?)  +([\d,]+) +[\d.]+ m?s +[\d.]+ m?s", told, re.MULTILINE)
     flood, everybody, *parts = [(name, int(count.replace(",", ""))) for name, count in rows]
-    assert flood == (f"{flooding(sources(150))} (floods)", jobs - others)
+    assert flood == (f"{short(flooding(sources(150)))} (floods)", jobs - others)
     assert everybody[1] == sum(count for _, count in parts) == others
 
 
