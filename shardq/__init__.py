@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardq.client import Client, Delivery, Queue, Writer
 from shardq.errors import (
     BackendError,
     BackendTimeout,
@@ -22,6 +21,7 @@ from shardq.errors import (
     ConfigError,
     DurabilityUnknown,
     Empty,
+    ExtraMissing,
     LeaseLost,
     MessageCancelled,
     MessageDead,
@@ -50,28 +50,28 @@ from shardq.errors import (
     Unrouted,
 )
 from shardq.later import names_from as _names_from
-from shardq.model import (
-    DeadLetter,
-    Event,
-    JournalPage,
-    Limits,
-    Message,
-    MessageStatus,
-    Neighbour,
-    PeekedMessage,
-    PeekedPage,
-    Plan,
-    Progress,
-    QueueConfig,
-    QueueSettings,
-    QueueStats,
-    Schedule,
-    Tenant,
-    Written,
-)
 
 if TYPE_CHECKING:
-    from shardq.client import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter
+    from shardq.client import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter, Client, Delivery, Queue, Writer
+    from shardq.model import (
+        DeadLetter,
+        Event,
+        JournalPage,
+        Limits,
+        Message,
+        MessageStatus,
+        Neighbour,
+        PeekedMessage,
+        PeekedPage,
+        Plan,
+        Progress,
+        QueueConfig,
+        QueueSettings,
+        QueueStats,
+        Schedule,
+        Tenant,
+        Written,
+    )
     from shardq.worker import AsyncWorker, Worker
     from shardq.worker.outcome import Nack, Reject, TimeLimit
 
@@ -94,6 +94,7 @@ __all__ = [
     "DurabilityUnknown",
     "Empty",
     "Event",
+    "ExtraMissing",
     "JournalPage",
     "LeaseLost",
     "Limits",
@@ -145,14 +146,16 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # type checkers know all names from above, and tell of others
-    # What not every program needs takes as long to import as a third of all.
+    # A program loads what it uses: the help of the command needs no client, and few need both kinds.
     __getattr__ = _names_from(
         __name__,
-        {
-            **dict.fromkeys(("AsyncClient", "AsyncDelivery", "AsyncQueue", "AsyncWriter"), "shardq.client"),
-            **dict.fromkeys(("AsyncWorker", "Worker"), "shardq.worker"),
-            **dict.fromkeys(("Nack", "Reject", "TimeLimit"), "shardq.worker.outcome"),
-        },
+        dict.fromkeys(__all__, "shardq.model")
+        | dict.fromkeys(
+            ("AsyncClient", "AsyncDelivery", "AsyncQueue", "AsyncWriter", "Client", "Delivery", "Queue", "Writer"),
+            "shardq.client",
+        )
+        | dict.fromkeys(("AsyncWorker", "Worker"), "shardq.worker")
+        | dict.fromkeys(("Nack", "Reject", "TimeLimit"), "shardq.worker.outcome"),
     )
 
 

@@ -4,6 +4,7 @@
 
     ShardqError
     ├── ConfigError (ValueError)        a setting, name or argument is wrong: fix the call
+    │   ├── ExtraMissing (ImportError)  a package of an extra is not installed: the text says how to get it
     │   ├── PatternError                a topic or a pattern is wrong
     │   └── QueueMissing                there is no such queue, and this call does not create one
     ├── CodecError (ValueError)         a payload cannot be encoded or decoded
@@ -64,6 +65,10 @@ class ConfigError(ShardqError, ValueError):
     """
 
     index: int | None = None
+
+
+class ExtraMissing(ConfigError, ImportError):
+    """What was imported or called needs packages that an extra of shardq brings, and one of them is not installed."""
 
 
 class PatternError(ConfigError):

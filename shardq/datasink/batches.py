@@ -10,7 +10,10 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
-from google.protobuf.message import DecodeError
+from shardq.extras import extra
+
+with extra("edge"):
+    from google.protobuf.message import DecodeError
 
 from shardq.datasink.messages import Envelope, Members
 from shardq.errors import ShardqError

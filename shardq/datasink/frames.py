@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from shardq.errors import ConfigError, ShardqError
+from shardq.errors import ShardqError
+from shardq.extras import extra
 
-try:
+with extra("edge"):
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
-        from backports import zstd
-except ImportError:
-    raise ConfigError("the edge and the gateway need backports.zstd: pip install 'shardq[edge]'") from None
+        import backports.zstd as zstd
 
 __all__ = ["BadFrame", "decompressed", "dictionary_of", "loaded", "size_of", "zstd"]
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any, Final
 
-from shardq.errors import ConfigError
+from shardq.extras import extra
 
-try:
+with extra("edge"):
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-except ImportError:
-    raise ConfigError("the edge and the gateway need protobuf and grpcio: pip install 'shardq[edge]'") from None
 
 FILE: Final = "shardq_edge.proto"
 PACKAGE: Final = "shardq.edge.v1"

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from shardq.extras import extra
+
+with extra("django"):
+    import django  # noqa: F401
+
 from shardq.django.declared import options
 
 __all__ = ["Backend", "options", "tasks"]

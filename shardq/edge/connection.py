@@ -10,13 +10,12 @@ from typing import Any, Final
 
 from shardq.datasink.messages import SEND, VERSION, ClientInfo, Request, Response
 from shardq.edge.settings import EdgeSettings
-from shardq.errors import BackendError, ConfigError
+from shardq.errors import BackendError
+from shardq.extras import extra
 
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its library writes to stderr when a connection ends
-try:
+with extra("edge"):
     import grpc
-except ImportError:
-    raise ConfigError("the edge needs grpcio: pip install 'shardq[edge]'") from None
 
 WELCOME: Final = 10.0
 """Seconds in which a gateway says what it can take."""

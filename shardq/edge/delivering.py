@@ -16,7 +16,10 @@ from itertools import islice
 from random import Random
 from typing import Any, Final, TypeVar
 
-from google.protobuf.message import DecodeError
+from shardq.extras import extra
+
+with extra("edge"):
+    from google.protobuf.message import DecodeError
 
 from shardq.backoff import Exponential
 from shardq.clock import Clock, SystemClock

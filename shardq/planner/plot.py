@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
+from shardq.extras import extra
+
+with extra("plan", "a plot"):
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
 from shardq.planner.choice import Plan
 from shardq.planner.odds import clean_odds

@@ -17,8 +17,11 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Final, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from shardq.extras import extra
+
+with extra("plan", "a check"):
+    import numpy as np
+    from numpy.typing import NDArray
 
 from shardq.planner.odds import check_count, clean_odds
 from shardq.sharding import Odds, check_width, shard

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shardq.errors import ConfigError
+from shardq.extras import extra, install
 from shardq.spark.consume.block import consuming
 from shardq.spark.consume.settling import Settlement, ack, nack, reject, settle_failed, settle_last
 from shardq.spark.lags import Lag, lag
@@ -32,7 +33,6 @@ __all__ = [
 ]
 
 OLDEST = (4, 2)
-INSTALL = "pip install 'shardq[spark]'"
 
 
 def register(spark: SparkSession) -> None:
@@ -56,13 +56,11 @@ def register(spark: SparkSession) -> None:
 
 def check_install() -> None:
     """ConfigError that says what to install, unless PySpark and PyArrow are installed in versions that fit."""
-    try:
+    with extra("spark"):
         import pyarrow
         import pyspark
-    except ImportError as missing:
-        raise ConfigError(f"{missing.name} is missing: {INSTALL}") from None
     found = tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:2]))
     if not OLDEST <= found < (5,):
-        raise ConfigError(f"PySpark {pyspark.__version__} is installed, but 4.2 up to 5 is needed: {INSTALL}")
+        raise ConfigError(f"PySpark {pyspark.__version__} is installed, but 4.2 up to 5 is needed: {install('spark')}")
     if int(pyarrow.__version__.partition(".")[0]) < 18:
-        raise ConfigError(f"PyArrow {pyarrow.__version__} is installed, but 18 or newer is needed: {INSTALL}")
+        raise ConfigError(f"PyArrow {pyarrow.__version__} is installed, but 18 or newer is needed: {install('spark')}")

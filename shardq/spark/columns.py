@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec.structs import replace
+
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
 from shardq.codec import encode_headers
 from shardq.errors import CodecError, ConfigError

@@ -6,7 +6,10 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql.datasource import WriterCommitMessage
+from shardq.extras import extra
+
+with extra("spark"):
+    from pyspark.sql.datasource import WriterCommitMessage
 
 from shardq.errors import BackendError, ShardqError
 from shardq.spark.connection import client_of

@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-import pyarrow as pa
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import ConfigError

@@ -9,8 +9,12 @@ from itertools import repeat
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
+
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
 from shardq.protocol.bodies import FROM_OVERFLOW, EntryBody, entry_body, is_ours, message_id, number_of
 

@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-import pyarrow as pa
 from msgspec.structs import fields, replace
+
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import ConfigError, QueueMissing

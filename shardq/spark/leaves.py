@@ -11,7 +11,11 @@ from math import isfinite
 from typing import Any
 
 import msgspec
-import pyarrow as pa
+
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
 
 from shardq.spark.typed import TIME, WHOLE
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
 
 Change = Callable[[Any], Any]
 

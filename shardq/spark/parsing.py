@@ -9,7 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
-import pyarrow as pa
+
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
 
 from shardq.codec import Codecs
 from shardq.errors import CodecError

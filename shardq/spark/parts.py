@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from pyspark.sql.datasource import InputPartition
+from shardq.extras import extra
+
+with extra("spark"):
+    from pyspark.sql.datasource import InputPartition
 
 
 @dataclass(frozen=True)

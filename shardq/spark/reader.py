@@ -6,8 +6,11 @@ import gc
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from shardq.spark import dead, events, sweep
 from shardq.spark.connection import client_of, same_seen_queue, seen_queue

@@ -16,7 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-import pyarrow as pa
+
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
 
 from shardq.codec import Codecs
 from shardq.errors import CodecError

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pyspark.sql.datasource import WriterCommitMessage
+from shardq.extras import extra
+
+with extra("spark"):
+    from pyspark.sql.datasource import WriterCommitMessage
 
 from shardq.ops.queue.state import QueueState
 from shardq.spark.connection import client_of, queue_of

@@ -6,17 +6,20 @@ import secrets
 from dataclasses import replace
 from typing import ClassVar, TypeVar
 
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    MapType,
-    NumericType,
-    StringType,
-    StructType,
-)
+from shardq.extras import extra
+
+with extra("spark"):
+    from pyspark.sql.datasource import DataSource
+    from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
+        BooleanType,
+        DataType,
+        MapType,
+        NumericType,
+        StringType,
+        StructType,
+    )
 
 from shardq.errors import ConfigError
 from shardq.spark.connection import queue_of, server_ms_of

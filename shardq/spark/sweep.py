@@ -10,7 +10,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-import pyarrow as pa
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import ConfigError

@@ -9,8 +9,12 @@ from __future__ import annotations
 import datetime
 from typing import Annotated, Any, Required, TypedDict
 
-import pyarrow as pa
 from msgspec import Meta
+
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
 
 TIME = Annotated[datetime.datetime, Meta(tz=True)]
 WHOLE = {pa.int16(): 2**15, pa.int32(): 2**31, pa.int64(): 2**63}

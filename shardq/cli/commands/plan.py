@@ -149,10 +149,8 @@ def _plan_fields(each: Plan) -> dict[str, Any]:
 
 
 def _plot(chosen: Plan, others: list[Plan], path: Path) -> None:
-    try:
-        from shardq.planner.plot import FORMATS, save
-    except ImportError:
-        raise UsageError("--plot needs matplotlib: pip install 'shardq[plan]'") from None
+    from shardq.planner.plot import FORMATS, save
+
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--plot writes {' or '.join(FORMATS)}, not {str(path)!r}")
     save(chosen, others, path)
@@ -160,10 +158,8 @@ def _plot(chosen: Plan, others: list[Plan], path: Path) -> None:
 
 def _check(chosen: Plan, seed: int, shell: Shell) -> int:
     """Compare the odds with random drawings; exit code 1 if they disagree."""
-    try:
-        from shardq.planner.simulation import dealt, drawn
-    except ImportError:
-        raise UsageError("--check needs numpy: pip install 'shardq[plan]'") from None
+    from shardq.planner.simulation import dealt, drawn
+
     n, m = chosen.streams, chosen.streams_per_shard
     checks = [*drawn(n, m, chosen.noisy, seed=seed), *dealt(n, m, seed=seed)]
     for each in checks:

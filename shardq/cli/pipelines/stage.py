@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.output import remark, say
@@ -16,7 +15,7 @@ from shardq.cli.pipelines.status_line import StatusLine
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import json_line, printable
-from shardq.errors import ConfigError
+from shardq.extras import extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,8 +108,8 @@ def _check_pandas() -> None:
     from shardq.spark import check_install
 
     check_install()
-    if find_spec("pandas") is None:
-        raise ConfigError("pandas is missing: pip install 'shardq[spark]'")
+    with extra("spark"):
+        import pandas  # noqa: F401
 
 
 def show(report: Report, shell: Shell) -> None:

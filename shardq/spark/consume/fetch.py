@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
-import pyarrow as pa
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import QueueMissing

@@ -24,9 +24,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from shardq.extras import extra
+
+with extra("spark"):
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+    from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from shardq.model import QueueStats
 from shardq.ops.inspect.stats import numbers

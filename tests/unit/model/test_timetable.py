@@ -101,6 +101,6 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"no data of time zones here.*pip install"):
         timetable("0 3 * * *", "Europe/Nowhere", None)
     monkeypatch.setitem(sys.modules, "cronsim", None)
-    with pytest.raises(ConfigError, match=r'pip install "shardq\[cron\]"'):
+    with pytest.raises(ConfigError, match=r"pip install 'shardq\[cron\]' \(cronsim is missing\)"):
         timetable("0 3 * * *", "UTC", None)
     assert timetable(None, "UTC", 60).after(0) == 60_000

@@ -7,10 +7,13 @@ from datetime import timedelta
 from math import ceil, isfinite, log10
 from typing import Any, Final
 
-import matplotlib as mpl
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from shardq.extras import extra
+
+with extra("plan", "a picture"):
+    import matplotlib as mpl
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
 from shardq.spark.pipelines.fairness.findings import FAIR, Findings, shown_text
 

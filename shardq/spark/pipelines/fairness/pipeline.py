@@ -113,11 +113,8 @@ def _write(found: Fairness, every: list[Findings], out: Folder) -> None:
     """Write the tables as Parquet, and a picture and a page for each queue."""
     for name, table in (("by_window", found.by_window), ("keys", found.keys), ("by_key", found.by_key)):
         table.write.mode("overwrite").parquet(out.to(name))
-    try:
-        from shardq.spark.pipelines.fairness.pictures import png
-    except ImportError:
-        raise ConfigError("pictures need matplotlib: pip install 'shardq[plan]'") from None
     from shardq.spark.pipelines.fairness.page import page
+    from shardq.spark.pipelines.fairness.pictures import png
 
     for each in every:
         picture = png(each)
