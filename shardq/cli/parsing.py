@@ -4,64 +4,45 @@ from __future__ import annotations
 
 import argparse
 import re
-import textwrap
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from itertools import groupby
 from operator import methodcaller
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from shardq.cli.exits import MEANING
-from shardq.cli.shell import Shell
+from shardq.extras import install
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+if TYPE_CHECKING:
+    from shardq.cli.menu import Menu
+    from shardq.cli.shell import Shell
+
 Parser: TypeAlias = argparse.ArgumentParser
 Args: TypeAlias = argparse.Namespace
-Run: TypeAlias = Callable[[Args, Shell], int | None]
+Run: TypeAlias = "Callable[[Args, Shell], int | None]"
 Adds: TypeAlias = Callable[[Parser], object]
 DEFAULT_URL = "redis://localhost:6379"
 DEFAULT_TIMEOUT = 5.0
 
 
-class Help(argparse.HelpFormatter):
-    """Fills paragraphs to the width of the terminal, and leaves indented lines as they are."""
+class Command(NamedTuple):
+    """What a command is for, the extra that it needs, and what it takes, in the order of its help."""
 
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        blocks: list[str] = []
-        for paragraph in text.split("\n\n"):
-            for raw, group in groupby(paragraph.splitlines(), key=lambda line: line.startswith(" ")):
-                lines = list(group)
-                blocks.append("\n".join(lines) if raw else textwrap.fill(" ".join(lines), width))
-            blocks.append("")
-        return "\n".join(blocks[:-1])
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command as its parser is made; *adds* are what it takes, in the order of its help."""
-
-    name: str
-    summary: str
     about: str
     examples: str
+    extra: str
     adds: tuple[Adds, ...]
 
-    def add_to(self, commands: Commands) -> None:
-        """Add the parser of this command to those of others."""
-        parser = commands.add_parser(
-            self.name,
-            help=self.summary,
-            description=f"{self.summary[0].upper()}{self.summary[1:]}.\n\n{self.about}".strip(),
-            epilog=f"examples:\n{self.examples}\n\n{MEANING}" if self.examples else MEANING,
-            formatter_class=Help,
-            allow_abbrev=False,
-        )
+    def add_to(self, parser: Parser, summary: str) -> None:
+        """Give the parser of this command what it takes and what its help says."""
+        needs = f"Needs the extra {self.extra}: {install(self.extra)}" if self.extra else ""
+        paragraphs = (f"{summary[0].upper()}{summary[1:]}.", self.about.strip(), needs)
+        parser.description = "\n\n".join(filter(None, paragraphs))
+        parser.epilog = f"examples:\n{self.examples}\n\n{MEANING}" if self.examples else MEANING
         for add in self.adds:
             add(parser)
 
 
-def command(name: str, summary: str, about: str = "", examples: str = "") -> Callable[[Run], Command]:
+def command(about: str = "", examples: str = "", *, extra: str = "") -> Callable[[Run], Command]:
     """Make a function a command with the common options; `argument` and `takes` below say what else it takes.
 
     The function gets the arguments and a shell. It returns the exit code, or None if it did what it is for.
@@ -69,20 +50,14 @@ def command(name: str, summary: str, about: str = "", examples: str = "") -> Cal
 
     def decorated(run: Run) -> Command:
         common = partial(add_common, default=argparse.SUPPRESS)
-        return Command(name, summary, about, examples, (methodcaller("set_defaults", run=run), common, *_taken(run)))
+        return Command(about, examples, extra, (methodcaller("set_defaults", run=run), common, *_taken(run)))
 
     return decorated
 
 
-def group(name: str, summary: str, about: str, examples: str, title: str, members: Iterable[Command]) -> Command:
+def group(menu: Menu, about: str, examples: str, *, title: str = "commands", extra: str = "") -> Command:
     """A command that only has commands of its own."""
-
-    def add_members(parser: Parser) -> None:
-        names: Commands = parser.add_subparsers(title=title, metavar="NAME", required=True)
-        for each in members:
-            each.add_to(names)
-
-    return Command(name, summary, about, examples, (add_members,))
+    return Command(about, examples, extra, (partial(menu.add_to, title=title, metavar="NAME"),))
 
 
 def takes(*adds: Adds) -> Callable[[Run], Run]:

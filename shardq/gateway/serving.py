@@ -9,6 +9,11 @@ import resource
 import signal
 from collections.abc import Callable
 
+from shardq.extras import extra
+
+with extra("gateway"):
+    import grpc  # noqa: F401 - else what the edge has, too, would say that its extra is missing
+
 from shardq.client import AsyncClient
 from shardq.errors import ConfigError
 from shardq.gateway import door, strangers

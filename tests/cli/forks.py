@@ -93,6 +93,7 @@ def _become(request: dict[str, object], files: list[int]) -> None:
 
 
 if __name__ == "__main__":
+    from shardq.cli import running  # noqa: F401 - what each command needs
     from shardq.cli.program import main
 
     gc.collect()

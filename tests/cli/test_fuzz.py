@@ -13,6 +13,7 @@ import pytest
 
 from shardq import Queue
 from shardq.cli import exits
+from shardq.cli.parsers import LaterParser
 from shardq.cli.program import parser
 from tests.cli.conftest import Command
 from tests.selection import SOAK
@@ -41,6 +42,8 @@ def leaves(
     top: argparse.ArgumentParser, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], list[argparse.Action]]]:
     """Each command with its words and what it takes."""
+    if isinstance(top, LaterParser):
+        top.complete()
     subs = [each for each in top._actions if isinstance(each, argparse._SubParsersAction)]
     if not subs:
         yield words, [each for each in top._actions if not ENDLESS.intersection(each.option_strings)]

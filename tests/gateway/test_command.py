@@ -16,10 +16,13 @@ from tests.gateway.conftest import Start
 from tests.gateway.producer import Producer, request
 from tests.servers import Server
 
+ROOT = Path(__file__).parents[2]
+
 
 def shardq(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
     code = f"import sys; {before or 'pass'}; from shardq.cli import main; sys.exit(main(sys.argv[1:]))"
-    return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.runs_in("test-all")
@@ -107,7 +110,7 @@ def test_too_few_descriptors_for_the_bounds_are_one_clear_line() -> None:
 @pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("package", ["grpc", "grpc_health", "google.protobuf", "backports"])
 def test_a_missing_package_is_named_in_one_line(package: str) -> None:
-    lacks = f"sys.modules[{package!r}] = None"
+    lacks = f"from tests.absent import Absent; sys.meta_path.insert(0, Absent([{package!r}]))"
     told = shardq("gateway", "--listen", "127.0.0.1:0", "--insecure", before=lacks)
     assert told.returncode == 2
     assert "pip install 'shardq[" in told.stderr

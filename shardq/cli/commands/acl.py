@@ -31,7 +31,7 @@ MOST_PASSWORD: Final = 4096
 """Bytes of a password."""
 
 
-@command("acl", "print the user of Redis for a role, with the rights it needs", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @argument("role", metavar="ROLE", nargs="?", choices=[*ROLES], help="what the user is for")
 @argument("queues", metavar="QUEUE", nargs="*", help="the queues that it is for")
 @argument("--roles", action="store_true", help="list the roles")

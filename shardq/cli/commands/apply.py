@@ -48,7 +48,7 @@ TRIES = 3
 """Others may change a queue meanwhile, so differences are looked for again."""
 
 
-@command("apply", "make queues what a file declares", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @argument("file", metavar="FILE", help="the file; - is stdin")
 @argument("--dry-run", action="store_true", help="show what would change, and change nothing")
 @takes(add_yes)

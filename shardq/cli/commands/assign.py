@@ -16,7 +16,7 @@ EXAMPLES = """  shardq assign jobs acct-1 acct-2 --yes
   shardq assign jobs --names tenants.txt --max-overlap 2 --yes"""
 
 
-@command("assign", "give named shard keys shards that overlap little", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue, add_names)
 @argument("--max-overlap", type=number(0), metavar="K", help="streams that any two may share (the stored value, or 1)")
 @takes(add_yes)

@@ -14,7 +14,7 @@ ABOUT = """Lists the shard keys that `shardq assign` named. All others are dealt
 when none is assigned."""
 
 
-@command("assigned", "list assigned shard keys", ABOUT, "  shardq assigned jobs\n  shardq assigned jobs --json")
+@command(ABOUT, "  shardq assigned jobs\n  shardq assigned jobs --json")
 @takes(add_queue)
 def run(args: Args, shell: Shell) -> int:
     """Print the assigned shard keys with their streams, sorted by shard key."""

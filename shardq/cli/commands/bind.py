@@ -12,7 +12,7 @@ EXAMPLES = """  shardq bind 'orders.*.created' billing
   shardq bind 'orders.#' audit"""
 
 
-@command("bind", "send messages of matching topics to a queue", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @argument("pattern", metavar="PATTERN", help="which topics go to the queue")
 @takes(add_queue, add_router)
 def run(args: Args, shell: Shell) -> None:

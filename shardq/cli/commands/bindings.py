@@ -31,7 +31,7 @@ def _add_which(parser: Parser) -> None:
     which.add_argument("--covered-by", metavar="PATTERN", help="only bindings whose every topic PATTERN matches, too")
 
 
-@command("bindings", "list the bindings of topics to queues", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @argument("--queue", metavar="QUEUE", help="only bindings of this queue")
 @argument("--gone", action="store_true", help="only bindings to queues that are gone")
 @takes(_add_which, add_router)

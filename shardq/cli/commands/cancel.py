@@ -17,7 +17,7 @@ MEANING = {
 }
 
 
-@command("cancel", "remove one message", ABOUT, "  shardq cancel jobs 1732150000000-42-7")
+@command(ABOUT, "  shardq cancel jobs 1732150000000-42-7")
 @takes(add_queue)
 @argument("message_id", metavar="ID", help="the id that `shardq write` printed")
 def run(args: Args, shell: Shell) -> None:

@@ -27,7 +27,7 @@ EXAMPLES = """  shardq configure jobs
   shardq configure jobs ttl=none --yes"""
 
 
-@command("configure", "show or change a queue's settings", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("changes", metavar="NAME=VALUE", type=pair, nargs="*", help="settings to change")
 @takes(add_yes)

@@ -21,7 +21,7 @@ EXAMPLES = """  shardq dead jobs
   shardq dead jobs --count 1000 --json | jq -r .reason | sort | uniq -c"""
 
 
-@command("dead", "list a queue's dead letters", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("-c", "--count", type=number(1), default=20, metavar="N", help="list at most N (20)")
 @argument("--payload", action="store_true", help="show the payloads")

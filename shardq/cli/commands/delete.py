@@ -23,7 +23,7 @@ def _add_which(parser: Parser) -> None:
     which.add_argument("--any", action="store_true", help="delete it whatever it holds")
 
 
-@command("delete", "delete a queue", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue, _add_which, add_yes)
 def run(args: Args, shell: Shell) -> None:
     """Ask for confirmation, then delete."""

@@ -21,7 +21,7 @@ EXAMPLES = """  shardq delete-dead jobs --older-than 604800 --dry-run
 PAGE = 500
 
 
-@command("delete-dead", "delete dead letters for good", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("--id", dest="ids", metavar="ID", action="append", help="the one with this id (repeatable)")
 @argument("-k", "--shard-key", metavar="K", help="only those of this shard key")

@@ -58,7 +58,7 @@ class Checked:
     libraries: dict[str, str]
 
 
-@command("doctor", "check whether a server is fit for shardq", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @argument("--durability", default="none", metavar="LEVEL", help="the durability level to check for (none)")
 @takes(add_router)
 def run(args: Args, shell: Shell) -> int:

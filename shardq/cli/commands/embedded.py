@@ -32,7 +32,7 @@ def _add_where(parser: Parser) -> None:
     where.add_argument("--socket", action="store_true", help="listen on a unix socket only, on no TCP port")
 
 
-@command("embedded", "run a server in the foreground", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @argument("--directory", metavar="D", help="keep the data in this directory (in memory)")
 @takes(_add_where)
 def run(args: Args, shell: Shell) -> int:

@@ -15,7 +15,7 @@ EXAMPLES = """  shardq export > queues.toml
   shardq export jobs --router default --router audit"""
 
 
-@command("export", "write a file that declares queues", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @argument("queues", metavar="QUEUE", nargs="*", help="the queues (all)")
 @argument(
     "--router", dest="routers", metavar="NAME", action="append", help="a router whose bindings are written (default)"

@@ -51,7 +51,7 @@ def _add_bounds(parser: Parser) -> None:
         parser.add_argument(f"--{name}", type=number(0), default=default, metavar="N", help=text)
 
 
-@command("gateway", "store what edge producers send", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES, extra="gateway")
 @argument("--listen", metavar="HOST:PORT", help="the address, or unix:PATH; port 0: any")
 @argument("--redis", dest="url", metavar="URL", default=argparse.SUPPRESS, help="the same as --url")
 @argument("--tokens", type=Path, metavar="FILE", help="who may write where, as TOML")

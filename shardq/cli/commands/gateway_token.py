@@ -20,7 +20,7 @@ EXAMPLES = """  shardq gateway-token site-7 --queue metrics --shard-key 'site-7/
   shardq gateway-token site-7 --json"""
 
 
-@command("gateway-token", "make a token for a producer", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @argument("name", metavar="NAME", help="the token's name: ids of messages are unique within it")
 @argument("--queue", action="append", default=[], metavar="PATTERN", help="an allowed queue")
 @argument("--topic", action="append", default=[], metavar="PATTERN", help="an allowed topic")

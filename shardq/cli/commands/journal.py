@@ -32,7 +32,7 @@ PAGE = 1000
 POLL = 0.25
 
 
-@command("journal", "print what happened to messages", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("-c", "--count", type=number(0), default=20, metavar="N", help="begin with the newest N events (20)")
 @argument(

@@ -8,7 +8,7 @@ from shardq.cli.shell import Shell
 ABOUT = "Counts the messages that are undelivered or in flight. Exit code 3 if there is no such queue."
 
 
-@command("len", "print a queue's length", ABOUT, "  shardq len jobs\n  shardq len jobs --json | jq .len")
+@command(ABOUT, "  shardq len jobs\n  shardq len jobs --json | jq .len")
 @takes(add_queue)
 def run(args: Args, shell: Shell) -> None:
     """Print the length."""

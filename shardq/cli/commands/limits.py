@@ -39,7 +39,7 @@ EXAMPLES = """  shardq limits jobs
   shardq limits jobs --delete-plan gold --yes"""
 
 
-@command("limits", "show or change limits of shard keys", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("words", metavar="KEY NAME=NUMBER", nargs="*", help="the shard key, and all limits it is to have")
 @argument("--none", action="store_true", help="it has none of its own any more")

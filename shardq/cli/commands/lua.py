@@ -27,7 +27,7 @@ EXAMPLES = """  shardq lua read
 COLUMNS = ("node", "library", "functions", "version")
 
 
-@command("lua", "show what Redis runs for a verb, or the libraries it has", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @argument("what", metavar="WHAT", help="a verb, or list, load or clean")
 @takes(add_yes)
 def run(args: Args, shell: Shell) -> None:

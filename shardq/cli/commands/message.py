@@ -18,7 +18,7 @@ or changed. Exit code 3 when the queue knows nothing of the id: the message was 
 was."""
 
 
-@command("message", "show where one message is", ABOUT, "  shardq message jobs 1732150000000-42-7")
+@command(ABOUT, "  shardq message jobs 1732150000000-42-7")
 @takes(add_queue)
 @argument("message_id", metavar="ID", help="the id that `shardq write` printed")
 def run(args: Args, shell: Shell) -> None:

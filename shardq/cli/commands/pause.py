@@ -14,7 +14,7 @@ EXAMPLES = """  shardq pause jobs acct-7 --yes
   shardq pause jobs --for 600 --yes        # the whole queue, for ten minutes"""
 
 
-@command("pause", "stop delivering a tenant, or a queue", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("shard_key", metavar="KEY", nargs="?", help="a shard key or parent (the whole queue)")
 @argument("--for", dest="seconds", type=time, metavar="S", help="end it after S seconds")

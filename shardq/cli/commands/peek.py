@@ -27,7 +27,7 @@ WIDTH = 80
 LEAST = 8
 
 
-@command("peek", "look at messages, without a delivery", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("-c", "--count", type=number(1), default=20, metavar="N", help="show at most N (20)")
 @argument("-k", "--tenant", metavar="KEY", help="only those of this shard key")

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from shardq.cli.parsing import group
-from shardq.cli.pipelines import archive, fairness, load, plan, redrive, route
+from typing import Final
 
-ABOUT = """The pipelines need the extra "spark" (pip install 'shardq[spark]') and Java 17 or newer. They run on all
-cores of this machine, on the cluster that --master names, or, under spark-submit, on the cluster of that. Progress goes
-to stderr, a short report to stdout."""
+from shardq.cli.menu import Menu
+from shardq.cli.parsing import group
+
+ABOUT = """The pipelines need Java 17 or newer. They run on all cores of this machine, on the cluster that --master
+names, or, under spark-submit, on the cluster of that. Progress goes to stderr, a short report to stdout."""
 
 EXAMPLES = """  shardq pipeline fairness archive/journal --out report/
   shardq pipeline fairness --queue jobs"""
 
-
-run = group(
-    "pipeline",
-    "load, archive, judge and plan queues with Spark",
-    ABOUT,
-    EXAMPLES,
-    title="pipelines",
-    members=(load.run, archive.run, fairness.run, plan.run, route.run, redrive.run),
+MENU: Final = Menu(
+    "shardq.cli.pipelines",
+    {
+        "load": "write the rows of a table into a queue",
+        "archive": "store journals and dead letters as Parquet",
+        "fairness": "report how fair a queue was",
+        "plan": "choose streams and shard sizes, tenant by tenant",
+        "route": "send events to the queues of their topics",
+        "redrive": "move chosen dead letters back",
+    },
 )
+
+run = group(MENU, ABOUT, EXAMPLES, title="pipelines", extra="spark")

@@ -37,7 +37,7 @@ EXAMPLES = """  shardq plan --tenants 10000 --noisy 20
 FEW = (1, 2, 8)
 
 
-@command("plan", "choose streams and shard sizes", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @argument("--tenants", type=number(1), metavar="T", default=10_000, help="number of tenants (10,000)")
 @argument("--noisy", type=number(0), metavar="K", default=20, help="how many of them flood at a time (20)")
 @argument(

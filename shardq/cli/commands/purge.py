@@ -9,7 +9,7 @@ from shardq.cli.text import plural
 ABOUT = "Removes all messages that are undelivered or delayed, for good. Messages in flight and dead letters stay."
 
 
-@command("purge", "empty a queue", ABOUT, "  shardq purge jobs --yes")
+@command(ABOUT, "  shardq purge jobs --yes")
 @takes(add_queue, add_yes)
 def run(args: Args, shell: Shell) -> None:
     """Ask for confirmation, then remove."""

@@ -18,7 +18,7 @@ is 1 then."""
 COLUMNS = ("queue", "backlog", "in flight", "delayed", "dead", "oldest", "streams")
 
 
-@command("queues", "list the queues", ABOUT, "  shardq queues\n  shardq queues --json")
+@command(ABOUT, "  shardq queues\n  shardq queues --json")
 def run(args: Args, shell: Shell) -> int:
     """Show each queue with its numbers. One that cannot be read does not hide the others."""
     rows: list[tuple[str, ...]] = []

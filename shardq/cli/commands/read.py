@@ -31,7 +31,7 @@ EXAMPLES = """  shardq read jobs                    # what comes next?
   shardq read jobs --block 60 && echo 'there is work'"""
 
 
-@command("read", "print the next messages", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("-c", "--count", type=number(1), default=1, metavar="N", help="print at most N messages (1)")
 @argument("-b", "--block", type=time, default=0.0, metavar="S", help="wait up to S seconds for the first message (0)")

@@ -23,7 +23,7 @@ EXAMPLES = """  shardq redrive jobs --dry-run
 PAGE = 500
 
 
-@command("redrive", "move dead letters back into a queue", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("-c", "--count", type=number(1), metavar="N", help="move at most N (all)")
 @argument("-k", "--shard-key", metavar="K", help="only dead letters of this shard key")

@@ -9,7 +9,7 @@ ABOUT = """Workers and writers may go on meanwhile, no message is lost, and most
 number shrinks, the streams above it get no new messages, but are read until they are empty."""
 
 
-@command("resize", "change a queue's number of streams", ABOUT, "  shardq resize jobs 128 --yes")
+@command(ABOUT, "  shardq resize jobs 128 --yes")
 @takes(add_queue)
 @argument("streams", metavar="N", type=number(1), help="the new number of streams")
 @takes(add_yes)

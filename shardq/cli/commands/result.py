@@ -15,7 +15,7 @@ EXAMPLES = """  shardq result jobs 1732150000000-42-7
   shardq result jobs 1732150000000-42-7 --wait 60 --json"""
 
 
-@command("result", "print the result of one message", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("message_id", metavar="ID", help="the id that `shardq write` printed")
 @argument("-w", "--wait", type=time, default=0.0, metavar="S", help="wait up to S seconds until it is done (0)")

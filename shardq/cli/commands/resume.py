@@ -13,7 +13,7 @@ EXAMPLES = """  shardq resume jobs acct-7
   shardq resume jobs"""
 
 
-@command("resume", "end a pause", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("shard_key", metavar="KEY", nargs="?", help="a shard key or parent (the whole queue)")
 def run(args: Args, shell: Shell) -> None:

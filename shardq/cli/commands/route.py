@@ -14,7 +14,7 @@ ABOUT = """Prints the names of the queues that `publish` would write to; those t
 nothing. Exit code 3 if there is none."""
 
 
-@command("route", "print which queues a topic goes to", ABOUT, "  shardq route orders.eu.created")
+@command(ABOUT, "  shardq route orders.eu.created")
 @argument("topic", metavar="TOPIC", help="words joined by dots")
 @takes(add_router)
 def run(args: Args, shell: Shell) -> int:

@@ -34,7 +34,7 @@ EXAMPLES = """  shardq configure reports max_schedules=1000 --yes
   shardq schedule reports remove nightly --yes"""
 
 
-@command("schedule", "list or change the schedules that a queue stores", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("action", metavar="ACTION", nargs="?", choices=ACTIONS, default="list", help=", ".join(ACTIONS))
 @argument("name", metavar="NAME", nargs="?", help="the schedule's name")

@@ -34,7 +34,7 @@ COUNTERS = [name for name in COUNTS if name not in OF_NOW]
 """What only grows."""
 
 
-@command("stats", "print a queue's numbers", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("-w", "--watch", type=period, nargs="?", const=1.0, metavar="S", help="print them every S seconds (1)")
 def run(args: Args, shell: Shell) -> None:

@@ -15,7 +15,7 @@ none with them does not wait for them, even if there is no window."""
 EXAMPLES = """  shardq tenant jobs acct-7"""
 
 
-@command("tenant", "show what one tenant has in a queue", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("shard_key", metavar="KEY", help="the shard key, or the parent")
 def run(args: Args, shell: Shell) -> None:

@@ -38,7 +38,7 @@ def add_order(parser: Parser) -> None:
     )
 
 
-@command("tenants", "show who has most in a queue", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue, add_order)
 @argument("--start", type=number(0), default=0, metavar="N", help="leave out the first N (0)")
 def run(args: Args, shell: Shell) -> None:

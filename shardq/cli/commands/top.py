@@ -20,7 +20,7 @@ EXAMPLES = """  shardq top jobs
   shardq top jobs --order oldest --every 10"""
 
 
-@command("top", "watch who has most in a queue", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue, add_order)
 @argument("--every", type=period, default=2.0, metavar="S", help="look every S seconds (2)")
 @argument("--times", type=number(1), metavar="N", help="end after N looks (never)")

@@ -15,7 +15,7 @@ EXAMPLES = """  shardq unassign jobs acct-1 --yes
   shardq unassign jobs --all --yes"""
 
 
-@command("unassign", "deal shard keys by hashing again", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue, add_names)
 @argument("--all", action="store_true", help="all assigned shard keys")
 @takes(add_yes)

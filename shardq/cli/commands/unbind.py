@@ -21,7 +21,7 @@ def _set_usage(parser: Parser) -> None:
     parser.usage = "shardq unbind [OPTIONS] (PATTERN [PATTERN ...] QUEUE | --gone)"
 
 
-@command("unbind", "remove bindings of a queue", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(_set_usage)
 @argument("names", metavar="PATTERN ... QUEUE", nargs="*", help="the patterns as they were bound; the queue")
 @argument("--gone", action="store_true", help="the bindings to queues that do not exist")

@@ -17,7 +17,7 @@ EXAMPLES = """  shardq weights jobs
   shardq weights jobs acct-7=3 acct-8=1 --yes"""
 
 
-@command("weights", "show or change the weights of shard keys", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("changes", metavar="KEY=WEIGHT", type=pair, nargs="*", help="weights to change")
 @takes(add_yes)

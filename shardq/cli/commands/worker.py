@@ -64,7 +64,7 @@ SLACK = 10.0
 """Seconds that such a check may take beyond the timeouts of its calls before this process counts as hung."""
 
 
-@command("worker", "call a handler for each message", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @argument(
     "handlers",
     nargs="+",

@@ -32,7 +32,7 @@ EXAMPLES = """  shardq write jobs 'hello' -k tenant-42
   zcat jobs.jsonl.gz | shardq write jobs --lines --as json -k tenant-42"""
 
 
-@command("write", "store a message in a queue", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("--create", action="store_true", help="create the queue if it does not exist")
 @argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - or none reads all of stdin")

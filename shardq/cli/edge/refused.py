@@ -7,8 +7,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import DecodeError
-
 from shardq.cli.edge.options import add_spool, open_spool, read_ids
 from shardq.cli.exits import NOTHING, OK
 from shardq.cli.output import remark
@@ -28,7 +26,7 @@ EXAMPLES = """  shardq edge refused --spool app.db
   shardq edge refused --show all --json --spool app.db"""
 
 
-@command("refused", "show which messages were not stored, and why", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES, extra="edge")
 @takes(add_spool)
 @argument("--show", metavar="ID|all", help="print the payload of this message, or of all")
 def run(args: Args, shell: Shell) -> int:
@@ -51,6 +49,8 @@ def run(args: Args, shell: Shell) -> int:
 
 def _request(refused: Refused) -> Any:
     """The request of a message; None if it is damaged, or only its id is kept."""
+    from google.protobuf.message import DecodeError
+
     from shardq.datasink.messages import Request
 
     try:

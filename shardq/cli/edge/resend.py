@@ -17,7 +17,7 @@ EXAMPLES = """  shardq edge resend --reason NO_QUEUE --spool app.db
   shardq edge resend --all --spool app.db"""
 
 
-@command("resend", "send messages again that were refused", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES, extra="edge")
 @takes(add_spool)
 @argument("ids", metavar="ID", nargs="*", help="the messages' ids, as `shardq edge refused` prints them")
 @argument("--reason", metavar="R", help="all that were refused for this reason")

@@ -14,7 +14,7 @@ ABOUT = """It goes on after programs that have put messages into the spool and e
 state changes. Ctrl-C ends it; messages that are not acked stay in the spool."""
 
 
-@command("run", "deliver what is in the spool", ABOUT)
+@command(ABOUT, extra="edge")
 @takes(add_gateway)
 def run(args: Args, shell: Shell) -> int:
     """Deliver until Ctrl-C."""

@@ -40,7 +40,7 @@ EXAMPLES = """  shardq edge send metrics 'cpu 0.3' -k site-7
   zcat events.jsonl.gz | shardq edge send --topic orders.eu --lines --as json -k tenant-42 > ids"""
 
 
-@command("send", "put messages into the spool and deliver it", ABOUT, EXAMPLES)
+@command(ABOUT, EXAMPLES, extra="edge")
 @argument("queue", metavar="QUEUE", nargs="?", default="", help="the queue; none with --topic")
 @argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - reads all of stdin")
 @argument("--topic", default="", metavar="T", help="send to the queues that this topic goes to")

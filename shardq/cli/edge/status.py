@@ -15,7 +15,7 @@ SHOWN = 10
 """So many reasons for which messages are held are shown for people."""
 
 
-@command("status", "show what the spool holds and who delivers it")
+@command(extra="edge")
 @takes(add_spool)
 def run(args: Args, shell: Shell) -> None:
     """Print the counts."""

@@ -13,7 +13,7 @@ from shardq.cli.shell import Shell
 COUNTED = ("accepted", "acked", "refused", "dropped")
 
 
-@command("tail", "follow what is put into the spool and what is acked, until Ctrl-C")
+@command(extra="edge")
 @takes(add_spool)
 @argument("--every", type=period, default=1.0, metavar="S", help="look every so many seconds (1)")
 @argument("--times", type=number(1), metavar="N", help="end after so many looks")

@@ -43,7 +43,7 @@ def expression(text: str) -> str:
     return text
 
 
-@pipeline("archive", "store journals and dead letters as Parquet", ABOUT, EXAMPLES)
+@pipeline(ABOUT, EXAMPLES)
 @argument("dir", metavar="DIR", help="the folder of the archive")
 @argument("queues", nargs="*", metavar="QUEUE", help="the queues; others than before may be named, and come back later")
 @argument("--pattern", type=expression, default="", metavar="REGEX", help="instead: queues whose whole names match")

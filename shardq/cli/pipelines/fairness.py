@@ -38,7 +38,7 @@ TYPED = ("number", "time", "stream", "count", "due")
 """The columns of events that are no text, also in CSV."""
 
 
-@pipeline("fairness", "report how fair a queue was", ABOUT, EXAMPLES)
+@pipeline(ABOUT, EXAMPLES)
 @argument("events", nargs="?", metavar="EVENTS", help="a table of events (the queue's own journal)")
 @argument("--format", metavar="F", help="of EVENTS: parquet, json, csv, orc, table (by its name)")
 @argument("--queue", metavar="QUEUE", help="only events of this queue")

@@ -32,7 +32,7 @@ EXAMPLES = """  shardq pipeline load day.parquet jobs --key tenant
   shardq pipeline load db.orders jobs --format table --key tenant --id orders-2026-07-01"""
 
 
-@pipeline("load", "write the rows of a table into a queue", ABOUT, EXAMPLES)
+@pipeline(ABOUT, EXAMPLES)
 @takes(partial(add_rows, name="rows"), add_queue, add_message)
 @argument("--create", action="store_true", help="create the queue if it does not exist")
 @argument("--id", metavar="ID", help="the id of this load (made from the files' names, sizes and times)")

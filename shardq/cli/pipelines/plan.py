@@ -41,7 +41,7 @@ def _numbers(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-@pipeline("plan", "choose streams and shard sizes, tenant by tenant", ABOUT, EXAMPLES)
+@pipeline(ABOUT, EXAMPLES)
 @argument("table", nargs="?", metavar="TENANTS", help="a table with shard_key and load (such as a number of messages)")
 @argument("--format", metavar="F", help="format of TENANTS: parquet, json, csv, orc, table (by its name)")
 @argument("--tenants", type=number(1), metavar="T", default=10_000_000, help="number of assumed tenants (10,000,000)")

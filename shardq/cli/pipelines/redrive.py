@@ -15,7 +15,7 @@ EXAMPLES = """  shardq pipeline redrive jobs --where "last_error like '%timed ou
   shardq pipeline redrive jobs --where "get_json_object(cast(payload as string), '$.kind') = 'mail'" """
 
 
-@pipeline("redrive", "move chosen dead letters back", ABOUT, EXAMPLES.rstrip())
+@pipeline(ABOUT, EXAMPLES.rstrip())
 @takes(add_queue)
 @argument("--where", metavar="SQL", default="true", help="which dead letters (all)")
 @argument("--rate", type=float, metavar="R", default=100.0, help="move at most R per second (100)")

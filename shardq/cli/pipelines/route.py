@@ -18,7 +18,7 @@ EXAMPLES = """  shardq pipeline route events.parquet --topic topic --key tenant 
   shardq pipeline route clicks.json --topic kind --key account --dry"""
 
 
-@pipeline("route", "send events to the queues of their topics", ABOUT, EXAMPLES)
+@pipeline(ABOUT, EXAMPLES)
 @takes(partial(add_rows, name="events"))
 @argument("--topic", metavar="COLUMN", default="topic", help="the column of the topic (topic)")
 @takes(add_message)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from shardq.spark.pipelines.report import Progress, Report
 
 
-def pipeline(name: str, summary: str, about: str, examples: str) -> Callable[[Run], Command]:
+def pipeline(about: str, examples: str) -> Callable[[Run], Command]:
     """As `command`, with the options that all pipelines have."""
 
     def decorated(run: Run) -> Command:
-        return command(name, summary, about, examples)(takes(_add_spark)(run))
+        return command(about, examples, extra="spark")(takes(_add_spark)(run))
 
     return decorated
 
