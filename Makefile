@@ -170,8 +170,8 @@ plots: setup ## benchmarks/results anew, and the pictures from the same runs (an
 	@$(PIP) install -e '.[bench]'
 	@$(PY) -m benchmarks --publish benchmarks/results
 
-wheel: setup ## build the wheel and check what is in it
-	@$(PY) -m tests.house.wheel
+wheel: setup $(PARTS) ## build the wheel, install it with each extra into an environment of its own, look at what users meet; follow README
+	@$(PY) -m tests.house.wheel $(if $(filter no,$(SPARK)),--without-spark)
 
 clean: ## remove what the other targets made, .venv too
 	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

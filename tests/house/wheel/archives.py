@@ -1,0 +1,76 @@
+"""The sdist and the wheel, built the way users get them, and what is in the wheel."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+TOPS = {"shardq", "pyspark_shardq", "pytest_shardq"}
+NEEDED = ("shardq/py.typed", "pyspark_shardq/__init__.py", "pytest_shardq/__init__.py")
+PIP = (sys.executable, "-m", "pip", "-qq", "--disable-pip-version-check")
+
+
+class Failed(Exception):
+    """What was built or installed failed; the text is what it printed."""
+
+
+def built(folder: Path) -> Path:
+    """The wheel, by way of the sdist: what is missing there is missing for packagers. Failed if it cannot be built.
+
+    It has to be the one that pip builds from a checkout.
+    """
+    ran(sys.executable, "-m", "build", "--sdist", "--outdir", str(folder), str(ROOT))
+    sources = {"sdist": next(folder.glob("*.tar.gz")), "checkout": ROOT}
+    with ThreadPoolExecutor() as pool:
+        of_sdist, of_checkout = pool.map(lambda name: _wheel(sources[name], folder / name), sources)
+    if differ := _files(of_sdist).items() ^ _files(of_checkout).items():
+        names = ", ".join(sorted({name for name, _ in differ}))
+        raise Failed(f"what pip builds from the sdist is not what it builds from the checkout: {names}")
+    return of_sdist
+
+
+def _wheel(source: Path, folder: Path) -> Path:
+    ran(*PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(source))
+    return next(folder.glob("*.whl"))
+
+
+def ran(*command: str) -> str:
+    """What a command has printed. Failed if it fails."""
+    told = subprocess.run(command, capture_output=True, text=True)
+    if told.returncode:
+        raise Failed(f"{' '.join(command)} failed\n{told.stdout}{told.stderr}")
+    return told.stdout
+
+
+def problems(wheel: Path) -> list[str]:
+    """What differs between lua/ and the wheel's shardq/lua, and what should not be in a wheel at all."""
+    shipped = _files(wheel)
+    wanted = {
+        f"shardq/lua/{path.relative_to(ROOT / 'lua').as_posix()}": _digest(path.read_bytes())
+        for path in (ROOT / "lua").rglob("*")
+        if path.suffix == ".lua" or path.name in ("README.md", "order.txt")
+    }
+    found = {name: digest for name, digest in shipped.items() if name.startswith("shardq/lua/")}
+    tops = {name.split("/")[0] for name in shipped if ".dist-info/" not in name}
+    differ = {name for name in wanted.keys() & found.keys() if wanted[name] != found[name]}
+    return [
+        *(f"{name} is missing" for name in sorted(wanted.keys() - found.keys())),
+        *(f"{name} should not be there" for name in sorted(found.keys() - wanted.keys())),
+        *(f"{name} differs from the checkout" for name in sorted(differ)),
+        *(f"{name} should not be at the top" for name in sorted(tops - TOPS)),
+        *(f"{name} is missing" for name in NEEDED if name not in shipped),
+    ]
+
+
+def _files(wheel: Path) -> dict[str, str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: _digest(archive.read(name)) for name in archive.namelist()}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
