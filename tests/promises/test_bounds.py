@@ -19,6 +19,7 @@ from tests.conformance.world import World, raw_client
 from tests.promises.conftest import OpenQueue, lone
 from tests.promises.watching import touched, unbounded, watched
 from tests.servers import Server
+from tests.surface import calls, differences, not_called
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.runs_in("test-all")
@@ -212,49 +213,90 @@ def make_calls(queue: Queue, seen: Seen) -> None:
     messages = [Message(b"", f"t{number}") for number in range(BATCH)]
     held: list[Delivery] = []
     ids: Sequence[Any] = []
-    with seen.call("len"):
-        queue.len()
-    with seen.call("stats"):
-        queue.stats()
-    with seen.call("tenant"):
-        queue.tenant("t7")
-    with seen.call("read"):
+    for name, look in AT_FIRST.items():
+        with seen.call(name):
+            look(queue)
+    with seen.call("Queue.read"):
         held += queue.read_many(1)
-    with seen.call("read a batch"):
+    with seen.call("Queue.read_many"):
         held += queue.read_many(BATCH)
-    with seen.call("write"):
+    with seen.call("Queue.write"):
         queue.write(b"", shard_key="other")
-    with seen.call("write a batch"):
+    with seen.call("Queue.write_many"):
         ids = queue.write_many(messages)
-    with seen.call("write a batch, delayed"):
+    with seen.call("Queue.write_many, delayed"):
         queue.write_many([Message(b"", f"t{number}", delay=600) for number in range(BATCH)])
-    with seen.call("write a batch, unique"):
+    with seen.call("Queue.write_many, unique"):
         queue.write_many([Message(b"", f"t{number}", unique_key=f"u{number}") for number in range(BATCH)])
-    with seen.call("status"):
+    with seen.call("Queue.status"):
         queue.status(str(ids[-1]))
-    with seen.call("cancel"):
+    with seen.call("Queue.cancel"):
         queue.cancel(str(ids[-1]))
-    with seen.call("extend"):
-        for each in held[:1]:
-            each.extend(600)
-    with seen.call("ack"):
-        for each in held[:1]:
-            each.ack()
-    with seen.call("nack a batch"):
-        queue.nack_many(held[1:])
-    with seen.call("read, ack"):
+    for name, settle in OF_A_DELIVERY.items():
+        with seen.call(name):
+            for each in held[:1]:
+                settle(each)
+        held = held[1:]
+    with seen.call("Queue.nack_many"):
+        queue.nack_many(held)
+    with seen.call("Queue.ack_many"):
         queue.ack_many(queue.read_many(BATCH))
-    with seen.call("read, reject"):
+    with seen.call("Queue.reject_many"):
         queue.reject_many(queue.read_many(BATCH), "no")
-    with seen.call("redrive"):
+    with seen.call("Queue.redrive"):
         queue.redrive(queue.dead(BATCH))
     for state in ("waiting", "held_back", "delayed", "in_flight"):
-        with seen.call(f"peek {state}"):
+        with seen.call(f"Queue.peek, {state}"):
             queue.peek(10, state=state)
-    with seen.call("pause"):
-        queue.pause("another", seconds=1)
-    with seen.call("configure"):
-        queue.configure(max_deliveries=9)
+    for name, change in AT_LAST.items():
+        with seen.call(name):
+            change(queue)
+
+
+AT_FIRST: dict[str, Callable[[Queue], object]] = {
+    "Queue.len": lambda queue: queue.len(),
+    "Queue.stats": lambda queue: queue.stats(),
+    "Queue.tenant": lambda queue: queue.tenant("t7"),
+}
+OF_A_DELIVERY: dict[str, Callable[[Delivery], object]] = {
+    "Delivery.extend": lambda delivery: delivery.extend(600),
+    "Delivery.progress": lambda delivery: delivery.progress(1, 2),
+    "Delivery.ack": lambda delivery: delivery.ack(),
+    "Delivery.nack": lambda delivery: delivery.nack(),
+    "Delivery.reject": lambda delivery: delivery.reject("no"),
+}
+AT_LAST: dict[str, Callable[[Queue], object]] = {
+    "Queue.pause": lambda queue: queue.pause("another", seconds=1),
+    "Queue.resume": lambda queue: queue.resume("another"),
+    "Queue.configure": lambda queue: queue.configure(max_deliveries=9),
+    "Queue.assign": lambda queue: queue.assign(["assigned"]),
+    "Queue.assignment": lambda queue: queue.assignment(),
+    "Queue.unassign": lambda queue: queue.unassign(["assigned"]),
+    "Queue.set_limits": lambda queue: queue.set_limits({"another": Limits(rate=5)}),
+    "Queue.limits": lambda queue: queue.limits(),
+    "Queue.paused": lambda queue: queue.paused(),
+    "Queue.set_weights": lambda queue: queue.set_weights({"another": 2}),
+    "Queue.weights": lambda queue: queue.weights(),
+    "Queue.set_plan": lambda queue: queue.set_plan("gold", rate=5),
+    "Queue.plans": lambda queue: queue.plans(),
+    "Queue.delete_plan": lambda queue: queue.delete_plan("gold"),
+    "Queue.settings": lambda queue: queue.settings(),
+    "Queue.dead": lambda queue: queue.dead(),
+    "Queue.delete_dead": lambda queue: queue.delete_dead(older_than=0),
+    "Queue.tenants": lambda queue: queue.tenants(),
+    "Queue.declare": lambda queue: queue.declare(),
+    "Queue.journal": lambda queue: queue.journal(),
+    "Queue.resize": lambda queue: queue.resize(80),
+}
+APART = {
+    "Queue.delete": "it removes whole keys",
+    "Queue.purge": "a script of it looks at 1,600 accounts, more than are here",
+    "Queue.result": "a queue keeps no results unless it is told to",
+}
+
+
+def test_each_call_of_a_queue_is_watched() -> None:
+    assert not_called(AT_FIRST | OF_A_DELIVERY | AT_LAST) == []
 
 
 @lone
@@ -271,6 +313,7 @@ def test_no_script_touches_more_beside_more_members_of_an_index(
         make_calls(queue, seen)
         queue.delete(expected=None)
     few, many = found
+    assert differences(few.amounts, calls(Queue, Delivery), APART) == []
     more = {name: (few.amounts[name], amount) for name, amount in many.amounts.items()
             if amount > MORE * few.amounts[name] + BESIDE}  # fmt: skip
     assert (few.looked_at_all, many.looked_at_all, more) == ([], [], {})
