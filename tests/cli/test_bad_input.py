@@ -6,6 +6,7 @@ import pytest
 
 from shardq import Queue
 from tests.cli.conftest import Command
+from tests.surface import commands, differences
 
 WRONG = [
     "limits jobs t max_in_flight=-1 --yes", "limits jobs t rate=abc --yes", "limits jobs t colour=3 --yes",
@@ -20,7 +21,26 @@ NOWHERE = [
     "delete-dead nowhere --older-than 0 --yes", "len nowhere", "stats nowhere", "stats nowhere --json", "dead nowhere",
     "read nowhere", "journal nowhere", "weights nowhere", "assigned nowhere", "configure nowhere max_len=1 --yes",
     "purge nowhere --yes", "delete nowhere --yes", "redrive nowhere --yes", "export nowhere", "write nowhere x -k t",
+    "cancel nowhere 1-1-1", "resize nowhere 8 --yes", "assign nowhere t --yes", "unassign nowhere t --yes",
+    "schedule nowhere", "schedule nowhere pause often", "schedule nowhere remove often --yes",
+    "schedule nowhere run often",
 ]  # fmt: skip
+APART = {
+    "acl": "it asks no server",
+    "bind": "a topic may be bound before the queue is declared",
+    "edge send": "it sends to a gateway, which tells of it later",
+    **dict.fromkeys(("pipeline archive", "pipeline load", "pipeline redrive"), "it needs Spark: tests/spark"),
+}
+
+
+def test_each_command_is_told_a_queue_that_is_not_there() -> None:
+    of_queues = {
+        name
+        for name, takes in commands().items()
+        for each in takes
+        if (each.metavar, each.option_strings) == ("QUEUE", [])
+    }
+    assert differences([line.split()[0] for line in NOWHERE], of_queues, APART) == []
 
 
 @pytest.mark.runs_in("test-all")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +12,9 @@ import pytest
 
 from shardq import Queue
 from shardq.cli import exits
-from shardq.cli.parsers import LaterParser
-from shardq.cli.program import parser
 from tests.cli.conftest import Command
 from tests.selection import SOAK
+from tests.surface import commands
 
 RUNS: Final = 5_000 if SOAK else 150
 SERVING: Final = frozenset({"edge run", "embedded", "gateway", "pipeline", "top", "worker"})
@@ -36,19 +34,6 @@ WORDS: Final = (
     "rate=1", "/", "/dev/null", "/proc/self/mem", "..", "%s%n", "{0.__class__}", "$(id)", "[", "*", "#", "a..b",
     "1-1-1", "0-0", "1732150000000-42-7", "null", '{"a": ', "[" * 30_000, "tcp://x", "unix:", ":", "127.0.0.1:1",
 )  # fmt: skip
-
-
-def leaves(
-    top: argparse.ArgumentParser, words: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], list[argparse.Action]]]:
-    """Each command with its words and what it takes."""
-    if isinstance(top, LaterParser):
-        top.complete()
-    subs = [each for each in top._actions if isinstance(each, argparse._SubParsersAction)]
-    if not subs:
-        yield words, [each for each in top._actions if not ENDLESS.intersection(each.option_strings)]
-    for name, each in subs[0].choices.items() if subs else ():
-        yield from leaves(each, (*words, name))
 
 
 def line(rng: random.Random, words: tuple[str, ...], takes: list[argparse.Action]) -> list[str]:
@@ -81,10 +66,13 @@ def test_whatever_is_typed_is_answered_in_few_lines(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rng, wrong = random.Random(seed), []
-    commands = [each for each in leaves(parser()) if not SERVING & {" ".join(each[0]), each[0][0]}]
-    assert len(commands) > 25
+    every = commands()
+    assert {*every} | {name.split()[0] for name in every} >= SERVING
+    tried = {name: takes for name, takes in every.items() if not SERVING & {name, name.split()[0]}}
     for _ in range(RUNS):
-        words = [*line(rng, *rng.choice(commands)), "--timeout=2"]
+        name = rng.choice([*tried])
+        takes = [each for each in tried[name] if not ENDLESS.intersection(each.option_strings)]
+        words = [*line(rng, (*name.split(),), takes), "--timeout=2"]
         if rng.random() < 0.1:
             words += [f"--url=redis://:{SECRET}@{rng.choice(('127.0.0.1:x', '[::1', '127.0.0.1:1/0?a=b', 'a b/c'))}"]
         told = cli(*words)

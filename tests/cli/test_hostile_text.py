@@ -12,7 +12,9 @@ import shardq.cli
 from shardq import Limits, Message, Queue
 from shardq.cli.declared import exported, parsed
 from tests.cli.conftest import Command
+from tests.cli.test_every_command import APART as ELSEWHERE
 from tests.cli.test_text import obeyed
+from tests.surface import commands, differences
 
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202egnp.exe\x7f\nfake  line"
 ONE_LINE = " ".join(HOSTILE.split())
@@ -23,7 +25,8 @@ ONE_LINE = " ".join(HOSTILE.split())
 def stored(queue: Queue) -> dict[str, str]:
     """The queue has hostile texts wherever a writer or a worker can put one. The ids by state."""
     queue.state.client = ONE_LINE  # what another program may say that it is
-    queue.configure(journal=1000, result_ttl=600)
+    queue.configure(journal=1000, result_ttl=600, max_schedules=10)
+    queue.schedules.add("often", {"text": HOSTILE}, shard_key=HOSTILE, every=60)
     named = Message({"text": HOSTILE}, HOSTILE, headers={"name": HOSTILE})
     dead, in_flight, delayed, done = queue.write_many([named] * 4)
     by_id = {each.message_id: each for each in queue.read_many(4)}
@@ -44,13 +47,30 @@ def lines(stored: dict[str, str]) -> Iterator[str]:
     yield from (f"peek jobs --payloads --state {state}" for state in ("waiting", "delayed", "in_flight", "dead"))
     yield from ("dead jobs --payload", "journal jobs --after 0", "tenants jobs", "limits jobs", "weights jobs")
     yield from ("assigned jobs", "configure jobs", "stats jobs", "queues", f"result jobs {stored['done']}")
-    yield "top jobs --times 1"
+    yield from ("top jobs --times 1", "schedule jobs")
+
+
+ALSO = [["tenant", "jobs", HOSTILE], ["read", "jobs"], ["export"]]
+CONFIRMS = (
+    "apply", "assign", "bind", "cancel", "delete", "delete-dead", "pause", "purge", "redrive", "resize", "resume",
+    "unassign", "unbind", "write",
+)  # fmt: skip
+APART = (
+    ELSEWHERE
+    | dict.fromkeys(CONFIRMS, "it says what it did, in words of its own")
+    | dict.fromkeys(("bindings", "route"), "no pattern or name of a queue can be hostile; others' entries are ignored")
+    | dict.fromkeys(("acl", "doctor", "gateway-token", "len", "lua", "plan"), "it shows nothing of messages")
+)
+
+
+def test_each_command_that_shows_what_is_stored_is_run() -> None:
+    shown = [line.split()[0] for line in lines(dict.fromkeys(("dead", "done"), "ID"))] + [words[0] for words in ALSO]
+    assert differences(shown, commands(), APART) == []
 
 
 def test_no_command_lets_a_terminal_obey_what_is_stored(cli: Command, stored: dict[str, str]) -> None:
     words = [line.split() for line in lines(stored)]
-    words += [["tenant", "jobs", HOSTILE], ["read", "jobs"], ["export"]]
-    for each in words:
+    for each in words + ALSO:
         told = cli(*each)
         assert told.code == 0, (each, told.err)
         assert obeyed((told.out + told.err).replace("\n", "").replace("\t", "")) == [], each
