@@ -15,7 +15,11 @@ import msgspec
 
 import shardq
 from shardq.backoff import Constant, Exponential
+from shardq.client.async_job import AsyncJob
+from shardq.client.async_schedules import AsyncSchedules
 from shardq.client.base import ClientSettings
+from shardq.client.job import Job
+from shardq.client.schedules import Schedules
 from shardq.codec import BytesCodec, JsonCodec, MsgpackCodec
 from shardq.edge import AsyncSent, EdgeSettings, Sent
 from shardq.errors import ShardqError
@@ -34,7 +38,13 @@ APART: Final = frozenset({"cli", "django", "drivers", "flow", "spark"})
 INNER: Final = (AsyncSent, BatchTask, Bucket, Call, Callback, Ctrie, DeliveryView, Sent, Task, TimingWheel)
 """Parts of timers, routers, deliveries, producers and tasks: these check what they hand on."""
 
-ALSO: Final = (BytesCodec, Constant, Exponential, GatewaySettings, JsonCodec, MsgpackCodec, Odds, Tokens.read, shard)
+MADE: Final = (AsyncJob, AsyncSchedules, Job, Schedules)
+"""What queues make: only their methods are called."""
+
+ALSO: Final = (
+    *(BytesCodec, Constant, Exponential, GatewaySettings, JsonCodec, MsgpackCodec, Odds, Tokens.read, shard),
+    *MADE,
+)
 """What the documents name outside of what packages export."""
 
 TAKEN: Final[Mapping[str, type]] = {
@@ -83,13 +93,13 @@ def entries() -> list[Entry]:
 
 
 def _of_class(owner: type, public: set[type]) -> Iterator[Entry]:
-    if not _is_record(owner):
+    if not _is_record(owner) and owner not in MADE:
         yield from _entry(owner.__name__, None, owner, owner, public)
     for name in dir(owner):
         method = inspect.getattr_static(owner, name)
         if name.startswith("_") or _is_of_base(owner, name):
             continue
-        if isinstance(method, (classmethod, staticmethod)):
+        if isinstance(method, (classmethod, staticmethod)) and owner not in MADE:
             yield from _entry(f"{owner.__name__}.{name}", None, getattr(owner, name), getattr(owner, name), public)
         elif isinstance(method, property) and method.fset is not None:
             yield Entry(f"{owner.__name__}.{name} =", owner, f"{name}=", ("value",), ("value",), False)

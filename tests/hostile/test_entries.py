@@ -24,6 +24,7 @@ from tests.hostile.values import HOSTILE, OwnError
 from tests.hostile.world import World
 from tests.selection import SOAK
 from tests.servers import Server
+from tests.surface import calls
 
 CALLS: Final = 100_000 if SOAK else 3_000
 FRESH: Final = 100
@@ -200,8 +201,9 @@ def test_no_error_shows_what_may_be_a_secret(world: World) -> None:
 
 
 def test_the_entries_are_found() -> None:
-    """Some of each kind, and as many as there were at least: what is new is found by itself."""
+    """All calls of a server but those without arguments, and of the rest some of each kind and no fewer than before."""
     found = {each.name for each in entries()}
+    assert calls() - found == {"Writer.close", "Writer.flush"}
     some = {"Client.from_url", "AsyncQueue.write", "Worker", "Delivery.cost =", "shard", "Tokens.read", "EdgeSettings"}
     assert some <= found
     assert len(found) > 200

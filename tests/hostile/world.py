@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter, Client, Delivery, Queue, Writer
+from shardq.client.async_job import AsyncJob
+from shardq.client.async_schedules import AsyncSchedules
+from shardq.client.job import Job
+from shardq.client.schedules import Schedules
 from shardq.client.sync_writing import WriteFuture
 from shardq.clock import SystemClock
 from shardq.edge import AsyncEdge, Edge
@@ -22,8 +26,11 @@ from tests.hostile.entries import Entry
 from tests.servers import Server
 
 QUEUE: Final = "jobs"
-SETTINGS: Final[Mapping[str, Any]] = {"streams": 8, "window": 1, "journal": 100, "result_ttl": 60.0}
+SETTINGS: Final[Mapping[str, Any]] = {
+    "streams": 8, "window": 1, "journal": 100, "result_ttl": 60.0, "max_schedules": 10,
+}  # fmt: skip
 TASK: Final = Tasks(QUEUE).task(name="task")(lambda: None)
+MESSAGE_ID: Final = "1732150000000-42-7"
 NOWHERE: Final = "127.0.0.1:1"
 """No gateway listens there."""
 
@@ -54,6 +61,10 @@ class World:
             AsyncClient: lambda: self._async_client,
             Queue: lambda: self.queue(self._client),
             AsyncQueue: lambda: self.queue(self._async_client),
+            Schedules: lambda: self.queue(self._client).schedules,
+            AsyncSchedules: lambda: self.queue(self._async_client).schedules,
+            Job: lambda: self.queue(self._client).job(TASK, MESSAGE_ID),
+            AsyncJob: lambda: self.queue(self._async_client).job(TASK, MESSAGE_ID),
             Writer: self._client.writer,
             AsyncWriter: self._async_client.writer,
             Delivery: lambda: self.delivery(self._client),
@@ -152,13 +163,13 @@ GOOD: Final[Mapping[str, Callable[[], Any]]] = {
     "pattern": lambda: "orders.*", "other": lambda: "orders.#", "topic": lambda: "orders.eu", "queue": lambda: QUEUE,
     "bindings": lambda: [("orders.*", QUEUE)], "payload": lambda: "good", "shard_key": lambda: "t", "key": lambda: "t",
     "name": lambda: "jobs", "settings": dict, "duration": lambda: 5.0, "callback": lambda: print, "done": lambda: 1,
-    "reason": lambda: "bad", "names": lambda: ["t"], "message_id": lambda: "1732150000000-42-7", "letters": list,
+    "reason": lambda: "bad", "names": lambda: ["t"], "message_id": lambda: MESSAGE_ID, "letters": list,
     "changes": dict, "streams": lambda: 8, "streams_per_shard": lambda: 2, "max_overlap": lambda: 1, "count": lambda: 1,
     "gateway": lambda: NOWHERE, "messages": lambda: [("good", "t")], "noisy": lambda: 2, "tenants": lambda: 20,
     "isolation": lambda: 0.5, "lost": lambda: 1, "value": lambda: "t", "seconds": lambda: 1.0, "entry": TimerEntry,
     "delay": lambda: 1.0, "when": lambda: 1.0, "timer": Timer, "operation": Never, "keys": lambda: ["t"],
     "timeout": lambda: 1.0, "handle": lambda: print, "body": lambda: b"t", "listen": lambda: "127.0.0.1:0",
-    "path": lambda: Path("/nowhere"), "text": lambda: "1732150000000-42-7", "meta": dict, "results": list,
+    "path": lambda: Path("/nowhere"), "text": lambda: MESSAGE_ID, "meta": dict, "results": list,
     "first": lambda: None, "message": lambda: "t", "result": lambda: None, "shards": dict, "limits": dict,
     "other client": lambda: None, "due": lambda: 1, "now": lambda: 1, "limit": lambda: None, "size": lambda: 8,
     "task": lambda: TASK, "clock": SystemClock, "errors": dict,

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from shardq import AsyncClient, Client
+from shardq import AsyncClient, AsyncWorker, Client, Worker
 from shardq.client.async_writing import AsyncTurn
 from shardq.client.sync_writing import Turn
 from tests.house import twins
 from tests.house.twins import CLIENT, GENERATED, NAMES, PHRASES, translated
+from tests.surface import TWINS, members
 
 SYNC_ONLY = {"end_wait"}  # a task is cancelled
 
@@ -102,6 +103,12 @@ def signatures(client: type) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("sync", "twin"), [(Client, AsyncClient), (Turn, AsyncTurn)])
+@pytest.mark.parametrize(("sync", "twin"), [(Client, AsyncClient), (Turn, AsyncTurn), (Worker, AsyncWorker)])
 def test_what_is_by_hand_has_the_same_methods_with_the_same_arguments(sync: type, twin: type) -> None:
     assert signatures(sync) == signatures(twin) != {}
+
+
+@pytest.mark.parametrize(("sync", "twin"), TWINS.items())
+def test_programs_find_the_same_in_both(sync: type, twin: type) -> None:
+    """Properties, too."""
+    assert members(sync).keys() == members(twin).keys()
