@@ -18,7 +18,7 @@ SLACK = UNIT // 2
 """How much real time may pass while the model's stands still: minutes."""
 
 WHERE = {WAITING: {"new", "returned", "held"}, DELAYED: {"delayed"}, LEASED: {"leased"}}
-COUNTERS = ("dead_lettered", "dead_deleted", "dead_dropped", "cancelled", "purged", "expired")
+COUNTERS = ("dead_lettered", "dead_deleted", "dead_dropped", "redriven", "cancelled", "purged", "expired")
 
 
 def problems(found: Ledger, model: Model, keys: QueueKeys) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 
-from shardq import Limits
+from shardq import Limits, QueueConfig
 from tests.conformance.walk.audit import model_text
 from tests.conformance.walk.base import ensure
 from tests.conformance.walk.ledger import OF_SHARD_KEYS, Ledger
@@ -15,12 +15,7 @@ from tests.conformance.walk.reading import Reading
 from tests.conformance.walk.settling import Settling
 from tests.conformance.walk.writing import Writing
 
-SETTINGS = {
-    "streams_per_shard", "visibility_timeout", "max_deliveries", "max_len", "max_dead", "drop_dead", "dead_ttl",
-    "dedup_window", "max_dedup", "key_scope", "max_bulk_offsets", "window", "max_in_flight", "max_backlog", "parents",
-    "journal", "accounts", "fair", "rate", "burst", "total_in_flight", "total_rate", "total_burst", "max_result_size",
-    "max_result_bytes", "max_schedules", "result_ttl", "ttl", "rules", "paused",
-}  # fmt: skip
+SETTINGS = {*QueueConfig.__struct_fields__, "rules", "accounts", "paused"}
 COUNTERS = {
     "n", "adopted", "redriven", "expired", "cancelled", "purged", "dead_lettered", "dead_deleted", "dead_dropped",
     "vanished", "events", "offset", "virtual", "idle", "owed", "retrying",

@@ -9,11 +9,12 @@ import pytest
 import redis
 
 from shardq import Client, Message
-from shardq.protocol.keys import QueueKeys, RouterKeys
+from shardq.protocol.keys import QueueKeys, RouterKeys, SharedKeys
 from shardq.protocol.roles import ROLES
 from shardq.protocol.scripts import library
 from tests.acl import Users, is_denial
 from tests.servers import Server
+from tests.surface import differences
 
 pytestmark = [pytest.mark.everywhere, pytest.mark.runs_in("test-all")]
 KEYS = QueueKeys("jobs")
@@ -78,8 +79,16 @@ SECRETS = {
     "results": "hash", "result_ends": "zset", "errors": "hash", "dedup": "hash", "bodies": "hash", "moved": "hash",
     "meta": "hash", "dead": "stream", "streams": "stream", "journal": "stream", "leases": "zset", "returned": "zset",
     "delayed": "zset", "turns": "zset", "producers": "zset", "finished": "stream", "cancelled": "set", "limits": "hash",
-    "schedules": "hash", "schedule_due": "zset",
+    "schedules": "hash", "schedule_due": "zset", "due": "zset", "notifications": "stream", "dedup_index": "zset",
+    "bulk_offsets": "zset",
 }  # fmt: skip
+OPEN = {"assigned": "who writes reads it whole"}
+
+
+@pytest.mark.once
+def test_each_key_of_a_queue_is_attacked() -> None:
+    assert differences(SECRETS, [*QueueKeys.suffixes, "streams"], OPEN) == []
+    assert {*QueueKeys.suffixes, *RouterKeys.suffixes, *SharedKeys.suffixes} <= PLACES.keys()
 
 
 def attacks(key: str) -> Iterator[list[str]]:
