@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import asdict
 
 from shardq import Queue, QueueStats
-from shardq.cli.commands.stats import _show
+from shardq.cli.commands.stats import OF_NOW, _show
 from shardq.cli.shell import Shell
 from shardq.model.stats import COUNTS
 from tests.cli.conftest import Command
@@ -66,6 +66,7 @@ def test_stats_show_each_number(capsys: pytest.CaptureFixture[str]) -> None:
     told = {name for name, value in asdict(now).items() if re.search(rf"\b{spelled(value)}\b", shown)}
     apart = {"time": "it is now", "streams": "a picture shows them"}
     assert differences(told, QueueStats.__struct_fields__, apart) == []
+    assert {*OF_NOW} <= {*COUNTS}
 
 
 def spelled(value: object) -> str:

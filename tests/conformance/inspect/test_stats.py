@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import asdict
 
 from shardq import Client, Message, Queue
 from shardq.model import MessageId
+from shardq.model.stats import COUNTS
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
+from tests.surface import differences
+from tests.waiting import eventually
 
 
 def check(queue: Queue, world: World, *, backlog: int, in_flight: int = 0, delayed: int = 0, dead: int = 0) -> None:
@@ -97,16 +101,39 @@ def check_numbers(queue: Queue, *, backlog: int, in_flight: int) -> None:
     assert (stats.backlog, stats.in_flight, queue.len()) == (backlog, in_flight, backlog + in_flight)
 
 
-def test_the_counters_say_how_messages_went(queue: Queue) -> None:
-    ids = queue.write_many([(number, "t") for number in range(6)])
+OF_NOW = {
+    "held_back": "tests/conformance/read/test_fairness.py", "legacy": "tests/conformance/read/test_legacy.py",
+    "limited": "tests/conformance/operate/test_limits.py", "runnable": "tests/conformance/operate/test_limits.py",
+    "tenants_waiting": "tests/conformance/read/test_service_time.py", "wanted": "tests/conformance/queue/test_resize.py",
+}  # fmt: skip
+"""Numbers that tell what is now, and where these are shown."""
+
+
+def test_each_counter_says_how_messages_went(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=1, window=0, max_dead=1, drop_dead=1, result_ttl=60, max_result_size=50)
+    ids = queue.write_many([(number, "t") for number in range(10)])
     queue.cancel(ids[0])
-    found = queue.read_many(3)
-    queue.ack_many(found[:2])
-    found[2].reject("no")
-    assert queue.purge() == 2
-    stats = queue.stats()
-    assert (stats.written, stats.acked, stats.cancelled, stats.dead_lettered, stats.purged) == (6, 2, 1, 1, 2)
-    assert (stats.queue, stats.wanted, stats.expired, stats.vanished) == (queue.name, 4, 0, 0)
+    queue.cancel(ids[1])
+    first, second, *rest = queue.read_many(5)
+    queue.ack_many([first, second], results=["small", "large" * 50])
+    for each in rest:  # one dead letter at most is kept
+        each.reject("no")
+    queue.delete_dead(older_than=0)
+    queue.read().nack(delay=600)
+    lost = queue.write("lost", shard_key="t")
+    world.raw.xdel(queue.state.keys.stream(0), lost.rpartition("-")[0])
+    late = int(queue.write("late", shard_key="t", deadline=0.001).partition("-")[0])
+    eventually(lambda: world.census(queue).now > late + 1)
+    assert [each.payload for each in queue.read_many(10)] == [8, 9]
+    assert queue.purge() == 1
+    counted = {
+        "written": 12, "acked": 2, "cancelled": 2, "dead_lettered": 3, "dead_dropped": 2, "dead_deleted": 1,
+        "vanished": 1, "expired": 1, "purged": 1, "retrying": 0, "result_count": 2, "results_refused": 1,
+    }  # fmt: skip
+    stats = asdict(queue.stats())
+    assert {name: stats[name] for name in counted} == counted
+    assert differences([*counted, "result_bytes"], COUNTS, OF_NOW) == []
+    assert stats["result_bytes"] > 400
 
 
 def test_a_queue_that_does_not_exist_is_empty_and_stays_so(queue: Queue, world: World) -> None:

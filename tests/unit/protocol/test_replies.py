@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import asdict
 
 from shardq.model import Received
+from shardq.model.stats import COUNTS
 from shardq.protocol.bodies import attributes, deliveries, headers_of, text_or_bytes
 from shardq.protocol.replies import dead_letter, pairs, stats, stored_assignment, stored_ids
+from tests.surface import differences, facts
 from tests.unit.wire import read_reply
 
 NOW = 1_700_000_005_000
@@ -167,6 +170,32 @@ def test_the_numbers_of_a_queue_are_read() -> None:
     assert (got.written, got.acked, got.wanted, got.purged, got.oldest_age, got.held_back) == (9, 2, 4, 0, 2.0, 4)
     assert (got.limited, got.runnable, got.tenants_waiting) == (1, 2, 3)
     assert stats("q", [NOW, 0, 0, 0, 0, NOW + 5, [], 0, meta, 0, 0, 0, 0, 0]).oldest_age == 0
+
+
+COUNTED = {*facts()} & {*COUNTS}
+BY_THE_VERB = {
+    "acked": "of what was written it is what did not end otherwise",
+    "held_back": "it changes by itself",
+    "legacy": "it is the length of a stream",
+    "limited": "it changes by itself",
+    "runnable": "it changes by itself",
+    "tenants_waiting": "it changes by itself",
+    "written": "it is in the id of the last message",
+}
+NO_NUMBERS = {
+    "accounts": "a setting", "adopted": "it counts in acked", "assigned": "when shards were assigned",
+    "created": "a time", "epoch": "a nonce", "events": "a position in the journal", "id": "which queue it is",
+    "offset": "where reads go on", "reach": "which streams are assigned", "redriven": "it counts in acked",
+    "rules": "settings", "streams": "their lengths are told",
+}  # fmt: skip
+
+
+def test_each_counter_of_the_state_is_a_number_of_stats() -> None:
+    assert differences(COUNTED, COUNTS, BY_THE_VERB) == differences(COUNTED, facts(), NO_NUMBERS) == []
+    known = {b"n": b"9", b"id": b"1-x"} | {name.encode(): b"%d" % (100 + at) for at, name in enumerate(COUNTED)}
+    meta = [word for pair in known.items() for word in pair]
+    got = asdict(stats("q", [NOW, 3, 2, 1, 0, NOW, [1, 2], 11, meta, 12, 13, 14, 15, 16]))
+    assert len({got[name] for name in COUNTS}) == len(COUNTS), "each has its own"
 
 
 def test_pairs_are_text() -> None:
