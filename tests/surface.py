@@ -54,6 +54,7 @@ LOCAL: Final[Mapping[str, str]] = {
 """The methods that ask no server, and what they do instead."""
 
 _FACTS: Final = re.compile(r"^local FACTS = \{\n(.*?)^\}$", re.MULTILINE | re.DOTALL)
+_VERB: Final = re.compile(r"^-- @verb (\w+)(.*?)^function ", re.MULTILINE | re.DOTALL)
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -116,6 +117,13 @@ def functions() -> dict[str, tuple[str, ...]]:
 def looks() -> set[str]:
     """The functions that change nothing."""
     return {name for name, flags in functions().items() if "no-writes" in flags}
+
+
+def moves_of_the_epoch() -> set[str]:
+    """The functions that move a queue on to another epoch: they take it as `following`."""
+    texts = [each.read_text() for each in scripts.root().iterdir() if each.name.endswith(".lua")]
+    headers = [header for text in texts for header in _VERB.findall(text)]
+    return {name for name, header in headers if "] following: " in header}
 
 
 def error_classes() -> dict[str, type[errors.ShardqError]]:

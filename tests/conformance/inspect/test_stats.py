@@ -102,10 +102,13 @@ def check_numbers(queue: Queue, *, backlog: int, in_flight: int) -> None:
 
 
 OF_NOW = {
-    "held_back": "tests/conformance/read/test_fairness.py", "legacy": "tests/conformance/read/test_legacy.py",
-    "limited": "tests/conformance/operate/test_limits.py", "runnable": "tests/conformance/operate/test_limits.py",
-    "tenants_waiting": "tests/conformance/read/test_service_time.py", "wanted": "tests/conformance/queue/test_resize.py",
-}  # fmt: skip
+    "held_back": "tests/conformance/read/test_fairness.py",
+    "legacy": "tests/conformance/read/test_legacy.py",
+    "limited": "tests/conformance/operate/test_limits.py",
+    "runnable": "tests/conformance/operate/test_limits.py",
+    "tenants_waiting": "tests/conformance/read/test_service_time.py",
+    "wanted": "tests/conformance/queue/test_resize.py",
+}
 """Numbers that tell what is now, and where these are shown."""
 
 

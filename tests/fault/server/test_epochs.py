@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from shardq import Client, Queue
+from shardq import Client, Limits, Queue
 from tests.conformance.census import take
 from tests.fault.conftest import Open
 from tests.proxy import Proxy
 from tests.servers import Replicated, Server, available
+from tests.surface import differences, moves_of_the_epoch
 
 NAMES = [f"tenant-{number}" for number in range(60)]
 Act = Callable[[Queue], Any]
@@ -20,6 +21,16 @@ CHANGES: dict[str, Act] = {
     "resize": lambda queue: queue.resize(8),
     "assign": lambda queue: queue.assign(NAMES[:5]),
     "configure": lambda queue: queue.configure(max_len=1),
+    "weigh": lambda queue: queue.set_weights({NAMES[0]: 3}),
+    "limit": lambda queue: queue.set_limits({NAMES[0]: Limits(rate=5)}),
+    "pause": lambda queue: queue.pause(),
+    "plan": lambda queue: queue.set_plan("gold", rate=5),
+}
+"""By the function that moves the epoch."""
+
+APART = {
+    "purge": "it is what follows, below",
+    "shrink": "it takes away streams that are empty",
 }
 NEXT: dict[str, Act] = CHANGES | {"configure": lambda queue: queue.configure(max_deliveries=7)}
 
@@ -29,6 +40,10 @@ def pair() -> Iterator[Replicated]:
     """A primary and one replica."""
     with Replicated(next(iter(available()), None)) as pair:
         yield pair
+
+
+def test_each_function_that_moves_the_epoch_is_lost() -> None:
+    assert differences(CHANGES, moves_of_the_epoch(), APART) == []
 
 
 @pytest.mark.runs_in("test-all")
