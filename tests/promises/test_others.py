@@ -12,12 +12,21 @@ from tests.promises.watching import Command, cost, names, watched
 from tests.servers import Server
 
 LOUD = "loud"
+
+
+def on_a_plan(queue: Queue) -> None:
+    queue.set_plan("gold", rate=5, max_in_flight=3)
+    queue.set_limits({LOUD: "gold"})
+
+
 SETTINGS: dict[str, Callable[[Queue], object]] = {
     "a rate": lambda queue: queue.set_limits({LOUD: Limits(rate=5)}),
     "a cap": lambda queue: queue.set_limits({LOUD: Limits(max_in_flight=3)}),
     "a pause": lambda queue: queue.pause(LOUD),
     "a pause with an end": lambda queue: queue.pause(LOUD, seconds=600),
     "a weight": lambda queue: queue.set_weights({LOUD: 3}),
+    "a plan": on_a_plan,
+    "a shard": lambda queue: queue.assign([LOUD]),
 }
 
 
@@ -75,6 +84,7 @@ def test_what_was_set_for_one_tenant_and_is_lifted_costs_nobody(queue: Queue, se
     queue.resume(LOUD)
     queue.set_limits({LOUD: Limits()})
     queue.set_weights({LOUD: 1})
+    queue.unassign([LOUD])
     assert cost(server, queue) == before
 
 
