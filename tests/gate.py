@@ -36,17 +36,10 @@ Rerun = Callable[[str, int], str]
 """Runs a test with a seed, and returns why it did not pass, or an empty text."""
 
 
-def run_again(failed: Iterable[str], seeds: Collection[int], rerun: Rerun) -> dict[str, str]:
+def run_again(tests: Iterable[str], seeds: Collection[int], rerun: Rerun) -> dict[str, str]:
     """Which of the tests do not pass with each of the seeds, and why."""
-    failing = {}
-    for number, test in enumerate(failed):
-        if number >= MAX_RERUN:
-            failing[test] = f"not run again, as {MAX_RERUN} others were"
-            continue
-        complaints = (rerun(test, seed) for seed in seeds)
-        if why := next(filter(None, complaints), ""):
-            failing[test] = why
-    return failing
+    complaints = {test: next(filter(None, (rerun(test, seed) for seed in seeds)), "") for test in tests}
+    return {test: why for test, why in complaints.items() if why}
 
 
 def objections(flickered: Collection[str], earlier: Collection[str], recorded: Collection[str]) -> list[str]:
@@ -132,6 +125,22 @@ def conclude(outcomes: Outcomes, why: Sequence[str]) -> int:
     return 1
 
 
+def settle(outcomes: Outcomes, run: str, seed: int, rerun: Rerun) -> int:
+    """Run again what failed, and say how the run ends; return 0 if it passes."""
+    tests = [*outcomes.failed][:MAX_RERUN]
+    others = len(outcomes.failed) - len(tests)
+    if tests:
+        print(_heading(f"{len(outcomes.failed)} failed: up to {MAX_RERUN} are run again, each by itself"), flush=True)
+    failing = run_again(tests, (seed, random.SystemRandom().randrange(2**32)), rerun)
+    new = [Flicker(test, seed, commit(), run, outcomes.failed[test]) for test in tests if test not in failing]
+    flickers, why = judge(new, run)
+    why += [f"{test[:200]} {each}" for test, each in failing.items()]
+    why += [f"{others} more failed, and were not run again"] if others else []
+    if flickers:
+        show(flickers)
+    return conclude(outcomes, why) if flickers or why else 0
+
+
 def main(words: Sequence[str]) -> int:
     """Run pytest, then what failed once more; return 0 if the run passes."""
     run = os.environ.pop(GATE, "") or uuid.uuid4().hex  # what tests start is no part of it
@@ -140,16 +149,8 @@ def main(words: Sequence[str]) -> int:
     status = outcomes.run(words)
     if outcomes.broken:
         return status
-    if outcomes.failed:
-        print(_heading(f"{len(outcomes.failed)} failed: up to {MAX_RERUN} are run again, each by itself"), flush=True)
     seed = int(os.environ["SHARDQ_SEED"])  # tests/report.py sees to it
-    failing = run_again(outcomes.failed, (seed, random.SystemRandom().randrange(2**32)), rerunning(environment))
-    new = [Flicker(test, seed, commit(), run, text) for test, text in outcomes.failed.items() if test not in failing]
-    flickers, why = judge(new, run)
-    if flickers:
-        show(flickers)
-    why += [f"{test[:200]} {each}" for test, each in failing.items()]
-    return conclude(outcomes, why) if flickers or why else status
+    return settle(outcomes, run, seed, rerunning(environment))
 
 
 if __name__ == "__main__":

@@ -7,15 +7,15 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import gate
 from tests.flickers import FOLDER, Flicker, Record
-from tests.gate import MAX_RERUN, judge, objections, run_again
+from tests.gate import judge, objections, run_again, settle
 from tests.house.made_up import ROOT, inherited, run
+from tests.outcomes import Outcomes
 from tests.parts import LINUX
 from tests.waiting import eventually
 
@@ -49,6 +49,12 @@ def test_flickers(case):
 """
 STRANGE = ["[::1]:7[ '$HOME\"`\\ \x1b[31mé\n*", "-@3", "x" * 100_000]
 """Cases as strange as those of real tests; a shell would take some apart."""
+
+
+@pytest.fixture(autouse=True)
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test touches the record of whoever runs it."""
+    monkeypatch.setenv(FOLDER, str(tmp_path / "flickers"))
 
 
 def ci(folder: Path, *words: str, **more: str) -> tuple[int, str]:
@@ -203,11 +209,24 @@ def test_a_test_is_run_again_with_each_seed_until_it_fails() -> None:
     assert asked == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1)]
 
 
-def test_few_are_run_again_when_many_fail() -> None:
-    asked: Iterator[None] = iter([None] * MAX_RERUN)
-    tests = [str(number) for number in range(1000)]
-    failing = run_again(tests, (1,), lambda test, seed: str(next(asked) or ""))
-    assert [*failing] == tests[MAX_RERUN:]
+def test_few_are_run_again_when_many_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[str] = []
+
+    def rerun(test: str, seed: int) -> str:
+        asked.append(test)
+        return "failed again" if test == "0" else ""
+
+    outcomes = Outcomes(passed={"a", "b"}, failed={str(number): "" for number in range(1000)})
+    assert settle(outcomes, "now", SEED, rerun) == 1
+    assert asked == ["0", *(test for test in ("1", "2", "3", "4") for _ in range(2))]
+    told = capsys.readouterr().out
+    assert "4 tests flickered, and 2 may\n0 failed again\n995 more failed, and were not run again\n" in told
+    assert told.endswith("\n\n2 passed, 1000 failed\n")
+
+
+def test_nothing_is_said_of_a_run_in_which_no_test_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert settle(Outcomes(passed={"a"}), "now", SEED, lambda test, seed: "failed") == 0
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
@@ -230,10 +249,7 @@ def test_two_may_flicker_in_a_run_of_ci_and_each_once(
     assert len(objections(flickered, earlier, recorded)) == objected
 
 
-def test_what_flickered_in_the_same_run_of_ci_counts_and_is_shown_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(FOLDER, str(tmp_path / "flickers"))
+def test_what_flickered_in_the_same_run_of_ci_counts_and_is_shown_again() -> None:
     one, two, three, old = (
         Flicker(test, SEED, "commit", ci_run, "failure")
         for test, ci_run in [("1", "now"), ("2", "now"), ("3", "now"), ("old", "before")]
