@@ -10,6 +10,7 @@ SHARDQ_GATE names the run of .ci/run: its `make check` and its `make test-all` c
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import subprocess
@@ -47,7 +48,7 @@ def objections(flickered: Collection[str], earlier: Collection[str], recorded: C
 
     Tests *flickered* now, or *earlier* in the same run of .ci/run; some were *recorded* before now.
     """
-    lines = [f"{test} flickered before" for test in flickered if test in recorded]
+    lines = [f"{test[:200]} flickered before" for test in flickered if test in recorded]
     count = len({*flickered, *earlier})
     return [*lines, f"{count} tests flickered, and {MAX_FLICKERS} may"] if count > MAX_FLICKERS else lines
 
@@ -149,6 +150,8 @@ def main(words: Sequence[str]) -> int:
     status = outcomes.run(words)
     if outcomes.broken:
         return status
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a failure may have letters that the terminal has not
     seed = int(os.environ["SHARDQ_SEED"])  # tests/report.py sees to it
     return settle(outcomes, run, seed, rerunning(environment))
 

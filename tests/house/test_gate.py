@@ -45,7 +45,7 @@ FLICKERS = """
 @pytest.mark.parametrize("case", %r)
 def test_flickers(case):
     print(f"told by {os.getpid()}")
-    assert not first(case), "only the first time"
+    assert not first(case), "only the first time \\u00e9\\u2192"
 """
 STRANGE = ["[::1]:7[ '$HOME\"`\\ \x1b[31mé\n*", "-@3", "x" * 100_000]
 """Cases as strange as those of real tests; a shell would take some apart."""
@@ -99,7 +99,7 @@ def test_a_test_that_flickers_passes_and_is_recorded_and_the_next_time_it_fails_
 @processes
 def test_three_that_flicker_fail_the_run_whatever_their_names_and_are_recorded(tmp_path: Path) -> None:
     suite(tmp_path, FLICKERS % STRANGE)
-    status, told = ci(tmp_path)
+    status, told = ci(tmp_path, PYTHONIOENCODING="ascii")
     assert status == 1, told
     assert "3 tests flickered, and 2 may" in told
     assert len({flicker.test for flicker in recorded(tmp_path)}) == 3
