@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import pytest
 
-from shardq.cli.commands import COMMANDS, edge, pipeline
+from shardq.cli.commands import edge, pipeline
 from shardq.cli.program import main
 from shardq.extras import MODULES
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Told
 from tests.cli.forks import ROOT
 
 MEMBERS = [
@@ -20,40 +22,61 @@ MEMBERS = [
 ]
 """The commands of those that have commands of their own."""
 
-QUICK = """
-import contextlib, io, sys
+NEEDED = {"edge": "edge", "gateway": "gateway", "pipeline": "spark"}
+"""The extra that a command needs, or those of it."""
+
+PROGRAM = """
+import contextlib, io, json, sys
+from tests.absent import Absent
+
+sys.meta_path.insert(0, Absent(sys.argv[1].split()))
 from shardq.cli.program import main
-for words in (line.split() for line in sys.argv[1].splitlines()):
-    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-        with contextlib.redirect_stderr(io.StringIO()):
-            main(words)
-heavy = ("shardq.client", "shardq.model", "shardq.cli.commands.", "shardq.cli.edge", "shardq.cli.pipelines")
-print(sorted(name for name in sys.modules if name == "redis" or name.startswith(heavy)))
+
+told = {}
+for words in sys.argv[2:]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(words.split())
+        except SystemExit as ended:
+            code = ended.code
+    told[words] = code, out.getvalue(), err.getvalue()
+json.dump([told, [*sys.modules]], sys.stdout)
 """
-EXTRAS = {"edge": "edge", "gateway": "gateway", "pipeline": "spark"}
-"""What the command needs, and those of it."""
 
 
-def bare(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command where no package of an extra is installed."""
-    names = ",".join({module.partition(".")[0] for modules in MODULES.values() for module in modules})
-    command = [sys.executable, "-m", "tests.absent", names, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
+def run(*lines: str, absent: Iterable[str] = ()) -> tuple[dict[str, Told], set[str]]:
+    """Run command lines in one process, one after the other, where packages are *absent*.
 
-
-def quick(lines: str) -> subprocess.CompletedProcess[str]:
-    """Run commands one after the other, and print what they have imported."""
-    return subprocess.run([sys.executable, "-c", QUICK, lines], capture_output=True, text=True, timeout=120)
+    Return how each ended, and which modules are imported then.
+    """
+    command = [sys.executable, "-c", PROGRAM, " ".join(absent), *lines]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, cwd=ROOT)
+    told, modules = json.loads(ended.stdout)
+    return {words: Told(*each) for words, each in told.items()}, set(modules)
 
 
 def test_the_help_and_a_typo_import_no_command() -> None:
-    told = quick("\n--help\n-h\n--version\nhelp\nlenn\nhelp lenn\n--json nonsense\n--timeout x")
-    assert (told.stdout, told.stderr) == ("[]\n", "")
+    lines = ("", "--help", "-h", "--version", "help", "lenn", "help lenn", "--json nonsense", "--timeout x")
+    told, modules = run(*lines)
+    assert [each.code for each in told.values()] == [2, 0, 0, 0, 0, 2, 2, 2, 2]
+    heavy = (
+        "redis",
+        "shardq.client",
+        "shardq.model",
+        "shardq.cli.commands.",
+        "shardq.cli.edge",
+        "shardq.cli.pipelines",
+    )
+    assert [name for name in modules if name.startswith(heavy)] == []
 
 
 def test_a_command_with_commands_of_its_own_imports_none_of_them() -> None:
-    told = quick("edge --help\nedge\nedge sned\nhelp pipeline\npipeline x")
-    assert (told.stdout, told.stderr) == ("['shardq.cli.commands.edge', 'shardq.cli.commands.pipeline']\n", "")
+    _, modules = run("edge --help", "edge", "edge sned", "help pipeline", "pipeline x")
+    loaded = {
+        name for name in modules if name.startswith(("shardq.cli.commands.", "shardq.cli.edge", "shardq.cli.pip"))
+    }
+    assert loaded == {"shardq.cli.commands.edge", "shardq.cli.commands.pipeline"}
 
 
 @pytest.mark.parametrize(
@@ -95,36 +118,36 @@ def test_every_command_of_a_command_explains_itself(words: tuple[str, str], caps
     assert re.search(r"^Needs the extra \w+: pip install 'shardq\[\w+\]'$", told, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["edge", "gateway", "pipeline", "edge refused", "edge send", "pipeline archive"])
-def test_the_help_of_what_needs_a_missing_extra_says_how_to_get_it(name: str) -> None:
-    extra = EXTRAS[name.split(maxsplit=1)[0]]
-    told = bare(*name.split(), "--help")
-    assert (told.returncode, told.stderr) == (0, "")
-    assert f"\nNeeds the extra {extra}: pip install 'shardq[{extra}]'\n" in told.stdout
+HELPED = ("edge", "gateway", "pipeline", "edge refused", "edge send", "pipeline archive")
+REFUSED = {
+    "edge status --spool x": "edge",
+    "edge send jobs x -k t --spool x --gateway localhost:1": "edge",
+    "edge run --spool x --gateway localhost:1": "edge",
+    "gateway --listen 127.0.0.1:0 --insecure": "gateway",
+    "pipeline plan --tenants 10": "spark",
+    "plan --tenants 100 --noisy 1 --check": "plan",
+    "plan --tenants 100 --noisy 1 --plot x.svg": "plan",
+}
 
 
-@pytest.mark.parametrize(
-    ("words", "extra"),
-    [
-        ("edge status --spool x", "edge"),
-        ("edge send jobs x -k t --spool x --gateway localhost:1", "edge"),
-        ("edge run --spool x --gateway localhost:1", "edge"),
-        ("gateway --listen 127.0.0.1:0 --insecure", "gateway"),
-        ("pipeline plan --tenants 10", "spark"),
-        ("plan --tenants 100 --noisy 1 --check", "plan"),
-        ("plan --tenants 100 --noisy 1 --plot x.svg", "plan"),
-    ],
-)
-def test_what_needs_a_missing_extra_says_so_in_one_line(words: str, extra: str) -> None:
-    told = bare(*words.split())
-    assert told.returncode == 2
-    line = rf"shardq: .* needs? the extra {extra}: pip install 'shardq\[{extra}\]' \([\w.]+ is missing\)\n"
-    assert re.fullmatch(line, told.stderr)
+@pytest.fixture(scope="module")
+def bare() -> dict[str, Told]:
+    """How commands end where no package of an extra is installed."""
+    absent = {module.partition(".")[0] for modules in MODULES.values() for module in modules}
+    told, _ = run(*(f"{name} --help" for name in HELPED), *REFUSED, absent=absent)
+    return told
 
 
-def test_the_summary_in_the_list_is_the_one_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """And so a command's own module has none."""
-    for name, summary in COMMANDS.summaries.items():
-        with pytest.raises(SystemExit):
-            main([name, "--help"])
-        assert f"\n\n{summary[0].upper()}{summary[1:]}.\n" in capsys.readouterr().out
+@pytest.mark.parametrize("name", HELPED)
+def test_the_help_of_what_needs_a_missing_extra_says_how_to_get_it(name: str, bare: dict[str, Told]) -> None:
+    extra, told = NEEDED[name.partition(" ")[0]], bare[f"{name} --help"]
+    assert (told.code, told.err) == (0, "")
+    assert f"\nNeeds the extra {extra}: pip install 'shardq[{extra}]'\n" in told.out
+
+
+@pytest.mark.parametrize(("words", "extra"), REFUSED.items())
+def test_what_needs_a_missing_extra_says_so_in_one_line(words: str, extra: str, bare: dict[str, Told]) -> None:
+    told = bare[words]
+    assert told.code == 2
+    line = rf"shardq: .* needs the extra {extra}: pip install 'shardq\[{extra}\]' \([\w.]+ is missing\)\n"
+    assert re.fullmatch(line, told.err)

@@ -38,6 +38,8 @@ def test_every_command_explains_itself_in_80_columns(
     assert ended.value.code == 0
     assert "examples:\n  shardq" in told or f"shardq {name}" in told.partition("examples:")[2]
     assert "exit codes:" in told
+    summary = COMMANDS.summaries[name]
+    assert f"\n\n{summary[0].upper()}{summary[1:]}.\n" in told
     assert [line for line in told.splitlines() if len(line) > 80] == []
 
 
