@@ -24,6 +24,7 @@ from shardq import (
     Writer,
     errors,
 )
+from shardq.cli.parsers import LaterParser
 from shardq.cli.program import parser
 from shardq.client.async_job import AsyncJob
 from shardq.client.async_schedules import AsyncSchedules
@@ -137,13 +138,22 @@ def commands() -> dict[str, list[argparse.Action]]:
     return {" ".join(words): takes for words, takes in _leaves(parser(), ())}
 
 
+def subparsers(top: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of the commands of *top*, by name, each with all that it takes: they are filled when they parse."""
+    found = [each.choices for each in top._actions if isinstance(each, argparse._SubParsersAction)]
+    for each in found[0].values() if found else ():
+        if isinstance(each, LaterParser):
+            each.complete()
+    return dict(found[0]) if found else {}
+
+
 def _leaves(
     top: argparse.ArgumentParser, words: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], list[argparse.Action]]]:
-    subs = [each for each in top._actions if isinstance(each, argparse._SubParsersAction)]
-    if not subs:
+    below = subparsers(top)
+    if not below:
         yield words, top._actions
-    for name, each in subs[0].choices.items() if subs else ():
+    for name, each in below.items():
         yield from _leaves(each, (*words, name))
 
 

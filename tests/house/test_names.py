@@ -37,7 +37,7 @@ WRONG = {
     "an option on a command line": ("`shardq stats --wach`", "unrecognized arguments: --wach"),
     "an option that is typed": ("```console\n$ shardq stats jobs --wach\n```", "unrecognized arguments: --wach"),
     "an option of a command in a pipe": ("`zcat x | shardq write jobs --line`", "unrecognized arguments: --line"),
-    "a command": ("`shardq statz`", "invalid choice: 'statz'"),
+    "a command": ("`shardq statz`", "there is no command 'statz'"),
     "a target": ("`make tset`", "make has no tset"),
     "a target that is typed": ("```bash\nmake tset  # all\n```", "make has no tset"),
     "a variable of make": ("`make test SPRAK=no`", "make has no SPRAK"),
@@ -119,7 +119,7 @@ def test_the_help_of_a_command_is_read() -> None:
     )
     parser.add_argument("--watch", help="see docs/stats.md")
     found = "\n".join(Judge(help_of(parser)).wrong())
-    for complaint in ("has --wach", "Queue has no statz", "invalid choice: 'statz'", "no file docs/stats.md"):
+    for complaint in ("has --wach", "Queue has no statz", "there is no command 'statz'", "no file docs/stats.md"):
         assert complaint in found
 
 

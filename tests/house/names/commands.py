@@ -16,6 +16,7 @@ from benchmarks.__main__ import parser as benchmarks_parser
 from shardq.cli.program import parser as shardq_parser
 from shardq.model import Limits, QueueConfig
 from tests.house.doc_blocks import ROOT
+from tests.surface import subparsers
 
 Parser = argparse.ArgumentParser
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -26,14 +27,6 @@ SET = re.compile(r"\w+=.*")
 PLACEHOLDER = re.compile(r"[A-Z]+|…")
 SETTABLE = {"configure": {*QueueConfig.__struct_fields__}, "limits": {*Limits.__struct_fields__, "weight"}}
 """What these commands take as NAME=VALUE."""
-
-
-def subparsers(parser: Parser) -> dict[str, Parser]:
-    """The parsers of the commands of *parser*, by their names."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return dict(action.choices)
-    return {}
 
 
 def every_parser(parser: Parser) -> Iterator[Parser]:
@@ -122,6 +115,8 @@ def _commands(line: str) -> Iterator[list[str]]:
 def _of_shardq(words: Sequence[str], *, is_typed: bool) -> Iterator[str]:
     if not is_typed:
         words = [word for word in words if not PLACEHOLDER.fullmatch(word)]
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     if not words:
         return
     if complaint := _parsed(typed() if is_typed else told(), words):

@@ -18,6 +18,7 @@ from tests.house.names.definitions import definitions, lua_code
 from tests.house.names.options import options_of
 from tests.house.names.pages import Page, Section
 from tests.house.names.server import redis_names
+from tests.surface import subparsers
 
 Wrong = Iterator[tuple[str, str]]
 """Names that are not there, each with what is wrong."""
@@ -46,7 +47,7 @@ class Judge:
     def __init__(self, page: Page) -> None:
         self.page, self.met = page, set[str]()
         self._code, self._known = Code(page), definitions()
-        names = "|".join(commands.subparsers(commands.typed()))
+        names = "|".join(subparsers(commands.typed()))
         rules: dict[str, Callable[[str, Section], Wrong]] = {
             r"(?:.*[|;&] *)?(?:[A-Z_]+=\S+ )?(?:shardq|make|pip|\S*python3?)(?: .*)?": self._line,
             rf"(?:{names}) --?[a-z].*": self._line_of_shardq,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from benchmarks.__main__ import parser as benchmarks_parser
 from tests.house.names import commands
 from tests.house.names.pages import Section
+from tests.surface import subparsers
 
 CALL = re.compile(r"\bshardq ([a-z][\w -]*)")
 BEFORE_OPTION = re.compile(r"\b([a-z][\w-]*) --?[a-z]")
@@ -29,7 +30,7 @@ def options_of(*sections: Section) -> set[str]:
 
 def _lines(section: Section) -> Iterator[str]:
     """The lines that may name a command; one that a section names by itself, as `stats`, as `shardq stats`."""
-    names = commands.subparsers(commands.typed())
+    names = subparsers(commands.typed())
     yield from (f"shardq {span}" if span in names else span for span in section.spans)
     for line in section.prose.splitlines():
         yield from (line, *(f"shardq {name}" for name in BEFORE_OPTION.findall(line)))

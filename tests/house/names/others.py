@@ -28,7 +28,7 @@ OTHERS = {
     "an ending of files": (".whl",),
     "a folder outside of the checkout, which CI's own runs make": ("~/.cache/shardq/flickers",),
     "an example, of a file beside a spool or of what somebody might call something": (
-        "app.db-reserve", "max_delayed", "q.rules.max_delayed", "utils", "verb_noun",
+        "app.db-reserve", "max_delayed", "q.rules.max_delayed", "utils", "verb_noun", 'with extra("edge"):',
     ),
     "the text beside it says what its parts are": ("KEYS[n..]", "place:id:count:holder:marks:key", "verbs.name"),
     "a stream by its number": (":s0", ":sN-1"),
