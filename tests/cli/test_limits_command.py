@@ -98,5 +98,5 @@ def test_stats_show_what_could_run(cli: Command, queue: Queue) -> None:
     queue.write_many([(number, "acct-7") for number in range(5)])
     queue.pause("acct-7")
     assert queue.read_many(9) == []
-    lines = {line.split()[0]: line.split()[-1] for line in cli("stats", "jobs").out.splitlines() if line}
+    lines = {line.split()[0]: line.split()[1] for line in cli("stats", "jobs").out.splitlines() if line}
     assert (lines["backlog"], lines["runnable"]) == ("5", "0")

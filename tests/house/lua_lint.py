@@ -257,6 +257,14 @@ def check(folder: Path) -> list[str]:
     return problems
 
 
+def unused_reasons(modules: Modules) -> list[str]:
+    """The names in `KEPT` of which nothing outlives a call any more."""
+    kept = {(module.name, name) for module in modules.all for _, name in module.walk.kept}
+    return [
+        f"{module}: {name} has a reason in KEPT, and outlives no call" for module, name in sorted(KEPT.keys() - kept)
+    ]
+
+
 def luacheck(library: Library) -> list[str]:
     """What the real luacheck says, nothing where it is not on PATH."""
     tool = shutil.which("luacheck")
@@ -274,7 +282,7 @@ def luacheck(library: Library) -> list[str]:
 def main() -> int:
     """Check the library; the exit status says whether anything is wrong."""
     modules = Modules(FOLDER)
-    problems = check(FOLDER) + luacheck(modules.library)
+    problems = check(FOLDER) + unused_reasons(modules) + luacheck(modules.library)
     for problem in problems:
         print(problem, file=sys.stderr)
     checked_by = "the house's rules" + (" and luacheck" if shutil.which("luacheck") else ", luacheck is not on PATH")
