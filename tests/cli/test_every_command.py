@@ -98,7 +98,7 @@ def test_each_command_has_its_words() -> None:
 
 
 @pytest.mark.runs_in("test-all")
-@pytest.mark.parametrize("name", LINES.keys() - TOML)
+@pytest.mark.parametrize("name", sorted(LINES.keys() - TOML))
 def test_json_is_all_that_a_command_prints_if_it_is_asked_for(
     cli: Command, words: dict[str, list[str]], name: str
 ) -> None:
@@ -108,7 +108,7 @@ def test_json_is_all_that_a_command_prints_if_it_is_asked_for(
 
 
 @pytest.mark.runs_in("test-all")
-@pytest.mark.parametrize("name", LINES.keys() - ALONE)
+@pytest.mark.parametrize("name", sorted(LINES.keys() - ALONE))
 def test_a_server_that_is_away_is_one_line(cli: Command, words: dict[str, list[str]], name: str) -> None:
     url = f"redis://user:secret@127.0.0.1:{free_ports(1)[0]}"
     told = cli(*words[name], "--url", url, "--timeout", "0.1")
