@@ -129,7 +129,8 @@ function verbs.recount(KEYS, ARGV)
   return {Producers.has_lost_offsets(q, ARGV[1]) and 1 or 0, q.now, offsets}
 end
 
--- @verb release | allow-oom: forget ids of a gateway's clients, who will never write with them again.
+-- @verb release: forget ids of a gateway's clients, who will never write with them again. A full server refuses it, as
+-- it refuses a write: by that a gateway's health check sees that the server is full.
 -- KEYS[1] dedup: what each id stands for
 -- KEYS[2] dedup_index: ids by the end of their memory
 -- ARGV[1..] rest: the ids, at most 1,000, each with its token's name and ':' before it

@@ -7,7 +7,7 @@ from rich.table import Table
 from examples.demo.figures import percentile, seconds, short
 from examples.demo.waits import Waits
 
-ROWS = 8  # of the others
+ROWS = 6  # of the others, so that all lines fit one screen
 NAME, BAR = 24, 20  # columns, so that the table fits into 80
 
 

@@ -82,7 +82,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "return ends > q.now",
         "return ends > 0",
         "tests/conformance/settle/test_settle.py"
-        "::test_a_lease_that_ended_is_worth_nothing_though_nobody_took_the_message[sync-valkey-ack]",
+        "::test_a_lease_that_ended_is_worth_nothing_though_nobody_took_the_message[sync-valkey-Delivery.ack]",
     ),
     Mutant(
         2,
@@ -257,7 +257,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lua/write.lua",
         "    elseif key then\n      first[key] = i\n",
         "",
-        "tests/conformance/write/test_unique.py::test_a_batch_is_compared_with_itself[{'window': 0}-sync-valkey]",
+        "tests/conformance/write/test_unique.py::test_a_batch_is_compared_with_itself[sync-valkey-{'window': 0}]",
     ),
     Mutant(
         7,

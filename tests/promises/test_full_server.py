@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from shardq import Client, Limits, OutOfMemory, PartlyPublished, PartlyWritten, Queue, ShardqError
-from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.release import release
-from shardq.ops.write.write import write_many
 from tests.promises.conftest import OpenClient, OpenQueue
 from tests.servers import Server
 from tests.verbs import LOOKS, SETTINGS, VERBS, furnish
@@ -194,14 +192,12 @@ def test_results_that_have_ended_are_forgotten_on_a_full_server(
         assert reader.stats().result_count == 0
 
 
-def test_ids_that_a_gateway_releases_are_forgotten_on_a_full_server(
+def test_a_full_server_refuses_to_forget_released_ids_by_which_a_gateway_sees_that_it_is_full(
     queue_name: str, server: Server, client: Client
 ) -> None:
-    client.queue(queue_name, create=True).declare()
     state = client.state_of(queue_name, {}, remember=3600.0)
-    client.run(write_many(state, [Outgoing(b"t", "b", b"x", dedup_key="k", most_ids=9)]))
-    with fully(server):
-        assert client.run(release(state, ["k"])) == 1
+    with fully(server), pytest.raises(OutOfMemory):
+        client.run(release(state, ["k"], 0.2))
 
 
 @pytest.mark.runs_in("test-all")
