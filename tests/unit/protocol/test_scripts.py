@@ -27,6 +27,7 @@ GROWING = {
     "bind": "bindings; it also takes some back, and notes that for all who follow them",
     "keep": "results",
     "progress": "notes",
+    "release": "nothing: by its refusal a gateway sees that the server is full",
     "replace": "a message",
     "resize": "streams",
     "store_schedule": "a schedule of users",
