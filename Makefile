@@ -170,7 +170,7 @@ plots: setup ## benchmarks/results anew, and the pictures from the same runs (an
 	@$(PIP) install -e '.[bench]'
 	@$(PY) -m benchmarks --publish benchmarks/results
 
-wheel: setup $(PARTS) ## build the wheel, install it with each extra into an environment of its own, look at what users meet; follow README
+wheel: setup $(PARTS) ## build the wheel, look at what a user meets who installs it with each extra, and follow README there
 	@$(PY) -m tests.house.wheel $(if $(filter no,$(SPARK)),--without-spark)
 
 clean: ## remove what the other targets made, .venv too

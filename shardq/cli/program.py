@@ -16,8 +16,8 @@ from shardq.cli.exits import MEANING, USAGE
 from shardq.cli.parsers import Discreet
 from shardq.cli.parsing import add_common
 
-ABOUT = """Write, read, inspect and change shardq's queues in Redis. `shardq help COMMAND` says all about one of its
-commands."""
+ABOUT = """Write, read, inspect and change shardq's queues in Redis. `shardq help COMMAND` explains one
+command."""
 
 EXAMPLES = """examples:
   shardq embedded                 # in another terminal: a server to try it on
@@ -28,11 +28,7 @@ EXAMPLES = """examples:
 
 def parser() -> argparse.ArgumentParser:
     """The parser, which knows each command by its name."""
-    top = Discreet(
-        prog="shardq",
-        description=ABOUT,
-        epilog=f"{EXAMPLES}\n\n{MEANING}",
-    )
+    top = Discreet(prog="shardq", description=ABOUT, epilog=f"{EXAMPLES}\n\n{MEANING}")
     top.add_argument("--version", action="version", version=f"shardq {shardq.__version__}")
     add_common(top)
     COMMANDS.add_to(top)

@@ -26,7 +26,7 @@ NEEDED = {"edge": "edge", "gateway": "gateway", "pipeline": "spark"}
 """The extra that a command needs, or those of it."""
 
 PROGRAM = """
-import contextlib, io, json, sys
+import contextlib, io, json, sys, traceback
 from tests.absent import Absent
 
 sys.meta_path.insert(0, Absent(sys.argv[1].split()))
@@ -40,6 +40,8 @@ for words in sys.argv[2:]:
             code = main(words.split())
         except SystemExit as ended:
             code = ended.code
+        except Exception:
+            code = traceback.print_exc()
     told[words] = code, out.getvalue(), err.getvalue()
 json.dump([told, [*sys.modules]], sys.stdout)
 """
