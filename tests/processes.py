@@ -38,7 +38,7 @@ _watchdog: subprocess.Popen[bytes] | None = None
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Three more than the cores, as tests wait a lot; none where files or tests are named, or output is not captured.
+    """Two more than the cores, as tests wait a lot; none where files or tests are named, or output is not captured.
 
     None leaves it to PYTEST_XDIST_AUTO_NUM_WORKERS.
     """
@@ -46,7 +46,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     if named or config.option.capture == "no":
         return 0
     chosen = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
-    return None if chosen else min(MOST, (os.cpu_count() or 1) + 3)
+    return None if chosen else min(MOST, (os.cpu_count() or 1) + 2)
 
 
 @pytest.hookimpl(optionalhook=True)
