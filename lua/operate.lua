@@ -298,6 +298,15 @@ local function find_waiting(q, full_id, id, state)
   return found and found.state ~= 'in_flight' and found or nil
 end
 
+-- Returns the attributes of a message that was replaced: its deadline, the time by which it lies, its deliveries.
+-- Unless it moves that time stays as it is, also when it is over: the message is found by it (`Places.find`).
+local function replaced_attributes(q, old, lasts, moves, due)
+  local ends = lasts ~= '' and ' x' .. spell(q.now + lasts) or ''
+  local lies_by = match(old, ' t%d+') or ''
+  if moves then lies_by = due and due > q.now and ' t' .. spell(due) or '' end
+  return ends .. lies_by .. (match(old, ' c%d+') or '')
+end
+
 -- @verb replace: give a message with a unique key, which waits, another payload. It keeps its id, and its place unless
 -- its time or its shard key changes.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
@@ -337,12 +346,11 @@ function verbs.replace(KEYS, ARGV)
   local old = Messages.parse_body(body)
   local due = found.state == 'delayed' and found.at.due or nil
   if delay ~= '' then due = q.now + delay end
-  local attributes = lasts ~= '' and ' x' .. spell(q.now + lasts) or ''
-  if due and due > q.now then attributes = attributes .. ' t' .. spell(due) end
-  attributes = attributes .. (match(old.attributes, ' c%d+') or '')
+  local moves = delay ~= '' or shard_key ~= old.key
+  local attributes = replaced_attributes(q, old.attributes, lasts, moves, due)
   local tail = Messages.spell_tail(attributes, key, ARGV[7], ARGV[9], ARGV[8])
   call('HSET', KEYS[BODIES], id, Messages.spell_body(old.origin, shard_key, tail))
-  if delay ~= '' or shard_key ~= old.key then move_message(q, found, shard_key, due, id, 'u') end
+  if moves then move_message(q, found, shard_key, due, id, 'u') end
   Unique.save_unique(q, key, id, state, full_id, Rules.owner_of(q.rules, shard_key), text)
   if q.producer_moves then Producers.save_producer(q, ARGV[2]) end
   Producers.note_call(q, ARGV[2], '')

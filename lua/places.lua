@@ -1,5 +1,7 @@
 -- Where a message is, given its id: in a stream, in an overflow, among those that were given back, delayed, in flight,
--- dead.
+-- dead. It lies in one place only, and what leads there does not change while it lies there: the number in its id, its
+-- shard key, and of what was put off the time, which stands in its body or with its error. Only who moves a message
+-- changes these. A message that is in no index is in flight, so one that could not be found would be taken for that.
 local MOST_LEASES = 1000 -- that are looked at for the lease of one message
 local LEASES_READ = 100
 

@@ -253,6 +253,49 @@ def test_a_message_that_was_given_back_is_replaced(queue: Queue, world: World) -
     assert queue.dead()[0].message_id == first
 
 
+def _written_with_a_delay(queue: Queue, key: str) -> str:
+    return queue.write("first", shard_key="a/b", unique_key=key, delay=60)
+
+
+def _replaced_with_a_delay(queue: Queue, key: str) -> str:
+    queue.write("first", shard_key="a/b", unique_key=key)
+    return queue.write("again", shard_key="a/b", unique_key=key, on_conflict="replace", delay=60)
+
+
+def _given_back_with_a_delay(queue: Queue, key: str) -> str:
+    first = queue.write("first", shard_key="a/b", unique_key=key)
+    queue.read().nack(delay=60, error="no")
+    return first
+
+
+@pytest.mark.parametrize("put_off", [_written_with_a_delay, _replaced_with_a_delay, _given_back_with_a_delay])
+@pytest.mark.parametrize("taken_up", [False, True], ids=["nobody looked", "a read took it up"])
+@pytest.mark.parametrize("delay", [None, 0, 60])
+def test_a_message_that_came_due_is_replaced_where_it_lies(
+    queue: Queue, world: World, put_off: Callable[[Queue, str], str], taken_up: bool, delay: float | None
+) -> None:
+    """It is one message all the time, which can be found: nobody has it."""
+    ids = {put_off(queue, key): key for key in "kl"}
+    world.elapse(queue, 61)
+    if taken_up:  # of two that came due a read takes up both, and delivers one
+        del ids[queue.read().message_id]
+    first, key = ids.popitem()
+    for payload in ("second", "third"):
+        again = queue.write(payload, shard_key="a/b", unique_key=key, on_conflict="replace", delay=delay)
+        assert (again, again.is_new) == (first, False)
+        status = queue.status(first)
+        assert status.state in (("delayed",) if delay else ("waiting", "held_back"))
+        assert status.holder is None
+        sound(queue, world)
+    if delay is None:
+        assert queue.cancel(first) == "removed"
+        assert "third" not in payloads(queue)
+    else:
+        world.elapse(queue, delay + 1)
+        assert payloads(queue).count("third") == 1
+    assert queue.write("fourth", shard_key="a/b", unique_key=key).is_new
+
+
 def test_what_is_in_flight_is_not_replaced_and_the_newest_comes_after_it(queue: Queue, world: World) -> None:
     first = write(queue, "first")
     delivery = queue.read()
