@@ -42,55 +42,75 @@ local function read_options(q, text, shard_key)
   return option
 end
 
--- Returns the options of a call's messages, of those that have any.
+-- Returns the options of a call's messages, of those that have any, and how many keys they have.
 local function all_options(q, ARGV, count)
-  local options = {}
+  local options, keyed = {}, 0
   for i = 1, count do
     local text = ARGV[1 + i * 6]
-    if text ~= '' then options[i] = read_options(q, text, ARGV[3 + (i - 1) * 6]) end
+    if text ~= '' then
+      local option = read_options(q, text, ARGV[3 + (i - 1) * 6])
+      if option.dedup_key ~= '' then keyed = keyed + 1 end
+      if option.unique_key ~= '' then keyed = keyed + 1 end
+      options[i] = option
+    end
   end
-  return options
+  return options, keyed
 end
 
--- Notes which messages cannot be written since another one has their unique key, or an earlier one of the call has it.
--- With 'e' they are repetitions of that one. Returns those that are not, as "number:message id".
-local function find_conflicts(q, options, repeated, count)
-  local conflicts, first = {}, {}
-  for i = 1, count do
-    local option = options[i]
-    local key = option and option.unique_key ~= '' and not repeated[i] and option.unique_key
-    local holder
-    if key then holder, option.unique_known = Unique.find_unique(q, key) end
+-- Looks up who stands for a message by its dedup key: an earlier one, or one of this call, of which `first` has the
+-- number by key. If none does, the key is remembered for this one.
+local function find_by_dedup_key(q, option, i, first)
+  local key = option.dedup_key
+  if key == '' then return false end
+  option.same_as = first[key]
+  if option.same_as then return true end
+  first[key] = i
+  option.standing, option.known = Unique.find_duplicate(q, key)
+  option.is_remembered = not option.standing
+  return not option.is_remembered
+end
+
+-- The same by its unique key. Returns whether one stands for it, and the id of the one that is in the way ('': it is of
+-- this call).
+local function find_by_unique_key(q, option, i, first)
+  local key = option.unique_key
+  if key == '' then return false end
+  local at, holder = first['u:' .. key], nil
+  if not at then
+    holder, option.unique_known = Unique.find_unique(q, key)
     -- The caller was told of this holder before, and that it is being worked on (shardq/ops/write/unique.py): so its
     -- key is taken from it.
-    if holder and holder == option.takes_from then holder = nil end
-    if key and (holder or first[key]) then
-      if option.mode == 'e' then
-        repeated[i], option.holder, option.same_as = true, holder, first[key]
-      else
-        conflicts[#conflicts + 1] = i .. ':' .. (holder or '')
-      end
-    elseif key then
-      first[key] = i
-    end
+    if holder == option.takes_from then holder = nil end
   end
-  return conflicts
+  if not at and not holder then
+    first['u:' .. key] = i
+    return false
+  end
+  if option.mode ~= 'e' then return false, holder or '' end
+  option.standing, option.same_as = holder, at
+  return true
 end
 
--- Finds which messages are not to be written. Returns those that an earlier one stands for, by their index, how many
--- they are, and those that cannot be written.
+-- Finds which messages are not to be written, as if each were a call of its own: one after the other, so that a message
+-- which is none of its own takes no key. Returns those that an earlier one stands for, by their numbers; how many keys
+-- each of the others adds to those that have a place in `max_dedup`; and those that cannot be written, as
+-- "number:message id".
 local function find_earlier(q, options, count)
-  local repeated, known = {}, 0
-  for i, option in pairs(options) do
-    if option.dedup_key ~= '' then
-      option.standing, option.known = Unique.find_duplicate(q, option.dedup_key)
-      if option.standing then repeated[i] = true end
+  local repeated, adds, conflicts, first = {}, {}, {}, {}
+  for i = 1, count do
+    local option = options[i]
+    if option then
+      local conflict
+      local number = 0
+      repeated[i] = find_by_dedup_key(q, option, i, first)
+      if option.is_remembered and not option.most_ids then number = 1 end
+      if not repeated[i] then repeated[i], conflict = find_by_unique_key(q, option, i, first) end
+      if conflict then conflicts[#conflicts + 1] = i .. ':' .. conflict end
+      if option.unique_key ~= '' and not repeated[i] then number = number + 1 end
+      if number > 0 then adds[i] = number end
     end
   end
-  -- After the dedup keys: a repetition finds its own unique key taken, which is no conflict.
-  local conflicts = find_conflicts(q, options, repeated, count)
-  for _ in pairs(repeated) do known = known + 1 end
-  return repeated, known, conflicts
+  return repeated, adds, conflicts
 end
 
 -- Lets the dedup key of a message stand for the one with this id.
@@ -100,16 +120,6 @@ local function remember(q, option, id, window, owner)
   else
     Unique.save_dedup_key(q, option.dedup_key, id, window, owner, option.known)
   end
-  q.dedup_ids[option.dedup_key] = id
-end
-
--- Returns the id of the earlier message that stands for one of a call, nil if there is none.
-local function find_standing(q, option, window, owner)
-  local id = option.standing or q.dedup_ids[option.dedup_key]
-  if id then return id end
-  id = option.holder or q.unique_ids[option.same_as]
-  if id and option.dedup_key ~= '' then remember(q, option, id, window, owner) end
-  return id
 end
 
 -- Where the fields that a write looks at are among its values; the streams come after those.
@@ -163,7 +173,7 @@ end
 local function beyond_bound(q, ARGV, count, stride, free, needs, used_by, has_room)
   local beyond, uses = {}, {}
   for i = 1, count do
-    local more = needs[i]
+    local more = needs[i] or 0
     if more > 0 then
       local owner = Rules.owner_of(q.rules, ARGV[3 + (i - 1) * stride])
       local own = uses[owner] or used_by and used_by(q, owner)
@@ -201,34 +211,17 @@ local function beyond_length(q, ARGV, count, stride, repeated)
   if beyond ~= '' then return {'FULL', 'max_len', beyond, bound, bound - free, ''} end
 end
 
--- Returns how many keys each message adds to those that have a place in `max_dedup`.
-local function count_keys(count, options, repeated)
-  local needs, seen = {}, {}
-  for i = 1, count do
-    local option, number = options[i], 0
-    if option and not option.standing then
-      if option.unique_key ~= '' and not repeated[i] then number = 1 end
-      if option.dedup_key ~= '' and not option.most_ids and not seen[option.dedup_key] then
-        seen[option.dedup_key], number = true, number + 1
-      end
-    end
-    needs[i] = number
-  end
-  return needs
-end
-
 local function count_remembered(q, owner) return Shares.used(q, 'D:', owner) end
 
 -- Says who may not write since the queue remembers as many keys as it may.
-local function beyond_keys(q, ARGV, count, stride, options, repeated)
+local function beyond_keys(q, ARGV, count, stride, options, adds)
   local bound = q.rules.max_dedup
   -- The sentinel is no key, and ids have no place in this bound.
   local remembered = max(0, call('ZCARD', q.keys[DEDUP_INDEX]) - 1 - Ids.count(q))
   local owners = {}
   for i in pairs(options) do owners[#owners + 1] = Rules.owner_of(q.rules, ARGV[3 + (i - 1) * stride]) end
   Shares.load(q, 'D:', owners, remembered)
-  local needs = count_keys(count, options, repeated)
-  local beyond, free = beyond_bound(q, ARGV, count, stride, bound - remembered, needs, count_remembered, has_share)
+  local beyond, free = beyond_bound(q, ARGV, count, stride, bound - remembered, adds, count_remembered, has_share)
   if beyond == '' then return nil end
   -- The first key that ends makes room, so the caller is told when that is.
   local first = call('ZRANGEBYSCORE', q.keys[DEDUP_INDEX], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
@@ -250,25 +243,25 @@ local function beyond_backlog(q, ARGV, count, stride, repeated)
 end
 
 -- Says which bound of the queue the call would break, nil if none.
-local function broken_bound(q, ARGV, count, stride, repeated, options, keyed, known)
+local function broken_bound(q, ARGV, count, stride, repeated, options, adds)
   local rules = q.rules
   return rules.max_len > 0 and beyond_length(q, ARGV, count, stride, repeated)
-    or keyed > known and beyond_keys(q, ARGV, count, stride, options, repeated)
+    or next(adds) and beyond_keys(q, ARGV, count, stride, options, adds)
     or rules.backlog > 0 and rules.window > 0 and beyond_backlog(q, ARGV, count, stride, repeated)
     or nil
 end
 
 -- Says why the messages cannot be written, nil if they can.
 local function check_messages(q, ARGV, count, stride, options, keyed)
-  local repeated, known, conflicts = {}, 0, nil
+  local repeated, adds, conflicts = {}, {}, nil
   if keyed > 0 then
     -- First, so that keys that have ended take no place in `max_dedup`; and more of them than come, so that they never
     -- pile up.
     Unique.forget_keys(q, 2 * keyed + 4)
-    repeated, known, conflicts = find_earlier(q, options, count)
+    repeated, adds, conflicts = find_earlier(q, options, count)
     if #conflicts > 0 then return {'TAKEN', concat(conflicts, ',')} end
   end
-  return broken_bound(q, ARGV, count, stride, repeated, options, keyed, known)
+  return broken_bound(q, ARGV, count, stride, repeated, options, adds)
 end
 
 -- Looks at what may be changed before the end of the call, by keys and where something is forgotten.
@@ -302,7 +295,6 @@ local function store_apart(q, m, id)
     local full_id = id .. '-d'
     Unique.save_unique(q, m.unique_key, id, 'w', full_id, a.name, m.unique_known)
     call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + Unique.FIRST_CHECK), 'u:' .. m.unique_key)
-    q.unique_ids[m.index] = full_id
   end
   if m.delay > 0 then
     Due.put_off(q, a, m.key, q.now + m.delay, 'd', id, '0' .. flags)
@@ -337,30 +329,31 @@ end
 
 -- Stores the messages. Returns for each its place if it is new, else its id; and the number of the last one.
 local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
-  local places = {}
+  local places, ids = {}, {} -- the ids by number, of the messages that may stand for later ones
   local m = { -- one for all: a message is stored as soon as it is read
     shard = '', key = '', tag = '', payload = '', headers = '', attributes = '', unique_key = '', unique_known = nil,
-    delay = 0, index = 0,
+    delay = 0,
   }
-  q.unique_ids, q.dedup_ids = {}, {} -- those of this call, by the message's number and by key
   for i = 1, count do
     local at = 2 + (i - 1) * stride
     local option = options[i]
-    local owner = option and keyed > 0 and Rules.owner_of(q.rules, ARGV[at + 1])
-    local place = owner and find_standing(q, option, window, owner)
-    if not place then
+    local place = option and (option.standing or ids[option.same_as])
+    if place then
+      ids[i] = place
+    else
       -- A repetition takes no number: so the caller counts the new ids from the first one on.
       n = n + 1
-      m.index, m.shard, m.key, m.tag, m.payload = i, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+      m.shard, m.key, m.tag, m.payload = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
       if stride == 6 then m.headers = ARGV[at + 4] end
       m.delay, m.attributes = option and option.delay or 0, option and option.attributes or ''
       m.unique_key = option and option.unique_key or ''
       m.unique_known = option and option.unique_known
       local id = ms .. '-' .. spell(n)
       place = store(q, m, id)
-      if option and option.dedup_key ~= '' then
-        remember(q, option, Messages.message_id(id, place, m.key), window, owner)
-      end
+      if option and keyed > 0 then ids[i] = Messages.message_id(id, place, m.key) end
+    end
+    if option and option.is_remembered then
+      remember(q, option, ids[i], window, Rules.owner_of(q.rules, ARGV[at + 1]))
     end
     places[i] = place
   end
@@ -457,11 +450,11 @@ end
 -- @verb write: store messages, all or none. A repeated call of a producer changes nothing and returns the same ids.
 -- KEYS[1..14]: the first 14 of a queue (base.lua)
 -- KEYS[15..] streams: those that the shards of this call may choose from
--- ARGV[1] head: "epoch window keyed count stride sequence producer": the caller's idea of the epoch; for how many ms
---        dedup keys are remembered; how many keys the messages have; how many messages; 4 arguments for each, or 6 with
---        headers or options; "number|ms for which it may be repeated", or see `check_offset`; the field of the call's
---        producer or of its bulk write's partition ('-': none), which may have any letters. Of slots the sequence is
---        "=how far the schedule is=how far it is then", the field is the schedule's, and delays are times in ms
+-- ARGV[1] head: "epoch window count stride sequence producer": the caller's idea of the epoch; for how many ms dedup
+--        keys are remembered; how many messages; 4 arguments for each, or 6 with headers or options; "number|ms for
+--        which it may be repeated", or see `check_offset`; the field of the call's producer or of its bulk write's
+--        partition ('-': none), which may have any letters. Of slots the sequence is "=how far the schedule is=how far
+--        it is then", the field is the schedule's, and delays are times in ms
 -- ARGV[2..] messages: of each: shard (positions of its streams), shard key, tag, payload, and with 6 headers and
 -- options
 -- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, "number:used,..."
@@ -473,9 +466,8 @@ end
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 function verbs.write(KEYS, ARGV)
   if not call then begin() end
-  local epoch, window, keyed, count, stride, sequence, producer =
-    match(ARGV[1], '^(%S+) (%d+) (%d+) (%d+) (%d) (%S*) (.*)$')
-  keyed, count, stride = keyed + 0, count + 0, stride + 0
+  local epoch, window, count, stride, sequence, producer = match(ARGV[1], '^(%S+) (%d+) (%d+) (%d) (%S*) (.*)$')
+  count, stride = count + 0, stride + 0
   local q = look_of_write(KEYS, ARGV, producer, count, stride)
   -- Also to a repetition: the caller makes the call anew with the same number, which finds what a first try stored.
   if not q or q.rules.epoch ~= epoch then return {'EPOCH'} end
@@ -485,8 +477,9 @@ function verbs.write(KEYS, ARGV)
   local before = number + 0
   -- Calls follow each other without a gap in their numbers, so one in 32 messages begins among the first `count` of 32.
   local forgets = before % 32 < count
+  local options, keyed = {}, 0
+  if stride == 6 then options, keyed = all_options(q, ARGV, count) end
   if forgets or keyed > 0 or offset then look_at_keys(q, keyed, offset, forgets) end -- before anything is forgotten
-  local options = stride == 6 and all_options(q, ARGV, count) or {}
   answer = check_messages(q, ARGV, count, stride, options, keyed)
   if answer then
     Shares.save(KEYS[META], q) -- of what was forgotten

@@ -69,11 +69,11 @@ def encoded(batch: pa.RecordBatch, encoding: Encoding) -> tuple[Rows, list[Bad]]
     if tag == "j" and _is_text(columns["payload"].type):
         _check_json(bad, bodies)
     headers = _headers(bad, columns["headers"]) if "headers" in columns else []
-    options, keyed = _options(bad, columns, batch.num_rows)
+    options = _options(bad, columns, batch.num_rows)
     if encoding.keyed:
         for at in pc.indices_nonzero(columns["dedup_key"].is_null()).to_pylist():
             bad.setdefault(at, "dedup_key is null, with idempotence=key")
-    rows = Rows(as_list(keys), tag, bodies, headers, options, keyed)
+    rows = Rows(as_list(keys), tag, bodies, headers, options)
     if not bad:
         return rows, []
     good = [at for at in range(batch.num_rows) if at not in bad]
@@ -150,10 +150,10 @@ def _headers(bad: dict[int, str], column: pa.Array) -> list[bytes]:
     return packed
 
 
-def _options(bad: dict[int, str], columns: dict[str, pa.Array], count: int) -> tuple[list[str], bool]:
-    """Delay, deadline and dedup key of each row as the verb `write` takes them, and whether any row has a dedup key."""
+def _options(bad: dict[int, str], columns: dict[str, pa.Array], count: int) -> list[str]:
+    """Delay, deadline and dedup key of each row as the verb `write` takes them."""
     if not columns.keys() & {"delay", "deadline", "dedup_key"}:
-        return [], False
+        return []
     delays = _times(bad, columns, "delay", 0, count)
     ends = _times(bad, columns, "deadline", 1, count)
     keys = as_list(columns["dedup_key"]) if "dedup_key" in columns else [None] * count
@@ -164,7 +164,7 @@ def _options(bad: dict[int, str], columns: dict[str, pa.Array], count: int) -> t
         if key is not None and not 1 <= len(key.encode()) <= MAX_DEDUP_KEY:
             bad.setdefault(at, f"dedup_key must have 1 to {MAX_DEDUP_KEY} bytes")
         options.append(f"{delay or ''}|{end or ''}|{key or ''}" if delay or end or key else "")
-    return options, any(key for key in keys)
+    return options
 
 
 def _times(bad: dict[int, str], columns: dict[str, pa.Array], name: str, low: int, count: int) -> list[int]:

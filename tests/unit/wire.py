@@ -46,7 +46,6 @@ class WriteHead(NamedTuple):
     lane: str
     sequence: str
     window: int
-    keyed: int
     messages: int
     stride: int
 
@@ -58,8 +57,8 @@ class WriteHead(NamedTuple):
 
 def write_head(call: Call) -> WriteHead:
     """What a call of `write` begins with."""
-    epoch, window, keyed, messages, stride, sequence, lane = str(call.args[0]).split(" ", 6)
-    return WriteHead(epoch, lane, sequence, int(window), int(keyed), int(messages), int(stride))
+    epoch, window, messages, stride, sequence, lane = str(call.args[0]).split(" ", 5)
+    return WriteHead(epoch, lane, sequence, int(window), int(messages), int(stride))
 
 
 def read_reply(

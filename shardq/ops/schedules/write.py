@@ -50,7 +50,7 @@ def write_slots(
     field, number = f"S:{message.name}", f"={said.decode()}={following}"
     while True:
         # A copy of the call that comes late finds another text than `said`.
-        call = call_of(state, state.view, field, number, (), columns, len(chunk))
+        call = call_of(state, state.view, field, number, (), columns)
         reply, underreplicated = yield from retry_replicated(always(call), until, state.clock)
         match reply:
             case [b"EPOCH"]:

@@ -139,11 +139,10 @@ class StreamWords(dict[int, bytes]):
 class WriteKind(NamedTuple):
     """What writes of one message have in common if they share `WriteWords`.
 
-    They declare as many streams, have as many dedup keys and unique keys, and all or none have headers or options.
+    They declare as many streams, and all or none have headers or options.
     """
 
     declared: int
-    keyed: int
     has_more: bool
 
 
@@ -186,7 +185,7 @@ class LoneWrite:
         declared: Sequence[int] = range(view.wanted) if chooses_all else streams
         is_plain = not (message.headers or message.delay or message.deadline or message.dedup_key or message.unique_key)
         # A plain tuple is the same key as a `WriteKind`, and is made at once.
-        kind = (len(declared), 0, False) if is_plain else (len(declared), message.keys, True)
+        kind = (len(declared), not is_plain)
         words = view.words_cache.get(kind) or _words(self._state, view, WriteKind(*kind))
         positions = word_of(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
         key = shard_key if isinstance(shard_key, bytes) else shard_key.encode()
@@ -233,7 +232,7 @@ def _words(state: QueueState, view: QueueView, kind: WriteKind) -> WriteWords:
     columns: list[Sequence[Any]] = [[own], [""], [""], [b""]]
     if kind.has_more:
         columns += [[b""], [""]]
-    like = call_of(state, view, "", "", range(kind.declared), columns, kind.keyed)
+    like = call_of(state, view, "", "", range(kind.declared), columns)
     # The last two words of the head, the number and the name, are the only ones that differ from call to call.
     before = str(like.args[0]).rsplit(" ", 2)[0]
     count, keys = 3 + len(like.keys) + len(like.args), like.keys[: len(like.keys) - kind.declared]
@@ -252,7 +251,6 @@ def call_with(
     """Make the call that stores *chunk*. *number* says which call of *sequence* this is: see `number_of`."""
     numbers, positions = positions_of(view, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
-    keyed = 0 if plain else sum(message.keys for message in chunk)
     columns: list[Sequence[Any]] = [
         positions,
         [message.shard_key for message in chunk],
@@ -261,7 +259,7 @@ def call_with(
     ]
     if not plain:
         columns += [[message.headers for message in chunk], [message.options for message in chunk]]
-    return call_of(state, view, sequence.name, number, numbers, columns, keyed)
+    return call_of(state, view, sequence.name, number, numbers, columns)
 
 
 def call_for(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float) -> Call:
@@ -287,9 +285,8 @@ def call_of(
     number: Argument,
     numbers: Sequence[int],
     columns: Sequence[Sequence[Any]],
-    keyed: int,
 ) -> Call:
-    """Make the call that stores messages, which have *keyed* dedup keys and unique keys.
+    """Make the call that stores messages.
 
     *columns* are their positions, shard keys, tags and payloads, and if any has such, their headers and options.
     *field* names the producer sequence or the bulk offset that remembers the call; *number* identifies the call in it.
@@ -297,7 +294,7 @@ def call_of(
     count, stride = len(columns[0]), len(columns)
     window = view.config.dedup_window if state.remember is None else state.remember
     # lua/write.lua reads the head in this order.
-    head = view.epoch, round(window * 1000), keyed, count, stride, number, field or "-"
+    head = view.epoch, round(window * 1000), count, stride, number, field or "-"
     args: list[Argument] = [" ".join(map(str, head)), *[b""] * (stride * count)]
     # ARGV has the messages one after the other, `stride` words each; here they come by columns.
     for at, column in enumerate(columns, 1):

@@ -45,11 +45,6 @@ class Outgoing(msgspec.Struct, frozen=True):
     most_ids: int = 0
 
     @property
-    def keys(self) -> int:
-        """How many dedup keys and unique keys it has."""
-        return bool(self.dedup_key) + bool(self.unique_key)
-
-    @property
     def options(self) -> str:
         """The options as the verb `write` takes them."""
         if not (self.delay or self.deadline or self.dedup_key or self.unique_key):

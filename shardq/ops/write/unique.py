@@ -7,8 +7,8 @@ being worked on gets no other payload any more: then the write is made again, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Collection, Sequence
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -20,8 +20,12 @@ from shardq.ops.queue.steps import Call, Known, Op
 from shardq.ops.write.command import ProducerSequence, number_of
 from shardq.ops.write.numbered import answered
 from shardq.ops.write.outgoing import Outgoing
+from shardq.sharding import key_bytes
 
 Result: TypeAlias = Written | ShardqError
+
+_Key: TypeAlias = tuple[Literal["unique", "dedup"], bytes, str]
+"""A key, of whom it is, and its text."""
 
 
 class Writes(Protocol):
@@ -45,22 +49,53 @@ def write_despite(
     The messages of a *shared* call are of several callers.
     """
     holders = _holders(taken)
-    rest = [message for at, message in enumerate(chunk) if at not in holders]
+    later = _later(state, chunk, holders)
+    rest = [message for at, message in enumerate(chunk) if at not in later]
     known = (yield from writes.store(rest, until, shared=shared)) if rest else []
     if shared:
         yield Known([*zip(rest, known, strict=True)])  # they do not wait for what becomes of the others
     stored = iter(known)
     results: list[Result] = []
+    moved: set[_Key] = set()
     for at, message in enumerate(chunk):
-        if at not in holders:
+        if at not in later:
             results.append(next(stored))
-        elif not holders[at]:  # an earlier message of the chunk has taken the key by now
-            results += yield from writes.store([message], until)
-        elif message.on_conflict == "raise":
-            results.append(_conflict(state, message, holders[at]))
-        else:
-            results.append((yield from outcome_of(_replace(state, message, holders[at], until, writes))))
+            continue
+        # '' also where an earlier message of the chunk may have taken the key by now.
+        holder = holders.get(at, "") if moved.isdisjoint(later[at]) else ""
+        result = yield from _write_later(state, message, holder, until, writes)
+        if result != holder and not isinstance(result, UniqueConflict):
+            moved |= later[at]
+        results.append(result)
     return results
+
+
+def _later(state: QueueState, chunk: Sequence[Outgoing], holders: Collection[int]) -> dict[int, set[_Key]]:
+    """Return which messages are written one after the other: those in conflict, and what follows with a key of theirs.
+
+    So each finds what those before it have left, as if the chunk were written one by one. Each has its keys.
+    """
+    is_shared = state.config.key_scope == "queue"
+    later: dict[int, set[_Key]] = {}
+    keys: set[_Key] = set()
+    for at, message in enumerate(chunk):
+        owner = b"" if is_shared else key_bytes(message.shard_key)
+        own: set[_Key] = {("unique", owner, message.unique_key)} if message.unique_key else set()
+        own |= {("dedup", owner, message.dedup_key)} if message.dedup_key else set()
+        if at in holders or not own.isdisjoint(keys):
+            later[at] = own
+            keys |= own
+    return later
+
+
+def _write_later(state: QueueState, message: Outgoing, holder: str, until: float, writes: Writes) -> Op[Result]:
+    """Write *message*, of which *holder* has the unique key; '' if nobody knows who has it."""
+    if not holder:
+        (result,) = yield from writes.store([message], until)
+        return result
+    if message.on_conflict == "raise":
+        return _conflict(state, message, holder)
+    return (yield from outcome_of(_replace(state, message, holder, until, writes)))
 
 
 def _holders(taken: bytes) -> dict[int, str]:

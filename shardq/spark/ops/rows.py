@@ -25,7 +25,7 @@ BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
 class Rows(msgspec.Struct, frozen=True):
     """Checked and encoded messages, in columns. `headers` and `options` are empty if no row has any.
 
-    `options` have the form that the verb `write` takes; `keyed` says whether any row has a dedup key.
+    `options` have the form that the verb `write` takes.
     """
 
     shard_keys: Sequence[str | bytes]
@@ -33,7 +33,6 @@ class Rows(msgspec.Struct, frozen=True):
     bodies: Sequence[bytes]
     headers: Sequence[bytes] = ()
     options: Sequence[str] = ()
-    keyed: bool = False
 
     def __len__(self) -> int:
         """How many rows."""
@@ -108,8 +107,7 @@ def rows_call(state: QueueState, view: QueueView, rows: Rows, at: int, to: int, 
     if rows.headers or rows.options:
         blank = [b""] * (to - at)
         columns += [rows.headers[at:to] or blank, rows.options[at:to] or blank]
-    keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
-    return call_of(state, view, field, sequence, numbers, columns, keyed)
+    return call_of(state, view, field, sequence, numbers, columns)
 
 
 def spans_of(state: QueueState, rows: Rows, at: int, size: int, calls: int) -> list[tuple[int, int]]:

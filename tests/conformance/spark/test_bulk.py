@@ -296,7 +296,7 @@ def test_a_tenant_at_its_bound_holds_the_rows_back(server_client: Client, queue_
 
 def test_delays_keys_and_headers_go_along(queue: Queue) -> None:
     options = ["3600000||", "||key", "||key", ""]
-    packed = Rows([b"t"] * 4, "b", [b"0", b"1", b"2", b"3"], [b"", b"", b"", b"\x81\xa1a\xa1b"], options, True)
+    packed = Rows([b"t"] * 4, "b", [b"0", b"1", b"2", b"3"], [b"", b"", b"", b"\x81\xa1a\xa1b"], options)
     queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, packed, Pace()))
     assert queue.stats().delayed == 1
     found = {each.body: each.headers for each in queue.read_many(10)}

@@ -28,7 +28,7 @@ def made(client: Client, name: str, **settings: int) -> Queue:
 def rows(count: int, first: int = 0, *, keyed: bool = False) -> Rows:
     numbers = range(first, first + count)
     keys, bodies = [b"tenant-%d" % (number % 40) for number in numbers], [b"%d" % number for number in numbers]
-    return Rows(keys, "b", bodies, options=[f"||{number}" for number in numbers] if keyed else (), keyed=keyed)
+    return Rows(keys, "b", bodies, options=[f"||{number}" for number in numbers] if keyed else ())
 
 
 def counts(queue: Queue) -> Counter[int]:
@@ -97,7 +97,7 @@ def test_another_try_stores_them_again_but_for_those_with_keys(
     for _ in range(3):
         order = rng.sample(range(500), 500)
         keys, bodies = [packed.shard_keys[at] for at in order], [packed.bodies[at] for at in order]
-        mixed = Rows(keys, "b", bodies, options=[packed.options[at] for at in order], keyed=True)
+        mixed = Rows(keys, "b", bodies, options=[packed.options[at] for at in order])
         Lossy(server_client, rng, 0.3).run(store_unnumbered(queue.state, mixed, Pace(chunk=60)))
     assert counts(queue) == dict.fromkeys(range(500), 1)
 

@@ -33,6 +33,13 @@ def test_a_token_keeps_its_newest_ids_and_takes_no_others_place(open_queue: Open
     assert all(sent(queue, "loud", range(10)))
 
 
+def test_an_id_that_comes_twice_in_one_call_is_one_message(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4)
+    assert sent(queue, "t", [1, 2, 1, 1], most=2) == [True, True, False, False]
+    assert sent(queue, "t", [2, 1], most=2) == [False, False]
+    assert (queue.stats().written, ids(queue, world)) == (2, {"g:t:0001", "g:t:0002"})
+
+
 def test_more_ids_than_a_token_keeps_in_one_call(open_queue: OpenQueue) -> None:
     queue = open_queue(streams=4)
     assert all(sent(queue, "t", range(200)))

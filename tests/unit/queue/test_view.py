@@ -61,7 +61,7 @@ def test_a_call_is_of_one_epoch_whatever_other_threads_look_up_meanwhile(before:
         else:
             view = state.view
             numbers, _ = positions_of(view, overtaken)
-            call = call_of(state, view, "field", 1, numbers, [[b""]] * 4, 0)
+            call = call_of(state, view, "field", 1, numbers, [[b""]] * 4)
         declared = [int(key.rpartition(":s")[2]) for key in call.keys if key.rpartition(":s")[2].isdigit()]
         assert write_head(call).epoch == "1"
         assert max(declared) < before

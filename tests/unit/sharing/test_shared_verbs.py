@@ -72,7 +72,7 @@ def test_a_message_alone_has_the_bytes_of_its_call(clock: ManualClock, config: d
             columns += [[message.headers], [message.options]]
         head = write_head(lone.call)
         assert head.lane == lone.sequence.name
-        assert lone.call == call_of(state, state.view, head.lane, head.sequence, numbers, columns, message.keys)
+        assert lone.call == call_of(state, state.view, head.lane, head.sequence, numbers, columns)
         assert lone.call is lone.call
         assert (lone.key, lone.until) == (lone.call.key, lone.call.until)
         assert [lone.request(form) for form in FORMS] == [lone.call.request(form) for form in FORMS]
