@@ -43,10 +43,10 @@ local function read_changes(r, have, stamp, count)
   return flat, stamp
 end
 
--- Counts the members that are not bound yet.
+-- Counts the members, a set, that are not bound yet.
 local function count_unbound(r, members)
   local new = 0
-  for _, member in ipairs(members) do new = new + 1 - call('HEXISTS', r.bindings, member) end
+  for member in pairs(members) do new = new + 1 - call('HEXISTS', r.bindings, member) end
   return new
 end
 
@@ -112,7 +112,7 @@ function verbs.bind(KEYS, ARGV)
   check_types({}, {}, {r.changes})
   local fields = call('HLEN', r.bindings)
   local bound = fields - 2 -- the version and the stamp are fields, too
-  if verb == '+' and bound + #members > most and bound + count_unbound(r, members) > most then
+  if verb == '+' and bound + #members > most and bound + count_unbound(r, named) > most then
     return {'FULL', bound}
   end
   r.kept = max(ARGV[3] + 0, min(fields, 10 * ARGV[3]))

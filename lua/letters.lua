@@ -80,15 +80,23 @@ local function restored_body(letter, origin)
   return Messages.spell_body(origin, key, Messages.spell_tail(attributes, '', tag, '', concat(parts)))
 end
 
+-- Returns under which id a message lies in `bodies`, and its origin; nil if this is no id.
+local function read_id(message_id)
+  local id, origin = match(message_id, '^(%d+%-%d+)%-(%w+)')
+  return id and Messages.inner_id(id, origin), origin
+end
+
+local function has_body(q, id) return call('HEXISTS', q.keys[BODIES], id) == 1 end
+
 -- Makes a message of a dead letter again. Returns whether it did.
 local function restore(q, entry_id)
   local entry = call('XRANGE', q.keys[DEAD], entry_id, entry_id)[1]
   local letter = entry and entry[2] or {}
   local is_ours = letter[1] == 'i' and letter[3] == 'r' and letter[5] == 'c' and letter[7] == 'e' and #letter >= 12
   if not is_ours then return false end
-  local id, origin = match(letter[2], '^(%d+%-%d+)%-(%w+)')
-  if not id then return false end
-  id = Messages.inner_id(id, origin)
+  local id, origin = read_id(letter[2])
+  -- A message lies in one place only: where it is there again, this is a second letter of it.
+  if not id or has_body(q, id) then return false end
   -- The letter goes before the body is there: types were looked at (`redrive`), so nothing fails between them.
   call('XDEL', q.keys[DEAD], entry_id)
   local known, number, kind = DeadLetters.entry_of(q.keys[MOVED], letter[2])
@@ -114,21 +122,25 @@ end
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2] client: what the journal calls the caller
 -- ARGV[3..] dead_letters: two each: entry id in `dead`, message id
--- Reply: how many were moved. An entry that is gone, or is no dead letter, is left out; a repeated call counts those
---        that the first try moved
+-- Reply: how many were moved, each once. An entry that is gone, or is no dead letter, or whose message is there, is
+--        left out; a repeated call counts those that the first try moved
 function verbs.redrive(KEYS, ARGV)
   if not call then begin() end
   local q = Settle.open_change(KEYS)
-  local count = 0
+  local count, seen = 0, {}
   if not q then return 0 end
   Types.look_at_all(q)
   for at = 3, #ARGV, 2 do
-    if restore(q, ARGV[at]) then
-      count = count + 1
-    -- Its letter is gone, but the message is there: the first try moved it.
-    elseif ARGV[1] == '1' then
-      local id, origin = match(ARGV[at + 1], '^(%d+%-%d+)%-(%w+)')
-      if id and call('HEXISTS', KEYS[BODIES], Messages.inner_id(id, origin)) == 1 then count = count + 1 end
+    local entry_id = ARGV[at]
+    if not seen[entry_id] then
+      seen[entry_id] = true
+      local is_moved = restore(q, entry_id)
+      -- Its letter is gone, but the message is there: the first try moved it.
+      if not is_moved and ARGV[1] == '1' then
+        local id = read_id(ARGV[at + 1])
+        is_moved = id and has_body(q, id)
+      end
+      if is_moved then count = count + 1 end
     end
   end
   Settle.close_change(q, ARGV[2])

@@ -1,6 +1,6 @@
 -- Verbs of operators and of single messages: limit, weigh, limits, weights, pause, cancel, replace, purge.
 
--- Gives an account other limits of its own, writes them down for those who list them, and puts it where it belongs now.
+-- Gives an account other limits of its own, and puts it where it belongs now.
 local function change_limits(q, a, parts)
   local text = concat(parts, ',')
   local before = Limits.plan_of(Limits.parts_of(a))
@@ -10,7 +10,6 @@ local function change_limits(q, a, parts)
     if after then State.count_up(q, 'G:' .. after, 1) end
   end
   a.limits = text == Limits.NO_LIMITS and '-' or text
-  if a.limits == '-' then add(q, 'unlimited', a.name) else add(q, 'limited', a.name, text) end
   a.look_at = 0
   Limits.heed_limits(a, q.rules, q.now)
   -- Its moment in `due` is noted anew: that of a delayed message, too, which the next read finds.
@@ -21,6 +20,8 @@ local function close_limits(q, key, client, following)
   local released = 1
   for _, name in ipairs(q.names) do
     local a = q.accounts[name]
+    -- Those who list limits find them here, as they are after the last change of an account that comes twice.
+    if a.limits == '-' then add(q, 'unlimited', name) else add(q, 'limited', name, a.limits) end
     Turns.schedule(q, a)
     released = released + max(0, min(a.behind, Limits.allowance(a, q.now)))
   end
@@ -74,8 +75,8 @@ end
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] client: what the journal calls the caller
--- ARGV[4..] changes: shard key (each once), cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a
---           limit as it is, '-' is what the queue says, a cap '=gold' is the plan gold
+-- ARGV[4..] changes: shard key, cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a limit as it is,
+--           '-' is what the queue says, a cap '=gold' is the plan gold. Of a shard key that comes twice the last counts
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts
 --        | 'CHILD' where the queue has parents, and a key is a child | {'NOPLAN', name} if there is no such plan
 function verbs.limit(KEYS, ARGV)

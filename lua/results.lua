@@ -152,14 +152,17 @@ function verbs.keep(KEYS, ARGV)
   forget_ended(r)
   for at = 1, #ARGV, 4 do tokens[#tokens + 1] = ARGV[at] end
   local letters, owners = look_at_leases(r, KEYS[2], KEYS[3], tokens)
-  for i, letter in ipairs(letters) do
+  local told = {} -- by token: of one that comes twice the first result is kept
+  for i, token in ipairs(tokens) do
     local message_id, kind = ARGV[4 * i - 2], ARGV[4 * i - 1]
-    if letter == 'o' then
+    if letters[i] == 'o' and not told[token] then
       local is_refused
       letters[i], is_refused = keep_result(r, owners[i], message_id, kind, ARGV[4 * i])
       if is_refused then refused = refused + 1 end
       if kind ~= '' and kind ~= 'n' then ids[#ids + 1] = message_id end
     end
+    letters[i] = told[token] or letters[i]
+    told[token] = letters[i]
   end
   save_results(r)
   if refused > 0 then call('HINCRBY', KEYS[1], 'results_refused', refused) end

@@ -101,18 +101,19 @@ end
 -- Reply: how many were moved
 function verbs.move_schedules(KEYS, ARGV)
   if not call then begin() end
-  local fields, moved = {}, 0
+  local fields, moved, seen = {}, 0, {}
   for at = 1, #ARGV, 3 do fields[#fields + 1] = 'S:u:' .. ARGV[at] end
   local said = call('HMGET', KEYS[1], unpack(fields)) -- at most 100: the moves
   check_types({}, {KEYS[2]}, {})
   for at = 1, #ARGV, 3 do
-    local text = said[(at + 2) / 3]
+    local text, name = said[(at + 2) / 3], ARGV[at]
     if not text then
-      call('ZREM', KEYS[2], 'u:' .. ARGV[at]) -- another program took it away, or the state was lost
-    elseif text == ARGV[at + 1] then
-      call('ZADD', KEYS[2], ARGV[at + 2], 'u:' .. ARGV[at])
+      call('ZREM', KEYS[2], 'u:' .. name) -- another program took it away, or the state was lost
+    elseif text == ARGV[at + 1] and not seen[name] then
+      call('ZADD', KEYS[2], ARGV[at + 2], 'u:' .. name)
       moved = moved + 1
     end
+    seen[name] = true
   end
   return moved
 end

@@ -196,24 +196,27 @@ local function goes_first(q, kind, parts)
   return not a.ruled and a.number ~= nil
 end
 
--- Settles these deliveries, as far as they may be. Returns a letter for each.
+-- Settles these deliveries, as far as they may be. Returns a letter for each. One that comes twice is settled once, as
+-- it stands first.
 function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, repeated)
   local letters, over, tokens, live = {}, {}, {}, nil
   for at = first, #ARGV, stride do tokens[#tokens + 1] = ARGV[at] end
   local is_removed = goes_first(q, kind, parts)
   if is_removed then live = {call('ZREM', q.keys[LEASES], tokens[1]) == 1} else live = look_at_leases(q, tokens) end
   local next_cost = costs ~= '' and gmatch(costs, '[^,]+')
+  local told = #tokens > 1 and {} -- the letters by token
   for n, token in ipairs(tokens) do
     local at = first + (n - 1) * stride
     local cost = next_cost and next_cost()
-    local delay, text = 0, ''
-    if stride > 1 then delay, text = ARGV[at + 1] + 0, ARGV[at + 2] end
-    if live[n] then
+    local letter = told and told[token]
+    if not letter and live[n] then
+      local delay, text = 0, ''
+      if stride > 1 then delay, text = ARGV[at + 1] + 0, ARGV[at + 2] end
       over[#over + 1] = token
-      letters[n] = end_delivery(q, parts, (n - 1) * PARTS, kind, cost, delay, text)
-    else
-      letters[n] = letter_of_lost(q, parts[n * PARTS - 4], parts[n * PARTS - 3], kind, repeated)
+      letter = end_delivery(q, parts, (n - 1) * PARTS, kind, cost, delay, text)
     end
+    letters[n] = letter or letter_of_lost(q, parts[n * PARTS - 4], parts[n * PARTS - 3], kind, repeated)
+    if told then told[token] = letters[n] end
   end
   q.ended_leases = #over
   if not is_removed then q.settled = over end

@@ -49,10 +49,12 @@ function verbs.settle(KEYS, ARGV)
   return {q.now, letters}
 end
 
--- Says which of these leases are live, and notes those that move to another end.
+-- Says which of these leases are live, and notes the numbers of those that move to another end: one that comes twice
+-- moves once.
 local function judge_leases(q, ARGV, first, parts, moved)
-  local letters = {}
+  local letters, seen = {}, {}
   for at, score in ipairs(call('ZMSCORE', q.keys[LEASES], unpack(ARGV, first))) do -- at most 500: a chunk
+    local token = ARGV[first - 1 + at]
     local handle = parts[at * PARTS - 4] .. ':' .. parts[at * PARTS - 3]
     if not Clock.is_live(q, score) then
       letters[at] = 'l'
@@ -60,7 +62,7 @@ local function judge_leases(q, ARGV, first, parts, moved)
       letters[at] = 'c'
     else
       letters[at] = 'o'
-      moved[#moved + 1] = ARGV[first - 1 + at]
+      if not seen[token] then moved[#moved + 1], seen[token] = at, true end
     end
   end
   return letters
@@ -68,14 +70,13 @@ end
 
 -- Charges the time that these deliveries took since they were last extended. (A holder that extends its lease may go on
 -- for hours.)
-local function charge_so_far(q, parts, letters, costs)
+local function charge_so_far(q, parts, moved, costs)
   Settle.load_owners(q, parts)
-  local at = 0
-  for cost in gmatch(costs, '[^,]+') do
-    local n = at * PARTS
-    at = at + 1
-    local a = q.accounts[Rules.owner_of(q.rules, parts[n + 5])]
-    if a and letters[at] == 'o' then Leases.charge(q, a, parts[n + 4], 0, cost, q.now) end
+  local each = {}
+  for cost in gmatch(costs, '[^,]+') do each[#each + 1] = cost end
+  for _, at in ipairs(moved) do
+    local a = q.accounts[Rules.owner_of(q.rules, parts[at * PARTS])]
+    if a then Leases.charge(q, a, parts[at * PARTS - 1], 0, each[at], q.now) end
   end
   Turns.save_accounts(q)
   if q.dirty or q.lists then Types.look_at_pending(q) end
@@ -101,12 +102,12 @@ function verbs.extend(KEYS, ARGV)
   local parts = Settle.look_at_tokens(ARGV, 3, 1, q.rules.parents)
   local letters = judge_leases(q, ARGV, 3, parts, moved)
   -- Only live leases are charged (`judge_leases`). A delivery that is over is charged by whatever ended it.
-  if costs ~= '' then charge_so_far(q, parts, letters, costs) end
+  if costs ~= '' then charge_so_far(q, parts, moved, costs) end
   if visibility and #moved > 0 then
     local ends = q.now + visibility
     local words = {}
     local text = spell(ends)
-    for at, token in ipairs(moved) do words[2 * at - 1], words[2 * at] = text, token end
+    for n, at in ipairs(moved) do words[2 * n - 1], words[2 * n] = text, ARGV[2 + at] end
     -- With XX no lease comes to be that was not there.
     call('ZADD', KEYS[LEASES], 'XX', unpack(words)) -- at most 1,000: a chunk
     -- `lease_at` is a bound from below, so a lease that moves away from it changes nothing: the next read that looks

@@ -147,7 +147,8 @@ class AsyncQueue(AsyncQueueAdmin):
         """Store many messages in few round trips and return their ids in order.
 
         Each of *messages* is a `Message` or a pair (payload, shard key). All are checked before the first is sent. When
-        a part of them failed, PartlyWritten has an id or an error for each.
+        a part of them failed, PartlyWritten has an id or an error for each. Those with a dedup key or unique key in
+        common are as if they were written one after the other.
         """
         with self._telemetry.writing(len(batch := messages_of(messages))) as context:
             composed = compose_all(self.state, self._codecs, batch, context)
@@ -245,9 +246,10 @@ class AsyncQueue(AsyncQueueAdmin):
         results: Sequence[Any] | None = None,
         timeout: float | None = None,
     ) -> list[AsyncDelivery]:
-        """Settle many deliveries as done, in few round trips. Return those whose lease was lost.
+        """Settle many deliveries as done, in few round trips. Return those whose lease was lost, each once.
 
-        *results*, as many, are kept as those of `AsyncDelivery.ack` are.
+        *results*, as many, are kept as those of `AsyncDelivery.ack` are. A delivery that stands in the list twice
+        counts once, as it stands first; so it does for `nack_many` and `reject_many`.
         """
         received = received_of(self.name, deliveries)
         if results is not None:
@@ -372,7 +374,7 @@ class AsyncQueue(AsyncQueueAdmin):
             with self._telemetry.settling(verb, received):
                 results = await self._client.run(op)
                 if verb != "ack":
-                    self._telemetry.note_dead(results.count(settle.Settled.DEAD))
+                    self._telemetry.note_dead(list(found.values()).count(settle.Settled.DEAD))
         except BaseException:
             known = [each for each in deliveries if each.received.token in found]
             note_results(known, [found[each.received.token] for each in known])

@@ -282,14 +282,14 @@ def _call(callback: Callable[[D], object], delivery: D) -> None:
 
 
 def note_results(deliveries: Sequence[D], results: Sequence[Settled]) -> list[D]:
-    """Note how settling *deliveries* ended, and return those whose leases were lost."""
-    late = []
+    """Note how settling *deliveries* ended, and return those whose leases were lost, each once."""
+    late: dict[str, D] = {}
     settled, dead = Settled.OK, Settled.DEAD  # looked up once: an enum's members and hashes are slow
     for delivery, result in zip(deliveries, results, strict=True):
         lost = result is not settled and result in LOST
         delivery._note(lost=lost)
         if lost:
-            late.append(delivery)
+            late.setdefault(delivery.received.token, delivery)
         elif result is dead:
             delivery.dead = True
-    return late
+    return list(late.values())

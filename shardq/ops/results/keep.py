@@ -111,7 +111,7 @@ def progress(
 
 
 def _parts(results: Results) -> Iterator[Results]:
-    """Return *results* in parts that one call each can keep. If a delivery comes twice, its last result counts."""
+    """Return *results* in parts that one call each can keep. If a delivery comes twice, its first result counts."""
     part: list[tuple[Received, KeptResult]] = []
     size = 0
     for row in _once(results):
@@ -125,4 +125,4 @@ def _parts(results: Results) -> Iterator[Results]:
 
 
 def _once(results: Results) -> Iterable[tuple[Received, KeptResult]]:
-    return {row[0].token: row for row in results}.values()
+    return reversed({row[0].token: row for row in reversed(results)}.values())

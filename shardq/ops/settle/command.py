@@ -33,13 +33,18 @@ Part: TypeAlias = Sequence[tuple[str, str, Received]]
 _PLACE = itemgetter(0)
 
 
+def each_once(deliveries: Sequence[Received]) -> Sequence[Received]:
+    """Return *deliveries* without those that come again: a lease is settled once, as it stands first."""
+    first = {delivery.token: delivery for delivery in reversed(deliveries)}
+    return deliveries if len(first) == len(deliveries) else list(first.values())[::-1]
+
+
 def ack_parts(deliveries: Sequence[Received]) -> list[Part]:
     """Return *deliveries* in parts that one call each can ack. A delivery that comes twice counts once."""
     if len(deliveries) == 1:  # the common case
         place, entry, _ = deliveries[0].token.split(":", 2)
         return [((place, entry, deliveries[0]),)]
-    leases = {delivery.token: delivery for delivery in deliveries}
-    split = [(*token.split(":", 2)[:2], delivery) for token, delivery in leases.items()]
+    split = [(*delivery.token.split(":", 2)[:2], delivery) for delivery in each_once(deliveries)]
     # By place, so that each part declares few streams.
     return list(parts_of(sorted(split, key=_PLACE)))  # type: ignore[arg-type] # a token has more than two parts
 
@@ -172,13 +177,16 @@ Terms: TypeAlias = Mapping[str, tuple[int, str]]
 
 
 def terms_of(deliveries: Sequence[Received], delay: float | Sequence[float], text: str | Sequence[str]) -> Terms:
-    """Return the terms of each delivery. *delay* is in seconds; both are one for all, or one for each."""
+    """Return the terms of each delivery. *delay* is in seconds; both are one for all, or one for each.
+
+    Of a delivery that comes twice the first terms count.
+    """
     delays = repeat(delay) if isinstance(delay, (int, float)) else delay
     texts = repeat(text) if isinstance(text, str) else text
-    return {
-        delivery.token: (round(seconds * 1000), _one_line(each))
-        for delivery, seconds, each in zip(deliveries, delays, texts, strict=False)
-    }
+    terms: dict[str, tuple[int, str]] = {}
+    for delivery, seconds, each in zip(deliveries, delays, texts, strict=False):
+        terms.setdefault(delivery.token, (round(seconds * 1000), _one_line(each)))
+    return terms
 
 
 UNCOUNTED: Final = "-"

@@ -21,6 +21,7 @@ from shardq.ops.settle.command import (
     Part,
     ack_call,
     ack_parts,
+    each_once,
     extend_call,
     nack_call,
     parts_of,
@@ -54,7 +55,7 @@ LOST = frozenset({Settled.LOST, Settled.CANCELLED})
 def ack(
     state: QueueState, deliveries: Sequence[Received], timeout: float | None = None, found: Results | None = None
 ) -> Op[list[Settled]]:
-    """Remove messages whose work is done. Return a result for each delivery.
+    """Remove messages whose work is done. Return a result for each delivery: one that comes twice is settled once.
 
     *found* gets the results as they come, so that they are known if a later call fails.
     """
@@ -63,10 +64,7 @@ def ack(
     found = {} if found is None else found
     for part in ack_parts(deliveries):
         yield from ack_part(state, part, until, found)
-    if len(found) == len(deliveries):
-        return [found[delivery.token] for delivery in deliveries]
-    # A delivery that comes twice counts once.
-    return [found.pop(delivery.token, Settled.LOST) for delivery in deliveries]
+    return [found[delivery.token] for delivery in deliveries]
 
 
 Results: TypeAlias = dict[str, Settled]
@@ -118,7 +116,7 @@ def nack(
     """Give messages back, to be delivered again after *delay* seconds. *delay* and *error*: one for all or for each.
 
     Unless it is *counted*, this delivery was none: `max_deliveries` has no part in it, and each message needs an error.
-    *found* is that of `ack`.
+    A delivery that comes twice is given back once, on its first terms. *found* is that of `ack`.
     """
     bound: int | Literal["-"] = state.config.max_deliveries if flag("counted", counted) else UNCOUNTED
     terms = terms_of(deliveries, delay, error)
@@ -134,7 +132,7 @@ def reject(
     timeout: float | None = None,
     found: Results | None = None,
 ) -> Op[list[Settled]]:
-    """Move messages to the dead letters. *reason* is one for all, or one for each. *found* is that of `ack`."""
+    """Move messages to the dead letters, for one *reason*, or the first that is given for each. *found* as of `ack`."""
     terms = terms_of(deliveries, 0.0, reason)
     return (yield from _settle_all(state, deliveries, nack_call(state, 0, terms), timeout, found))
 
@@ -159,14 +157,12 @@ def _settle_all(
 ) -> Op[list[Settled]]:
     until = state.until(timeout)
     yield from open_queue(state, until)
-    results: list[Settled] = []
-    for part in parts_of(deliveries):
+    found = {} if found is None else found
+    for part in parts_of(each_once(deliveries)):
         reply = yield from retry_until(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
         settled = [Settled(letter) for letter in reply[1].decode()]
-        results += settled
-        if found is not None:
-            found.update(zip([delivery.token for delivery in part], settled, strict=True))
-    return results
+        found.update(zip([delivery.token for delivery in part], settled, strict=True))
+    return [found[delivery.token] for delivery in deliveries]
 
 
 def checked_each(name: str, value: object, count: int) -> None:

@@ -89,7 +89,7 @@ class Settles(Verb[Settle, Settled]):
         letters = reply[1]
         if isinstance(tried, LoneAck) or len(tried.items) == 1:
             return [_RESULTS[letters[0]]]
-        return _in_order(tried.items, _by_token(tried.tokens, letters))
+        return self._in_order(tried.items, _by_token(tried.tokens, letters))
 
     def drop(self, tried: TriedSettle | LoneAck) -> None:
         """A call holds nothing."""
@@ -104,7 +104,7 @@ class Settles(Verb[Settle, Settled]):
         if tried is None:
             yield from open_queue(self._state, until)
         try:
-            return _in_order(items, (yield from self._settle(items, until, tried)))
+            return self._in_order(items, (yield from self._settle(items, until, tried)))
         except BackendError as error:
             # One delivery that Redis refuses, such as one in a stream of another type, must not fail those of others.
             if len(items) == 1 or not is_of_one(error):
@@ -113,7 +113,7 @@ class Settles(Verb[Settle, Settled]):
         for item in items:
             if item.delivery.token not in found:
                 found |= yield from self._settle_alone(item, until)
-        return _in_order(items, found)
+        return self._in_order(items, found)
 
     def _settle(
         self, items: Sequence[Settle], until: float, tried: TriedSettle | LoneAck | None
@@ -138,6 +138,18 @@ class Settles(Verb[Settle, Settled]):
         except BackendError as error:
             return {item.delivery.token: error}
 
+    def _in_order(self, items: Sequence[Settle], found: dict[str, Result]) -> list[Result]:
+        """Return the result of each item, as if its caller had come after the others.
+
+        One that ends a delivery leaves none for those who come later; one that extends a lease does.
+        """
+        results: list[Result] = []
+        for item in items:
+            results.append(found[item.delivery.token])
+            if not self._is_extend and isinstance(results[-1], Settled):
+                found[item.delivery.token] = Settled.LOST
+        return results
+
 
 def noted(state: QueueState, item: Settle, result: Settled) -> Settled:
     """Return the *result* that the caller of *item* is told. LeaseLost or MessageCancelled if it says so."""
@@ -156,11 +168,6 @@ def settles_of(state: QueueState, verb: str) -> Coalescer[Settle, Settled]:
 
 def _by_token(tokens: Sequence[str], letters: bytes) -> dict[str, Result]:
     return {token: _RESULTS[letter] for token, letter in zip(tokens, letters, strict=True)}
-
-
-def _in_order(items: Sequence[Settle], found: dict[str, Result]) -> list[Result]:
-    """Return the result of each item. A delivery that comes twice counts once: the first one settles it."""
-    return [found.pop(item.delivery.token, Settled.LOST) for item in items]
 
 
 def _once(items: Sequence[Settle]) -> list[Settle]:
