@@ -125,4 +125,7 @@ def _parts(results: Results) -> Iterator[Results]:
 
 
 def _once(results: Results) -> Iterable[tuple[Received, KeptResult]]:
-    return reversed({row[0].token: row for row in reversed(results)}.values())
+    first: dict[str, tuple[Received, KeptResult]] = {}
+    for row in results:
+        first.setdefault(row[0].token, row)
+    return first.values()

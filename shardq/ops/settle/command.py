@@ -34,9 +34,11 @@ _PLACE = itemgetter(0)
 
 
 def each_once(deliveries: Sequence[Received]) -> Sequence[Received]:
-    """Return *deliveries* without those that come again: a lease is settled once, as it stands first."""
-    first = {delivery.token: delivery for delivery in reversed(deliveries)}
-    return deliveries if len(first) == len(deliveries) else list(first.values())[::-1]
+    """Return *deliveries* without those that come again: a lease is settled once, where it stands first."""
+    first: dict[str, Received] = {}
+    for delivery in deliveries:
+        first.setdefault(delivery.token, delivery)
+    return list(first.values())
 
 
 def ack_parts(deliveries: Sequence[Received]) -> list[Part]:

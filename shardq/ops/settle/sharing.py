@@ -171,8 +171,10 @@ def _by_token(tokens: Sequence[str], letters: bytes) -> dict[str, Result]:
 
 
 def _once(items: Sequence[Settle]) -> list[Settle]:
-    # Backwards, so that of several items with one token the first stays.
-    return list({item.delivery.token: item for item in reversed(items)}.values())[::-1]
+    first: dict[str, Settle] = {}
+    for item in items:
+        first.setdefault(item.delivery.token, item)
+    return list(first.values())
 
 
 def _ack(state: QueueState, items: Sequence[Settle], repeated: bool) -> tuple[Call, Sequence[str]]:

@@ -115,16 +115,18 @@ def test_a_delivery_that_a_method_is_given_twice_counts_once(
     assert [each.message_id for each in lost] == [one.message_id, other.message_id]
 
 
-def test_its_first_terms_count(queue: Queue, world: World) -> None:
-    queue.write_many([(number, "t") for number in range(3)])
-    one, other, third = queue.read_many(3)
+def test_its_first_place_and_its_first_terms_count(queue: Queue, world: World) -> None:
+    queue.write_many([(number, "t") for number in range(4)])
+    one, other, bad, worse = queue.read_many(4)
     queue.nack_many([one, other, one], delay=[0.0, 0.0, 60.0], error=["first", "second", "third"])
-    queue.reject_many([third, third], ["first", "second"])
+    queue.reject_many([bad, worse, bad], ["first", "second", "third"])
     assert {each.message_id: each.last_error for each in queue.read_many(9)} == {
         one.message_id: "first", other.message_id: "second",
     }  # fmt: skip
-    assert [letter.reason for letter in queue.dead()] == ["first"]
-    sound(queue, world, 2, 1)
+    assert [(letter.message_id, letter.reason) for letter in queue.dead()] == [
+        (bad.message_id, "first"), (worse.message_id, "second"),
+    ]  # fmt: skip
+    sound(queue, world, 2, 2)
 
 
 def test_of_two_results_of_a_delivery_the_first_is_kept(open_queue: OpenQueue, world: World) -> None:

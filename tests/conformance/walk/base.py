@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from shardq import Delivery, Queue
 from shardq.ops.queue.opening import reopen
@@ -26,6 +28,8 @@ STREAMS = (1, 2, 4, 8, 16, 40)
 SECONDS = UNIT / 1000
 """in a unit"""
 
+T = TypeVar("T")
+
 
 class Broken(AssertionError):
     """The queue is not what the model says. `kind` is the first word: shrinking looks for the same kind."""
@@ -40,6 +44,11 @@ def ensure(condition: object, text: str) -> None:
     """Broken with *text* unless *condition*."""
     if not condition:
         raise Broken(text)
+
+
+def with_repeats(rng: random.Random, items: Sequence[T]) -> list[T]:
+    """*items*, now and then with some of them again behind."""
+    return [*items, *(rng.choices(items, k=rng.randint(1, 3)) if items and rng.random() < 0.3 else ())]
 
 
 class Base:
@@ -81,6 +90,8 @@ class Base:
         wrong = [*problems(found, self.model, self.keys)]
         ensure(not wrong, "\n".join(wrong[:6]))
         self._check_numbers(found)
+        # Their place is found by what their body says, which others may write anew.
+        self.ask_for(self.queues[0], [each for each in self.model.living() if each.has_unique_key][-5:])
         if self.replay is not None:
             self._check_journal(self.replay)
         self.letters = found.letters
@@ -192,6 +203,12 @@ class Base:
             f"numbers: acked, expired, cancelled, purged, dead_lettered, vanished are {told}, not {counted}",
         )
 
+    def ask_for(self, queue: Queue, asked: Sequence[Known]) -> None:
+        """Where these messages are; also what came due, or of which the lease ended, that no read has seen yet."""
+        for each in asked:
+            said, wanted = queue.status(each.message_id).state, _states(each, self.model)
+            ensure(said in wanted, f"status: {said}, not {wanted}: {model_text(each, self.model)}")
+
     # --- the journal
 
     def follow_journal(self) -> None:
@@ -238,6 +255,17 @@ class Base:
         """Both clients look the settings up."""
         for queue in self.queues:
             queue._client.run(reopen(queue.state, queue.state.until()))
+
+
+def _states(each: Known, model: Model) -> tuple[str, ...]:
+    """How a status may tell of a message."""
+    if each.state in (DEAD, GONE):
+        return ("dead",) if each.state == DEAD else ("unknown",)
+    if each.cancelled or model.is_held(each):
+        return ("in_flight",)
+    if each.state == DELAYED and each.until > model.now:
+        return ("delayed",)
+    return "waiting", "held_back"
 
 
 def _text(key: bytes) -> str | bytes:

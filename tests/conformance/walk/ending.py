@@ -8,12 +8,12 @@ import re
 from shardq import Limits, QueueConfig
 from tests.conformance.walk.audit import model_text
 from tests.conformance.walk.base import ensure
+from tests.conformance.walk.keyed import Keyed
 from tests.conformance.walk.ledger import OF_SHARD_KEYS, Ledger
 from tests.conformance.walk.model import Own
 from tests.conformance.walk.operating import Operating
 from tests.conformance.walk.reading import Reading
 from tests.conformance.walk.settling import Settling
-from tests.conformance.walk.writing import Writing
 
 SETTINGS = {*QueueConfig.__struct_fields__, "rules", "accounts", "paused"}
 COUNTERS = {
@@ -29,7 +29,7 @@ WRITERS = 40
 """Writes that make a queue forget what is over: it looks now and then."""
 
 
-class Walker(Writing, Reading, Settling, Operating):
+class Walker(Keyed, Reading, Settling, Operating):
     """All that a queue can do."""
 
     def finish(self) -> None:

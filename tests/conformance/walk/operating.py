@@ -9,7 +9,7 @@ from typing import Any
 from shardq import ConfigError, Limits
 from shardq.sharding import key_bytes
 from tests.conformance.walk.audit import UNIT
-from tests.conformance.walk.base import KEYS, NAMES, SECONDS, STREAMS, Base, ensure
+from tests.conformance.walk.base import KEYS, NAMES, SECONDS, STREAMS, Base, ensure, with_repeats
 from tests.conformance.walk.elapsing import elapse
 from tests.conformance.walk.model import DEAD, DELAYED, EVER, GONE, WAITING, Own
 
@@ -32,7 +32,7 @@ class Operating(Base):
         queue = self.who(rng)
         letters = queue.dead(rng.choice((1, 3, 1000)))
         self.say(f"redrive {len(letters)}")
-        said = queue.redrive(letters)
+        said = queue.redrive(with_repeats(rng, letters))
         ensure(said == len(letters), f"redrive: {said} of {len(letters)}")
         for letter in letters:
             each = self.model.messages[letter.message_id]
@@ -49,7 +49,10 @@ class Operating(Base):
         if rng.random() < 0.5:
             others = rng.sample(sorted(self.model.messages), min(3, len(self.model.messages)))
             ids = {*others, *(each.message_id for each in rng.sample(dead, min(3, len(dead))))}
-            gone, said = [each for each in dead if each.message_id in ids], queue.delete_dead(ids=sorted(ids))
+            gone, said = (
+                [each for each in dead if each.message_id in ids],
+                queue.delete_dead(ids=with_repeats(rng, sorted(ids))),
+            )
         else:
             key, oldest = rng.choice(KEYS), [letter.message_id for letter in queue.dead(1000)]
             gone = [each for each in map(self.model.messages.__getitem__, oldest) if each.key == key][:2]

@@ -16,10 +16,10 @@ from tests.state import set_line
 
 WEIGHTS = {
     "write": 6, "write_many": 4, "flood": 1, "whisper": 1, "write_stale": 0.7, "write_once": 2, "write_unique": 2,
-    "read": 9, "read_singly": 3, "lose_a_read": 1,
-    "ack": 5, "nack": 3, "reject": 1, "extend": 1, "ack_many": 3, "nack_many": 2, "reject_many": 0.4,
-    "cancel": 2, "purge": 0.3, "redrive": 1, "resize": 0.4, "assign": 0.4, "unassign": 0.2, "weigh": 0.5,
-    "delete_dead": 0.5, "nack_uncounted": 1,
+    "write_keyed": 2, "ask": 2, "read": 9, "read_singly": 3, "lose_a_read": 1,
+    "ack": 5, "nack": 3, "reject": 1, "extend": 1, "extend_many": 0.7, "ack_many": 3, "nack_many": 2,
+    "reject_many": 0.4, "cancel": 2, "purge": 0.3, "redrive": 1, "resize": 0.4, "assign": 0.4, "unassign": 0.2,
+    "weigh": 0.5, "delete_dead": 0.5, "nack_uncounted": 1,
     "limit": 0.7, "pause": 0.5, "resume": 0.5, "switch_total": 0.3, "switch_rate": 0.3,
     "switch_window": 0.4, "switch_cap": 0.4, "switch_backlog": 0.3, "switch_parents": 0.4, "switch_deaths": 0.3,
     "switch_bounds": 0.3, "switch_journal": 0.2, "switch_memory": 0.1, "forget_scripts": 0.1, "pass_time": 3,
@@ -32,8 +32,11 @@ MOODS: dict[str, dict[str, float]] = {
          "switch_bounds", "switch_parents", "switch_deaths"), 0.0),
     "deaths": {"nack": 8, "nack_many": 6, "reject": 5, "reject_many": 3, "redrive": 5, "delete_dead": 2,
                "cancel": 4, "ack_many": 1},
+    "keys": {"write_unique": 10, "write_keyed": 6, "write_once": 3, "write": 2, "write_many": 1, "pass_time": 6,
+             "nack": 5, "read": 5, "read_singly": 1},
 }  # fmt: skip
-"""Whether many messages wait under steady rules, or few live for long: else each walk has a little of everything."""
+"""Whether many messages wait under steady rules, few live for long, or most have keys: else each walk has a little of
+everything."""
 
 ALWAYS = {"write", "write_many", "read", "ack", "ack_many", "pass_time"}
 NUMBERS = itertools.count()
@@ -54,7 +57,7 @@ class Plan:
     @property
     def mood(self) -> str:
         """What it is about."""
-        return random.Random(f"{self.seed} mood").choice(("anything", "anything", "floods", "deaths"))
+        return random.Random(f"{self.seed} mood").choice(("anything", "anything", "floods", "deaths", "keys"))
 
     def verbs(self) -> dict[str, float]:
         """What may happen, how often: of all that a queue can do a part, another one in each walk."""

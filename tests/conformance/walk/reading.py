@@ -32,6 +32,12 @@ class Reading(Base):
         for _ in range(rng.choice((2, 5, 12, 30))):
             self.read_up_to(self.who(rng), 1, rng.randint(1, 3), None)
 
+    def ask(self, rng: random.Random) -> None:
+        """Where some messages are that are there, or were."""
+        asked = rng.sample([*self.model.messages.values()], min(10, len(self.model.messages)))
+        self.say(f"ask {len(asked)}")
+        self.ask_for(self.who(rng), asked)
+
     def lose_a_read(self, rng: random.Random) -> None:
         """What it was granted is given back, by a client that has not seen it, as if it had never been delivered."""
         count, lease, queue = rng.choice(COUNTS), rng.randint(1, 3), self.who(rng)

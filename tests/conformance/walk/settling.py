@@ -7,12 +7,18 @@ from collections.abc import Callable
 
 from shardq import Delivery, LeaseLost, MessageCancelled, MessageNotFound
 from shardq.client import Queue
+from shardq.ops.queue.retry import always, retry_until
+from shardq.ops.queue.steps import Argument
 from shardq.ops.settle import settle
-from tests.conformance.walk.audit import model_text
-from tests.conformance.walk.base import SECONDS, Base, ensure
+from shardq.ops.settle.command import CHUNK, DUE, settle_call
+from shardq.ops.settle.settle import Settled
+from shardq.protocol.lease import token_argument
+from tests.conformance.walk.audit import UNIT, model_text
+from tests.conformance.walk.base import SECONDS, Base, ensure, with_repeats
 from tests.conformance.walk.model import DEAD, DELAYED, GONE, LEASED, WAITING, Known
 
 ERRORS = ("", "boom", "no|good", "why not: 1,2")
+KINDS = {"ack": "a", "nack": "n", "uncounted": "u", "reject": "r"}
 
 
 class Settling(Base):
@@ -103,21 +109,24 @@ class Settling(Base):
             self._settled(known, verb, units, error)
 
     def _settle_many(self, rng: random.Random, verb: str, units: int = 0, error: str = "") -> None:
-        size = rng.choice((1, 2, 3, 6, 12, 50, 1000))
-        batch = rng.sample(self.held, min(size, len(self.held)))
+        batch = self._some_held(rng)
         self.held = [each for each in self.held if all(each is not taken for taken in batch)]
-        queue = self.who(rng)
+        queue, given = self.who(rng), with_repeats(rng, batch)
         known = [self.model.messages[each.message_id] for each in batch]
         live = [self._is_live(each, one) and not one.cancelled for each, one in zip(batch, known, strict=True)]
-        self.say(f"{verb}_many {len(batch)}, {sum(live)} of them live{f', {units} later' if units else ''}")
-        if verb == "ack":
-            lost = queue.ack_many(batch)
+        by_hand = 0 < len(given) <= CHUNK and rng.random() < 0.3
+        self.say(f"{verb}_many {len(given)}{' by hand' * by_hand}, {sum(live)} of {len(batch)} leases live"
+                 f"{f', {units} later' if units else ''}")  # fmt: skip
+        if by_hand:
+            lost = self._by_hand(queue, given, verb, units, error)
+        elif verb == "ack":
+            lost = queue.ack_many(given)
         elif verb == "nack":
-            lost = queue.nack_many(batch, delay=units * SECONDS, error=error)
+            lost = queue.nack_many(given, delay=units * SECONDS, error=error)
         elif verb == "uncounted":
-            lost = self._given_back(queue, batch, units * SECONDS, error)
+            lost = queue.nack_many(given, delay=units * SECONDS, error=error, counted=False)
         else:
-            lost = queue.reject_many(batch, error)
+            lost = queue.reject_many(given, error)
         wanted = [each for each, good in zip(batch, live, strict=True) if not good]
         tokens = [[each.received.token for each in some] for some in (lost, wanted)]
         ensure(tokens[0] == tokens[1], f"settle: lost {lost}, not {wanted}")
@@ -125,10 +134,40 @@ class Settling(Base):
             if self._is_live(delivery, one):
                 self._settled(one, verb, units, error)
 
-    def _given_back(self, queue: Queue, batch: list[Delivery], delay: float, error: str) -> list[Delivery]:
-        received = [each.received for each in batch]
-        results = queue._client.run(settle.nack(queue.state, received, delay, error, counted=False))
-        return [each for each, how in zip(batch, results, strict=True) if how in settle.LOST]
+    def _by_hand(self, queue: Queue, given: list[Delivery], verb: str, units: int, error: str) -> list[Delivery]:
+        """Call the function itself, with each lease as often as it is given. Return those that it says are lost."""
+        kind, words = KINDS[verb], list[Argument]()
+        for each in given:
+            token = token_argument(each.received.token)
+            words += [token] if kind == "a" else [token, units * UNIT, error]
+        places = {each.received.token.partition(":")[0] for each in given} - {DUE}
+        streams = tuple(queue.state.keys.stream(int(place)) for place in places)
+        call = settle_call(queue.state, kind, words, streams)
+        _, letters = queue._client.run(retry_until(always(call), queue.state.until(), queue.state.clock))
+        said: dict[str, set[str]] = {}
+        for each, letter in zip(given, letters.decode(), strict=True):
+            said.setdefault(each.received.token, set()).add(letter)
+        ensure(all(len(told) == 1 for told in said.values()), f"settle: of one lease {said}")
+        return [each for each in dict.fromkeys(given) if said[each.received.token] <= {"l", "c"}]
+
+    def extend_many(self, rng: random.Random) -> None:
+        """A batch, as a worker does."""
+        batch, queue, units = self._some_held(rng), self.who(rng), rng.randint(1, 3)
+        given = with_repeats(rng, batch)
+        self.say(f"extend_many {len(given)}, {len(batch)} leases")
+        results = queue._client.run(settle.extend(queue.state, [each.received for each in given], units * SECONDS))
+        for delivery, how in zip(given, results, strict=True):
+            known = self.model.messages[delivery.message_id]
+            wanted = Settled.CANCELLED if known.cancelled else Settled.OK
+            if not self._is_live(delivery, known):
+                wanted = Settled.LOST
+            ensure(how is wanted, f"settle: extend was {how}, not {wanted}: {model_text(known, self.model)}")
+            if how is Settled.OK:
+                known.until = self.model.now + units
+
+    def _some_held(self, rng: random.Random) -> list[Delivery]:
+        """Some deliveries, or all."""
+        return rng.sample(self.held, min(rng.choice((1, 2, 3, 6, 12, 50, 1000)), len(self.held)))
 
     def _is_live(self, delivery: Delivery, known: Known) -> bool:
         return self.model.is_held(known) and known.holder is delivery

@@ -6,8 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from shardq import Message, PartlyWritten, Queue, QueueFull, ShardqError, UniqueConflict
-from shardq.model.message import OnConflict
+from shardq import Message, PartlyWritten, Queue, QueueFull, ShardqError
 from tests.conformance.walk.base import KEYS, QUIET, SECONDS, Base, _text, ensure
 from tests.conformance.walk.model import ALIVE, DELAYED, WAITING, Known
 
@@ -15,7 +14,7 @@ SIZES = (1, 2, 3, 8, 8, 20, 60)
 
 
 class Writing(Base):
-    """write and write_many: with delays, deadlines, dedup keys and headers, up to the bounds."""
+    """write and write_many: with delays, deadlines and headers, up to the bounds."""
 
     def write(self, rng: random.Random) -> None:
         """One message."""
@@ -45,85 +44,6 @@ class Writing(Base):
         while self.look().now <= written + 1:
             pass
         self._add(message_id, key, 0, {}).stale = True
-
-    def write_once(self, rng: random.Random) -> None:
-        """With one of few dedup keys, which may have been written before, by either client."""
-        key, dedup, queue = rng.choice(KEYS), rng.choice("xyz"), self.who(rng)
-        spelled = self.model.spelled(key, dedup)
-        before = self.model.remembered(spelled)
-        if before is None and self._full(key, 0):
-            return
-        self.say(f"write_once {key!r}, dedup key {dedup}")
-        try:
-            message_id = queue.write(self.numbers, shard_key=key, dedup_key=dedup)
-        except QueueFull as error:
-            self._no_room_for_keys(key, error)
-            return
-        ensure(message_id.is_new == (before is None), f"twice: {dedup} is said to be new, or not, against {before}")
-        if before is not None:
-            ensure(message_id == before, f"twice: {dedup} is {before}, and now {message_id}")
-            return
-        self._add(message_id, key, 0, {})
-        self.model.keyed[spelled] = (message_id, self.model.now + self.model.terms.dedup_window)
-
-    def write_unique(self, rng: random.Random) -> None:
-        """With one of few unique keys, which another message may have: it stays, is replaced, or is in the way."""
-        key, unique, queue, model = rng.choice(KEYS), rng.choice("pqr"), self.who(rng), self.model
-        mode: OnConflict = rng.choice(("existing", "raise", "replace", "replace"))
-        after = rng.choice((None, None, 0, 1, 2))
-        spelled = model.spelled(key, unique)
-        holder = model.holder(spelled)
-        doomed = [each for each in model.having(WAITING, DELAYED) if each.unique == spelled and not model.stands(each)]
-        others = [each for each in model.having(WAITING, DELAYED) if each.unique == spelled]
-        if model.regime and any(map(model.may_have_given_up, others)):
-            return  # the number of deliveries was changed meanwhile
-        is_waiting = holder is not None and holder.state in (WAITING, DELAYED)
-        is_new = holder is None or (mode == "replace" and not is_waiting)
-        refused = is_new and self._full(key, 0)
-        self.say(f"write_unique {key!r}, {unique}, {mode}{'' if after is None else f' in {after}'}"
-                 f"{f', which {holder.message_id} has' if holder else ''}{', refused' * refused}")  # fmt: skip
-        try:
-            message_id = queue.write(self.numbers, shard_key=key, unique_key=unique, on_conflict=mode,
-                                     delay=None if after is None else float(after * SECONDS))  # fmt: skip
-        except UniqueConflict as conflict:
-            ensure(mode == "raise" and holder is not None, f"unique: {unique} is said to be taken")
-            ensure(holder is None or conflict.message_id == holder.message_id, f"unique: {conflict.message_id} has it")
-            return
-        except QueueFull as error:
-            if error.bound == "max_dedup":
-                self._no_room_for_keys(key, error)
-            else:
-                ensure(refused, f"full: {key!r} is refused, {unique}")
-            return
-        ensure(not refused, f"full: {key!r} is not refused, {unique}")
-        ensure(message_id.is_new == is_new, f"unique: {unique} is said to be new, or not, and {holder} has it")
-        if is_new:
-            for each in (*doomed, *([holder] if holder else ())):
-                each.unique = ""
-            known = self._add(message_id, key, after or 0, {})
-            known.state, known.until = (DELAYED if after else WAITING), model.now + (after or 0)
-            known.plain, known.unique, known.has_unique_key, known.counts = False, spelled, True, True
-            known.quiet_since = None
-            return
-        assert holder is not None
-        ensure(mode != "raise" and message_id == holder.message_id, f"unique: {message_id} instead of its holder")
-        if mode == "replace":
-            self._replaced(holder, key, after)
-
-    def _replaced(self, holder: Known, key: bytes, after: int | None) -> None:
-        if after is not None:
-            holder.state, holder.until = (DELAYED if after else WAITING), self.model.now + after
-        holder.number, holder.key, holder.headers, holder.plain, holder.quiet_since = self.numbers, key, {}, False, None
-        self.numbers += 1
-
-    def _no_room_for_keys(self, key: bytes, error: QueueFull) -> None:
-        """Who was refused a key uses four times what is free, when what has ended is forgotten."""
-        name, found, bound = self.model.terms.name_of(key), self.look(), self.model.terms.max_dedup
-        used = int(found.hashes["meta"].get(b"D:" + name, b"0"))
-        total = len(found.sorted["dedup_index"]) - 1
-        ensure(not self.model.may_use(used, total, bound), f"full: {key!r} has {used} of {total} keys, {bound} may be")
-        said = (error.bound, error.limit, error.used, error.others)
-        ensure(said == ("max_dedup", bound, used, total - used), f"full: {said}, {used} of {total}")
 
     def _full(self, key: bytes, delay: int) -> bool:
         """Whether another message of this shard key must be refused."""
