@@ -255,9 +255,18 @@ MUTANTS: tuple[Mutant, ...] = (
         7,
         "two messages of one batch with the same unique key are both stored",
         "lua/write.lua",
-        "    elseif key then\n      first[key] = i\n",
-        "",
+        "    first['u:' .. key] = i\n    return false\n",
+        "    return false\n",
         "tests/conformance/write/test_unique.py::test_a_batch_is_compared_with_itself[sync-valkey-{'window': 0}]",
+    ),
+    Mutant(
+        7,
+        "a message that came due and is replaced counts as in flight, so its unique key gets another message",
+        "lua/operate.lua",
+        "  local lies_by = match(old, ' t%d+') or ''\n",
+        "  local lies_by = ''\n",
+        "tests/conformance/write/test_unique.py::test_a_message_that_came_due_is_replaced_where_it_lies"
+        "[{'window': 0}-sync-valkey-None-nobody looked-_written_with_a_delay]",
     ),
     Mutant(
         7,
@@ -334,6 +343,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "  State.count_up(q, 'purged', q.purged)\n",
         "",
         "tests/conformance/inspect/test_stats.py::test_purging_removes_all_that_waits_and_nothing_else[sync-valkey]",
+    ),
+    Mutant(
+        9,
+        "a delivery that stands in a list twice is ended twice",
+        "lua/settle.lua",
+        "    local letter = told and told[token]\n",
+        "    local letter\n",
+        "tests/conformance/queue/test_same_twice.py::test_a_lease_is_ended_once[sync-valkey-nack-1]",
     ),
     # 10. A message keeps its id, and what is known of it
     Mutant(
