@@ -49,7 +49,7 @@ def write(plain: redis.Redis, due: Sequence[int]) -> None:
     now = int(time.time() * 1000)
     options = [each for at in due for each in ("\x01", "k", "b", "hello", "", f"|{at - now}|")]
     with contextlib.suppress(redis.ResponseError):  # a refusal is right, too
-        head = f"{epoch} 600000 0 {len(due)} 6 x -"
+        head = f"{epoch} 600000 {len(due)} 6 x -"
         plain.execute_command("FCALL", library().function("write"), len(declared), *declared, head, *options)
 
 
