@@ -266,7 +266,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "  local lies_by = match(old, ' t%d+') or ''\n",
         "  local lies_by = ''\n",
         "tests/conformance/write/test_unique.py::test_a_message_that_came_due_is_replaced_where_it_lies"
-        "[{'window': 0}-sync-valkey-None-nobody looked-_written_with_a_delay]",
+        "[sync-valkey-{'window': 0}-None-nobody looked-_written_with_a_delay]",
     ),
     Mutant(
         7,
