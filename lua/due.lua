@@ -3,10 +3,13 @@
 -- digits of ms>:place:id: attempts:key": the messages of an account together, soonest first (the key only where the
 -- account is a parent's).
 
--- Counts a message that comes to be delayed, or is delayed no more, among those that wait for their next try: it was
--- delivered before, and does not wait for room among the dead letters.
+-- Says whether a delayed message waits for its next try: it was delivered before, and does not wait for room among the
+-- dead letters.
+function Due.is_retrying(attempts) return byte(attempts) ~= 48 and not find(attempts, 'r', 1, true) end -- 48 is '0'
+
+-- Counts a message that comes to be delayed, or is delayed no more, among those that wait for their next try.
 function Due.count_retrying(q, attempts, by)
-  if byte(attempts) ~= 48 and not find(attempts, 'r', 1, true) then State.count_up(q, 'retrying', by) end -- 48 is '0'
+  if Due.is_retrying(attempts) then State.count_up(q, 'retrying', by) end
 end
 
 function Due.put_off(q, a, key, at, place, id, attempts)

@@ -88,22 +88,42 @@ function Leases.end_cancelled(q, place, id, key)
   return true
 end
 
--- Ends a lease that is over and that nobody settled. A message that was cancelled meanwhile is gone with it.
+-- Ends a lease that is over and that nobody settled. Says whether its message waits again: one that was cancelled
+-- meanwhile is gone with it.
 local function end_lease(q, place, id, attempt, marks, key, till)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
   -- Until the end of the lease, not until now: nobody is charged for the time in which no reader came by.
   Leases.end_flight(q, a, marks, 'age', till)
-  if Leases.end_cancelled(q, place, id, key) then return end
+  if Leases.end_cancelled(q, place, id, key) then return false end
   Leases.note_end(q, 'l', place, id, key, attempt)
   local flags = Leases.flags_in(marks)
   if find(flags, 'u', 1, true) then
-    local is_over = q.rules.deliveries > 0 and attempt + 0 >= q.rules.deliveries -- it goes to the dead letters
-    Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, is_over and 'p' or 'w')
+    -- After its last delivery it goes to the dead letters.
+    Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, Ended.is_last(q, attempt) and 'p' or 'w')
   end
   -- Not an error's text, which would be one more write for each lease that ends: the flag stands for it (`error_of`).
   if not find(flags, 'l', 1, true) then flags = flags .. 'l' end
   Waiting.give_back(q, a, key, place, id, attempt .. flags, till)
   Notifications.notify_reader(q)
+  return true
+end
+
+-- Writes down where those lie that were taken back, for a call that goes on with them.
+function Leases.flush_taken(q)
+  send(q, 'back', 'ZADD', q.keys[RETURNED])
+  Unique.save_noted(q)
+end
+
+-- Takes back one lease that is over, at once, for a verb that met its message. Says whether the message waits again:
+-- one that was cancelled is gone.
+function Leases.take_back(q, token)
+  local place, id, attempt, marks, key = Leases.read_token(token)
+  local ended_at = call('ZSCORE', q.keys[LEASES], token) + 0
+  Types.look_at_all(q)
+  call('ZREM', q.keys[LEASES], token)
+  local waits = end_lease(q, place, id, attempt, marks, key, ended_at)
+  Leases.flush_taken(q)
+  return waits
 end
 
 -- Takes back a piece of the leases that ended before `till`. They lie by time: a shard key with many that ended first

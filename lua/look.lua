@@ -91,6 +91,13 @@ local function status_of_delayed(q, found, progress)
   })
 end
 
+-- It is nowhere any more: perhaps its result is kept.
+local function status_of_over(q, full_id)
+  local result = Results.read_result(q.keys[19], full_id, q.now)
+  if not result or Results.is_note(result) then return answer(q, 'unknown', {}) end
+  return answer(q, 'done', {progress = Results.spell_done(result)})
+end
+
 local function status_of_flight(q, found, progress)
   local token, ends = Places.find_lease(q, found.place, found.id)
   local error = DeadLetters.error_of(q, found.id, 'e')
@@ -98,23 +105,28 @@ local function status_of_flight(q, found, progress)
   told.known = error ~= '' and '0@0||' .. error or ''
   told.cancelled = Places.cancelled_at(q, found.id, {found.place}) and '1' or ''
   told.bare = fields_of(found)
-  if not ends or Clock.is_live(q, ends) then return answer(q, 'in_flight', told) end
-  -- The lease is over, but no read has taken it back yet.
-  told.reason = 'lease ended'
-  return answer(q, 'waiting', told)
+  return answer(q, 'in_flight', told)
+end
+
+-- The lease is over, but no read has taken it back yet.
+local function status_of_ended(q, full_id, found, progress)
+  if Places.cancelled_at(q, found.id, {found.place}) then return status_of_over(q, full_id) end
+  local reason = Ended.is_last(q, found.at.attempts) and 'max_deliveries' or 'lease ended'
+  return answer(q, 'waiting', {
+    token = found.token, till = spell(found.at.since), reason = reason, known = known_of(q, found),
+    bare = fields_of(found), progress = progress,
+  })
 end
 
 -- A message that is nowhere may have been cancelled: it is gone from where it lay, and its lease is still there.
 local function status_of_gone(q, id, full_id, place, progress)
   local cancelled = Places.cancelled_at(q, id, {place, 'd'})
-  if cancelled then
+  if cancelled and not Ended.token_of(q, cancelled, id) then
     local token, ends = Places.find_lease(q, cancelled, id)
     local till = ends and spell(ends)
     return answer(q, 'in_flight', {token = token, till = till, cancelled = '1', progress = progress})
   end
-  local result = Results.read_result(q.keys[19], full_id, q.now)
-  if not result or Results.is_note(result) then return answer(q, 'unknown', {}) end
-  return answer(q, 'done', {progress = Results.spell_done(result)})
+  return status_of_over(q, full_id)
 end
 
 local function status_of(q, full_id, id, place, found)
@@ -123,6 +135,7 @@ local function status_of(q, full_id, id, place, found)
   if found.state == 'dead' then return status_of_dead(q, found, progress) end
   if found.state == 'delayed' then return status_of_delayed(q, found, progress) end
   if found.state == 'in_flight' then return status_of_flight(q, found, progress) end
+  if found.state == 'ended' then return status_of_ended(q, full_id, found, progress) end
   return status_of_waiting(q, found, q.odd.paused, progress)
 end
 

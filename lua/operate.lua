@@ -224,6 +224,18 @@ local function deliveries_of(q, found)
   return (attempt or 0) + Messages.deliveries_before(attributes)
 end
 
+-- Finds a message for a verb that changes it. If its lease is over, what the next read would do is done first.
+local function find_now(q, full_id, origin, id, key)
+  local found = Places.find(q, full_id, origin, id, key)
+  local token = found and found.token
+  if not found then
+    -- Cancelled in flight: only its lease is left.
+    token = Ended.token_of(q, match(origin, '^%d+$') or 'd', id) or Ended.token_of(q, 'd', id)
+  end
+  if not token then return found end
+  return Leases.take_back(q, token) and Places.find(q, full_id, origin, id, key) or nil
+end
+
 -- @verb cancel | allow-oom: remove a waiting or delayed message wherever it is; mark one that is in flight.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the stream that the id names, if it names one
@@ -238,11 +250,13 @@ function verbs.cancel(KEYS, ARGV)
   local q = Settle.open_change(KEYS)
   if not q then return 'unknown' end
   Types.look_at_all(q)
-  local found = Places.find(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
+  local found = find_now(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
   if not found then
     -- It may have been cancelled before: then its body is gone, and the mark is left until its lease ends.
     local origin = match(ARGV[2], '^%d+$') or 'd'
-    return Places.cancelled_at(q, ARGV[3], {origin, 'd'}) and 'in flight' or 'unknown'
+    local is_marked = Places.cancelled_at(q, ARGV[3], {origin, 'd'})
+    Settle.close_change(q, ARGV[4])
+    return is_marked and 'in flight' or 'unknown'
   end
   if found.state == 'dead' then return 'dead' end
   local id, place = found.id, found.place
@@ -294,9 +308,12 @@ end
 -- Returns where a message with a unique key waits, nil if it does not: the text of its key says its state, so no index
 -- must be searched for one that is worked on.
 local function find_waiting(q, full_id, id, state)
-  if state ~= 'w' then return nil end
-  local found = Places.find(q, full_id, 'd', id, '')
-  return found and found.state ~= 'in_flight' and found or nil
+  if state ~= 'w' and not (state == 'f' and Ended.token_of(q, 'd', id)) then return nil end
+  local found = find_now(q, full_id, 'd', id, '')
+  if not found or found.state == 'in_flight' then return nil end
+  -- After its last delivery it goes to the dead letters, and nobody sees its payload any more.
+  if found.at and Ended.is_last(q, found.at.attempts) then return nil end
+  return found
 end
 
 -- Returns the attributes of a message that was replaced: its deadline, the time by which it lies, its deliveries.
@@ -343,7 +360,10 @@ function verbs.replace(KEYS, ARGV)
   local body = id and known == full_id and call('HGET', KEYS[BODIES], id)
   if not body then return {'GONE'} end
   local found = find_waiting(q, full_id, id, state)
-  if not found then return {'FLIGHT'} end
+  if not found then
+    Settle.close_change(q, ARGV[12])
+    return {'FLIGHT'}
+  end
   local old = Messages.parse_body(body)
   local due = found.state == 'delayed' and found.at.due or nil
   if delay ~= '' then due = q.now + delay end
@@ -498,6 +518,14 @@ local function walk_vanished(q)
   return q.walk ~= ''
 end
 
+-- Messages whose leases are over wait, too: a piece of them comes back first.
+local function take_back_ended(q)
+  if not Ended.may_be_some(q) then return end
+  Leases.take_ended(q, Ended.till(q))
+  Leases.flush_taken(q)
+  State.put(q, 'lease_at', spell(q.lease_at))
+end
+
 -- @verb purge | allow-oom: remove up to `most` undelivered and delayed messages; what is in flight stays. The call that
 -- finds nothing left moves the epoch, so that no copy of a call that comes late removes what was written since.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
@@ -513,6 +541,7 @@ function verbs.purge(KEYS, ARGV)
   if answer then return {answer, 0, 0} end
   local q = Settle.open_change(KEYS)
   Types.look_at_all(q) -- gaps in a ring are written at once
+  take_back_ended(q)
   q.most, q.purged = ARGV[3] + 0, 0
   local ready = call('HGET', KEYS[META], 'ready')
   q.ready = ready
@@ -526,7 +555,7 @@ function verbs.purge(KEYS, ARGV)
   if q.purged < q.most then purge_index(q, KEYS[RETURNED], 'not_back', purge_returned) end
   local cursor = q.purged < q.most and q.behind > 0 and purge_overflows(q) or '0'
   -- Only a call that found nothing ends the purge: messages that came meanwhile may lie behind the look of another.
-  local more = q.purged > 0 or cursor ~= '0' or walk_vanished(q)
+  local more = q.purged > 0 or cursor ~= '0' or q.is_catching_up or walk_vanished(q)
   if not more then Rules.set_epoch(KEYS[META], ARGV[2]) end
   State.count_up(q, 'purged', q.purged)
   Settle.close_change(q, ARGV[4])

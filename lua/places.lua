@@ -1,7 +1,8 @@
--- Where a message is, given its id: in a stream, in an overflow, among those that were given back, delayed, in flight,
--- dead. It lies in one place only, and what leads there does not change while it lies there: the number in its id, its
--- shard key, and of what was put off the time, which stands in its body or with its error. Only who moves a message
--- changes these. A message that is in no index is in flight, so one that could not be found would be taken for that.
+-- Where a message is at this moment, given its id: in a stream, in an overflow, among those that were given back,
+-- delayed, in flight, dead. It lies in one place only, and what leads there does not change while it lies there: the
+-- number in its id, its shard key, and of what was put off the time, which stands in its body or with its error. Only
+-- who moves a message changes these. A message that is in no index is in flight, so one that could not be found would
+-- be taken for that.
 local MOST_LEASES = 1000 -- that are looked at for the lease of one message
 local LEASES_READ = 100
 
@@ -133,6 +134,18 @@ local function is_behind_cursor(q, number, id)
   return ms < cursor_ms or ms == cursor_ms and count + 0 <= cursor_count + 0
 end
 
+-- Judges a message that lies nowhere else: it is in flight, unless its lease is over. Then the next read gives it back,
+-- or buries it, if that was its last delivery.
+local function judge_flight(q, found)
+  local token = Ended.token_of(q, found.place, found.id)
+  if not token then return found end
+  local _, _, attempt, marks = Leases.read_token(token)
+  local since = call('ZSCORE', q.keys[LEASES], token) + 0
+  found.state, found.token = 'ended', token
+  found.at = {attempts = attempt + 0, flags = Leases.flags_in(marks) .. 'l', since = since}
+  return found
+end
+
 -- Returns where a message is whose body was found.
 local function find_of_body(q, place, id, body)
   local _, key, attributes, unique_key = Messages.head_of_body(body)
@@ -159,10 +172,7 @@ local function find_of_body(q, place, id, body)
   return found
 end
 
--- Finds a message: {state, place, id, key, body, …}. The state is 'new' (in a stream), 'held' (in an overflow),
--- 'returned', 'delayed', 'in_flight' or 'dead'; nil if there is none. `origin` is the last part of its id, and `key`
--- its shard key if it was there.
-function Places.find(q, full_id, origin, id, key)
+local function find_as_written(q, full_id, origin, id, key)
   -- Dead letters first: a message that was redriven has left `moved`, so one that is there is dead.
   local entry_id = DeadLetters.entry_of(q.keys[MOVED], full_id)
   if entry_id then return {state = 'dead', id = entry_id} end
@@ -186,6 +196,14 @@ function Places.find(q, full_id, origin, id, key)
   -- In no index and above the cursor: no read has taken it.
   if found.state == 'in_flight' and not is_behind_cursor(q, origin, id) then found.state = 'new' end
   return found
+end
+
+-- Finds a message: {state, place, id, key, body, …}. The state is 'new' (in a stream), 'held' (in an overflow),
+-- 'returned', 'delayed' (also if it has come due), 'in_flight', 'ended' (its lease is over, and no read has taken it
+-- back) or 'dead'; nil if there is none. `origin` is the last part of its id, and `key` its shard key if it was there.
+function Places.find(q, full_id, origin, id, key)
+  local found = find_as_written(q, full_id, origin, id, key)
+  return found and found.state == 'in_flight' and judge_flight(q, found) or found
 end
 
 -- Takes a message that waits, or is delayed, out of where it is; its body stays.

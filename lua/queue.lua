@@ -258,55 +258,24 @@ function verbs.shrink(KEYS, ARGV)
   return left
 end
 
-local MOST_DUE = 128 -- shard keys of which something is due: what is due of more is estimated from these
-
--- Returns how many delayed messages are due by now, though no read has seen them yet.
-local function count_due(delayed, due, now)
-  local names = call('ZRANGEBYSCORE', due, '-inf', now + 0.999, 'LIMIT', 0, MOST_DUE)
-  local number = 0
-  for _, name in ipairs(names) do
-    local prefix = Waiting.prefix_of(name)
-    number = number + call('ZLEXCOUNT', delayed, '[' .. prefix, '(' .. prefix .. spell_sortable(now + 1))
-  end
-  if #names < MOST_DUE or number == 0 then return number end
-  return floor(number * call('ZCOUNT', due, '-inf', now + 0.999) / #names)
-end
-
--- Returns how many messages are not yet due, of those that no read has seen come due.
-local function count_delayed(KEYS, delayed, due_at, now)
-  if delayed <= 0 then return 0 end
-  return due_at < now + 1 and max(0, delayed - count_due(KEYS[DELAYED], KEYS[DUE], now)) or delayed
-end
-
 -- @verb len | no-writes: messages that still ask for work now: backlog + in flight. Delayed messages count once they
 -- are due.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2] delayed: messages that are not yet due
 -- KEYS[3] due: when time changes something for a shard key
 -- KEYS[4] leases: tokens by end
+-- KEYS[5] cancelled: messages in flight that were cancelled
 -- Reply: a number, or -1 when there is no such queue
 function verbs.len(KEYS)
   if not call then begin() end
-  local now = read_time()
-  local shared, text = unpack(call('HMGET', KEYS[1], 'shared', 'line')) -- at most 2: the fields
-  if not shared then return -1 end
-  local line = State.read_line(text)
-  local keys = {[DELAYED] = KEYS[2], [DUE] = KEYS[3], [LEASES] = KEYS[4]}
-  local living, delayed = State.count_living(keys, shared, line[2])
-  return living - count_delayed(keys, delayed, line[5], now)
-end
-
-local LOOKED_AT = 16 -- shard keys whose moment has come
-
--- Says whether time has brought something that a read would get.
-local function has_come(q)
-  local names = call('ZRANGEBYSCORE', q.keys[DUE], '-inf', q.now + 0.999, 'LIMIT', 0, LOOKED_AT)
-  Accounts.load_accounts(q, names)
-  for _, name in ipairs(names) do
-    local a = q.accounts[name]
-    if a.taken + a.behind + a.delayed > 0 and Limits.allowance(a, q.now) > 0 then return true end
-  end
-  return false
+  local keys = {
+    [META] = KEYS[1], [DELAYED] = KEYS[2], [DUE] = KEYS[3], [LEASES] = KEYS[4], [CANCELLED] = KEYS[5],
+  }
+  local q = State.open_call(keys, 5)
+  if not q then return -1 end
+  local living, delayed = State.count_living(keys, q.shared, q.behind)
+  local brought = Present.of_queue(q)
+  return max(0, living - max(0, delayed - brought.due) - brought.gone)
 end
 
 -- Returns how many messages a read could get now at least: above 0 exactly if it would get one.
@@ -314,18 +283,18 @@ local function count_runnable(q, ended)
   local most = Limits.limit_queue(q, 9e15)
   if q.places then most = min(most, q.places + ended) end
   if most <= 0 then return 0 end
-  local number = q.shared + q.servable + ended
+  local number = q.shared + q.servable
   if q.walk ~= '' and q.behind > 0 then number = max(1, number) end -- not all were looked at since the rules changed
-  if number <= 0 and q.due_at < q.now + 1 and has_come(q) then number = 1 end
   return max(0, min(number, most))
 end
 
--- Returns how many messages were acked: those that are over and of which nothing else became.
-local function count_acked(q, living)
+-- Returns how many messages were acked: those that are over and of which nothing else became. Of those that were
+-- cancelled in flight `gone` are over, since their leases are.
+local function count_acked(q, living, gone)
   local last, adopted, redriven, expired, cancelled, purged, dead, vanished = unpack( -- at most 8: the fields
     call('HMGET', q.keys[META], 'last', 'adopted', 'redriven', 'expired', 'cancelled', 'purged', 'dead_lettered',
       'vanished'))
-  local others = (expired or 0) + (cancelled or 0) - q.cancels + (purged or 0) + (dead or 0) + (vanished or 0)
+  local others = (expired or 0) + (cancelled or 0) - q.cancels + gone + (purged or 0) + (dead or 0) + (vanished or 0)
   return max(0, match(last, '%d+$') + adopted + (redriven or 0) - living - others)
 end
 
@@ -335,8 +304,9 @@ end
 -- ARGV[1] legacy: '1' when the last declared stream is the legacy one
 -- ARGV[2] most: of how many streams at most to return the undelivered messages; where there are more, of none
 -- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
---         {field, value, ...} of meta, held back, held back for limits, runnable, acked, tenants waiting} | {now} when
---         there is no such queue
+--         {field, value, ...} of meta, held back, held back for limits, runnable, acked, tenants waiting, how many of
+--         those that `retrying` counts came due, '1' if `oldest` is of a part of what waits} | {now} when there is no
+--         such queue
 function verbs.stats(KEYS, ARGV)
   if not call then begin() end
   local q = State.open_call(KEYS, 18, 'ready', 'lease_at', 'streams')
@@ -345,13 +315,12 @@ function verbs.stats(KEYS, ARGV)
   end
   local meta = KEYS[META]
   local ready, lease_at, streams = unpack(q.values, State.COMMON + 1) -- at most 3: the fields
-  q.ready, q.lease_at, q.jump, q.walk = ready, lease_at + 0, Clock.read_jump(q.odd.jump, q.now), q.odd.walk or ''
-  local living, not_due = State.count_living(KEYS, q.shared, q.behind)
-  local delayed = count_delayed(KEYS, not_due, q.due_at, q.now)
-  local ended = call('ZCOUNT', KEYS[LEASES], '-inf', q.jump and q.now - q.jump.by or q.now)
-  local live = call('ZCARD', KEYS[LEASES]) - 1 - ended
-  local left = living - delayed
-  q.oldest = Ages.oldest(q)
+  q.ready, q.lease_at, q.walk = ready, lease_at + 0, q.odd.walk or ''
+  local living, delayed = State.count_living(KEYS, q.shared, q.behind)
+  local brought = Present.of_queue(q)
+  living, delayed = living - brought.gone, max(0, delayed - brought.due)
+  local live = call('ZCARD', KEYS[LEASES]) - 1 - brought.ended
+  local oldest, is_all = Ages.oldest(q, brought)
   local lengths = {}
   if streams + 0 <= ARGV[2] + 0 then
     local fields = {}
@@ -361,8 +330,8 @@ function verbs.stats(KEYS, ARGV)
   end
   local legacy = ARGV[1] == '1' and call('XLEN', KEYS[#KEYS]) or 0
   return {
-    q.now, max(0, left - live), live, delayed, call('XLEN', KEYS[DEAD]), q.oldest, lengths, legacy, facts_of(meta),
-    q.behind, max(0, q.behind - q.servable), count_runnable(q, ended), count_acked(q, living),
-    q.turns,
+    q.now, max(0, living - delayed - live), live, delayed, call('XLEN', KEYS[DEAD]), oldest, lengths, legacy,
+    facts_of(meta), q.behind, max(0, q.behind - q.servable), count_runnable(q, brought.ended),
+    count_acked(q, living, brought.gone), q.turns, brought.retrying, is_all and '' or '1',
   }
 end

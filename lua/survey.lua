@@ -1,5 +1,7 @@
 -- Verbs that tell who has what: accounts, uses, tenant, runs, waiting. They only read, a piece in each call.
 
+local MOST_LOOKS = 1000 -- messages that were given back, which one call looks at for ages
+
 -- Begins a look at accounts.
 local function open_survey(KEYS)
   return State.open_call(KEYS, 18)
@@ -27,7 +29,11 @@ function verbs.accounts(KEYS, ARGV)
   local page = call('HSCAN', KEYS[META], ARGV[1], 'MATCH', 't:*', 'COUNT', ARGV[2])
   for at = 1, #page[2], 2 do
     local name = sub(page[2][at], 3)
-    local a = Accounts.meet(q, name, page[2][at + 1])
+    if not q.accounts[name] then Accounts.meet(q, name, page[2][at + 1]) end
+  end
+  Present.of_accounts(q)
+  for _, name in ipairs(q.names) do
+    local a = q.accounts[name]
     found[#found + 1], found[#found + 2], found[#found + 3] = name, spell_account(q, a), a.listed == 1 and '1' or ''
   end
   return {page[1], found}
@@ -71,15 +77,20 @@ local function note_some(q, owners)
   end
 end
 
--- Returns the backlogs of others, of those that have one.
-local function backlogs_of(q, owners, name)
-  owners[name] = nil
-  local names, found = {}, {}
-  for other in pairs(owners) do names[#names + 1] = other end
+-- Loads the accounts of these.
+local function load_owners(q, owners)
+  local names = {}
+  for owner in pairs(owners) do names[#names + 1] = owner end
   Accounts.load_accounts(q, names)
-  for _, other in ipairs(names) do
+end
+
+-- Returns the backlogs of the others that this call knows, of those that have one.
+local function backlogs_of_others(q, name)
+  local found = {}
+  for _, other in ipairs(q.names) do
     local a = q.accounts[other]
-    if a.taken + a.behind > 0 then found[#found + 1], found[#found + 2] = other, a.taken + a.behind end
+    local backlog = a.taken + a.behind
+    if other ~= name and backlog > 0 then found[#found + 1], found[#found + 2] = other, backlog end
   end
   return found
 end
@@ -100,12 +111,16 @@ function verbs.tenant(KEYS, ARGV)
   if not q then return {} end
   local name, owners = ARGV[1], {}
   local a = Accounts.find_account(q, name)
-  local oldest = Ages.since_outside(q, a)
+  local oldest = nil
   for at = 19, #KEYS do
     local since = Ages.since_in_stream(q, match(KEYS[at], '%d+$'), KEYS[at], name, owners)
     if since and (not oldest or since < oldest) then oldest = since end
   end
   if #KEYS > 18 then note_some(q, owners) end
+  load_owners(q, owners)
+  local brought = Present.of_accounts(q)
+  local outside = Ages.since_outside(q, a, brought, Ages.begin_looks(MOST_LOOKS))
+  if outside and (not oldest or outside < oldest) then oldest = outside end
   local parts = Limits.parts_of(a)
   local plan = Limits.plan_of(parts)
   local planned = q.rules.plans[plan or '']
@@ -113,8 +128,8 @@ function verbs.tenant(KEYS, ARGV)
   local limits = a.limits ~= '-' and Limits.spell_own(parts) or ''
   local weight = a.limits ~= '-' and a.weight or parts[6]
   local since = oldest and spell(oldest) or ''
-  local found = backlogs_of(q, owners, name)
-  return {q.now, spell_account(q, a), weight, limits, plan or '', spell_uses(q, name), since, found}
+  local others = backlogs_of_others(q, name)
+  return {q.now, spell_account(q, a), weight, limits, plan or '', spell_uses(q, name), since, others}
 end
 
 -- @verb runs | no-writes: since when the first message outside of the streams has been deliverable, of some shard keys.
@@ -127,8 +142,10 @@ function verbs.runs(KEYS, ARGV)
   if not q then return {} end
   local found = {}
   Accounts.load_accounts(q, ARGV)
+  local brought = Present.of_accounts(q)
+  local looks = Ages.begin_looks(MOST_LOOKS)
   for _, name in ipairs(ARGV) do
-    local since = Ages.since_outside(q, q.accounts[name])
+    local since = Ages.since_outside(q, q.accounts[name], brought, looks)
     if since then found[#found + 1], found[#found + 2] = name, spell(since) end
   end
   return found

@@ -57,7 +57,8 @@ end
 local function spell_state(q, found)
   local at = found.at or {attempts = 0, flags = found.state == 'in_flight' and 'e' or ''}
   local error = DeadLetters.error_of(q, found.id, at.flags)
-  return {found.state, at.attempts, at.due and spell(at.due) or '', error, found.body}
+  local state = found.state == 'ended' and 'returned' or found.state
+  return {state, at.attempts, at.due and spell(at.due) or '', error, found.body}
 end
 
 -- @verb states | no-writes: read messages by where they lie, with the state of each.

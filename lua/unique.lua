@@ -15,12 +15,18 @@ local function lives(q, id)
   return not (ends and ends <= q.now)
 end
 
+-- Says whether the last delivery of a message is over, though no read has taken it back yet.
+local function is_past_last(q, id)
+  local token = q.rules.deliveries > 0 and Ended.token_of(q, 'd', id)
+  return token and Ended.is_last(q, match(token, '^[^:]+:[^:]+:(%d+)'))
+end
+
 -- Returns the id of the message that has a unique key, nil if the key is free; and what is known of the key.
 function Unique.find_unique(q, key)
   local known = call('HGET', q.keys[DEDUP], 'u:' .. key)
   local id, state, full_id = match(known or '', '^(%S+) (%a) ([^|]*)')
   -- On its way to the dead letters it will not be worked on any more, so it keeps nobody from writing.
-  if id and state ~= 'p' and lives(q, id) then return full_id, known end
+  if id and state ~= 'p' and not (state == 'f' and is_past_last(q, id)) and lives(q, id) then return full_id, known end
   return nil, known
 end
 

@@ -55,8 +55,7 @@ class ClockedDriver(FakeDriver):
 
     def _evaluated(self, call: Call) -> Any:
         text, digest = _text(call.script)
-        now = divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
-        words = (len(call.keys), *call.keys, *call.args, *now)
+        words = (len(call.keys), *call.keys, *call.args, *self._now())
         try:
             reply = self._sent("EVALSHA", digest, *words)
         except Refused as refused:

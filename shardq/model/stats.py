@@ -11,9 +11,15 @@ class QueueStats(msgspec.Struct, frozen=True):
     """One queue at one instant, as one atomic script saw it. Ages are seconds of the server's clock.
 
     `oldest_age` is for how long the message that waits longest could be delivered: since it was written, came due, was
-    given back, or its lease ended; messages that wait for a limit or a pause do not count. If messages wait under very
-    many shard keys, or for redelivery in very many streams, only some of these are looked at. `streams` has the number
-    of undelivered messages of each stream; with more than 1,000 streams these are from a moment later.
+    given back, or its lease ended; messages that wait for a limit or a pause do not count. It is exact, unless
+    `oldest_age_is_sampled`: then more shard keys, given back messages or streams wait than one call looks at, and a
+    message may have waited longer than that. `streams` has the number of undelivered messages of each stream; with more
+    than 1,000 streams these are from a moment later.
+
+    All numbers are of the instant `time`, also if nobody has read for a while: leases that have ended, messages that
+    came due and pauses that are over count as what they are. With more than 128 ended leases, or shard keys of which
+    something came due, what these change for limits is estimated. A message that is past its deadline counts until a
+    read drops it, and one that had its last delivery until a read makes it a dead letter.
 
     `held_back` counts the messages of the backlog that wait in the overflows of their shard keys; `limited` those of
     them that wait for a limit or the end of a pause, and not for their turn. `runnable` is what free workers would be
@@ -57,12 +63,13 @@ class QueueStats(msgspec.Struct, frozen=True):
     result_bytes: int = 0
     results_refused: int = 0
     id: str = ""
+    oldest_age_is_sampled: bool = False
 
 
 _DEFAULTS: Final = QueueStats.__struct_defaults__
 COUNTS: Final = tuple(
     name
     for name, default in zip(QueueStats.__struct_fields__[-len(_DEFAULTS) :], _DEFAULTS, strict=True)
-    if default == 0
+    if default == 0 and default is not False
 )
 """The names of what is 0 by default: counters, and numbers of now."""

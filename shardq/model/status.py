@@ -44,8 +44,9 @@ class MessageStatus:
     - "unknown": it was settled, removed or expired, or never was. Nothing else is known.
 
     A message also waits if it has come due (`until` is over), or if its lease has ended (`reason` is "lease ended"),
-    and no read has taken it back yet: then `stream` and `ahead` are None. `reason` is "deadline" if the next read drops
-    it, since its own `deadline` is over.
+    and no read has taken it back yet: then `stream` and `ahead` are None. `reason` is "max_deliveries" if that was its
+    last delivery, so that the next read makes it a dead letter, and "deadline" if the next read drops it, since its own
+    `deadline` is over.
 
     `written_at` is when it was written, `since` since when it can be delivered, if it was delayed or given back.
     `deliveries` counts those so far, this one included if it is in flight; `last_error` is the one with which it was

@@ -152,8 +152,11 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
     if len(reply) == 1:
         return QueueStats(queue, now_ms / 1000, 0, 0, 0, 0, None, ())
     _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, *more = reply
-    held_back, limited, runnable, acked, tenants_waiting = map(int, more)
+    *counted, is_sampled = more
+    held_back, limited, runnable, acked, tenants_waiting, retried = map(int, counted)
     known = pairs(meta)
+    counters = {name: int(known[name]) for name in COUNTS if name in known}
+    counters["retrying"] = max(0, counters.get("retrying", 0) - retried)
     return QueueStats(
         queue=queue,
         time=now_ms / 1000,
@@ -171,7 +174,8 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         runnable=runnable,
         tenants_waiting=tenants_waiting,
         acked=acked,
-        **{name: int(known[name]) for name in COUNTS if name in known},
+        oldest_age_is_sampled=bool(is_sampled),
+        **counters,
     )
 
 

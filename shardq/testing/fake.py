@@ -168,6 +168,8 @@ class FakeDriver(Driver):
                 return self._waited(step)
             case Armed():
                 raise TypeError("fakeredis never blocks")
+            case Ask(words=("TIME",)):
+                return self._now()
             case Ask():
                 if step.key is not None:
                     return self._sent("EVAL", _PLAIN, 1, step.key, *step.words)
@@ -176,8 +178,8 @@ class FakeDriver(Driver):
                 return self._wait(step.seconds)
 
     def _evaluated(self, call: Call) -> Any:
-        script, now = call.script, divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
-        words = (len(call.keys), *call.keys, *call.args, *now)
+        script = call.script
+        words = (len(call.keys), *call.keys, *call.args, *self._now())
         try:
             reply = self._sent("EVAL", f"{_unless_known(script)}\n{_run(script)}", *words)
         except Refused as refused:
@@ -187,6 +189,10 @@ class FakeDriver(Driver):
         if call.replicas:
             raise Underreplicated(reply, 0)
         return reply
+
+    def _now(self) -> tuple[int, int]:
+        """What TIME answers: seconds and microseconds, by the clock."""
+        return divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
 
     def _outcome(self, call: Call) -> Any:
         try:

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import asdict
@@ -59,12 +60,14 @@ def test_stats_tell_what_the_queue_holds(cli: Command, queue: Queue) -> None:
 
 
 def test_stats_show_each_number(capsys: pytest.CaptureFixture[str]) -> None:
-    counts = {name: 101 + at for at, name in enumerate(COUNTS)}
+    counts: Any = {name: 101 + at for at, name in enumerate(COUNTS)}
     now = QueueStats("jobs", 0.0, 901, 902, 903, 904, 95.0, (906,), id="7-x", **counts)
     _show(Shell("", 1.0, json=False), now, None)
     shown = capsys.readouterr().out
     told = {name for name, value in asdict(now).items() if re.search(rf"\b{spelled(value)}\b", shown)}
-    apart = {"time": "it is now", "streams": "a picture shows them"}
+    apart = {
+        "time": "it is now", "streams": "a picture shows them", "oldest_age_is_sampled": "the age has it: `or more`",
+    }  # fmt: skip
     assert differences(told, QueueStats.__struct_fields__, apart) == []
     assert {*OF_NOW} <= {*COUNTS}
 

@@ -69,6 +69,8 @@ def _progress(progress: Progress, now: float) -> str:
 def _waiting(status: MessageStatus) -> str:
     if status.reason == "lease ended":
         return "waiting: its lease has ended, and the next read takes it back"
+    if status.reason == "max_deliveries":
+        return "waiting: its last delivery has ended, and the next read makes it a dead letter"
     if status.stream is None:
         return "waiting: it was given back or is due, and comes with the next reads"
     if status.reason == "paused":

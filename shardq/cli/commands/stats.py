@@ -73,7 +73,7 @@ def _numbers(now: QueueStats) -> list[tuple[str, str]]:
         ("in flight", f"{now.in_flight:,}"),
         ("delayed", f"{now.delayed:,}" + (f" ({now.retrying:,} to be tried again)" if now.retrying else "")),
         ("dead", f"{now.dead:,}"),
-        ("oldest age", duration(now.oldest_age)),
+        ("oldest age", duration(now.oldest_age) + (" or more" if now.oldest_age_is_sampled else "")),
         ("streams", f"{reading}{shrinking}; {plural(sum(map(bool, now.streams)), 'stream')} with a backlog"),
     ]
     if now.result_count:

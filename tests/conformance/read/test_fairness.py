@@ -371,8 +371,11 @@ def test_what_is_delayed_counts_in_the_backlog(open_queue: OpenQueue, world: Wor
     assert room("t") == 5
     assert queue.nack_many(held, delay=50) == []
     assert room("t") == 4
+    # As if written one by one: the first takes the last place, and the others repeat it.
+    same = queue.write_many([Message(number, "t", delay=50, dedup_key="same") for number in range(9)])
+    assert len({*same}) == 1
     with pytest.raises(PartlyWritten):
-        queue.write_many([Message(number, "t", delay=50, dedup_key="same") for number in range(9)])
+        queue.write_many([Message(number, "t", delay=50, dedup_key=f"other {number}") for number in range(9)])
     queue.purge()
     assert room("t") == 5
     queue.write_many([Message(number, "t", delay=50, dedup_key="twice") for number in range(5)])

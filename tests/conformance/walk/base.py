@@ -107,12 +107,16 @@ class Base:
                 continue
             handle = handles.get(each.message_id, "")
             if each.state == LEASED and (handle not in found.leased or found.leased[handle].count != each.life):
-                each.state, each.error, each.plain = (GONE if each.cancelled else WAITING), "lease ended", False
-                each.counts = True
+                self.take_back(each)
             elif each.state == DELAYED and (handle not in found.delayed or found.delayed[handle].due > found.now):
                 each.state = WAITING  # and if it is there again, it waits for room again
         self._drop_or_bury(found)
         self._drop_letters(found)
+
+    def take_back(self, each: Known) -> None:
+        """Its lease has ended, and somebody came upon it."""
+        each.state, each.error, each.plain = (GONE if each.cancelled else WAITING), "lease ended", False
+        each.counts = True
 
     def _drop_letters(self, found: Ledger) -> None:
         """Where a tenant's oldest dead letter makes room for a new one of its own, since it has its share."""
@@ -180,7 +184,10 @@ class Base:
         model, queue = self.model, self.queues[len(self.log) % 2]
         held = sum(1 for each in model.living() if model.is_held(each))
         delayed = sum(1 for each in model.having(DELAYED) if each.until > model.now)
-        backlog = len(model.living()) - held - delayed
+        backlog = len(model.living()) - held - delayed - sum(map(model.is_over, model.living()))
+        # What no read has taken back yet is held back, too.
+        brought = sum(1 for each in model.having(DELAYED) if each.until <= model.now)
+        brought += sum(map(model.has_ended, model.living()))
         stats = queue.stats()
         said = (stats.backlog, stats.in_flight, stats.delayed, stats.dead, stats.held_back, queue.len())
         wanted = (
@@ -188,7 +195,7 @@ class Base:
             held,
             delayed,
             sum(1 for _ in model.having(DEAD)),
-            len(found.held) + len(found.returned),
+            len(found.held) + len(found.returned) + brought,
             backlog + held,
         )
         ensure(said == wanted, f"numbers: backlog, in flight, delayed, dead, held back, len are {said}, not {wanted}")
@@ -261,7 +268,9 @@ def _states(each: Known, model: Model) -> tuple[str, ...]:
     """How a status may tell of a message."""
     if each.state in (DEAD, GONE):
         return ("dead",) if each.state == DEAD else ("unknown",)
-    if each.cancelled or model.is_held(each):
+    if model.is_over(each):
+        return ("unknown",)
+    if model.is_held(each):
         return ("in_flight",)
     if each.state == DELAYED and each.until > model.now:
         return ("delayed",)

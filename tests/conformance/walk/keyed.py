@@ -65,11 +65,11 @@ class Keyed(Writing):
         after = rng.choice((None, None, 0, 1, 2))
         spelled = model.spelled(key, unique)
         holder = model.holder(spelled)
-        doomed = [each for each in model.having(WAITING, DELAYED) if each.unique == spelled and not model.stands(each)]
-        others = [each for each in model.having(WAITING, DELAYED) if each.unique == spelled]
+        others = [each for each in model.waiting() if each.unique == spelled]
+        doomed = [each for each in others if not model.stands(each)]
         if model.regime and any(map(model.may_have_given_up, others)):
             return  # the number of deliveries was changed meanwhile
-        is_waiting = holder is not None and holder.state in (WAITING, DELAYED)
+        is_waiting = holder is not None and not model.is_held(holder)
         is_new = holder is None or (mode == "replace" and not is_waiting)
         refused = is_new and self._full(key, 0)
         self.say(f"write_unique {key!r}, {unique}, {mode}{'' if after is None else f' in {after}'}"
@@ -124,7 +124,7 @@ class Keyed(Writing):
             for _ in range(rng.choice((2, 3, 5, 12)))
         ]  # fmt: skip
         spelled = {self.model.spelled(each.key, each.unique) for each in batch if each.unique}
-        others = [each for each in self.model.having(WAITING, DELAYED) if each.unique in spelled]
+        others = [each for each in self.model.waiting() if each.unique in spelled]
         if self.model.regime and any(map(self.model.may_have_given_up, others)):
             return  # the number of deliveries was changed meanwhile
         self.say(f"write_keyed {', '.join(map(_shown, batch))}")
@@ -147,7 +147,7 @@ class Keyed(Writing):
             ensure(result == before and not _is_new(result), f"twice: {_shown(wanted)} is {before}, and now {result}")
             return
         holder = model.holder(unique) if unique else None
-        is_waiting = holder is not None and holder.state in (WAITING, DELAYED)
+        is_waiting = holder is not None and not model.is_held(holder)
         if holder is not None and wanted.mode == "raise":
             said = result.message_id if isinstance(result, UniqueConflict) else result
             ensure(isinstance(result, UniqueConflict) and said == holder.message_id,
@@ -176,6 +176,8 @@ class Keyed(Writing):
             known.plain, known.unique, known.has_unique_key, known.counts = False, unique, True, True
 
     def _replaced(self, holder: Known, key: bytes, after: int | None) -> None:
+        if self.model.has_ended(holder):
+            self.take_back(holder)
         if after is not None:
             holder.state, holder.until = (DELAYED if after else WAITING), self.model.now + after
         holder.number, holder.key, holder.headers, holder.plain, holder.quiet_since = self.numbers, key, {}, False, None

@@ -208,6 +208,18 @@ class Model:
         """Whether somebody has a live lease of it."""
         return each.state == LEASED and each.until > self.now
 
+    def is_over(self, each: Known) -> bool:
+        """Whether it was cancelled in flight, and its lease has ended: whatever the keys have of it, it is gone."""
+        return each.state == LEASED and each.cancelled and not self.is_held(each)
+
+    def has_ended(self, each: Known) -> bool:
+        """Whether its lease has ended, so that it waits, though no read has taken it back."""
+        return each.state == LEASED and not each.cancelled and not self.is_held(each)
+
+    def waiting(self) -> list[Known]:
+        """All that wait at this moment, or are delayed."""
+        return [each for each in self.having(*ALIVE) if each.state != LEASED or self.has_ended(each)]
+
     def is_doomed(self, each: Known) -> bool:
         """Whether whoever comes upon it buries it."""
         return each.rejected or each.life >= self.terms.max_deliveries
@@ -243,11 +255,11 @@ class Model:
 
     def stands(self, each: Known) -> bool:
         """Whether a message may stand for another with its unique key."""
-        return not each.cancelled and (each.state == LEASED or not self.is_doomed(each))
+        return not each.cancelled and (self.is_held(each) or not self.is_doomed(each))
 
     def may_have_given_up(self, each: Known) -> bool:
         """Whether a message was to die for some time, so that its unique key may be another's, or still its own."""
-        return each.state != LEASED and (each.life >= self.terms.fewest_deliveries or self.is_doomed(each))
+        return not self.is_held(each) and (each.life >= self.terms.fewest_deliveries or self.is_doomed(each))
 
     def remembered(self, dedup: str) -> str | None:
         """The id of the message that was written with this dedup key, spelled, while its window lasts."""

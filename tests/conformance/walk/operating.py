@@ -11,7 +11,7 @@ from shardq.sharding import key_bytes
 from tests.conformance.walk.audit import UNIT
 from tests.conformance.walk.base import KEYS, NAMES, SECONDS, STREAMS, Base, ensure, with_repeats
 from tests.conformance.walk.elapsing import elapse
-from tests.conformance.walk.model import DEAD, DELAYED, EVER, GONE, WAITING, Own
+from tests.conformance.walk.model import DEAD, EVER, GONE, LEASED, WAITING, Own
 
 
 class Operating(Base):
@@ -19,11 +19,11 @@ class Operating(Base):
 
     def purge(self, rng: random.Random) -> None:
         """Everything that waits or is delayed goes; what is in flight stays."""
-        waiting = [*self.model.having(WAITING, DELAYED)]
+        waiting, over = self.model.waiting(), [*filter(self.model.is_over, self.model.having(LEASED))]
         self.say(f"purge {len(waiting)}")
         said = self.who(rng).purge()
         ensure(said == len(waiting), f"purge: {said} of {len(waiting)}")
-        for each in waiting:
+        for each in (*waiting, *over):
             each.state = GONE
         self.model.count("purged", len(waiting))
 

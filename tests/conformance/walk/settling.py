@@ -67,19 +67,20 @@ class Settling(Base):
             said = queue.cancel(known.message_id)
             ensure(said == "dead", f"cancel: {model_text(known, self.model)} was {said}")
             return
-        if known.state == GONE:
+        if known.state == GONE or self.model.is_over(known):
+            known.state = GONE
             try:
                 queue.cancel(known.message_id)
             except MessageNotFound:
                 return
             ensure(False, f"cancel: {model_text(known, self.model)} was there")
         said = queue.cancel(known.message_id)
-        wanted = "in flight" if known.state == LEASED else "removed"
+        wanted = "in flight" if self.model.is_held(known) else "removed"
         ensure(said == wanted, f"cancel: {model_text(known, self.model)} was {said}")
         if known.cancelled:
             return
         self.model.count("cancelled")
-        known.cancelled = known.state == LEASED
+        known.cancelled = self.model.is_held(known)
         known.state = LEASED if known.cancelled else GONE
 
     def _settle_one(self, rng: random.Random, verb: str, units: int = 0, error: str = "") -> None:

@@ -165,11 +165,11 @@ def test_no_queue_has_no_numbers() -> None:
 
 def test_the_numbers_of_a_queue_are_read() -> None:
     meta = [b"created", b"1", b"id", b"1-x", b"n", b"9", b"wanted", b"4", b"something else", b"\xff"]
-    got = stats("q", [NOW, 3, 2, 1, 0, 1_700_000_003_000, [1, 2], 5, meta, 4, 1, 2, 2, 3])
+    got = stats("q", [NOW, 3, 2, 1, 0, 1_700_000_003_000, [1, 2], 5, meta, 4, 1, 2, 2, 3, 0, b""])
     assert (got.backlog, got.in_flight, got.delayed, got.legacy, got.streams) == (3, 2, 1, 5, (1, 2))
     assert (got.written, got.acked, got.wanted, got.purged, got.oldest_age, got.held_back) == (9, 2, 4, 0, 2.0, 4)
     assert (got.limited, got.runnable, got.tenants_waiting) == (1, 2, 3)
-    assert stats("q", [NOW, 0, 0, 0, 0, NOW + 5, [], 0, meta, 0, 0, 0, 0, 0]).oldest_age == 0
+    assert stats("q", [NOW, 0, 0, 0, 0, NOW + 5, [], 0, meta, 0, 0, 0, 0, 0, 0, b""]).oldest_age == 0
 
 
 COUNTED = {*facts()} & {*COUNTS}
@@ -194,7 +194,7 @@ def test_each_counter_of_the_state_is_a_number_of_stats() -> None:
     assert differences(COUNTED, COUNTS, BY_THE_VERB) == differences(COUNTED, facts(), NO_NUMBERS) == []
     known = {b"n": b"9", b"id": b"1-x"} | {name.encode(): b"%d" % (100 + at) for at, name in enumerate(COUNTED)}
     meta = [word for pair in known.items() for word in pair]
-    got = asdict(stats("q", [NOW, 3, 2, 1, 0, NOW, [1, 2], 11, meta, 12, 13, 14, 15, 16]))
+    got = asdict(stats("q", [NOW, 3, 2, 1, 0, NOW, [1, 2], 11, meta, 12, 13, 14, 15, 16, 0, b"1"]))
     assert len({got[name] for name in COUNTS}) == len(COUNTS), "each has its own"
 
 
