@@ -42,11 +42,13 @@ class Waits:
     def time_out(self) -> None:
         """Wait in vain."""
         event = threading.Event()
-        while not self.ended.is_set():
+        while True:  # once at least, however late this thread begins
             due = time.monotonic() + self.seconds
             self.wait(event)
             self.late.append(time.monotonic() - due)
             event.clear()
+            if self.ended.is_set():
+                return
 
     def get_answers(self) -> None:
         """Wait for another thread, which answers at once."""
@@ -59,12 +61,14 @@ class Waits:
 
         answering = threading.Thread(target=answer)
         answering.start()
-        while not self.ended.is_set():
+        while True:
             begun = time.monotonic()
             asked.set()
             self.wait(event)
             self.late.append(time.monotonic() - begun)
             event.clear()
+            if self.ended.is_set():
+                break
         asked.set()
         answering.join()
 

@@ -88,8 +88,14 @@ class Connection:
         """Wait for what gRPC does. If the caller is cancelled, it goes on until the call ends: `end` waits for it."""
         task = asyncio.ensure_future(operation)
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(self._over)
         return await asyncio.shield(task)
+
+    def _over(self, task: asyncio.Future[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            # Where the caller is gone nobody else asks for it, and the loop would print a traceback.
+            task.exception()
 
     async def end(self) -> None:
         """End the call, and wait until gRPC is done with it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -73,3 +74,29 @@ async def test_a_gateway_that_begins_with_something_else_is_left(tmp_path: Path)
         with pytest.raises(ConnectionEnded, match="did not say what it can take"):
             async with made:
                 pass
+
+
+async def test_a_call_that_fails_when_nobody_waits_for_it_any_more_prints_nothing() -> None:
+    """A command ends while gRPC still tries to connect."""
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    fails = asyncio.Event()
+
+    class Call:
+        async def read(self) -> None:
+            await fails.wait()
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata())
+
+        def cancel(self) -> None:
+            fails.set()
+
+    connection = Connection("127.0.0.1:1", Call())
+    greeting = asyncio.create_task(connection.greet(ClientInfo(name="site-7")))
+    await asyncio.sleep(0)
+    greeting.cancel()
+    await asyncio.wait([greeting])
+    await connection.end()
+    del greeting, connection
+    gc.collect()
+    await asyncio.sleep(0)
+    assert told == []
