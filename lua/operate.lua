@@ -372,7 +372,7 @@ function verbs.replace(KEYS, ARGV)
   local tail = Messages.spell_tail(attributes, key, ARGV[7], ARGV[9], ARGV[8])
   call('HSET', KEYS[BODIES], id, Messages.spell_body(old.origin, shard_key, tail))
   if moves then move_message(q, found, shard_key, due, id, 'u') end
-  Unique.save_unique(q, key, id, state, full_id, Rules.owner_of(q.rules, shard_key), text)
+  Unique.save_unique(q, key, id, 'w', full_id, Rules.owner_of(q.rules, shard_key), text)
   if q.producer_moves then Producers.save_producer(q, ARGV[2]) end
   Producers.note_call(q, ARGV[2], '')
   local attempts = found.at and found.at.attempts or 0

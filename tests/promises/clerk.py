@@ -20,6 +20,7 @@ class Job:
     leased_until: float = 0.0
     deliveries: int = 0
     is_cancelled: bool = False
+    unique_key: str = ""
 
 
 @dataclass
@@ -43,6 +44,8 @@ class Clerk:
     paused_until: float = 0.0
     pauses: dict[str, float] = field(default_factory=dict)
     caps: dict[str, int] = field(default_factory=dict)
+    plan: int = 0
+    on_plan: set[str] = field(default_factory=set)
     jobs: dict[str, Job] = field(default_factory=dict)
 
     def is_leased(self, job: Job, now: float) -> bool:
@@ -63,11 +66,16 @@ class Clerk:
             if not (self.is_leased(job, now) or job.since > now or job.is_cancelled):
                 yield job
 
+    def holder(self, unique_key: str, now: float) -> Job | None:
+        """The message that has a unique key: it is worked on, or can still be delivered."""
+        having = [job for job in self.jobs.values() if job.unique_key == unique_key and not job.is_cancelled]
+        return next((job for job in having if not self.is_spent(job, now)), None)
+
     def may_have(self, tenant: str, now: float) -> int:
         """How many more of a tenant its limits allow."""
         if self.pauses.get(tenant, 0.0) > now:
             return 0
-        cap = self.caps.get(tenant, self.max_in_flight)
+        cap = self.plan if tenant in self.on_plan else self.caps.get(tenant, self.max_in_flight)
         return cap - self._flight(tenant, now) if cap else 10**9
 
     def figures(self, now: float) -> Figures:

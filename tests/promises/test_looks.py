@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from shardq import Delivery, Limits, MessageNotFound, Queue
+from shardq import Delivery, Limits, MessageNotFound, Queue, UniqueConflict
+from shardq.model.message import OnConflict
 from shardq.testing import ManualClock
 from tests.promises.clerk import Clerk, Figures, Job
 from tests.selection import SOAK
@@ -20,6 +21,8 @@ LOOKS = 100_000 if SOAK else 2_000
 STEPS = 60
 """In one queue."""
 MAX_DELIVERIES = 3
+MODES: tuple[OnConflict, ...] = ("existing", "raise", "replace")
+PLAN = "gold"
 
 
 class Office:
@@ -34,7 +37,8 @@ class Office:
             max_deliveries=MAX_DELIVERIES, create=True, max_in_flight=cap, total_in_flight=total_cap,
         )  # fmt: skip
         self.queue.declare()
-        self.books = Clerk(MAX_DELIVERIES, cap, total_cap)
+        self.queue.set_plan(PLAN, max_in_flight=2)
+        self.books = Clerk(MAX_DELIVERIES, cap, total_cap, plan=2)
         self.held: list[Delivery] = []
         self.log = [f"caps {cap} and {total_cap}, {'with' if reads else 'without'} readers after the first half"]
 
@@ -46,7 +50,7 @@ class Office:
     def step(self, *, may_read: bool) -> None:
         """Do something by chance."""
         weights: dict[Callable[[], None], int] = {
-            self.write: 6, self.elapse: 4, self.settle: 3, self.cancel: 2, self.limit: 2, self.pause: 1, self.purge: 1,
+            self.write: 6, self.write_unique: 4, self.elapse: 4, self.settle: 3, self.cancel: 2, self.limit: 2, self.pause: 1, self.purge: 1,
             **({self.read: 6} if may_read else {}),
         }  # fmt: skip
         [each] = self.rng.choices([*weights], [*weights.values()])
@@ -59,6 +63,32 @@ class Office:
             tenant, delay = self.rng.choice(TENANTS), self.rng.choice((None, None, 1.0, 7.0))
             message_id = self.queue.write("x", shard_key=tenant, delay=delay)
             self.books.jobs[message_id] = Job(message_id, tenant, self.now + (delay or 0.0))
+
+    def write_unique(self) -> None:
+        """One with one of few unique keys: it is new, or stands for the one that has the key, or replaces it."""
+        unique_key, mode = self.rng.choice("xy"), self.rng.choice(MODES)
+        tenant, delay = TENANTS[0], self.rng.choice((None, 0.0, 3.0))
+        holder = self.books.holder(unique_key, self.now)
+        is_leased = holder is not None and self.books.is_leased(holder, self.now)
+        try:
+            written = self.queue.write("x", shard_key=tenant, unique_key=unique_key, on_conflict=mode, delay=delay)
+        except UniqueConflict as error:
+            conflict = error.message_id
+        else:
+            conflict = None
+        assert conflict == (holder.message_id if holder and mode == "raise" else None)
+        if conflict:
+            return
+        if holder is None or (mode == "replace" and is_leased):
+            assert written.is_new, f"{unique_key} is free, and its write is told to be {written}"
+            if holder:
+                holder.unique_key = ""
+            job = Job(str(written), tenant, self.now + (delay or 0.0), unique_key=unique_key)
+            self.books.jobs[job.message_id] = job
+            return
+        assert (written, written.is_new) == (holder.message_id, False)
+        if mode == "replace" and delay is not None:
+            holder.since, holder.leased_until = self.now + delay, 0.0
 
     def elapse(self) -> None:
         """Time passes."""
@@ -116,12 +146,21 @@ class Office:
             del self.books.jobs[job.message_id]
 
     def limit(self) -> None:
-        """A cap of a tenant, or none of its own."""
+        """A cap of a tenant or none of its own, or it comes to a plan, or the plan changes."""
         tenant, cap = self.rng.choice(TENANTS), self.rng.choice((None, 1, 2))
-        self.queue.set_limits({tenant: Limits(max_in_flight=cap)})
-        self.books.caps.pop(tenant, None)
-        if cap is not None:
-            self.books.caps[tenant] = cap
+        match self.rng.choice(("own", "own", "to the plan", "the plan")):
+            case "own":
+                self.queue.set_limits({tenant: Limits(max_in_flight=cap)})
+                self.books.on_plan.discard(tenant)
+                self.books.caps.pop(tenant, None)
+                if cap is not None:
+                    self.books.caps[tenant] = cap
+            case "to the plan":
+                self.queue.set_limits({tenant: PLAN})
+                self.books.on_plan.add(tenant)
+            case "the plan":
+                self.books.plan = self.rng.choice((1, 3))
+                self.queue.set_plan(PLAN, max_in_flight=self.books.plan)
 
     def pause(self) -> None:
         """A tenant or the queue, for some seconds; or that ends."""
