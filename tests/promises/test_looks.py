@@ -50,8 +50,8 @@ class Office:
     def step(self, *, may_read: bool) -> None:
         """Do something by chance."""
         weights: dict[Callable[[], None], int] = {
-            self.write: 6, self.write_unique: 4, self.elapse: 4, self.settle: 3, self.cancel: 2, self.limit: 2, self.pause: 1, self.purge: 1,
-            **({self.read: 6} if may_read else {}),
+            self.write: 6, self.write_unique: 4, self.elapse: 4, self.settle: 3, self.cancel: 2, self.limit: 2,
+            self.pause: 1, self.purge: 1, **({self.read: 6} if may_read else {}),
         }  # fmt: skip
         [each] = self.rng.choices([*weights], [*weights.values()])
         self.log.append(f"{self.now:.3f} {each.__name__}")
