@@ -12,7 +12,6 @@ from shardq.model import DeadLetter, QueueConfig
 from shardq.ops.operate.assign import shrink_refused
 from shardq.ops.queue.change import change_queue, check_replicas
 from shardq.ops.queue.opening import (
-    before_all,
     check_legacy,
     exists,
     new_epoch,
@@ -38,7 +37,7 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
     removes nothing, because the last part has changed the epoch.
     """
     removed, until = 0, state.until(timeout)
-    yield from before_all(state.keys, require_queue(state, until))
+    yield from require_queue(state, until)
     call: Call | None = _purge(state)
     while True:
         if call is None:
@@ -74,7 +73,7 @@ def delete(state: QueueState, expected: int | None, timeout: float | None = None
     if expected is not None:
         whole("expected", expected, 0, 2**53)
     until, view, held = state.until(timeout), state.view, 0
-    while (yield from before_all(state.keys, exists(state, until))):
+    while (yield from exists(state, until)):
         view = state.view
         rest = (*state.keys.everything, *map(state.keys.stream, range(view.streams)))
         call = Call.on(state.keys, "delete", (view.epoch, "" if expected is None else expected), rest=rest)
@@ -178,7 +177,7 @@ def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
 def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None) -> Op[int]:
     """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""
     until = state.until(timeout)
-    yield from before_all(state.keys, require_queue(state, until))
+    yield from require_queue(state, until)
     moved = 0
     for start in range(0, len(letters), 100):
         args: list[Argument] = []

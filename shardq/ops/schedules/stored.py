@@ -13,7 +13,7 @@ from shardq.model import Written
 from shardq.model.schedule import Schedule, check_catch_up
 from shardq.model.timetable import timetable
 from shardq.ops.queue.change import check_replicas
-from shardq.ops.queue.opening import before_all, missing, open_queue
+from shardq.ops.queue.opening import missing, open_queue
 from shardq.ops.queue.retry import always, retry_replicated, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
@@ -109,7 +109,7 @@ def _changed(state: QueueState, name: str, call: Call, timeout: float | None) ->
 
 def run(state: QueueState, name: str, timeout: float | None) -> Op[Written]:
     """Write the call of a stored schedule now, also of one that is paused. Its slots stay what they are."""
-    _, _, (row, *_) = yield from before_all(state.keys, _page(state, b"0", _checked(name), timeout))
+    _, _, (row, *_) = yield from _page(state, b"0", _checked(name), timeout)
     if not row[2]:
         raise _not_found(state, name)
     record = record_of(row[2])

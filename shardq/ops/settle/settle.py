@@ -12,6 +12,7 @@ from shardq.arguments import MAX_BLOCK, flag, seconds, text
 from shardq.errors import ConfigError, LeaseLost, MessageCancelled, OutcomeUnknown
 from shardq.model import Received
 from shardq.ops.queue.opening import open_queue
+from shardq.ops.queue.outcome import part_of
 from shardq.ops.queue.retry import retry_until
 from shardq.ops.queue.server_time import safe_deadline
 from shardq.ops.queue.state import QueueState
@@ -74,7 +75,16 @@ Results: TypeAlias = dict[str, Settled]
 def ack_part(
     state: QueueState, part: Part, until: float, found: Results, failed: Refused | Unanswered | None = None
 ) -> Op[None]:
-    """Ack *part*, and put the results into *found*. *failed* is how a first try ended, if there was one."""
+    """Ack *part*, and put the results into *found*. *failed* is how a first try ended, if there was one.
+
+    PartlyDone if it fails and there are results of other parts.
+    """
+    yield from part_of(len(found), _ack_part(state, part, until, found, failed))
+
+
+def _ack_part(
+    state: QueueState, part: Part, until: float, found: Results, failed: Refused | Unanswered | None
+) -> Op[None]:
     try:
         reply = yield from retry_until(
             lambda repeated: ack_call(state, part, repeated), until, state.clock, failed=failed
@@ -159,7 +169,8 @@ def _settle_all(
     yield from open_queue(state, until)
     found = {} if found is None else found
     for part in parts_of(each_once(deliveries)):
-        reply = yield from retry_until(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
+        effect: Op[Any] = retry_until(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
+        reply = yield from part_of(len(found), effect)
         settled = [Settled(letter) for letter in reply[1].decode()]
         found.update(zip([delivery.token for delivery in part], settled, strict=True))
     return [found[delivery.token] for delivery in deliveries]

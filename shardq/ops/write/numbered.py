@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from shardq.errors import OutcomeUnknown
 from shardq.ops.queue.opening import reopen
+from shardq.ops.queue.outcome import in_doubt
 from shardq.ops.queue.retry import Same, retry_replicated
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
@@ -35,19 +36,20 @@ def answered(
 
     Raises OutcomeUnknown if nobody can say whether it was done, and what `retry_until` raises.
     """
+    doubt = False  # whether a try for an earlier epoch may have been executed
     while True:
         call = Same(made or make(sequence))
         # The driver may have made the first try long before it came here: the machine may have slept meanwhile.
         begun_at = sequence.numbered_at if made else None
         made, remembered = None, REPEATED_FOR if sequence.name else 0.0
-        reply, underreplicated = yield from retry_replicated(
-            call, until, state.clock, remembered=remembered, begun_at=begun_at
-        )
+        tries = retry_replicated(call, until, state.clock, remembered=remembered, begun_at=begun_at)
+        reply, underreplicated = yield from in_doubt(doubt, tries)
+        doubt = doubt or call.repeated
         match reply:
             case [b"EPOCH"]:
                 state.forget()
-                yield from reopen(state, until)
-            case [b"FULL", b"max_producers"] if call.repeated:
+                yield from in_doubt(doubt, reopen(state, until))
+            case [b"FULL", b"max_producers"] if doubt:
                 text = "a try got no answer, and Redis cannot recognize it, since it remembers too many writers"
                 raise OutcomeUnknown(text)
             case [b"FULL", b"max_producers"]:

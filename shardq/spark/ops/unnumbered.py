@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardq.errors import DurabilityUnknown, OutcomeUnknown
+from shardq.ops.queue.outcome import in_doubt
 from shardq.ops.queue.retry import TRANSIENT, refuse
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Refused, Unanswered, Underreplicated
@@ -48,7 +49,8 @@ def store_unnumbered(state: QueueState, rows: Rows, pace: Pace) -> Op[None]:
             trouble = yield from _send_calls(state, rows, pending, pace, tries.until)
             if _count(pending) < before:
                 tries.advanced()
-            if not (yield from tries.again(trouble)):
+            doubt = any(span.is_unsure for span in pending)
+            if not (yield from in_doubt(doubt, tries.again(trouble))):
                 raise _give_up(state, trouble, pace, pending)
     finally:
         for span in pending:
