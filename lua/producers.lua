@@ -24,8 +24,8 @@ end
 function Producers.check_call(q, sequence, keep, text)
   local number = sequence + 0
   local ends, last, stored = match(text or '', '^(%d+)|(%d+)|(.*)$')
-  -- Only the last call of a sequence is known: one call of it is under way at a time (`take_sequence` in
-  -- ops/write/write.py).
+  -- Only the last call of a sequence is known: one call of it is under way at a time (`Sequences` in
+  -- shardq/ops/queue/sequences.py).
   if ends and last + 0 == number then return {'OK', stored} end
   if ends and last + 0 > number then return {'STALE'} end
   -- Mostly the sequence is remembered for long enough: then a write touches no index for it.

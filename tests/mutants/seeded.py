@@ -271,9 +271,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         7,
         "a write whose answer was lost is stored once more by its retry",
-        "shardq/ops/write/numbered.py",
-        "            call, until, state",
-        '            lambda _: make(ProducerSequence(f"p:{state.clock.monotonic()}", 1)), until, state',
+        "shardq/ops/queue/numbered.py",
+        "retry_replicated(call, until",
+        'retry_replicated(lambda _: make(ProducerSequence(f"p:{state.clock.monotonic()}", 1)), until',
         "tests/fault/queue/test_lost_replies.py::test_a_write_is_stored_once_under_the_id_that_it_returns[reply-sync-valkey]",
     ),
     Mutant(

@@ -1,4 +1,7 @@
-"""A call that has a number in a producer's sequence: of all its tries one at most has an effect.
+"""A call that has a number in a producer sequence: of all its tries one at most has an effect.
+
+Redis remembers what it answered, so a repetition is told the same. A call whose effect or answer would be another one
+the second time goes this way: a write, a cancel, a redrive.
 
 the verb answers        what follows
 EPOCH                   the queue is looked up, and the call made anew with the same number
@@ -15,9 +18,9 @@ from shardq.errors import OutcomeUnknown
 from shardq.ops.queue.opening import reopen
 from shardq.ops.queue.outcome import in_doubt
 from shardq.ops.queue.retry import Same, retry_replicated
+from shardq.ops.queue.sequences import FORGOTTEN, LATE, REPEATED_FOR, ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
-from shardq.ops.write.command import FORGOTTEN, REPEATED_FOR, ProducerSequence
 
 Maker: TypeAlias = Callable[[ProducerSequence], Call]
 
@@ -56,6 +59,27 @@ def answered(
                 # No try has run, so there is none to recognize. From here on one at most may run: `remembered` is 0.
                 sequence = FORGOTTEN
             case [b"STALE"]:
-                raise OutcomeUnknown("a later call of the same producer overtook this write")
+                raise OutcomeUnknown("a later call of the same producer overtook this one")
             case _:
                 return Answer(reply, underreplicated)
+
+
+def numbered(state: QueueState, make: Maker, until: float) -> Op[Answer]:
+    """Do as `answered`, for a call of a sequence of its own."""
+    sequence = state.sequences.take()
+    try:
+        return (yield from answered(state, sequence, make, until))
+    finally:
+        # Also after no answer: the next call has a higher number, and a copy of this one that comes late is STALE.
+        state.sequences.free(sequence)
+
+
+def number_of(state: QueueState, sequence: ProducerSequence, until: float) -> str:
+    """Count this call in its *sequence*. Return its number, and for how many ms Redis must remember it.
+
+    Redis must remember it for as long as a repeated try may still arrive.
+    """
+    # Redis forgets a sequence when no try can arrive any more; to forget it earlier would store a message twice.
+    sequence.numbered_at = state.clock.monotonic()
+    lasts = min(max(0.0, until - sequence.numbered_at), REPEATED_FOR) + LATE
+    return f"{sequence.number}|{round(lasts * 1000)}"
