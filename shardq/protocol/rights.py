@@ -59,6 +59,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "meta": "hdel hget hincrby hmget hset",
         "moved": "hget hlen",
         "notifications": "xadd xlen",
+        "producers": "zadd zcard zrangebyscore zrem",
         "returned": "zcard zrangebylex zrem",
         "streams": "xdel xlen xrange",
         "turns": "zadd zcard zrem",

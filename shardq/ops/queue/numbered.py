@@ -74,6 +74,11 @@ def numbered(state: QueueState, make: Maker, until: float) -> Op[Answer]:
         state.sequences.free(sequence)
 
 
+def spelled(state: QueueState, sequence: ProducerSequence, until: float) -> str:
+    """Count this call in its *sequence*. Return its number as verbs read it (`read_number` in lua/producers.lua)."""
+    return f"{number_of(state, sequence, until)} {sequence.name}" if sequence.name else "-"
+
+
 def number_of(state: QueueState, sequence: ProducerSequence, until: float) -> str:
     """Count this call in its *sequence*. Return its number, and for how many ms Redis must remember it.
 

@@ -14,7 +14,7 @@ import msgspec
 
 from shardq.errors import BackendTimeout, DurabilityUnknown, ShardqError, UniqueConflict
 from shardq.model.written import Existing, Written
-from shardq.ops.queue.numbered import number_of, numbered
+from shardq.ops.queue.numbered import numbered, spelled
 from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
@@ -126,9 +126,9 @@ def _replace(state: QueueState, message: Outgoing, holder: str, until: float, wr
 
 
 def _replace_call(state: QueueState, message: Outgoing, holder: str, sequence: ProducerSequence, until: float) -> Call:
-    delay, number = message.delay if message.delays else "", number_of(state, sequence, until)
+    delay = message.delay if message.delays else ""
     args = (
-        state.epoch, sequence.name or "-", number, holder, message.unique_key, message.shard_key, message.tag,
+        state.epoch, spelled(state, sequence, until), holder, message.unique_key, message.shard_key, message.tag,
         message.body, message.headers, delay, message.deadline or "", state.client,
     )  # fmt: skip
     return Call.on(state.keys, "replace", args, replicas=state.durability.replicas)

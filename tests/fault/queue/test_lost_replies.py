@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import asdict
 
-from shardq import Client, Delivery, LeaseLost, Limits, Message, MessageCancelled, Queue
+from shardq import Client, Delivery, LeaseLost, Limits, Message, MessageCancelled, MessageNotFound, Queue
 from shardq.cli.commands.stats import COUNTERS
 from tests.conformance.census import take
 from tests.fault.conftest import Cutter, Open
@@ -425,6 +425,43 @@ def test_a_message_in_flight_is_cancelled_once(queue: Queue, other: Queue, lose:
         delivery.ack()
     assert numbers(other) == (0, 0, 0, 0)
     assert other.stats().cancelled == 1
+
+
+@pytest.mark.parametrize("over", ["acked", "never written"])
+def test_what_is_over_is_not_cancelled_by_a_cancel_that_is_tried_again(
+    queue: Queue, other: Queue, lose: Cutter, over: str
+) -> None:
+    message_id = "1795893997505-99999-0"
+    if over == "acked":
+        message_id = other.write("work", shard_key="tenant")
+        other.read().ack()
+    cut = lose("cancel")
+    with pytest.raises(MessageNotFound):
+        queue.cancel(message_id)
+    assert struck(cut)
+    assert other.stats().cancelled == 0
+
+
+def test_a_dead_letter_stays_though_its_cancel_is_tried_again(queue: Queue, other: Queue, lose: Cutter) -> None:
+    delivery = taken(other)
+    delivery.reject("poison")
+    cut = lose("cancel")
+    assert queue.cancel(delivery.message_id) == "dead"
+    assert struck(cut)
+    assert numbers(other) == (0, 0, 0, 1)
+
+
+def test_a_cancel_that_comes_once_more_cancels_nothing_that_was_written_since(
+    queue: Queue, other: Queue, proxy: Proxy
+) -> None:
+    """A network held its request back. Its caller was told that the letter is dead, and redrove it."""
+    delivery = taken(other)
+    delivery.reject("poison")
+    requests = proxy.copies(on_the_wire("cancel"))
+    assert queue.cancel(delivery.message_id) == "dead"
+    assert queue.redrive(queue.dead()) == 1
+    proxy.deliver(requests[0])
+    assert numbers(other) == (1, 0, 0, 0)
 
 
 def test_dead_letters_are_redriven_once(queue: Queue, other: Queue, lose: Cutter) -> None:
