@@ -274,5 +274,10 @@ class QueueAdmin:
         return self._client.run(inspect.journal.journal(self.state, count, after, timeout))
 
     def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
-        """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""
+        """Move dead letters back into the queue, with their ids and headers. Return how many were moved.
+
+        Those that others have moved or deleted are passed over. No more are moved than `max_len` has room for, by the
+        rule of writes: QueueFull if that is none, and PartlyDone if it is some of them. The text says how many were
+        left.
+        """
         return self._client.run(operate.queues.redrive(self.state, letters_of(letters), timeout))

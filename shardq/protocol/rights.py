@@ -356,6 +356,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "meta": "hdel hget hincrby hmget hset",
         "moved": "hdel hget hlen",
         "notifications": "xadd xlen",
+        "producers": "zadd zcard zrangebyscore zrem",
         "returned": "zadd zcard",
         "turns": "zadd zcard zrem",
     },

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from shardq.arguments import check_known, whole
-from shardq.errors import BackendTimeout, ConfigError, QueueNotEmpty
+from shardq.errors import BackendTimeout, ConfigError, QueueFull, QueueNotEmpty
 from shardq.model import DeadLetter, QueueConfig
 from shardq.ops.operate.assign import shrink_refused
 from shardq.ops.queue.change import change_queue, check_replicas
+from shardq.ops.queue.numbered import numbered, spelled
 from shardq.ops.queue.opening import (
     check_legacy,
     exists,
@@ -21,6 +23,7 @@ from shardq.ops.queue.opening import (
 from shardq.ops.queue.outcome import fail_after, part_of, told_after
 from shardq.ops.queue.registry import register, unregister
 from shardq.ops.queue.retry import always, retry_until
+from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
@@ -28,6 +31,8 @@ from shardq.ops.queue.upkeep import touch, upkeep
 from shardq.ops.queue.view import QueueView
 
 PURGE_CHUNK = 250
+REDRIVEN = 100
+"""One call moves at most so many dead letters."""
 
 
 def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
@@ -175,17 +180,30 @@ def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
 
 
 def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None) -> Op[int]:
-    """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""
+    """Move dead letters back into the queue, with their ids and headers. Return how many were moved.
+
+    QueueFull if the queue has room for none of those that are there; PartlyDone if it has room for some.
+    """
     until = state.until(timeout)
     yield from require_queue(state, until)
-    moved = 0
-    for start in range(0, len(letters), 100):
-        args: list[Argument] = []
-        for letter in letters[start : start + 100]:
-            args += (letter.entry_id, letter.message_id)
+    moved = left = bound = 0
+    for start in range(0, len(letters), REDRIVEN):
+        names = [letter.entry_id for letter in letters[start : start + REDRIVEN]]
 
-        def make(repeated: bool, args: tuple[Argument, ...] = tuple(args)) -> Call:
-            return Call.on(state.keys, "redrive", (int(repeated), state.client, *args))
+        def make(sequence: ProducerSequence, names: Sequence[str] = names) -> Call:
+            return Call.on(state.keys, "redrive", (spelled(state, sequence, until), state.client, *names))
 
-        moved += int((yield from part_of(moved, retry_until(make, until, state.clock))))
+        (_, told), _ = yield from part_of(moved, numbered(state, make, until))
+        some, others, bound = map(int, told.split(b"|"))
+        moved, left = moved + some, left + others
+    if left:
+        fail_after(moved, _no_room(state, left, bound))
     return moved
+
+
+def _no_room(state: QueueState, left: int, bound: int) -> QueueFull:
+    return QueueFull(
+        f"queue {state.keys.name!r} may hold max_len = {bound:,} messages, and nobody more than four times as many as "
+        f"are free: {left:,} dead letters were left; redrive them later, or raise it",
+        bound="max_len", limit=bound,
+    )  # fmt: skip

@@ -475,6 +475,19 @@ def test_dead_letters_are_redriven_once(queue: Queue, other: Queue, lose: Cutter
     assert sorted(each.message_id for each in other.read_many(10)) == sorted(ids)
 
 
+def test_letters_that_somebody_else_redrove_are_not_counted_by_a_redrive_that_is_tried_again(
+    queue: Queue, other: Queue, lose: Cutter
+) -> None:
+    other.write_many([(str(n), "tenant") for n in range(3)])
+    other.reject_many(other.read_many(3), "poison")
+    letters = queue.dead()
+    assert other.redrive(letters[:2]) == 2
+    cut = lose("redrive")
+    assert queue.redrive(letters) == 1
+    assert struck(cut)
+    assert numbers(other) == (3, 0, 0, 0)
+
+
 def test_a_resize_is_done_once(queue: Queue, other: Queue, lose: Cutter) -> None:
     cut = lose("resize")
     assert queue.resize(7) == (7, 7)
