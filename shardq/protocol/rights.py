@@ -430,6 +430,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "meta": "hdel hget hincrby hmget hset",
         "moved": "hdel hget hlen hset",
         "notifications": "xadd xlen",
+        "producers": "zadd zcard zrangebyscore zrem",
         "returned": "zadd zcard",
         "streams": "xdel xlen xrange",
         "turns": "zadd zcard zrem",
