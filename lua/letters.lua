@@ -39,31 +39,37 @@ end
 -- KEYS[2] dead: dead letters
 -- KEYS[3] moved: where a dead letter lies, by message id
 -- KEYS[4] journal: what happened to the messages
+-- KEYS[5] producers: who made calls with numbers, by the end of their memory
 -- ARGV[1] client: what the journal calls the caller
--- ARGV[2] age: ms since they died, at least, of those that are deleted by age; 'ttl' = what the queue says; '' = none
--- ARGV[3] most: by age
--- ARGV[4] count: of message ids
--- ARGV[5..] names: message ids, then entry ids
--- Reply: {how many were deleted, 1 when there may be more that died so long ago}
+-- ARGV[2] number: of this call (`read_number`): it is done once, however often it is tried
+-- ARGV[3] age: ms since they died, at least, of those that are deleted by age; 'ttl' = what the queue says; '' = none
+-- ARGV[4] most: by age
+-- ARGV[5] count: of message ids
+-- ARGV[6..] names: message ids, then entry ids
+-- Reply: {'OK', "how many were deleted|1 when there may be more that died so long ago"} | {'STALE'}
+--        | {'FULL', 'max_producers'}
 function verbs.delete_dead(KEYS, ARGV)
   if not call then begin() end
-  check_types({KEYS[1], KEYS[3]}, {}, {KEYS[2], KEYS[4]})
-  local text, dead_ttl = unpack(call('HMGET', KEYS[1], 'rules', 'dead_ttl')) -- at most 2: the fields
-  if not text then return {0, 0} end
-  local q = new_q{
-    keys = {[META] = KEYS[1], [DEAD] = KEYS[2], [MOVED] = KEYS[3], [JOURNAL] = KEYS[4]},
-    rules = Rules.rules_of(text), now = read_time(),
-  }
+  check_types({KEYS[3]}, {}, {KEYS[2], KEYS[4]})
+  local producer, number, keep = Producers.read_number(ARGV[2])
+  local keys = {[META] = KEYS[1], [DEAD] = KEYS[2], [MOVED] = KEYS[3], [JOURNAL] = KEYS[4], [PRODUCERS] = KEYS[5]}
+  local q = State.open_call(keys, 5, 'dead_ttl', producer or '')
+  if not q then return {'OK', '0|0'} end
+  local answer = producer and Producers.check_call(q, number, keep, q.values[State.COMMON + 2])
+  if answer then return answer end
   if q.rules.journal > 0 then Journal.begin_events(q) end
-  local deleted = delete_named(q, ARGV, 5, ARGV[4] + 0)
+  local deleted = delete_named(q, ARGV, 6, ARGV[5] + 0)
   local old, has_more = 0, false
-  local age = ARGV[2] == 'ttl' and (dead_ttl or '') or ARGV[2]
-  if age ~= '' then old, has_more = delete_old(q, age + 0, ARGV[3] + 0) end
+  local age = ARGV[3] == 'ttl' and (q.values[State.COMMON + 1] or '') or ARGV[3]
+  if age ~= '' then old, has_more = delete_old(q, age + 0, ARGV[4] + 0) end
   deleted = deleted + old
-  if deleted > 0 then call('HINCRBY', KEYS[1], 'dead_deleted', deleted) end
-  Shares.save(KEYS[1], q)
+  if deleted > 0 then State.count_up(q, 'dead_deleted', deleted) end
+  local told = deleted .. (has_more and '|1' or '|0')
+  Producers.end_call(q, producer, told)
+  if q.changed_shares then Shares.note(q) end
+  State.save_state(q)
   Journal.save_events(q, ARGV[1])
-  return {deleted, has_more and 1 or 0}
+  return {'OK', told}
 end
 
 -- Returns the body that a dead letter becomes again. Its deadline and its due time are over; the deliveries so far

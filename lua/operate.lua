@@ -509,13 +509,20 @@ end
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] most: in this call
 -- ARGV[4] client: what the journal calls the caller
--- Reply: {'OK', how many were removed, 1 when there may be more} | {'NOQUEUE' | 'EPOCH', 0, 0}
+-- ARGV[5] number: of this call (`read_number`): it is done once, however often it is tried
+-- Reply: {'OK', "how many were removed|1 when there may be more"} | {'NOQUEUE' | 'EPOCH', '0|0'} | {'STALE'}
+--        | {'FULL', 'max_producers'}
 function verbs.purge(KEYS, ARGV)
   if not call then begin() end
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
-  if answer then return {answer, 0, 0} end
-  local q = Settle.open_change(KEYS)
+  if answer == 'NOQUEUE' then return {answer, '0|0'} end
+  local producer, sequence, keep = Producers.read_number(ARGV[5])
+  local q = Settle.open_change(KEYS, producer or '')
   Types.look_at_all(q) -- gaps in a ring are written at once
+  -- Whatever the epoch is by now: if it was done, it says so.
+  local done = producer and Producers.check_call(q, sequence, keep, q.values[State.COMMON + 1])
+  if done then return done end
+  if answer then return {answer, '0|0'} end
   q.most, q.purged = ARGV[3] + 0, 0
   local ready = call('HGET', KEYS[META], 'ready')
   q.ready = ready
@@ -532,6 +539,8 @@ function verbs.purge(KEYS, ARGV)
   local more = q.purged > 0 or cursor ~= '0' or walk_vanished(q)
   if not more then Rules.set_epoch(KEYS[META], ARGV[2]) end
   State.count_up(q, 'purged', q.purged)
+  local told = q.purged .. (more and '|1' or '|0')
+  Producers.end_call(q, producer, told)
   Settle.close_change(q, ARGV[4])
-  return {'OK', q.purged, more and 1 or 0}
+  return {'OK', told}
 end

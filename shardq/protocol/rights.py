@@ -102,8 +102,9 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "": "time",
         "dead": "xdel xlen xrange",
         "journal": "xadd xlen",
-        "meta": "hdel hincrby hlen hmget hset",
+        "meta": "hdel hincrby hmget hset",
         "moved": "hdel hget hlen",
+        "producers": "zadd zcard zrangebyscore zrem",
     },
     "due": {
         "": "time",
@@ -307,6 +308,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "meta": "hdel hget hincrby hmget hscan hset hstrlen",
         "moved": "hlen hset",
         "notifications": "xadd xlen",
+        "producers": "zadd zcard zrangebyscore zrem",
         "returned": "zadd zcard zrange zrem",
         "streams": "xdel xlen xrange",
         "turns": "zadd zcard zrem",
