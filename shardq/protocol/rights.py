@@ -38,7 +38,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     "bind": {
         "": "time",
         "bindings": "hdel hexists hget hincrby hlen hset hsetnx",
-        "changes": "del xadd xdel xlen xrange",
+        "changes": "del xadd xdel xlen xrange xrevrange",
     },
     "bindings": {
         "bindings": "hscan",
@@ -374,7 +374,8 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     },
     "remove_schedule": {
         "": "time",
-        "meta": "hdel hmget hset",
+        "meta": "hdel hincrby hmget hset",
+        "producers": "zadd zcard zrangebyscore zrem",
         "schedule_due": "zcard zrem",
         "schedules": "hdel hget",
     },

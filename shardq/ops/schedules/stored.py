@@ -13,10 +13,12 @@ from shardq.model import Written
 from shardq.model.schedule import Schedule, check_catch_up
 from shardq.model.timetable import timetable
 from shardq.ops.queue.change import check_replicas
+from shardq.ops.queue.numbered import numbered, spelled
 from shardq.ops.queue.opening import missing, open_queue
 from shardq.ops.queue.retry import always, retry_replicated, retry_until
+from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Call, Op
+from shardq.ops.queue.steps import Call, Op, Underreplicated
 from shardq.ops.schedules.record import BadRecord, Record, record_of, schedule_of, stored_record
 from shardq.ops.write.outgoing import Outgoing, check_shard_key
 from shardq.ops.write.write import write_one
@@ -90,21 +92,31 @@ def pause(state: QueueState, name: str, paused: bool, timeout: float | None) -> 
     """Pause a stored schedule, or let it go on. ScheduleNotFound."""
     args = (_checked(name), secrets.token_urlsafe(6), "p" if paused else "a")
     call = Call.on(state.keys, "pause_schedule", args, replicas=state.durability.replicas)
-    if not (yield from _changed(state, name, call, timeout)):
+    reply, underreplicated = yield from retry_replicated(always(call), state.until(timeout), state.clock)
+    if not (yield from _existed(state, name, bool(reply), underreplicated, timeout)):
         raise _not_found(state, name)
 
 
 def remove(state: QueueState, name: str, timeout: float | None) -> Op[bool]:
     """Remove a stored schedule. Return whether there was one."""
-    call = Call.on(state.keys, "remove_schedule", (_checked(name),), replicas=state.durability.replicas)
-    return bool((yield from _changed(state, name, call, timeout)))
+    _checked(name)
+    until = state.until(timeout)
+
+    def make(sequence: ProducerSequence) -> Call:
+        args = (name, spelled(state, sequence, until))
+        return Call.on(state.keys, "remove_schedule", args, replicas=state.durability.replicas)
+
+    (_, told), underreplicated = yield from numbered(state, make, until)
+    return (yield from _existed(state, name, bool(told == b"1"), underreplicated, timeout))
 
 
-def _changed(state: QueueState, name: str, call: Call, timeout: float | None) -> Op[int]:
-    reply, underreplicated = yield from retry_replicated(always(call), state.until(timeout), state.clock)
-    if not int(reply):
-        yield from _page(state, b"0", name, timeout)  # QueueMissing, if there is no schedule since there is no queue
-    return check_replicas(state, underreplicated, int(reply))
+def _existed(
+    state: QueueState, name: str, existed: bool, underreplicated: Underreplicated | None, timeout: float | None
+) -> Op[bool]:
+    """Return whether a schedule *existed*, as its change was told. QueueMissing if there is no queue, either."""
+    if not existed:
+        yield from _page(state, b"0", name, timeout)
+    return check_replicas(state, underreplicated, existed)
 
 
 def run(state: QueueState, name: str, timeout: float | None) -> Op[Written]:
