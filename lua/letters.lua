@@ -125,7 +125,7 @@ end
 -- Says whether the queue may hold one more message of a tenant, by the rule of its writes; `room` is what is free.
 local function has_place(q, a, room)
   local own = q.rules.window > 0 and a.taken + a.behind + a.delayed + a.flight or 0
-  return Shares.may_use(own, room, 1)
+  return Shares.may_use(own, room, 1, q.rules.max_len)
 end
 
 -- Makes messages of these dead letters again, of as many as there is room for. Returns how many, and how many it left.

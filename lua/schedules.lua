@@ -127,7 +127,7 @@ end
 local function beyond_schedules(q, most, stored, owner)
   if most <= 0 then return 'NONE' end
   local used = Shares.used(q, 'H:', owner)
-  if not Shares.may_use(used, most - stored, 1) then return {'FULL', most, stored, used} end
+  if not Shares.may_use(used, most - stored, 1, most) then return {'FULL', most, stored, used} end
 end
 
 -- @verb store_schedule: store a schedule for users, or change one. Its slots count from now on.

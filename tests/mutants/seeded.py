@@ -185,6 +185,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         5,
+        "tenants who come one after the other use a bound up, so that a newcomer is refused",
+        "lua/shares.lua",
+        "local LAST_PART = 25",
+        "local LAST_PART = 1000000",
+        "tests/conformance/write/test_shares.py::test_greedy_ones_after_each_other_leave_newcomers_a_place[sync-valkey-length]",
+    ),
+    Mutant(
+        5,
         "who writes its messages one by one has more of them in the shared streams than the window allows",
         "lua/streams.lua",
         "if a.behind > 0 or a.taken >= q.rules.window then return false end",
