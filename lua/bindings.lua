@@ -1,7 +1,7 @@
 -- A router's bindings. The hash `bindings` has each binding as a field, the version under '' and the stamp under ' '.
 -- Each change moves the version by one and is one entry of the stream `changes`, whose id is that version: a follower
--- sees a gap. The stamp, the time of the last change, is in that entry, too: when Redis lost its last changes and made
--- others, their versions are the same and the stamps are not.
+-- sees a gap. The stamp, the time of the last change and the nonce of its call, is in that entry, too: when Redis lost
+-- its last changes and made others, their versions are the same and the stamps are not.
 local RECENT = 1000 -- versions that are looked through for a member that changed
 
 -- Says whether a text can be a version: a whole number that Lua holds without losing digits.
@@ -22,6 +22,20 @@ local function is_changed_since(r, version, seen, members)
     if members[entry[2][2]] then return true end
   end
   return false
+end
+
+-- Returns the members that an earlier try of a call has changed, a set: the stamps of these changes have its nonce. Nil
+-- if it has changed none, as far as recent changes tell.
+local function changed_before(r, nonce, members)
+  local own
+  for _, entry in ipairs(call('XREVRANGE', r.changes, '+', '-', 'COUNT', RECENT + #members)) do
+    local fields = entry[2]
+    if match(fields[4] or '', '%.([^.]*)$') == nonce then
+      own = own or {}
+      own[fields[2]] = true
+    end
+  end
+  return own
 end
 
 -- Reads the changes that follow version `have`, at most `count` of them, as {verb, member, verb, member, ...}, and the
@@ -92,6 +106,14 @@ local function apply_changes(r, verb, members, version, stamp)
   return version, results
 end
 
+-- Tells a call that is repeated what its first try did.
+local function tell_again(r, members, own)
+  local results = {}
+  for i, member in ipairs(members) do results[i] = own[member] and 1 or 0 end
+  call('HSET', r.bindings, ' ', call('HGET', r.bindings, ' ') or '') -- WAIT waits for what a call wrote
+  return {'OK', call('HGET', r.bindings, '') or '0', results}
+end
+
 -- @verb bind: add bindings to a router, or remove them.
 -- KEYS[1] bindings: 'pattern queue' by member; under '' the version, under ' ' the stamp
 -- KEYS[2] changes: what followers read
@@ -100,7 +122,9 @@ end
 -- ARGV[3] kept: about how many changes are kept for followers; with more bindings so many, at most ten times as many:
 --         who is further behind than there are bindings is quicker by loading them
 -- ARGV[4] seen: the version that the caller knows
--- ARGV[5..] members: 'pattern queue'
+-- ARGV[5] nonce: of this call, letters, digits, '-' and '_'
+-- ARGV[6] repeated: '1' when an earlier try of this call may have happened: then it is told what that one changed
+-- ARGV[7..] members: 'pattern queue'
 -- Reply: {'OK', version, {0 | 1, ...}} | {'MOVED', version} if one of them changed since | {'FULL', bindings}
 --        | {'DAMAGED', version}
 function verbs.bind(KEYS, ARGV)
@@ -108,8 +132,10 @@ function verbs.bind(KEYS, ARGV)
   local r = {bindings = KEYS[1], changes = KEYS[2]}
   local verb, most, seen = ARGV[1], ARGV[2] + 0, ARGV[4] + 0
   local members, named = {}, {}
-  for at = 5, #ARGV do members[at - 4], named[ARGV[at]] = ARGV[at], true end
+  for at = 7, #ARGV do members[at - 6], named[ARGV[at]] = ARGV[at], true end
   check_types({}, {}, {r.changes})
+  local own = ARGV[6] == '1' and changed_before(r, ARGV[5], members)
+  if own then return tell_again(r, members, own) end
   local fields = call('HLEN', r.bindings)
   local bound = fields - 2 -- the version and the stamp are fields, too
   if verb == '+' and bound + #members > most and bound + count_unbound(r, named) > most then
@@ -124,7 +150,7 @@ function verbs.bind(KEYS, ARGV)
   end
   if is_changed_since(r, version + 0, seen, named) then return {'MOVED', version} end
   local results
-  version, results = apply_changes(r, verb, members, version, time[1] .. '.' .. time[2])
+  version, results = apply_changes(r, verb, members, version, concat({time[1], time[2], ARGV[5]}, '.'))
   return {'OK', version, results}
 end
 

@@ -130,7 +130,7 @@ function DeadLetters.has_room_for_dead(q, owner)
     share.count = q.letters
     save_share(q, owner, share)
   end
-  if Shares.may_use(share.count, free, 1) then return true end
+  if Shares.may_use(share.count, free, 1, q.rules.max_dead) then return true end
   -- Refused rather than dropped: the message waits, and a person decides (`Settle.end_dead`).
   if not q.rules.drops_dead then return false end
   local dropped = 0

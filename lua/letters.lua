@@ -39,31 +39,37 @@ end
 -- KEYS[2] dead: dead letters
 -- KEYS[3] moved: where a dead letter lies, by message id
 -- KEYS[4] journal: what happened to the messages
+-- KEYS[5] producers: who made calls with numbers, by the end of their memory
 -- ARGV[1] client: what the journal calls the caller
--- ARGV[2] age: ms since they died, at least, of those that are deleted by age; 'ttl' = what the queue says; '' = none
--- ARGV[3] most: by age
--- ARGV[4] count: of message ids
--- ARGV[5..] names: message ids, then entry ids
--- Reply: {how many were deleted, 1 when there may be more that died so long ago}
+-- ARGV[2] number: of this call (`read_number`): it is done once, however often it is tried
+-- ARGV[3] age: ms since they died, at least, of those that are deleted by age; 'ttl' = what the queue says; '' = none
+-- ARGV[4] most: by age
+-- ARGV[5] count: of message ids
+-- ARGV[6..] names: message ids, then entry ids
+-- Reply: {'OK', "how many were deleted|1 when there may be more that died so long ago"} | {'STALE'}
+--        | {'FULL', 'max_producers'}
 function verbs.delete_dead(KEYS, ARGV)
   if not call then begin() end
-  check_types({KEYS[1], KEYS[3]}, {}, {KEYS[2], KEYS[4]})
-  local text, dead_ttl = unpack(call('HMGET', KEYS[1], 'rules', 'dead_ttl')) -- at most 2: the fields
-  if not text then return {0, 0} end
-  local q = new_q{
-    keys = {[META] = KEYS[1], [DEAD] = KEYS[2], [MOVED] = KEYS[3], [JOURNAL] = KEYS[4]},
-    rules = Rules.rules_of(text), now = read_time(),
-  }
+  check_types({KEYS[3]}, {}, {KEYS[2], KEYS[4]})
+  local producer, number, keep = Producers.read_number(ARGV[2])
+  local keys = {[META] = KEYS[1], [DEAD] = KEYS[2], [MOVED] = KEYS[3], [JOURNAL] = KEYS[4], [PRODUCERS] = KEYS[5]}
+  local q = State.open_call(keys, 5, 'dead_ttl', producer or '')
+  if not q then return {'OK', '0|0'} end
+  local answer = producer and Producers.check_call(q, number, keep, q.values[State.COMMON + 2])
+  if answer then return answer end
   if q.rules.journal > 0 then Journal.begin_events(q) end
-  local deleted = delete_named(q, ARGV, 5, ARGV[4] + 0)
+  local deleted = delete_named(q, ARGV, 6, ARGV[5] + 0)
   local old, has_more = 0, false
-  local age = ARGV[2] == 'ttl' and (dead_ttl or '') or ARGV[2]
-  if age ~= '' then old, has_more = delete_old(q, age + 0, ARGV[3] + 0) end
+  local age = ARGV[3] == 'ttl' and (q.values[State.COMMON + 1] or '') or ARGV[3]
+  if age ~= '' then old, has_more = delete_old(q, age + 0, ARGV[4] + 0) end
   deleted = deleted + old
-  if deleted > 0 then call('HINCRBY', KEYS[1], 'dead_deleted', deleted) end
-  Shares.save(KEYS[1], q)
+  if deleted > 0 then State.count_up(q, 'dead_deleted', deleted) end
+  local told = deleted .. (has_more and '|1' or '|0')
+  Producers.end_call(q, producer, told)
+  if q.changed_shares then Shares.note(q) end
+  State.save_state(q)
   Journal.save_events(q, ARGV[1])
-  return {deleted, has_more and 1 or 0}
+  return {'OK', told}
 end
 
 -- Returns the body that a dead letter becomes again. Its deadline and its due time are over; the deliveries so far
@@ -86,17 +92,19 @@ local function read_id(message_id)
   return id and Messages.inner_id(id, origin), origin
 end
 
-local function has_body(q, id) return call('HEXISTS', q.keys[BODIES], id) == 1 end
-
--- Makes a message of a dead letter again. Returns whether it did.
-local function restore(q, entry_id)
+-- Returns the fields of a dead letter that can become a message again, nil if it is gone, or is none.
+local function letter_of(q, entry_id)
   local entry = call('XRANGE', q.keys[DEAD], entry_id, entry_id)[1]
   local letter = entry and entry[2] or {}
   local is_ours = letter[1] == 'i' and letter[3] == 'r' and letter[5] == 'c' and letter[7] == 'e' and #letter >= 12
-  if not is_ours then return false end
-  local id, origin = read_id(letter[2])
+  local id = is_ours and read_id(letter[2])
   -- A message lies in one place only: where it is there again, this is a second letter of it.
-  if not id or has_body(q, id) then return false end
+  return id and call('HEXISTS', q.keys[BODIES], id) == 0 and letter or nil
+end
+
+-- Makes a message of a dead letter again.
+local function restore(q, a, entry_id, letter)
+  local id, origin = read_id(letter[2])
   -- The letter goes before the body is there: types were looked at (`redrive`), so nothing fails between them.
   call('XDEL', q.keys[DEAD], entry_id)
   local known, number, kind = DeadLetters.entry_of(q.keys[MOVED], letter[2])
@@ -108,41 +116,58 @@ local function restore(q, entry_id)
     call('HSET', q.keys[ERRORS], id, '||' .. letter[8])
     flags = 'e'
   end
-  local a = Accounts.find_account(q, Rules.owner_of(q.rules, letter[10]))
   Waiting.give_back(q, a, letter[10], 'd', id, '0' .. flags)
   Notifications.notify_reader(q)
   State.count_up(q, 'redriven', 1)
   Journal.note_event(q, 'v', letter[2], letter[10], letter[6])
-  return true
 end
 
--- @verb redrive | allow-oom: move dead letters back into the queue, to be delivered at once. Their ids and headers
--- stay.
--- KEYS[1..18]: the first 18 of a queue (base.lua)
--- ARGV[1] repeated: '1' when an earlier try of this call may have happened
--- ARGV[2] client: what the journal calls the caller
--- ARGV[3..] dead_letters: two each: entry id in `dead`, message id
--- Reply: how many were moved, each once. An entry that is gone, or is no dead letter, or whose message is there, is
---        left out; a repeated call counts those that the first try moved
-function verbs.redrive(KEYS, ARGV)
-  if not call then begin() end
-  local q = Settle.open_change(KEYS)
-  local count, seen = 0, {}
-  if not q then return 0 end
-  Types.look_at_all(q)
-  for at = 3, #ARGV, 2 do
+-- Says whether the queue may hold one more message of a tenant, by the rule of its writes; `room` is what is free.
+local function has_place(q, a, room)
+  local own = q.rules.window > 0 and a.taken + a.behind + a.delayed + a.flight or 0
+  return Shares.may_use(own, room, 1, q.rules.max_len)
+end
+
+-- Makes messages of these dead letters again, of as many as there is room for. Returns how many, and how many it left.
+local function restore_all(q, ARGV, first)
+  local moved, left, seen = 0, 0, {}
+  local bound = q.rules.max_len
+  local room = bound > 0 and bound - State.count_living(q.keys, q.shared, q.behind) or nil
+  for at = first, #ARGV do
     local entry_id = ARGV[at]
-    if not seen[entry_id] then
-      seen[entry_id] = true
-      local is_moved = restore(q, entry_id)
-      -- Its letter is gone, but the message is there: the first try moved it.
-      if not is_moved and ARGV[1] == '1' then
-        local id = read_id(ARGV[at + 1])
-        is_moved = id and has_body(q, id)
-      end
-      if is_moved then count = count + 1 end
+    local letter = not seen[entry_id] and letter_of(q, entry_id)
+    seen[entry_id] = true
+    local a = letter and Accounts.find_account(q, Rules.owner_of(q.rules, letter[10]))
+    if letter and room and not has_place(q, a, room - moved) then
+      left = left + 1
+    elseif letter then
+      restore(q, a, entry_id, letter)
+      moved = moved + 1
     end
   end
+  return moved, left
+end
+
+-- @verb redrive | allow-oom: move dead letters back into the queue, to be delivered at once, as far as it has room.
+-- Their ids and headers stay.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- ARGV[1] number: of this call (`read_number`): it is done once, however often it is tried
+-- ARGV[2] client: what the journal calls the caller
+-- ARGV[3..] dead_letters: their entry ids in `dead`; one that is gone, or is no dead letter, or comes again, or whose
+--            message is there, is passed over
+-- Reply: {'OK', "how many were moved|how many were left for want of room|how many messages there may be"} | {'STALE'}
+--        | {'FULL', 'max_producers'}
+function verbs.redrive(KEYS, ARGV)
+  if not call then begin() end
+  local producer, number, keep = Producers.read_number(ARGV[1])
+  local q = Settle.open_change(KEYS, producer or '')
+  if not q then return {'OK', '0|0|0'} end
+  Types.look_at_all(q)
+  local answer = producer and Producers.check_call(q, number, keep, q.values[State.COMMON + 1])
+  if answer then return answer end
+  local moved, left = restore_all(q, ARGV, 3)
+  local told = concat({moved, left, q.rules.max_len}, '|')
+  Producers.end_call(q, producer, told)
   Settle.close_change(q, ARGV[2])
-  return count
+  return {'OK', told}
 end

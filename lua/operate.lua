@@ -236,6 +236,38 @@ local function find_now(q, full_id, origin, id, key)
   return Leases.take_back(q, token) and Places.find(q, full_id, origin, id, key) or nil
 end
 
+-- Removes a message that waits, or marks one that is in flight. Returns what became of it.
+local function cancel_message(q, full_id, origin, id, key)
+  local found = find_now(q, full_id, origin, id, key)
+  if not found then
+    -- It may have been cancelled before: then its body is gone, and the mark is left until its lease ends.
+    local first = match(origin, '^%d+$') or 'd'
+    return Places.cancelled_at(q, id, {first, 'd'}) and 'in flight' or 'unknown'
+  end
+  if found.state == 'dead' then return 'dead' end
+  local place = found.place
+  local in_flight = found.state == 'in_flight'
+  if in_flight then
+    -- Another cancel finds the mark, and counts nothing again.
+    if call('SADD', q.keys[CANCELLED], place .. ':' .. found.id) == 0 then return 'in flight' end
+    q.cancels = q.cancels + 1
+  else
+    Places.take_out(q, found)
+  end
+  -- At once, also of a message in flight: its writer may cancel it in order to write it anew.
+  Unique.release_key(q, found.body, found.id)
+  -- The body of one in flight says whose it is, until its delivery ends. A stream may not be declared then.
+  if not in_flight or place ~= 'd' then
+    add(q, 'without_error', found.id)
+    local has_body = found.state ~= 'held' or call('HEXISTS', q.keys[BODIES], found.id) == 1
+    if has_body then Messages.drop_body(q, place, found.id) end
+  end
+  State.count_up(q, 'cancelled', 1)
+  Journal.note_event(q, in_flight and 'k' or 'c', full_id, found.key, q.events and deliveries_of(q, found) or 0)
+  q.ended = {full_id}
+  return in_flight and 'in flight' or 'removed'
+end
+
 -- @verb cancel | allow-oom: remove a waiting or delayed message wherever it is; mark one that is in flight.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the stream that the id names, if it names one
@@ -244,42 +276,20 @@ end
 -- ARGV[3] id: the rest of it
 -- ARGV[4] client: what the journal calls the caller
 -- ARGV[5] key: the shard key in the id, '' if it has none
--- Reply: 'removed' | 'in flight' | 'dead' | 'unknown'
+-- ARGV[6] number: of this call (`read_number`): it is done once, however often it is tried
+-- Reply: {'OK', 'removed' | 'in flight' | 'dead' | 'unknown'} | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.cancel(KEYS, ARGV)
   if not call then begin() end
-  local q = Settle.open_change(KEYS)
-  if not q then return 'unknown' end
+  local producer, number, keep = Producers.read_number(ARGV[6])
+  local q = Settle.open_change(KEYS, producer or '')
+  if not q then return {'OK', 'unknown'} end
   Types.look_at_all(q)
-  local found = find_now(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
-  if not found then
-    -- It may have been cancelled before: then its body is gone, and the mark is left until its lease ends.
-    local origin = match(ARGV[2], '^%d+$') or 'd'
-    local is_marked = Places.cancelled_at(q, ARGV[3], {origin, 'd'})
-    Settle.close_change(q, ARGV[4])
-    return is_marked and 'in flight' or 'unknown'
-  end
-  if found.state == 'dead' then return 'dead' end
-  local id, place = found.id, found.place
-  local in_flight = found.state == 'in_flight'
-  if in_flight then
-    -- A repetition finds the mark, and counts nothing again.
-    if call('SADD', KEYS[CANCELLED], place .. ':' .. id) == 0 then return 'in flight' end
-    q.cancels = q.cancels + 1
-  else
-    Places.take_out(q, found)
-  end
-  -- At once, also of a message in flight: its writer may cancel it in order to write it anew.
-  Unique.release_key(q, found.body, id)
-  -- The body of one in flight says whose it is, until its delivery ends. A stream may not be declared then.
-  if not in_flight or place ~= 'd' then
-    add(q, 'without_error', id)
-    if found.state ~= 'held' or call('HEXISTS', KEYS[BODIES], id) == 1 then Messages.drop_body(q, place, id) end
-  end
-  State.count_up(q, 'cancelled', 1)
-  Journal.note_event(q, in_flight and 'k' or 'c', ARGV[1], found.key, q.events and deliveries_of(q, found) or 0)
+  local answer = producer and Producers.check_call(q, number, keep, q.values[State.COMMON + 1])
+  if answer then return answer end
+  local was = cancel_message(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
+  Producers.end_call(q, producer, was)
   Settle.close_change(q, ARGV[4])
-  Notifications.announce_ends(q, {ARGV[1]})
-  return in_flight and 'in flight' or 'removed'
+  return {'OK', was}
 end
 
 -- Moves a message that waits to another time, or to another shard key.
@@ -294,15 +304,6 @@ local function move_message(q, found, key, due, id, flags)
     Waiting.give_back(q, a, key, 'd', id, attempts .. flags)
     Notifications.notify_reader(q)
   end
-end
-
--- Says whether a replacement was done before, or may not be done: then it returns the answer.
-local function check_replacement(q, producer, sequence)
-  if producer == '-' then return nil end
-  local number, keep = match(sequence, '^(%d+)|(%d+)$')
-  local answer = Producers.check_call(q, number, keep + 0, q.values[State.COMMON + 2])
-  if answer and answer[1] == 'OK' then Producers.touch(q, q.values[State.COMMON + 1]) end
-  return answer
 end
 
 -- Returns where a message with a unique key waits, nil if it does not: the text of its key says its state, so no index
@@ -329,31 +330,32 @@ end
 -- its time or its shard key changes.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: the caller's idea of it
--- ARGV[2] producer: the field of the call's producer, '-' for none
--- ARGV[3] sequence: "number|ms for which it may be repeated": the call is done once, however often it is
--- ARGV[4] message_id: of the message that has the key
--- ARGV[5] unique_key: that key
--- ARGV[6] shard_key: whose it is now
--- ARGV[7] tag: of the codec
--- ARGV[8] payload: as it is stored
--- ARGV[9] headers: '' for none
--- ARGV[10] delay: ms from now on, '' = it comes due when it would have
--- ARGV[11] lasts: ms to its deadline, '' for none
--- ARGV[12] client: what the journal calls the caller
+-- ARGV[2] number: of this call (`read_number`): it is done once, however often it is tried
+-- ARGV[3] message_id: of the message that has the key
+-- ARGV[4] unique_key: that key
+-- ARGV[5] shard_key: whose it is now
+-- ARGV[6] tag: of the codec
+-- ARGV[7] payload: as it is stored
+-- ARGV[8] headers: '' for none
+-- ARGV[9] delay: ms from now on, '' = it comes due when it would have
+-- ARGV[10] lasts: ms to its deadline, '' for none
+-- ARGV[11] client: what the journal calls the caller
 -- Reply: {'OK', ...} | {'GONE'}: the key is free | {'FLIGHT'}: it is being worked on, or on its way to the dead letters
 -- | {'EPOCH'} | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.replace(KEYS, ARGV)
   if not call then begin() end
-  local full_id, shard_key, delay, lasts = ARGV[4], ARGV[6], ARGV[10], ARGV[11]
-  local q = Settle.open_change(KEYS, 'last', ARGV[2])
+  local full_id, shard_key, delay, lasts = ARGV[3], ARGV[5], ARGV[9], ARGV[10]
+  local producer, number, keep = Producers.read_number(ARGV[2])
+  local q = Settle.open_change(KEYS, 'last', producer or '')
   -- Also to a repetition: the caller makes the call anew with the same number.
   if not q or q.rules.epoch ~= ARGV[1] then return {'EPOCH'} end
-  local key = Producers.scope_key(q, shard_key, ARGV[5])
+  local key = Producers.scope_key(q, shard_key, ARGV[4])
   -- Redis knows rights by command and key, not by verb, and roles that write and settle have all others: this one only
   -- who may replace has (protocol/roles.py).
   call('HEXISTS', KEYS[DEDUP], 'u:' .. key)
   Types.look_at_all(q)
-  local answer = check_replacement(q, ARGV[2], ARGV[3])
+  local answer = producer and Producers.check_call(q, number, keep, q.values[State.COMMON + 2])
+  if answer and answer[1] == 'OK' then Producers.touch(q, q.values[State.COMMON + 1]) end
   if answer then return answer end
   local text = call('HGET', KEYS[DEDUP], 'u:' .. key)
   local id, state, known = match(text or '', '^(%S+) (%a) ([^|]*)')
@@ -361,7 +363,7 @@ function verbs.replace(KEYS, ARGV)
   if not body then return {'GONE'} end
   local found = find_waiting(q, full_id, id, state)
   if not found then
-    Settle.close_change(q, ARGV[12])
+    Settle.close_change(q, ARGV[11])
     return {'FLIGHT'}
   end
   local old = Messages.parse_body(body)
@@ -369,15 +371,14 @@ function verbs.replace(KEYS, ARGV)
   if delay ~= '' then due = q.now + delay end
   local moves = delay ~= '' or shard_key ~= old.key
   local attributes = replaced_attributes(q, old.attributes, lasts, moves, due)
-  local tail = Messages.spell_tail(attributes, key, ARGV[7], ARGV[9], ARGV[8])
+  local tail = Messages.spell_tail(attributes, key, ARGV[6], ARGV[8], ARGV[7])
   call('HSET', KEYS[BODIES], id, Messages.spell_body(old.origin, shard_key, tail))
   if moves then move_message(q, found, shard_key, due, id, 'u') end
   Unique.save_unique(q, key, id, 'w', full_id, Rules.owner_of(q.rules, shard_key), text)
-  if q.producer_moves then Producers.save_producer(q, ARGV[2]) end
-  Producers.note_call(q, ARGV[2], '')
+  Producers.end_call(q, producer, '')
   local attempts = found.at and found.at.attempts or 0
   Journal.note_event(q, 'y', full_id, shard_key, attempts, due and due > q.now and due or nil)
-  Settle.close_change(q, ARGV[12])
+  Settle.close_change(q, ARGV[11])
   return {'OK'}
 end
 
@@ -534,13 +535,20 @@ end
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] most: in this call
 -- ARGV[4] client: what the journal calls the caller
--- Reply: {'OK', how many were removed, 1 when there may be more} | {'NOQUEUE' | 'EPOCH', 0, 0}
+-- ARGV[5] number: of this call (`read_number`): it is done once, however often it is tried
+-- Reply: {'OK', "how many were removed|1 when there may be more"} | {'NOQUEUE' | 'EPOCH', '0|0'} | {'STALE'}
+--        | {'FULL', 'max_producers'}
 function verbs.purge(KEYS, ARGV)
   if not call then begin() end
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
-  if answer then return {answer, 0, 0} end
-  local q = Settle.open_change(KEYS)
+  if answer == 'NOQUEUE' then return {answer, '0|0'} end
+  local producer, sequence, keep = Producers.read_number(ARGV[5])
+  local q = Settle.open_change(KEYS, producer or '')
   Types.look_at_all(q) -- gaps in a ring are written at once
+  -- Whatever the epoch is by now: if it was done, it says so.
+  local done = producer and Producers.check_call(q, sequence, keep, q.values[State.COMMON + 1])
+  if done then return done end
+  if answer then return {answer, '0|0'} end
   take_back_ended(q)
   q.most, q.purged = ARGV[3] + 0, 0
   local ready = call('HGET', KEYS[META], 'ready')
@@ -558,6 +566,8 @@ function verbs.purge(KEYS, ARGV)
   local more = q.purged > 0 or cursor ~= '0' or q.is_catching_up or walk_vanished(q)
   if not more then Rules.set_epoch(KEYS[META], ARGV[2]) end
   State.count_up(q, 'purged', q.purged)
+  local told = q.purged .. (more and '|1' or '|0')
+  Producers.end_call(q, producer, told)
   Settle.close_change(q, ARGV[4])
-  return {'OK', q.purged, more and 1 or 0}
+  return {'OK', told}
 end

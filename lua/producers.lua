@@ -22,12 +22,11 @@ end
 -- A producer is remembered for twice as long, and touches its index only when half of that is gone. Returns an answer
 -- if it was done or may not be, else nil: then `note_call` and `save_producer` remember it.
 function Producers.check_call(q, sequence, keep, text)
-  local number = sequence + 0
-  local ends, last, stored = match(text or '', '^(%d+)|(%d+)|(.*)$')
-  -- Only the last call of a sequence is known: one call of it is under way at a time (`take_sequence` in
-  -- ops/write/write.py).
-  if ends and last + 0 == number then return {'OK', stored} end
-  if ends and last + 0 > number then return {'STALE'} end
+  local ends, last, from = match(text or '', '^(%d+)|(%d+)|()')
+  -- Only the last call of a sequence is known: one call of it is under way at a time (`Sequences` in
+  -- shardq/ops/queue/sequences.py).
+  if last == sequence then return {'OK', sub(text, from)} end
+  if ends and last + 0 > sequence + 0 then return {'STALE'} end
   -- Mostly the sequence is remembered for long enough: then a write touches no index for it.
   q.producer_number, q.producer_ends = sequence, ends
   if ends and ends - q.now >= keep then return nil end
@@ -36,6 +35,22 @@ function Producers.check_call(q, sequence, keep, text)
   -- A look, before the effects: `save_producer` will write there.
   if ends then call('ZCARD', index) end
   q.producer_moves, q.producer_is_known, q.producer_ends = true, ends ~= nil, spell(q.now + 2 * keep)
+end
+
+local LONGEST = 7200000 -- ms for which a call may be repeated
+
+-- Reads the number of a call, "number|ms for which it may be repeated field": the field of the state that remembers the
+-- last call of its producer. Returns field, number and ms; nothing for '-', a call that has none.
+function Producers.read_number(text)
+  local number, keep, field = match(text, '^(%d+)|(%d+) (p:.+)$')
+  if field then return field, number, min(keep + 0, LONGEST) end
+end
+
+-- Notes a call with such a number, after `check_call` let it be done, and what it answers. Before `save_state`.
+function Producers.end_call(q, field, answer)
+  if not field then return end
+  if q.producer_moves then Producers.save_producer(q, field) end
+  Producers.note_call(q, field, answer)
 end
 
 -- Writes a time that is there already, for a call that was done before: WAIT waits for what its own connection wrote

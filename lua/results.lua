@@ -63,7 +63,7 @@ local function keep_text(r, owner, field, ends, rest, known, is_mark)
   -- The mark may have a quarter more than the share: so its caller learns that the message is done, though not of the
   -- value.
   if is_mark then used = used * 4 / 5 end
-  if not Shares.may_use(used, r.max_bytes - r.bytes + before, size) then return false end
+  if not Shares.may_use(used, r.max_bytes - r.bytes + before, size, r.max_bytes) then return false end
   call('HSET', r.hash, field, text)
   call('ZADD', r.ends, ends, field)
   if known then count_bytes(r, known, -before) else r.count = r.count + 1 end

@@ -127,7 +127,7 @@ end
 local function beyond_schedules(q, most, stored, owner)
   if most <= 0 then return 'NONE' end
   local used = Shares.used(q, 'H:', owner)
-  if not Shares.may_use(used, most - stored, 1) then return {'FULL', most, stored, used} end
+  if not Shares.may_use(used, most - stored, 1, most) then return {'FULL', most, stored, used} end
 end
 
 -- @verb store_schedule: store a schedule for users, or change one. Its slots count from now on.
@@ -191,21 +191,32 @@ end
 -- KEYS[1] meta: how far each schedule is
 -- KEYS[2] schedules: the stored ones
 -- KEYS[3] schedule_due: all schedules by their next slots
+-- KEYS[4] producers: who made calls with numbers, by the end of their memory
 -- ARGV[1] name: of the schedule
--- Reply: 1, 0 if there is none of this name
+-- ARGV[2] number: of this call (`read_number`): it is done once, however often it is tried
+-- Reply: {'OK', '1'} | {'OK', '0'} if there is none of this name | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.remove_schedule(KEYS, ARGV)
   if not call then begin() end
-  local q = State.open_call(KEYS, 3)
-  local record = q and ARGV[1] ~= '' and call('HGET', KEYS[2], ARGV[1])
-  if not record then return 0 end
+  local producer, number, keep = Producers.read_number(ARGV[2])
+  local q = State.open_call({[META] = KEYS[1], [PRODUCERS] = KEYS[4]}, 4, 'last', producer or '')
+  if not q then return {'OK', '0'} end
+  local record = ARGV[1] ~= '' and call('HGET', KEYS[2], ARGV[1])
   check_types({}, {KEYS[3]}, {})
-  call('HDEL', KEYS[1], 'S:u:' .. ARGV[1])
-  call('ZREM', KEYS[3], 'u:' .. ARGV[1])
-  call('HDEL', KEYS[2], ARGV[1])
-  local owner = owner_in(record)
-  if owner then Shares.count(q, 'H:', owner, -1) end
-  Shares.save(KEYS[1], q)
-  return 1
+  local answer = producer and Producers.check_call(q, number, keep, q.values[State.COMMON + 2])
+  if answer and answer[1] == 'OK' then Producers.touch(q, q.values[State.COMMON + 1]) end
+  if answer then return answer end
+  if record then
+    call('HDEL', KEYS[1], 'S:u:' .. ARGV[1])
+    call('ZREM', KEYS[3], 'u:' .. ARGV[1])
+    call('HDEL', KEYS[2], ARGV[1])
+    local owner = owner_in(record)
+    if owner then Shares.count(q, 'H:', owner, -1) end
+    if q.changed_shares then Shares.note(q) end
+  end
+  local told = record and '1' or '0'
+  Producers.end_call(q, producer, told)
+  State.save_state(q)
+  return {'OK', told}
 end
 
 -- @verb schedules | no-writes: a part of all stored schedules, or one.

@@ -171,13 +171,13 @@ local function end_delivery(q, parts, n, kind, cost, delay, text)
   return 'o'
 end
 
--- A repeated ack whose message is gone was done by the first try, or by its next holder: done is done. Another call
--- that finds no lease did its work the first time: the message is not the caller's either way.
-local function letter_of_lost(q, place, id, kind, repeated)
-  if not repeated then return 'l' end
-  if kind ~= 'a' then return 'o' end
-  if place == 'd' then return call('HEXISTS', q.keys[BODIES], id) == 0 and 'o' or 'l' end
-  return #call('XRANGE', Messages.stream_key(q, place), id, id) == 0 and 'o' or 'l'
+-- An ack that finds no lease is told so, unless an earlier try of it may have happened (then it has the message's id)
+-- and the message is nowhere any more: it is done by that try or by the next holder, or somebody removed it.
+local function letter_of_lost(q, place, id, message_id)
+  if not message_id or message_id == '-' then return 'l' end
+  local is_there = DeadLetters.entry_of(q.keys[MOVED], message_id) or call('HEXISTS', q.keys[BODIES], id) == 1
+    or place ~= 'd' and #call('XRANGE', Messages.stream_key(q, place), id, id) > 0
+  return is_there and 'l' or 'o'
 end
 
 -- Says which of these leases are live.
@@ -197,17 +197,19 @@ local function goes_first(q, kind, parts)
 end
 
 -- Settles these deliveries, as far as they may be. Returns a letter for each. One that comes twice is settled once, as
--- it stands first.
-function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, repeated)
+-- it stands first. `tried` are the ids of the messages of which an earlier try may have happened, '0' for none.
+function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, tried)
   local letters, over, tokens, live = {}, {}, {}, nil
   for at = first, #ARGV, stride do tokens[#tokens + 1] = ARGV[at] end
   local is_removed = goes_first(q, kind, parts)
   if is_removed then live = {call('ZREM', q.keys[LEASES], tokens[1]) == 1} else live = look_at_leases(q, tokens) end
   local next_cost = costs ~= '' and gmatch(costs, '[^,]+')
+  local next_tried = tried ~= '0' and gmatch(tried, '%S+')
   local told = #tokens > 1 and {} -- the letters by token
   for n, token in ipairs(tokens) do
     local at = first + (n - 1) * stride
     local cost = next_cost and next_cost()
+    local message_id = next_tried and next_tried()
     local letter = told and told[token]
     if not letter and live[n] then
       local delay, text = 0, ''
@@ -215,7 +217,7 @@ function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, repeated)
       over[#over + 1] = token
       letter = end_delivery(q, parts, (n - 1) * PARTS, kind, cost, delay, text)
     end
-    letters[n] = letter or letter_of_lost(q, parts[n * PARTS - 4], parts[n * PARTS - 3], kind, repeated)
+    letters[n] = letter or letter_of_lost(q, parts[n * PARTS - 4], parts[n * PARTS - 3], message_id)
     if told then told[token] = letters[n] end
   end
   q.ended_leases = #over

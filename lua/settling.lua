@@ -13,18 +13,27 @@ end
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the streams of the bodies, the legacy stream among them
 -- ARGV[1] kind: 'a' ack | 'n' nack | 'r' reject | 'u' nack uncounted | 'g' given back unseen
--- ARGV[2] repeated: '1' when an earlier try of this call may have happened
+-- ARGV[2] tried: of ack and 'g': the id of the message of each lease, with blanks between them, if an earlier try of it
+--         may have happened, else '-'; '0' if no try of any may have. Of the others: the number of this call
+--         (`read_number`), which is done once, however often it is tried
 -- ARGV[3] parents: '1' if the caller believes that the queue has parents: so its accounts are looked at with the state
 -- ARGV[4] costs: what each delivery costs, "12.5,-,=3000": see `read_cost`; '' if none costs anything
 -- ARGV[5] client: what the journal calls the caller
 -- ARGV[6..] leases: of ack and 'g' the tokens; else three each: token, delay in ms, error or reason
--- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled), d(ead)}
+-- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled), d(ead)} | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.settle(KEYS, ARGV)
   if not call then begin() end
   local kind, parents = ARGV[1], ARGV[3]
-  local stride = (kind == 'a' or kind == 'g') and 1 or 3
+  local is_numbered = kind ~= 'a' and kind ~= 'g'
+  local stride = is_numbered and 3 or 1
   local parts, fields = Settle.look_at_tokens(ARGV, 6, stride, parents == '1')
-  local q = State.open_call(KEYS, 18, 'lease_at', unpack(fields)) -- at most 250: a chunk
+  local accounts = #fields
+  local producer, number, keep
+  if is_numbered then
+    producer, number, keep = Producers.read_number(ARGV[2])
+    fields[accounts + 1] = producer
+  end
+  local q = State.open_call(KEYS, 18, 'lease_at', unpack(fields)) -- at most 251: a chunk, and a producer
   if not q then
     return {read_time(), rep('l', (#ARGV - 5) / stride)}
   end
@@ -34,13 +43,16 @@ function verbs.settle(KEYS, ARGV)
   -- An ack removes no more than its lease before `close_change`. Other ends move bodies and bury messages, and a
   -- cancelled one leaves `cancelled`, while the tokens are gone through.
   if kind ~= 'a' or q.cancels > 0 then Types.look_at_all(q) end
+  local answer = producer and Producers.check_call(q, number, keep, v[first + accounts + 1])
+  if answer then return answer[1] == 'OK' and {q.now, answer[2]} or answer end
   if q.rules.parents == (parents == '1') then
-    for at = 1, #fields do Accounts.meet(q, sub(fields[at], 3), v[first + at]) end
+    for at = 1, accounts do Accounts.meet(q, sub(fields[at], 3), v[first + at]) end
   else
     Settle.load_owners(q, parts)
   end
   if kind == 'r' then Settle.look_at_shares(q, parts) end
-  local letters = Settle.settle_all(q, ARGV, 6, stride, parts, kind, ARGV[4], ARGV[2] == '1')
+  local letters = Settle.settle_all(q, ARGV, 6, stride, parts, kind, ARGV[4], is_numbered and '0' or ARGV[2])
+  if producer then Producers.end_call(q, producer, letters) end
   -- A blocked reader may have the messages that were given back unseen, or the place that is free under a cap.
   if q.waiting > q.now and (kind == 'g' or q.rules.total_cap > 0 or frees_place(q)) then
     for _ = 1, q.ended_leases do Notifications.notify_reader(q) end

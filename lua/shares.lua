@@ -5,10 +5,18 @@
 --   A dynamic threshold (A. K. Choudhury, E. L. Hahne, Dynamic Queue Length Thresholds for Shared-Memory Packet
 -- Switches, 1998): a tenant that uses four times what is free gets no more, so one alone gets four fifths, and k greedy
 -- ones leave 1 / (1 + 4k) to newcomers. Nobody is ranked, and nobody's data makes room for another's.
+--   Greedy ones who come one after the other would leave nothing: each takes four fifths of what is left. So the last
+-- part of a bound is only for tenants that use less than a small fraction of what is free of it. There each one leaves
+-- nearly all to those who come later, and a tenant that uses nothing gets a place as long as there is one.
 local FREE_TIMES = 4
+local LAST_PART = 25 -- the last part is a twenty-fifth of the bound; one below 25 has none
+local LAST_FRACTION = 16
 
--- Says whether a tenant that uses so much may use `more`.
-function Shares.may_use(used, free, more) return used < FREE_TIMES * free and more <= free end
+-- Says whether a tenant that uses so much of a bound may use `more` of what is free.
+function Shares.may_use(used, free, more, bound)
+  if more > free or used >= FREE_TIMES * free then return false end
+  return free - more >= floor(bound / LAST_PART) or LAST_FRACTION * used < free
+end
 
 -- Looks up the fields that this call does not know yet, by one look. Nobody uses more than all do (`all`, if known): if
 -- the keys of Redis were deleted that a share counts, it is wrong, and this mends it.

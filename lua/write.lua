@@ -187,7 +187,10 @@ local function beyond_bound(q, ARGV, count, stride, free, needs, used_by, has_ro
   return concat(beyond, ','), free
 end
 
-local function has_share(_, own, free, more) return Shares.may_use(own, free, more) end
+-- Returns what says whether a tenant may use more of such a bound.
+local function has_share(bound)
+  return function(_, own, free, more) return Shares.may_use(own, free, more, bound) end
+end
 
 -- Returns one place for each message that is new.
 local function count_new(count, repeated)
@@ -207,7 +210,7 @@ local function beyond_length(q, ARGV, count, stride, repeated)
   local unused = bound - State.count_living(q.keys, q.shared, q.behind)
   local used_by = q.rules.window > 0 and count_messages or nil
   local needs = count_new(count, repeated)
-  local beyond, free = beyond_bound(q, ARGV, count, stride, unused, needs, used_by, has_share)
+  local beyond, free = beyond_bound(q, ARGV, count, stride, unused, needs, used_by, has_share(bound))
   if beyond ~= '' then return {'FULL', 'max_len', beyond, bound, bound - free, ''} end
 end
 
@@ -221,7 +224,8 @@ local function beyond_keys(q, ARGV, count, stride, options, adds)
   local owners = {}
   for i in pairs(options) do owners[#owners + 1] = Rules.owner_of(q.rules, ARGV[3 + (i - 1) * stride]) end
   Shares.load(q, 'D:', owners, remembered)
-  local beyond, free = beyond_bound(q, ARGV, count, stride, bound - remembered, adds, count_remembered, has_share)
+  local unused = bound - remembered
+  local beyond, free = beyond_bound(q, ARGV, count, stride, unused, adds, count_remembered, has_share(bound))
   if beyond == '' then return nil end
   -- The first key that ends makes room, so the caller is told when that is.
   local first = call('ZRANGEBYSCORE', q.keys[DEDUP_INDEX], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]

@@ -20,7 +20,7 @@ _VERBS = {"ack": "settle", "nack": "settle", "recover": "lost"}
 def on_the_wire(verb: str) -> bytes:
     """What is in the call of a verb and in that of no other."""
     script = load(_VERBS.get(verb, verb))
-    return (script.function or script.sha).encode()
+    return f"{script.function or script.sha}\r\n".encode()  # with its end: the name of another verb may begin so
 
 
 @dataclass

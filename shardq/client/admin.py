@@ -56,8 +56,7 @@ class QueueAdmin:
     def purge(self, *, timeout: float | None = None) -> int:
         """Remove every message that waits or is delayed, and return how many. Messages in flight and dead letters stay.
 
-        When an answer was lost on the way, more were removed than the number says; `QueueStats.purged` counts all of
-        them.
+        PartlyDone when the call failed halfway.
         """
         return self._client.run(operate.queues.purge(self.state, timeout))
 
@@ -66,7 +65,9 @@ class QueueAdmin:
 
         QueueNotEmpty if it holds another number of messages than *expected* (waiting, delayed, in flight, and dead
         letters); None expects any. Bindings to the queue stay, until `unbind_gone` of a client removes them. A client
-        that has settings for the queue creates it again when it next uses it, so stop its writers first.
+        that has settings for the queue creates it again when it next uses it, so stop its writers first. Unless none
+        are *expected*, OutcomeUnknown says, too, that the queue is gone after a try that got no answer: then nobody
+        knows how many it held.
         """
         return self._client.run(operate.queues.delete(self.state, expected, timeout))
 
@@ -259,8 +260,8 @@ class QueueAdmin:
 
         Name *letters*, or message *ids*, or say which: those of a *shard_key*, with this text in their *reason* or
         their last *error*, that died at least *older_than* seconds ago (0: all). All that is said must hold; at most
-        *limit* are deleted, the oldest first. The number is too low by those of a call whose answer was lost.
-        ConfigError if nothing is said, or several ways at once; QueueMissing if there is no such queue.
+        *limit* are deleted, the oldest first. PartlyDone when the call failed halfway. ConfigError if nothing is said,
+        or several ways at once; QueueMissing if there is no such queue.
         """
         chosen = operate.dead_letters.Filter(shard_key, reason, error, older_than)
         return self._client.run(operate.dead_letters.deletion(self.state, letters, ids, chosen, limit, timeout))
@@ -274,5 +275,10 @@ class QueueAdmin:
         return self._client.run(inspect.journal.journal(self.state, count, after, timeout))
 
     def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
-        """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""
+        """Move dead letters back into the queue, with their ids and headers. Return how many were moved.
+
+        Those that others have moved or deleted are passed over. No more are moved than `max_len` has room for, by the
+        rule of writes: QueueFull if that is none, and PartlyDone if it is some of them. The text says how many were
+        left.
+        """
         return self._client.run(operate.queues.redrive(self.state, letters_of(letters), timeout))

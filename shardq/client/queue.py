@@ -295,9 +295,10 @@ class Queue(QueueAdmin):
         """Return the result of a message, as soon as it is done, but wait at most *timeout* seconds (docs/results.md).
 
         *timeout* is by default the client's; with 0 the call only looks. All waits of a client on this queue share one
-        connection. ResultPending if the message is not done by then. NoResult if it has no result and will have none;
-        MessageDead if it became a dead letter. CodecError if this client cannot decode the result; ConfigError if the
-        queue keeps no results, and QueueMissing if there is no such queue.
+        connection, and go on while Redis does not answer. ResultPending if the message is not done by then, or
+        BackendTimeout if Redis gives no answer then. NoResult if it has no result and will have none; MessageDead if it
+        became a dead letter. CodecError if this client cannot decode the result; ConfigError if the queue keeps no
+        results, and QueueMissing if there is no such queue.
         """
         found = self._client.run(result(self.state, message_id, timeout))
         return self._codecs.decode(found.tag, found.body)

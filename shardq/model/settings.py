@@ -61,9 +61,9 @@ class QueueConfig(msgspec.Struct, frozen=True):
 
     Times are seconds. `max_len`, `max_dead`, `max_dedup` (dedup keys) and `max_bulk_offsets` (partitions of bulk
     writes) bound memory. At a bound a call is refused (or a dead letter waits for room), but no message is dropped. No
-    shard key may have more than four times what is free of a bound, so one alone gets four fifths of it
-    (docs/limits.md). With `drop_dead` = 1 its oldest dead letter is deleted for its new one instead. Dead letters are
-    also deleted once they are `dead_ttl` seconds old.
+    shard key may have more than four times what is free of a bound, so one alone gets four fifths of it, and the last
+    4 % are for those who have hardly any (docs/limits.md). With `drop_dead` = 1 its oldest dead letter is deleted for
+    its new one instead. Dead letters are also deleted once they are `dead_ttl` seconds old.
 
     Fairness settings (docs/fairness.md) are limits for each shard key; 0 means no limit. `window`, by default 1, is how
     many undelivered messages it may have in the shared streams while many shard keys are active; its other messages

@@ -209,6 +209,15 @@ def test_redrive_goes_through_all_pages(cli: Command, queue: Queue) -> None:
     assert cli("redrive", "jobs", "--yes", "--json").objects == [{"queue": "jobs", "redriven": 1_203}]
 
 
+def test_redrive_says_how_many_it_moved_and_how_many_it_left_for_want_of_room(cli: Command, queue: Queue) -> None:
+    bury(queue, 12)
+    queue.configure(max_len=10)
+    told = cli("redrive", "jobs", "--yes")
+    assert (told.code, told.out) == (1, "8 dead letters moved\n")
+    assert "max_len = 10 messages" in told.err
+    assert "4 dead letters were left" in told.err
+
+
 @pytest.mark.runs_in("test-all")
 def test_cancel_removes_what_waits_and_tells_of_what_is_in_flight(cli: Command, queue: Queue) -> None:
     waiting = queue.write(b"x", shard_key="t")

@@ -185,6 +185,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         5,
+        "tenants who come one after the other use a bound up, so that a newcomer is refused",
+        "lua/shares.lua",
+        "local LAST_PART = 25",
+        "local LAST_PART = 1000000",
+        "tests/conformance/write/test_shares.py::test_greedy_ones_after_each_other_leave_newcomers_a_place[sync-valkey-length]",
+    ),
+    Mutant(
+        5,
         "who writes its messages one by one has more of them in the shared streams than the window allows",
         "lua/streams.lua",
         "if a.behind > 0 or a.taken >= q.rules.window then return false end",
@@ -271,9 +279,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         7,
         "a write whose answer was lost is stored once more by its retry",
-        "shardq/ops/write/numbered.py",
-        "            call, until, state",
-        '            lambda _: make(ProducerSequence(f"p:{state.clock.monotonic()}", 1)), until, state',
+        "shardq/ops/queue/numbered.py",
+        "retry_replicated(call, until",
+        'retry_replicated(lambda _: make(ProducerSequence(f"p:{state.clock.monotonic()}", 1)), until',
         "tests/fault/queue/test_lost_replies.py::test_a_write_is_stored_once_under_the_id_that_it_returns[reply-sync-valkey]",
     ),
     Mutant(

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from shardq import Client, Queue
 from shardq.errors import ConfigError
-from shardq.ops.write.command import ProducerSequence, call_for
+from shardq.ops.queue.sequences import ProducerSequence
+from shardq.ops.write.command import call_for
 from shardq.ops.write.outgoing import Outgoing
 from shardq.planner import Plan, cost, frontier, plan
 from shardq.planner.costs import QUEUE_BYTES, STREAM_BYTES

@@ -70,12 +70,11 @@ class Office:
         tenant, delay = TENANTS[0], self.rng.choice((None, 0.0, 3.0))
         holder = self.books.holder(unique_key, self.now)
         is_leased = holder is not None and self.books.is_leased(holder, self.now)
+        conflict = None
         try:
             written = self.queue.write("x", shard_key=tenant, unique_key=unique_key, on_conflict=mode, delay=delay)
         except UniqueConflict as error:
             conflict = error.message_id
-        else:
-            conflict = None
         assert conflict == (holder.message_id if holder and mode == "raise" else None)
         if conflict:
             return

@@ -16,8 +16,8 @@ def name_of(call: Call) -> str:
 
 
 def is_repeated(call: Call) -> bool:
-    """Whether this `settle` says that an earlier try of it may have happened."""
-    return call.args[1] == 1
+    """Whether this ack says that an earlier try of it may have happened."""
+    return call.args[1] != "0"
 
 
 class ReadHead(NamedTuple):

@@ -8,7 +8,7 @@ from shardq.cli.parsing import Args, command
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import duration
-from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown
+from shardq.errors import BackendError, BackendTimeout
 from shardq.model import QueueStats
 from shardq.ops.inspect.stats import numbers
 
@@ -26,7 +26,7 @@ def run(args: Args, shell: Shell) -> int:
     for name in shell.client.queues():
         try:
             now = shell.client.run(numbers(shell.queue(name).state))
-        except (BackendTimeout, OutcomeUnknown):
+        except BackendTimeout:
             raise
         except BackendError as error:
             remark(f"queue {name!r}: {error}")

@@ -10,12 +10,13 @@ from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, numb
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 from shardq.client import Queue
+from shardq.errors import PartlyDone
 from shardq.model import DeadLetter, QueueStats
 from shardq.protocol.bodies import text_or_bytes
 
 ABOUT = """Moves dead letters back into the queue, oldest first. They keep their ids and headers, and can be delivered
 max_deliveries more times. Only messages that were dead when the command began are moved, so a message that fails again
-meanwhile is not moved twice."""
+meanwhile is not moved twice. It ends when the queue has no room for more (max_len), and says how many it has moved."""
 
 EXAMPLES = """  shardq redrive jobs --dry-run
   shardq redrive jobs --count 10 --yes  # a few first: do they succeed now?
@@ -41,8 +42,15 @@ def run(args: Args, shell: Shell) -> None:
         shell.show(text, {"queue": args.queue, "would_redrive": found})
         return
     shell.confirm(f"Move {plural(found, 'dead letter')} back into queue {args.queue!r}?", yes=args.yes)
-    moved = sum(queue.redrive(page) for page in _pages(queue, numbers, args))
-    shell.show(f"{plural(moved, 'dead letter')} moved", {"queue": args.queue, "redriven": moved})
+    moved = 0
+    try:
+        for page in _pages(queue, numbers, args):
+            moved += queue.redrive(page)
+    except PartlyDone as partly:
+        moved += partly.done
+        raise
+    finally:
+        shell.show(f"{plural(moved, 'dead letter')} moved", {"queue": args.queue, "redriven": moved})
 
 
 def _pages(queue: Queue, numbers: QueueStats, args: Args) -> Iterator[list[DeadLetter]]:

@@ -27,7 +27,7 @@ from shardq.cli.supervisor import Supervisor
 from shardq.cli.text import plural, shown_url
 from shardq.client import AsyncClient, Queue
 from shardq.clock import SystemClock
-from shardq.errors import BackendTimeout, OutcomeUnknown, QueueMissing
+from shardq.errors import BackendTimeout, QueueMissing
 from shardq.tasks import Several, Tasks
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.liveness import LivenessThread
@@ -241,7 +241,7 @@ def _missing(queue: Queue) -> str:
     """Why the queue cannot be read yet; '' if it can."""
     try:
         queue.stats()
-    except (BackendTimeout, OutcomeUnknown):
+    except BackendTimeout:
         return "Redis does not answer yet; waiting for it"
     except QueueMissing:
         return f"there is no queue {queue.name!r} yet; its first write creates it"

@@ -8,13 +8,13 @@ and the shards are chosen again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from shardq.errors import BackendTimeout, ConfigError
 from shardq.ops.queue.change import check_replicas
-from shardq.ops.queue.opening import before_all, new_epoch, reopen, require_queue
-from shardq.ops.queue.outcome import told_after
-from shardq.ops.queue.retry import always, retry_replicated, retry_until
+from shardq.ops.queue.opening import new_epoch, reopen, require_queue
+from shardq.ops.queue.outcome import in_doubt, told_after
+from shardq.ops.queue.retry import Same, always, retry_replicated, retry_until
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op, Sleep
@@ -43,9 +43,9 @@ def assign(
     state: QueueState, names: Iterable[str | bytes], max_overlap: int | None = None, timeout: float | None = None
 ) -> Op[Assignment]:
     """Store a shard for each of *names* that has none, and return the whole assignment."""
-    wanted, until = check_names(names, MAX_ASSIGNED), state.until(timeout)
+    wanted, until, doubt = check_names(names, MAX_ASSIGNED), state.until(timeout), False
     while True:
-        yield from before_all(state.keys, require_queue(state, until))
+        yield from in_doubt(doubt, require_queue(state, until))
         view = state.view
         known, planned = view.assigned, _checked_assignment(view, view.assigned.by_key, max_overlap)
         new = [name for name in wanted if name not in planned]
@@ -53,11 +53,15 @@ def assign(
             raise ConfigError(
                 f"a queue stores shards of at most {MAX_ASSIGNED:,} shard keys: name those that need them"
             )
-        yield from _add_all(state, planned, new, until)
+        yield from in_doubt(doubt, _add_all(state, planned, new, until))
         # Nothing to store: the assignment has all names, by the same rule.
         same = planned.max_overlap == known.max_overlap or not len(planned)
-        if (same and not new) or (yield from _store(state, view.epoch, planned, (), new, until)):
+        if same and not new:
             return planned
+        stored = yield from in_doubt(doubt, _store(state, view.epoch, planned, (), new, until))
+        if stored.done:
+            return planned
+        doubt = doubt or stored.doubt
 
 
 def unassign(
@@ -65,14 +69,19 @@ def unassign(
 ) -> Op[Assignment]:
     """Remove the stored shards of *names*, or of all shard keys if None. Return the assignment that remains."""
     chosen, until = None if names is None else check_names(names, MAX_ASSIGNED), state.until(timeout)
+    doubt = False
     while True:
-        yield from before_all(state.keys, require_queue(state, until))
+        yield from in_doubt(doubt, require_queue(state, until))
         view = state.view
         known = view.assigned.by_key
         removed = known.keys() if chosen is None else known.keys() & chosen
         remaining = _checked_assignment(view, {key: shard for key, shard in known.items() if key not in removed})
-        if not removed or (yield from _store(state, view.epoch, remaining, removed, (), until)):
+        if not removed:
             return remaining
+        stored = yield from in_doubt(doubt, _store(state, view.epoch, remaining, removed, (), until))
+        if stored.done:
+            return remaining
+        doubt = doubt or stored.doubt
 
 
 def shrink_refused(state: QueueState, streams: int) -> ConfigError:
@@ -106,21 +115,27 @@ def _add_all(state: QueueState, planned: Assignment, new: Iterable[bytes], until
             )
 
 
+class Stored(NamedTuple):
+    """Whether the shards are stored. If not, the queue has another epoch, and `doubt` says that a try may be stored."""
+
+    done: bool
+    doubt: bool
+
+
 def _store(
     state: QueueState, epoch: str, planned: Assignment, removed: Collection[bytes], new: Iterable[bytes], until: float
-) -> Op[bool]:
-    """Store the changed shards. Return False if the queue has another epoch than the shards were chosen for."""
+) -> Op[Stored]:
+    """Store the changed shards, if the queue still has the epoch that they were chosen for."""
     rule = f"{planned.max_overlap}|{planned.width}" if len(planned) else ""
     # A resize to fewer streams than this is refused, without a look at the shards.
     reach = max((max(shard) + 1 for _, shard in planned.items()), default=0)
     args: list[Argument] = [epoch, new_epoch(), rule, reach, len(removed), *removed]
     for name in new:
         args += (name, ",".join(map(str, planned[name])))
-    call = Call.on(state.keys, "assign", tuple(args), replicas=state.durability.replicas)
-    reply, underreplicated = yield from retry_replicated(always(call), until, state.clock)
+    call = Same(Call.on(state.keys, "assign", tuple(args), replicas=state.durability.replicas))
+    reply, underreplicated = yield from retry_replicated(call, until, state.clock)
     if reply != b"OK":
-        yield from reopen(state, until)
-        return False
+        return Stored(False, call.repeated)
     yield from told_after("the shards were stored", reopen(state, until))
     check_replicas(state, underreplicated, planned)
-    return True
+    return Stored(True, False)

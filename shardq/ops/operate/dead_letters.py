@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -12,9 +12,11 @@ from shardq.errors import ConfigError
 from shardq.model import DeadLetter, MessageId
 from shardq.model.dead_letter import letters_of
 from shardq.ops.inspect.dead_letters import dead_letters
-from shardq.ops.queue.opening import before_all, require_queue
+from shardq.ops.queue.numbered import numbered, spelled
+from shardq.ops.queue.opening import require_queue
 from shardq.ops.queue.outcome import part_of
 from shardq.ops.queue.retry import always, retry_until
+from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.sharding import key_bytes
@@ -113,7 +115,7 @@ def delete_selected(
 
 def _now(state: QueueState, timeout: float | None) -> Op[float]:
     until = state.until(timeout)
-    yield from before_all(state.keys, require_queue(state, until))
+    yield from require_queue(state, until)
     call = Call.on(state.keys, "limits", (0, 1))
     reply = yield from retry_until(always(call), until, state.clock)
     return int(reply[0]) / 1000
@@ -126,12 +128,16 @@ def _delete(
     timeout: float | None,
 ) -> Op[int]:
     deleted = 0
-    yield from before_all(state.keys, require_queue(state, state.until(timeout)))
+    yield from require_queue(state, state.until(timeout))
     for page in _pages(names):
-        call = Call.on(state.keys, "delete_dead", (state.client, "", 0, *rest(page)))
-        effect: Op[Any] = retry_until(always(call), state.until(timeout), state.clock)
-        count, _ = yield from part_of(deleted, effect)
-        deleted += int(count)
+        until = state.until(timeout)
+
+        def make(sequence: ProducerSequence, until: float = until, page: Sequence[str] = page) -> Call:
+            number = spelled(state, sequence, until)
+            return Call.on(state.keys, "delete_dead", (state.client, number, "", 0, *rest(page)))
+
+        (_, told), _ = yield from part_of(deleted, numbered(state, make, until))
+        deleted += int(told.split(b"|")[0])
     return deleted
 
 

@@ -9,7 +9,7 @@ from shardq.arguments import one_of
 from shardq.errors import ConfigError
 from shardq.model import QueueConfig
 from shardq.ops import operate
-from shardq.ops.queue.opening import Differences, reopen, warn_of
+from shardq.ops.queue.opening import Differences, create, warn_of
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.view import QueueView
@@ -20,7 +20,7 @@ OnMismatch = Literal["warn", "raise", "apply"]
 def declare(state: QueueState, timeout: float | None = None) -> Op[QueueConfig]:
     """Create the queue if it does not exist. Return its settings."""
     state.creates = True
-    yield from reopen(state, state.until(timeout))
+    yield from create(state, state.until(timeout))
     return state.config
 
 

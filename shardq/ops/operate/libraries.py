@@ -67,7 +67,7 @@ def why_no_library(clock: Clock, timeout: float) -> Op[Refused | None]:
 def load_library(clock: Clock, timeout: float) -> Op[bool]:
     """Load this version's library into the node. Return False if it is there already. Waits *timeout* seconds."""
     try:
-        yield from _asked(clock, timeout, "FUNCTION", "LOAD", library().text)
+        yield from _asked(clock, timeout, "FUNCTION", "LOAD", library().text, changes=True)
     except ShardqError as error:
         if isinstance(error.__cause__, Refused) and error.__cause__.text.endswith("already exists"):
             return False
@@ -78,7 +78,7 @@ def load_library(clock: Clock, timeout: float) -> Op[bool]:
 def remove_library(name: str, clock: Clock, timeout: float) -> Op[bool]:
     """Remove the library called *name* from the node. Return False if there was none."""
     try:
-        yield from _asked(clock, timeout, "FUNCTION", "DELETE", name)
+        yield from _asked(clock, timeout, "FUNCTION", "DELETE", name, changes=True)
     except ShardqError as error:
         if isinstance(error.__cause__, Refused) and error.__cause__.text == "Library not found":
             return False
@@ -86,5 +86,5 @@ def remove_library(name: str, clock: Clock, timeout: float) -> Op[bool]:
     return True
 
 
-def _asked(clock: Clock, timeout: float, *words: Argument) -> Op[Any]:
-    return retry_until(always(Ask(words)), clock.monotonic() + timeout, clock)
+def _asked(clock: Clock, timeout: float, *words: Argument, changes: bool = False) -> Op[Any]:
+    return retry_until(always(Ask(words, changes=changes)), clock.monotonic() + timeout, clock)

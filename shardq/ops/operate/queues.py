@@ -2,56 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from shardq.arguments import check_known, whole
-from shardq.errors import BackendTimeout, ConfigError, QueueNotEmpty
+from shardq.errors import BackendTimeout, ConfigError, OutcomeUnknown, QueueFull, QueueNotEmpty
 from shardq.model import DeadLetter, QueueConfig
 from shardq.ops.operate.assign import shrink_refused
 from shardq.ops.queue.change import change_queue, check_replicas
+from shardq.ops.queue.numbered import numbered, spelled
 from shardq.ops.queue.opening import (
-    before_all,
     check_legacy,
     exists,
     new_epoch,
     reopen,
     require_queue,
 )
-from shardq.ops.queue.outcome import fail_after, part_of, told_after
+from shardq.ops.queue.outcome import fail_after, in_doubt, part_of, told_after
 from shardq.ops.queue.registry import register, unregister
-from shardq.ops.queue.retry import always, retry_until
+from shardq.ops.queue.retry import Same, retry_until
+from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.queue.upkeep import touch, upkeep
 from shardq.ops.queue.view import QueueView
+from shardq.ops.write.refusal import SHARES
 
 PURGE_CHUNK = 250
+REDRIVEN = 100
+"""One call moves at most so many dead letters."""
 
 
 def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
     """Remove all undelivered and delayed messages and return how many. Messages in flight stay.
 
-    Each call removes a part, so that no script runs long. A repeated call that arrives after the end of the purge
-    removes nothing, because the last part has changed the epoch.
+    Each call removes a part, so that no script runs long. A copy of one that arrives after the end of the purge removes
+    nothing, because the last part has changed the epoch.
     """
     removed, until = 0, state.until(timeout)
-    yield from before_all(state.keys, require_queue(state, until))
-    call: Call | None = _purge(state)
+    yield from require_queue(state, until)
     while True:
-        if call is None:
-            yield from part_of(removed, require_queue(state, until))
-            call = _purge(state)
-        effect: Op[Any] = retry_until(always(call), until, state.clock)
         # Each part is done for good, so an error says how many were removed before it.
-        word, count, more = yield from part_of(removed, effect)
-        removed += int(count)
+        (word, told), _ = yield from part_of(removed, numbered(state, partial(_purge, state, until), until))
+        count, more = map(int, told.split(b"|"))
+        removed += count
         if word != b"OK":  # another client changed or purged the queue meanwhile
-            call = None
             if state.clock.monotonic() > until:
                 fail_after(removed, BackendTimeout(f"other clients kept changing queue {state.keys.name!r}"))
+            yield from part_of(removed, require_queue(state, state.until(timeout)))
         elif not more:
             # The last part has moved the epoch.
             state.forget()
@@ -59,26 +61,31 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
         until = state.until(timeout)
 
 
-def _purge(state: QueueState) -> Call:
+def _purge(state: QueueState, until: float, sequence: ProducerSequence) -> Call:
     view = state.view
     numbers = [str(i) for i in range(view.streams)] + (["l"] if view.config.legacy_stream else [])
-    args = (view.epoch, new_epoch(), PURGE_CHUNK, state.client)
+    args = (view.epoch, new_epoch(), PURGE_CHUNK, state.client, spelled(state, sequence, until))
     return Call.on(state.keys, "purge", args, rest=state.declared(numbers))
 
 
 def delete(state: QueueState, expected: int | None, timeout: float | None = None) -> Op[int]:
     """Delete the queue, with what it holds. Return how many messages that was; 0 if there is no such queue.
 
-    QueueNotEmpty if it holds another number of messages than *expected*; None expects any.
+    QueueNotEmpty if it holds another number of messages than *expected*; None expects any. OutcomeUnknown if it is gone
+    after a try that got no answer: nothing is left that could tell how many it held.
     """
     if expected is not None:
         whole("expected", expected, 0, 2**53)
-    until, view, held = state.until(timeout), state.view, 0
-    while (yield from before_all(state.keys, exists(state, until))):
+    until, held, doubted = state.until(timeout), 0, ""  # the id of a queue that a try may have deleted
+    while (yield from in_doubt(bool(doubted), exists(state, until))):
         view = state.view
+        # Another one of the same name was made since, which this call does not mean.
+        if doubted and view.id != doubted:
+            break
         rest = (*state.keys.everything, *map(state.keys.stream, range(view.streams)))
-        call = Call.on(state.keys, "delete", (view.epoch, "" if expected is None else expected), rest=rest)
-        word, held = yield from retry_until(always(call), until, state.clock)
+        call = Same(Call.on(state.keys, "delete", (view.epoch, "" if expected is None else expected), rest=rest))
+        word, held = yield from retry_until(call, until, state.clock)
+        doubted = view.id if word in (b"EPOCH", b"NOQUEUE") and call.repeated else ""
         if word == b"HELD":
             raise QueueNotEmpty(
                 f"queue {state.keys.name!r} holds {int(held):,} messages, dead letters included, and not {expected:,}: "
@@ -89,6 +96,11 @@ def delete(state: QueueState, expected: int | None, timeout: float | None = None
     # Before the list: whatever fails from here on, this client must not believe that the queue is there.
     state.view = QueueView()
     yield from told_after("the queue was deleted", _strike(state, until))
+    if doubted and expected != 0:
+        raise OutcomeUnknown(
+            f"queue {state.keys.name!r} is gone: an earlier try of this call, without an answer, may have deleted it; "
+            "how many messages it held is not known"
+        )
     return int(held)
 
 
@@ -176,17 +188,30 @@ def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
 
 
 def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None) -> Op[int]:
-    """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""
+    """Move dead letters back into the queue, with their ids and headers. Return how many were moved.
+
+    QueueFull if the queue has room for none of those that are there; PartlyDone if it has room for some.
+    """
     until = state.until(timeout)
-    yield from before_all(state.keys, require_queue(state, until))
-    moved = 0
-    for start in range(0, len(letters), 100):
-        args: list[Argument] = []
-        for letter in letters[start : start + 100]:
-            args += (letter.entry_id, letter.message_id)
+    yield from require_queue(state, until)
+    moved = left = bound = 0
+    for start in range(0, len(letters), REDRIVEN):
+        names = [letter.entry_id for letter in letters[start : start + REDRIVEN]]
 
-        def make(repeated: bool, args: tuple[Argument, ...] = tuple(args)) -> Call:
-            return Call.on(state.keys, "redrive", (int(repeated), state.client, *args))
+        def make(sequence: ProducerSequence, names: Sequence[str] = names) -> Call:
+            return Call.on(state.keys, "redrive", (spelled(state, sequence, until), state.client, *names))
 
-        moved += int((yield from part_of(moved, retry_until(make, until, state.clock))))
+        (_, told), _ = yield from part_of(moved, numbered(state, make, until))
+        some, others, bound = map(int, told.split(b"|"))
+        moved, left = moved + some, left + others
+    if left:
+        fail_after(moved, _no_room(state, left, bound))
     return moved
+
+
+def _no_room(state: QueueState, left: int, bound: int) -> QueueFull:
+    return QueueFull(
+        f"queue {state.keys.name!r} may hold max_len = {bound:,} messages, {SHARES}: {left:,} dead letters were left; "
+        "redrive them later, or raise it",
+        bound="max_len", limit=bound,
+    )  # fmt: skip

@@ -8,9 +8,11 @@ from typing import Any
 from shardq.errors import (
     BackendTimeout,
     DurabilityUnknown,
+    OutcomeUnknown,
 )
-from shardq.ops.queue.opening import T, before_all, new_epoch, require_queue
-from shardq.ops.queue.retry import always, retry_replicated
+from shardq.ops.queue.opening import T, new_epoch, require_queue
+from shardq.ops.queue.outcome import in_doubt, may_have_happened
+from shardq.ops.queue.retry import Same, retry_replicated
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
 
@@ -24,17 +26,26 @@ def change_queue(
     time the script runs, the script does nothing, and everything starts again. So a change by another client is not
     overwritten, and a repeated call that arrives late does nothing.
     """
-    yield from before_all(state.keys, require_queue(state, until))
+    yield from require_queue(state, until)
+    doubt = False  # whether a try for an earlier epoch may have made the change
     while True:
         call = make(state.epoch, new_epoch())
         call.replicas = state.durability.replicas
         # The same call each time, with the same next epoch: by that a repetition sees that it was done.
-        reply, underreplicated = yield from retry_replicated(always(call), until, state.clock)
+        same = Same(call)
+        reply, underreplicated = yield from in_doubt(doubt, retry_replicated(same, until, state.clock))
         if reply not in (b"EPOCH", b"NOQUEUE"):
+            if doubt and reply != b"OK":
+                raise OutcomeUnknown(
+                    f"an earlier try of this call got no answer and may have happened; since then queue "
+                    f"{state.keys.name!r} was changed, and now it refuses the change"
+                )
             return reply, underreplicated
+        doubt = doubt or same.repeated
         if state.clock.monotonic() > until:
-            raise BackendTimeout(f"other clients kept changing queue {state.keys.name!r}: nothing was changed")
-        yield from require_queue(state, until)
+            kept_changing = BackendTimeout(f"other clients kept changing queue {state.keys.name!r}")
+            raise may_have_happened(kept_changing) if doubt else kept_changing
+        yield from in_doubt(doubt, require_queue(state, until))
 
 
 def check_replicas(state: QueueState, underreplicated: Underreplicated | None, result: T) -> T:

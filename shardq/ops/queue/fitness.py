@@ -9,7 +9,6 @@ from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, judg
 from shardq.errors import (
     BackendError,
     BackendTimeout,
-    OutcomeUnknown,
     ServerUnfit,
 )
 from shardq.ops.queue.retry import UNKNOWN_USER, always, retry_until
@@ -35,7 +34,7 @@ def server_facts(clock: Clock, timeout: float) -> Op[ServerFacts]:
 def _ask(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
     try:
         return (yield from retry_until(always(Ask(words)), until, clock))
-    except (BackendTimeout, OutcomeUnknown):
+    except BackendTimeout:
         raise
     except BackendError as error:
         if isinstance(error.__cause__, Refused) and error.__cause__.code in UNKNOWN_USER:

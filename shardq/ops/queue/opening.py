@@ -6,13 +6,7 @@ import logging
 import secrets
 from typing import Any, Final, TypeAlias, TypeVar
 
-from shardq.errors import (
-    BackendTimeout,
-    ConfigError,
-    OutcomeUnknown,
-    QueueMissing,
-    ServerUnfit,
-)
+from shardq.errors import ConfigError, QueueMissing, ServerUnfit
 from shardq.model import QueueConfig
 from shardq.model.settings import differs
 from shardq.ops.queue.registry import register
@@ -20,7 +14,7 @@ from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Sleep
 from shardq.ops.queue.view import QueueView
-from shardq.protocol.keys import QueueKeys, RouterKeys, slot
+from shardq.protocol.keys import slot
 from shardq.protocol.replies import StoredAssignment, pairs, stored_assignment
 
 T = TypeVar("T")
@@ -33,20 +27,7 @@ AWAITED: Final = 0.25
 def open_queue(state: QueueState, until: float) -> Op[None]:
     """Make sure that *state* knows the queue. Create it if this client may; else QueueMissing if it does not exist."""
     if not state.epoch:
-        yield from before_all(state.keys, reopen(state, until))
-
-
-def before_all(keys: QueueKeys | RouterKeys, look: Op[T]) -> Op[T]:
-    """Look up what has these *keys* before anything of a call was sent: without an answer nothing was changed.
-
-    It is not for a look-up after a try, which may have happened.
-    """
-    try:
-        return (yield from look)
-    except OutcomeUnknown as unknown:
-        raise BackendTimeout(
-            f"Redis gave no answer when {keys.kind} {keys.name!r} was looked up, so nothing of this call was sent"
-        ) from unknown
+        yield from reopen(state, until)
 
 
 def find_queue(state: QueueState, until: float) -> Op[bool]:
@@ -57,7 +38,7 @@ def find_queue(state: QueueState, until: float) -> Op[bool]:
 def await_queue(state: QueueState, block: float, until: float) -> Op[None]:
     """Do as `open_queue`, but wait up to *block* seconds for somebody else to create the queue."""
     clock, ends = state.clock, state.clock.monotonic() + block
-    while not (state.epoch or (yield from before_all(state.keys, _look_up(state, until, create=state.creates)))):
+    while not (state.epoch or (yield from _look_up(state, until, create=state.creates))):
         left = ends - clock.monotonic()
         if left <= 0:
             raise missing(state)
@@ -72,6 +53,11 @@ def reopen(state: QueueState, until: float) -> Op[None]:
         raise missing(state)
 
 
+def create(state: QueueState, until: float) -> Op[None]:
+    """Do as `reopen` of a client that may create the queue: OutcomeUnknown if it may have been created by this call."""
+    yield from _look_up(state, until, create=True, looks="")
+
+
 def missing(state: QueueState) -> QueueMissing:
     """Return the error of a call that needs a queue, and may not create it."""
     name = state.keys.name
@@ -83,13 +69,17 @@ def missing(state: QueueState) -> QueueMissing:
     )
 
 
-def _look_up(state: QueueState, until: float, *, create: bool) -> Op[bool]:
+LOOKS: Final = "nothing of this call was sent: it only looked the queue up"
+"""So it is told where a look-up gets no answer, though it may have created an empty queue."""
+
+
+def _look_up(state: QueueState, until: float, *, create: bool, looks: str = LOOKS) -> Op[bool]:
     wanted = state.requested.streams if create else 0
     streams = tuple(map(state.keys.stream, range(wanted)))
     while True:
         call = Call.on(state.keys, "open", (wanted, new_epoch(), *state.requested.settings()), rest=streams)
         sent, known, opened = state.clock.monotonic(), state.streams > 0, state.opened  # others may open it meanwhile
-        reply = yield from retry_until(always(call), until, state.clock)
+        reply = yield from retry_until(always(call), until, state.clock, looks=looks)
         # So the first read can say already what the server's clock should show.
         if state.server_time is None:
             state.note_server_time(int(reply[1]), sent, sent)

@@ -30,6 +30,26 @@ def part_of(done: int, effect: Op[T]) -> Op[T]:
     return outcome
 
 
+def in_doubt(doubt: bool, effect: Op[T]) -> Op[T]:
+    """Return what *effect* returns, a part of a call that is made again.
+
+    If it fails, and an earlier try of the call got no answer (*doubt*), that one may have happened: OutcomeUnknown.
+    """
+    outcome = yield from outcome_of(effect)
+    if not isinstance(outcome, ShardqError):
+        return outcome
+    if doubt and not isinstance(outcome, OutcomeUnknown):
+        raise may_have_happened(outcome) from outcome
+    raise outcome
+
+
+def may_have_happened(error: ShardqError) -> OutcomeUnknown:
+    """Return the error of a call that failed with *error*, when an earlier try of it had got no answer."""
+    return OutcomeUnknown(
+        f"an earlier try of this call got no answer and may have happened; a later one failed by {type(error).__name__}"
+    )
+
+
 def told_after(change: str, effect: Op[T]) -> Op[T]:
     """Return what *effect* returns, which comes after a *change* that was made. PartlyDone says so if it fails."""
     outcome = yield from outcome_of(effect)

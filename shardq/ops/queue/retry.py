@@ -5,6 +5,8 @@ refused, will pass     a pause, and the next try            BackendTimeout: noth
 not sent               a pause, and the next try            BackendTimeout
 sent, no answer        the same, and the call is told so    OutcomeUnknown, whatever the later tries said
 refused for good       BackendError or OutOfMemory; OutcomeUnknown if an earlier try may have run
+
+A call that only looks changes nothing, whether it was executed or not: its tries count as not sent.
 """
 
 from __future__ import annotations
@@ -75,28 +77,32 @@ def retry_until(
     remembered: float = math.inf,
     begun_at: float | None = None,
     failed: Refused | Unanswered | None = None,
+    looks: str = "",
 ) -> Op[Any]:
     """Yield the call that *make* makes until it is answered. Return the reply.
 
     The call must be harmless to repeat, or notice itself that it was executed before; *remembered* says for how many
     seconds after the first try it can. If the driver has made that try already, it was *begun_at*; if the caller has,
-    *failed* is how it ended. At *until* the tries end. Times are seconds of the local monotonic clock. Raises
-    BackendTimeout if nothing was executed, OutcomeUnknown if a try may have been, OutOfMemory, or BackendError for a
-    refusal that will not go away.
+    *failed* is how it ended. If it only *looks*, though its verb can write, that says what did not happen. At *until*
+    the tries end. Times are seconds of the local monotonic clock. Raises BackendTimeout if nothing was changed,
+    OutcomeUnknown if a try may have changed something, OutOfMemory, or BackendError for a refusal that will not go
+    away.
     """
     tries, last = 0, "no answer"
+    only_looks = bool(looks)
     maybe_done: float | None = None  # when the first try was made that may have happened
     while True:
         # Only the first try was made before this began.
         tried_at, begun_at = clock.monotonic() if begun_at is None else begun_at, None
         # Redis may have forgotten the first try by now, so that one more would not be recognized.
         if maybe_done is not None and tried_at > maybe_done + remembered:  # this machine may have been suspended
-            give_up(tries, True, last)
+            give_up(tries, last, maybe_done=True)
         try:
             if failed is not None:
                 failure, failed = failed, None
                 raise failure
             step = make(maybe_done is not None)
+            only_looks = only_looks or not step.changes
             step.until = until
             return (yield step)
         except Refused as refused:
@@ -105,7 +111,7 @@ def retry_until(
             last = refused.code
         except Unanswered as lost:
             last = str(lost)
-            if lost.sent and maybe_done is None:
+            if lost.sent and not only_looks and maybe_done is None:
                 maybe_done = tried_at
                 # The tries must end before Redis forgets the first one.
                 until = min(until, tried_at + remembered)
@@ -113,14 +119,14 @@ def retry_until(
         pause = pause_after(tries)
         # A try that could begin only after the deadline is not waited for.
         if clock.monotonic() + pause > until:
-            give_up(tries, maybe_done is not None, last)
+            give_up(tries, last, maybe_done=maybe_done is not None, looks=looks)
         yield Sleep(pause)
 
 
 def ask(state: QueueState, *words: Argument, key: str = "", until: float | None = None) -> Op[Any]:
     """Run a plain command about *key*, by default its first argument, until it is answered. Return the reply.
 
-    It must be harmless to repeat. The tries end at local time *until*, or after the client's timeout.
+    It may only read. The tries end at local time *until*, or after the client's timeout.
     """
     command = Ask(words, key or str(words[1]))
     return (yield from retry_until(always(command), state.until() if until is None else until, state.clock))
@@ -192,8 +198,12 @@ def is_of_one(error: ShardqError) -> bool:
     return type(error) is BackendError and isinstance(refused, Refused) and refused.code not in _DENIED | UNKNOWN_USER
 
 
-def give_up(tries: int, maybe_done: bool, last: str) -> NoReturn:
-    """Raise the error for a call that got no answer: OutcomeUnknown if it may have been executed."""
+def give_up(tries: int, last: str, *, maybe_done: bool, looks: str = "") -> NoReturn:
+    """Raise the error for a call that got no answer: OutcomeUnknown if it may have been executed.
+
+    Else *looks* says what did not happen, by default that nothing was changed.
+    """
+    silence = f"no answer from Redis after {tries} tries ({last})"
     if maybe_done:
-        raise OutcomeUnknown(f"no answer from Redis after {tries} tries ({last}); the call may have happened")
-    raise BackendTimeout(f"no answer from Redis after {tries} tries ({last}); nothing was changed")
+        raise OutcomeUnknown(f"{silence}; the call may have happened")
+    raise BackendTimeout(f"{silence}; {looks or 'nothing was changed'}")

@@ -1,7 +1,6 @@
 """What one client remembers of one queue between calls. Only the epoch is needed for correctness.
 
-Threads share it. Values that belong together are in one object, which is replaced as a whole (`QueueView`), and idle
-producer sequences are in a deque, whose `pop` and `append` are atomic.
+Threads share it. Values that belong together are in one object, which is replaced as a whole (`QueueView`).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from shardq.arguments import MAX_BLOCK, seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.model import QueueConfig
+from shardq.ops.queue.sequences import Sequences
 from shardq.ops.queue.server_time import ServerTime, noted
 from shardq.ops.queue.view import QueueView
 from shardq.protocol.keys import QueueKeys
@@ -35,8 +35,8 @@ class QueueState:
 
     `explicit` names the settings that the caller gave; a difference in these is logged. `hints` are the numbers of
     streams that the last read reported as ready; up to `width` of them, or as many as a read asks for, are declared in
-    the next one. `producer` is the nonce in the names of the producer sequences. `unsure` has the lease tokens of acks
-    that got no answer, so that another ack of them counts as a repetition. At local time `touch_at` the expiry of the
+    the next one. `producer` is the nonce in the names of its `sequences`. `unsure` has the lease tokens of acks that
+    got no answer, so that another ack of them counts as a repetition. At local time `touch_at` the expiry of the
     keys is renewed next, and at `shrink_at` the queue may drop drained streams next. `watch` is when a read was last
     told to look again, in ms of the server's clock; 0: it was not, or `OTHERS_WATCH`. A verb keeps what it has of the
     queue under its name in `coalescers`, the callers that share its calls, and in `waiting`, those who wait for what
@@ -76,10 +76,12 @@ class QueueState:
     reads_after_miss: int = REMEMBERED
     reads_beside_streams: int = 0
     names: StreamNames = field(init=False)
+    sequences: Sequences = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make what follows from the keys."""
+        """Make what follows from the keys, and from the nonce."""
         self.names = StreamNames(self.keys)
+        self.sequences = Sequences(self.producer)
 
     def until(self, timeout: float | None = None) -> float:
         """Return the local time at which a call that starts now gives up. ConfigError for a bad *timeout*."""
@@ -130,6 +132,7 @@ class QueueState:
         """Become a new producer named *client*: a child process shares no sequences or waiters with its parent."""
         self.client = client
         self.producer = secrets.token_urlsafe(9)
+        self.sequences = Sequences(self.producer)
         self.coalescers, self.waiting = {}, {}
 
     def note_server_time(self, ms: int, sent: float, at: float) -> None:

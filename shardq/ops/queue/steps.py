@@ -100,6 +100,11 @@ class Call:
         """Itself: see `Sendable`."""
         return self
 
+    @property
+    def changes(self) -> bool:
+        """Whether it may change something."""
+        return not self.script.readonly
+
 
 class Sendable(Protocol):
     """What a driver can send for one call: a `request` to the node of `key`. It stands for `call`."""
@@ -185,12 +190,13 @@ class Share(msgspec.Struct):
 class Ask:
     """Run one plain command, such as INFO. The reply is raw. A command about a key goes to the node that owns `key`.
 
-    The caller gives up at local time `until`.
+    The caller gives up at local time `until`. Nearly all only read; one that `changes` something must say so.
     """
 
     words: tuple[Argument, ...]
     key: str | None = None
     until: float = field(default=math.inf, compare=False)
+    changes: bool = field(default=False, compare=False)
 
 
 class Sleep(msgspec.Struct, frozen=True):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shardq.errors import OutcomeUnknown, ShardqError
 from shardq.model import Received
+from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
@@ -36,6 +38,16 @@ def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[Non
         # Pages grow while all leases on them are of others with the same end, or this would never get past them.
         page = page * 2 if reply.decode() == where else RECOVER_PAGE
         where = reply.decode()
+
+
+def recover_all(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
+    """Do as `recover`, for a caller that is told nothing else of the read: OutcomeUnknown if that fails."""
+    outcome = yield from outcome_of(recover(state, outstanding, until))
+    if isinstance(outcome, ShardqError):
+        raise OutcomeUnknown(
+            "a read got no answer and may have happened: if it was granted messages, they come again when their leases "
+            f"end, since giving them back failed by {type(outcome).__name__}"
+        ) from outcome
 
 
 def give_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[None]:

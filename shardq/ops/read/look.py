@@ -14,7 +14,7 @@ a refusal that passes                     a pause and the next try
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -34,11 +34,14 @@ from shardq.ops.read.command import (
     read_reply,
     request_of,
 )
-from shardq.ops.read.give_back import recover
+from shardq.ops.read.give_back import recover_all
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding, Request
 from shardq.ops.settle.command import LoneAck, ack_call
 from shardq.ops.settle.settle import unsure_of
 from shardq.ops.sharing.coalescing import Coalescer
+
+KEPT_NOTHING: Final = "this read kept no message"
+"""So it is told where a read gets no answer. Deliveries that it was to ack say themselves whether they are."""
 
 
 class Look:
@@ -214,7 +217,7 @@ def _answered_call(
         # Messages that this try was granted go back before the next one: they would come again only when their leases
         # end.
         if sent:
-            yield from recover(state, outstanding, until)
+            yield from recover_all(state, outstanding, until)
         if state.clock.monotonic() >= until:
-            give_up(tries, False, last)
+            give_up(tries, last, maybe_done=False, looks=KEPT_NOTHING)
         yield Sleep(pause_after(tries))

@@ -17,7 +17,7 @@ from shardq.ops.queue.steps import Op, Refused, Share, Wait
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.acks import Acks, ack_earlier
 from shardq.ops.read.command import FEW, ReadReply, request_of
-from shardq.ops.read.give_back import recover
+from shardq.ops.read.give_back import recover_all
 from shardq.ops.read.look import Look, look
 from shardq.ops.read.pump import pump
 from shardq.ops.read.sharing import Want, reads_of
@@ -81,7 +81,7 @@ def read(
             _raise_failure(waiter.failure)
         # The pump lost an answer: what that read was granted is given back before this reader reads by itself.
         if waiter.outstanding is not None:
-            yield from recover(state, waiter.outstanding, call_until)
+            yield from recover_all(state, waiter.outstanding, call_until)
 
 
 def _look(

@@ -49,8 +49,6 @@ class TriedRead(msgspec.Struct):
 class Reads(Verb[Want, ReadReply]):
     """The first try of readers of one queue. Each result has the rows of one caller."""
 
-    changes = False  # what nobody got is given back
-
     def __init__(self, state: QueueState) -> None:
         self._state = state
 

@@ -37,6 +37,9 @@ LOOK_AFTER = 1.0
 LOOKING: Final = 20
 """That are so many, or a tenth of them if that is more, in turn."""
 
+LOOKS: Final = "it only looked for the result"
+"""So it is told where a look gets no answer: its verb can write, that somebody waits."""
+
 _WHY: Final = {
     TOO_LARGE: "it was larger than max_result_size",
     NOT_ENCODED: "the codec could not encode it",
@@ -47,18 +50,19 @@ _WHY: Final = {
 def result(state: QueueState, message_id: str, wait: float | None = None) -> Op[KeptResult]:
     """Return the result of a message, after waiting up to *wait* seconds until it is done (by default the timeout).
 
-    ResultPending if it is not done by then. NoResult if it has none and will have none.
+    It goes on while Redis does not answer. ResultPending if the message is not done by then, BackendTimeout if Redis
+    gives no answer then. NoResult if it has none and will have none.
     """
     MessageId.parse(message_id, NoResult)
     clock = state.clock
     ends = clock.monotonic() + (state.timeout if wait is None else seconds("timeout", wait, 0, MAX_BLOCK))
-    yield from _check_kept(state)
+    yield from _check_kept(state, _until(state, ends))
     woken_by = "0-0"
     while True:
         # The look comes before the wait, and its position is where the wait goes on: what ends between is not missed.
-        ended, position = yield from _look(state, message_id, announce=clock.monotonic() < ends)
+        ended, position = yield from _look(state, message_id, _until(state, ends), announce=clock.monotonic() < ends)
         if ended is None:
-            ended = yield from _check_alive(state, message_id)
+            ended = yield from _check_alive(state, message_id, _until(state, ends))
         if ended is None and clock.monotonic() < ends:
             # A look may see less than the entry that woke it said: after a failover, say. It must not wake for the same
             # one for ever.
@@ -75,9 +79,13 @@ def result(state: QueueState, message_id: str, wait: float | None = None) -> Op[
         return _value(message_id, ended)
 
 
-def _check_kept(state: QueueState) -> Op[None]:
+def _until(state: QueueState, ends: float) -> float:
+    """Return when a look gives up for a caller who waits until *ends*: at the end there is time for a last look."""
+    return max(ends, state.until())
+
+
+def _check_kept(state: QueueState, until: float) -> Op[None]:
     """ConfigError if the queue keeps no results, QueueMissing if there is no such queue."""
-    until = state.until()
     if not (yield from find_queue(state, until)):
         raise missing(state)
     if state.config.result_ttl is None:
@@ -86,23 +94,23 @@ def _check_kept(state: QueueState) -> Op[None]:
         raise ConfigError(f"queue {state.keys.name!r} keeps no results: set its result_ttl")
 
 
-def _look(state: QueueState, message_id: str, *, announce: bool) -> Op[tuple[Ended | None, str]]:
+def _look(state: QueueState, message_id: str, until: float, *, announce: bool) -> Op[tuple[Ended | None, str]]:
     """Return how a message ended, None if it did not, and up to where what is finished was looked at."""
     call = _await_call(state, [message_id], announce=announce)
-    reply: Any = yield from retry_until(always(call), state.until(), state.clock)
+    reply: Any = yield from retry_until(always(call), until, state.clock, looks=LOOKS)
     if len(reply) == 1:
         raise missing(state)
     return read_ended(reply[2][0]), reply[1].decode()
 
 
-def _check_alive(state: QueueState, message_id: str) -> Op[Ended | None]:
+def _check_alive(state: QueueState, message_id: str, until: float) -> Op[Ended | None]:
     """NoResult if nothing is known of a message that had no result just now. It may have got one since."""
-    found = yield from inspect.status.status(state, message_id)
+    found = yield from inspect.status.status(state, message_id, max(0.0, until - state.clock.monotonic()))
     if found.state == "in_flight" and found.cancelled:
         raise NoResult(f"message {message_id} was cancelled while it was in flight")
     if found.state not in ("unknown", "done", "dead"):
         return None
-    ended, _ = yield from _look(state, message_id, announce=False)
+    ended, _ = yield from _look(state, message_id, until, announce=False)
     # It may have ended between the two calls, so nothing is known only if this look finds nothing either.
     if ended is None and found.state == "unknown":
         raise NoResult(

@@ -13,12 +13,15 @@ from shardq.model import Written
 from shardq.model.schedule import Schedule, check_catch_up
 from shardq.model.timetable import timetable
 from shardq.ops.queue.change import check_replicas
-from shardq.ops.queue.opening import before_all, missing, open_queue
+from shardq.ops.queue.numbered import numbered, spelled
+from shardq.ops.queue.opening import missing, open_queue
 from shardq.ops.queue.retry import always, retry_replicated, retry_until
+from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Call, Op
+from shardq.ops.queue.steps import Call, Op, Underreplicated
 from shardq.ops.schedules.record import BadRecord, Record, record_of, schedule_of, stored_record
 from shardq.ops.write.outgoing import Outgoing, check_shard_key
+from shardq.ops.write.refusal import SHARES
 from shardq.ops.write.write import write_one
 from shardq.protocol.bodies import text_or_bytes
 from shardq.sharding import key_bytes
@@ -79,9 +82,8 @@ def add(
 
 def _full(state: QueueState, key: str | bytes, most: int, stored: int, used: int) -> QueueFull:
     return QueueFull(
-        f"queue {state.keys.name!r} may store max_schedules = {most:,} schedules, and no shard key more than four "
-        f"times as many as are free; shard key {key!r} has {used:,}, others have {stored - used:,}: remove some, or "
-        "raise it",
+        f"queue {state.keys.name!r} may store max_schedules = {most:,} schedules, {SHARES}; shard key {key!r} has "
+        f"{used:,}, others have {stored - used:,}: remove some, or raise it",
         bound="max_schedules", limit=most, used=used, others=stored - used,
     )  # fmt: skip
 
@@ -90,26 +92,36 @@ def pause(state: QueueState, name: str, paused: bool, timeout: float | None) -> 
     """Pause a stored schedule, or let it go on. ScheduleNotFound."""
     args = (_checked(name), secrets.token_urlsafe(6), "p" if paused else "a")
     call = Call.on(state.keys, "pause_schedule", args, replicas=state.durability.replicas)
-    if not (yield from _changed(state, name, call, timeout)):
+    reply, underreplicated = yield from retry_replicated(always(call), state.until(timeout), state.clock)
+    if not (yield from _existed(state, name, bool(reply), underreplicated, timeout)):
         raise _not_found(state, name)
 
 
 def remove(state: QueueState, name: str, timeout: float | None) -> Op[bool]:
     """Remove a stored schedule. Return whether there was one."""
-    call = Call.on(state.keys, "remove_schedule", (_checked(name),), replicas=state.durability.replicas)
-    return bool((yield from _changed(state, name, call, timeout)))
+    _checked(name)
+    until = state.until(timeout)
+
+    def make(sequence: ProducerSequence) -> Call:
+        args = (name, spelled(state, sequence, until))
+        return Call.on(state.keys, "remove_schedule", args, replicas=state.durability.replicas)
+
+    (_, told), underreplicated = yield from numbered(state, make, until)
+    return (yield from _existed(state, name, bool(told == b"1"), underreplicated, timeout))
 
 
-def _changed(state: QueueState, name: str, call: Call, timeout: float | None) -> Op[int]:
-    reply, underreplicated = yield from retry_replicated(always(call), state.until(timeout), state.clock)
-    if not int(reply):
-        yield from _page(state, b"0", name, timeout)  # QueueMissing, if there is no schedule since there is no queue
-    return check_replicas(state, underreplicated, int(reply))
+def _existed(
+    state: QueueState, name: str, existed: bool, underreplicated: Underreplicated | None, timeout: float | None
+) -> Op[bool]:
+    """Return whether a schedule *existed*, as its change was told. QueueMissing if there is no queue, either."""
+    if not existed:
+        yield from _page(state, b"0", name, timeout)
+    return check_replicas(state, underreplicated, existed)
 
 
 def run(state: QueueState, name: str, timeout: float | None) -> Op[Written]:
     """Write the call of a stored schedule now, also of one that is paused. Its slots stay what they are."""
-    _, _, (row, *_) = yield from before_all(state.keys, _page(state, b"0", _checked(name), timeout))
+    _, _, (row, *_) = yield from _page(state, b"0", _checked(name), timeout)
     if not row[2]:
         raise _not_found(state, name)
     record = record_of(row[2])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from shardq.errors import MessageNotFound
 from shardq.model import MessageId
+from shardq.ops.queue.numbered import numbered, spelled
 from shardq.ops.queue.opening import open_queue
-from shardq.ops.queue.retry import retry_until
+from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 
@@ -20,6 +22,7 @@ def located(state: QueueState, place: str) -> tuple[str, bytes, tuple[str, ...]]
 
 
 Cancelled: TypeAlias = Literal["removed", "in flight", "dead"]
+_FOUND: Final[Mapping[bytes, Cancelled]] = {b"removed": "removed", b"in flight": "in flight", b"dead": "dead"}
 
 
 def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> Op[Cancelled]:
@@ -28,20 +31,15 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     until = state.until(timeout)
     yield from open_queue(state, until)
     origin, key, stream = located(state, place)
-    call = Call.on(state.keys, "cancel", (message_id, origin, entry, state.client, key), rest=stream)
-    maybe_done = False
 
-    def make(repeated: bool) -> Call:
-        nonlocal maybe_done
-        maybe_done = repeated
-        return call
+    def make(sequence: ProducerSequence) -> Call:
+        args = (message_id, origin, entry, state.client, key, spelled(state, sequence, until))
+        return Call.on(state.keys, "cancel", args, rest=stream)
 
-    reply: Any = yield from retry_until(make, until, state.clock)
-    if reply == b"in flight":
-        return "in flight"
-    if reply == b"dead":
-        return "dead"
-    # After a try without an answer nothing may be found since that try removed it.
-    if reply == b"removed" or maybe_done:
-        return "removed"
-    raise MessageNotFound(f"message {message_id} is not waiting, delayed or in flight: it was settled, or never was")
+    (_, was), _ = yield from numbered(state, make, until)
+    found: Cancelled | None = _FOUND.get(was)
+    if found is None:
+        raise MessageNotFound(
+            f"message {message_id} is not waiting, delayed or in flight: it was settled, or never was"
+        )
+    return found

@@ -51,27 +51,35 @@ def ack_parts(deliveries: Sequence[Received]) -> list[Part]:
     return list(parts_of(sorted(split, key=_PLACE)))  # type: ignore[arg-type] # a token has more than two parts
 
 
+NOT_TRIED: Final = "0"
+"""What stands in place of the ids of messages of which an earlier try may have happened, if that is none."""
+
+
 def settle_call(
     state: QueueState,
     kind: str,
     args: Sequence[Argument],
     streams: tuple[str, ...] = (),
-    repeated: bool = False,
+    tried: str = NOT_TRIED,
     costs: str = "",
 ) -> Call:
-    """Make the call that ends deliveries."""
-    head: tuple[Argument, ...] = kind, int(repeated), state.view.config.parents, costs, state.client
+    """Make the call that ends deliveries. *tried* says what is known of earlier tries, as the verb has it."""
+    head: tuple[Argument, ...] = kind, tried, state.view.config.parents, costs, state.client
     return Call.on(state.keys, "settle", (*head, *args), rest=streams)
 
 
 def ack_call(state: QueueState, part: Part, repeated: bool = False) -> Call:
-    """Make the call that acks *part*."""
-    # One call cannot say it of each, so all of it counts as a repetition: a message that is gone is then told as acked.
-    if state.unsure and not repeated:
-        repeated = any(delivery.token in state.unsure for _, _, delivery in part)
+    """Make the call that acks *part*. If it is *repeated*, an earlier try of it may have happened."""
     tokens = [token_argument(delivery.token) for _, _, delivery in part]
     costs = costs_of([delivery for _, _, delivery in part])
-    return settle_call(state, "a", tokens, _streams(state, map(_PLACE, part)), repeated, costs)
+    tried = _tried(state, part, repeated) if repeated or state.unsure else NOT_TRIED
+    return settle_call(state, "a", tokens, _streams(state, map(_PLACE, part)), tried, costs)
+
+
+def _tried(state: QueueState, part: Part, repeated: bool) -> str:
+    """Return the ids of the messages that may have been acked before, with "-" for each other one."""
+    ids = [each.message_id if repeated or each.token in state.unsure else "-" for _, _, each in part]
+    return " ".join(ids) if any(each != "-" for each in ids) else NOT_TRIED
 
 
 def spelled_cost(seconds: float, *, is_told: bool) -> str:
@@ -109,7 +117,7 @@ class LoneAck:
         words = view.words_cache.get(("ack", has_stream)) or _words(state, view, has_stream)
         stream = PACKED_KEYS[state.names[place]] if has_stream else b""
         raw, client = token.encode(errors="surrogateescape"), state.client.encode()
-        # The order of a call of settle: KEYS (those of the queue, then the stream), kind, whether it is a repetition,
+        # The order of a call of settle: KEYS (those of the queue, then the stream), kind, what was tried before,
         # parents, costs, client, then the tokens. `settle_call` makes the same for any call.
         return b"%b%b%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
             words.start_by_hash if form is HASH else words.start,
@@ -197,16 +205,19 @@ UNCOUNTED: Final = "-"
 
 def nack_call(
     state: QueueState, max_deliveries: int | Literal["-"], terms: Terms
-) -> Callable[[Sequence[Received], bool], Call]:
-    """Return what makes the calls that give deliveries back; with *max_deliveries* 0 they become dead letters."""
+) -> Callable[[Sequence[Received], str], Call]:
+    """Return what makes the calls that give deliveries back; with *max_deliveries* 0 they become dead letters.
+
+    Each call has a number, as `spelled` spells it: a second time it would find no lease.
+    """
     kind = {0: "r", UNCOUNTED: "u"}.get(max_deliveries, "n")
 
-    def call(part: Sequence[Received], repeated: bool) -> Call:
+    def call(part: Sequence[Received], number: str) -> Call:
         words: list[Argument] = []
         for delivery in part:
             words += (token_argument(delivery.token), *terms[delivery.token])
         streams = _streams(state, (place_of(each.token) for each in part))
-        return settle_call(state, kind, words, streams, repeated, costs_of(part))
+        return settle_call(state, kind, words, streams, number, costs_of(part))
 
     return call
 

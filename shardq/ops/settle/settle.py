@@ -11,7 +11,9 @@ import msgspec
 from shardq.arguments import MAX_BLOCK, flag, seconds, text
 from shardq.errors import ConfigError, LeaseLost, MessageCancelled, OutcomeUnknown
 from shardq.model import Received
+from shardq.ops.queue.numbered import numbered, spelled
 from shardq.ops.queue.opening import open_queue
+from shardq.ops.queue.outcome import part_of
 from shardq.ops.queue.retry import retry_until
 from shardq.ops.queue.server_time import safe_deadline
 from shardq.ops.queue.state import QueueState
@@ -74,7 +76,16 @@ Results: TypeAlias = dict[str, Settled]
 def ack_part(
     state: QueueState, part: Part, until: float, found: Results, failed: Refused | Unanswered | None = None
 ) -> Op[None]:
-    """Ack *part*, and put the results into *found*. *failed* is how a first try ended, if there was one."""
+    """Ack *part*, and put the results into *found*. *failed* is how a first try ended, if there was one.
+
+    PartlyDone if it fails and there are results of other parts.
+    """
+    yield from part_of(len(found), _ack_part(state, part, until, found, failed))
+
+
+def _ack_part(
+    state: QueueState, part: Part, until: float, found: Results, failed: Refused | Unanswered | None
+) -> Op[None]:
     try:
         reply = yield from retry_until(
             lambda repeated: ack_call(state, part, repeated), until, state.clock, failed=failed
@@ -122,7 +133,7 @@ def nack(
     terms = terms_of(deliveries, delay, error)
     if not counted and not all(text for _, text in terms.values()):
         raise ConfigError("a delivery that is given back uncounted needs an error")
-    return (yield from _settle_all(state, deliveries, nack_call(state, bound, terms), timeout, found))
+    return (yield from _give_back(state, deliveries, nack_call(state, bound, terms), timeout, found))
 
 
 def reject(
@@ -134,7 +145,7 @@ def reject(
 ) -> Op[list[Settled]]:
     """Move messages to the dead letters, for one *reason*, or the first that is given for each. *found* as of `ack`."""
     terms = terms_of(deliveries, 0.0, reason)
-    return (yield from _settle_all(state, deliveries, nack_call(state, 0, terms), timeout, found))
+    return (yield from _give_back(state, deliveries, nack_call(state, 0, terms), timeout, found))
 
 
 def extend(
@@ -142,16 +153,30 @@ def extend(
 ) -> Op[list[Settled]]:
     """Let these leases end *duration* seconds from now; with None they stay as they are. Return a result for each."""
 
-    def call(part: Sequence[Received], repeated: bool) -> Call:
-        return extend_call(state, part, duration, repeated)
+    def effect(part: Sequence[Received], until: float) -> Op[Any]:
+        return retry_until(lambda repeated: extend_call(state, part, duration, repeated), until, state.clock)
 
-    return (yield from _settle_all(state, deliveries, call, timeout))
+    return (yield from _settle_all(state, deliveries, effect, timeout))
+
+
+def _give_back(
+    state: QueueState,
+    deliveries: Sequence[Received],
+    make: Callable[[Sequence[Received], str], Call],
+    timeout: float | None,
+    found: Results | None,
+) -> Op[list[Settled]]:
+    def effect(part: Sequence[Received], until: float) -> Op[Any]:
+        answer = yield from numbered(state, lambda sequence: make(part, spelled(state, sequence, until)), until)
+        return answer.reply
+
+    return (yield from _settle_all(state, deliveries, effect, timeout, found))
 
 
 def _settle_all(
     state: QueueState,
     deliveries: Sequence[Received],
-    make: Callable[[Sequence[Received], bool], Call],
+    effect: Callable[[Sequence[Received], float], Op[Any]],
     timeout: float | None,
     found: Results | None = None,
 ) -> Op[list[Settled]]:
@@ -159,7 +184,7 @@ def _settle_all(
     yield from open_queue(state, until)
     found = {} if found is None else found
     for part in parts_of(each_once(deliveries)):
-        reply = yield from retry_until(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
+        reply = yield from part_of(len(found), effect(part, until))
         settled = [Settled(letter) for letter in reply[1].decode()]
         found.update(zip([delivery.token for delivery in part], settled, strict=True))
     return [found[delivery.token] for delivery in deliveries]

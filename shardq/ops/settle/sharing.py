@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from shardq.errors import BackendError, OutcomeUnknown
 from shardq.model import Received
+from shardq.ops.queue.numbered import answered, spelled
 from shardq.ops.queue.opening import open_queue
 from shardq.ops.queue.retry import is_of_one, retry_until
+from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.ops.settle.command import CHUNK, LoneAck, ack_call, ack_parts, extend_call, nack_call, terms_of
@@ -44,17 +47,30 @@ class TriedSettle(msgspec.Struct, frozen=True):
         return self.call
 
 
+class TriedNumber(TriedSettle, frozen=True):
+    """The same of a call that has a number in a producer *sequence*."""
+
+    sequence: ProducerSequence
+
+
+Tried: TypeAlias = TriedSettle | LoneAck
+
 Make: TypeAlias = Callable[[QueueState, Sequence[Settle], bool], tuple[Call, Sequence[str]]]
 """Makes a call, with the lease tokens in its order. The flag says whether an earlier try may have happened."""
+
+MakeNumbered: TypeAlias = Callable[[QueueState, Sequence[Settle], str], tuple[Call, Sequence[str]]]
+"""The same of a call that has a number, as `spelled` spells it."""
 
 
 class Settles(Verb[Settle, Settled]):
     """The calls of one of these verbs on one queue. Each result says how it ended."""
 
-    def __init__(self, state: QueueState, verb: str) -> None:
-        self._state = state
-        self._make = _MAKERS[verb]
-        self._is_extend, self._is_ack = verb == "extend", verb == "ack"
+    def __init__(self, state: QueueState, *, ends: bool = True) -> None:
+        self._state, self._ends = state, ends
+
+    @abstractmethod
+    def _settle(self, items: Sequence[Settle], until: float, tried: Any) -> Op[dict[str, Result]]:
+        """Settle the deliveries of *items*, from the outcome of *tried* on. Return the results by lease token."""
 
     def bounds(self) -> tuple[int, int]:
         """Return how many deliveries one call may settle. They weigh nothing."""
@@ -65,41 +81,20 @@ class Settles(Verb[Settle, Settled]):
         return 0
 
     def kind(self, item: Settle) -> float:
-        """Return what else must be the same: when leases that are extended end, or whether an ack is a repetition.
+        """All deliveries can share a call."""
+        return 0.0
 
-        A call that counts as a repetition would say of another caller's lost lease that it was acked.
-        """
-        if self._is_ack and self._state.unsure:
-            return float(item.delivery.token in self._state.unsure)
-        return item.seconds if self._is_extend else 0.0
-
-    def attempt(self, items: Sequence[Settle], until: float) -> TriedSettle | LoneAck | None:
-        """Return the call for *items*; None if the queue must be opened first."""
-        if not self._state.view.epoch:
-            return None
-        unsure, first = self._state.unsure, items[0].delivery
-        if self._is_ack and len(items) == 1 and not (unsure and first.token in unsure):
-            return LoneAck(self._state, first, until)
-        call, tokens = self._make(self._state, items, False)
-        call.until = until
-        return TriedSettle(call, tokens, items)
-
-    def results(self, tried: TriedSettle | LoneAck, reply: Any) -> list[Result]:
+    def results(self, tried: Tried, reply: Any) -> list[Result] | None:
         """Return how each delivery ended, in the order of the callers."""
         letters = reply[1]
         if isinstance(tried, LoneAck) or len(tried.items) == 1:
             return [_RESULTS[letters[0]]]
         return self._in_order(tried.items, _by_token(tried.tokens, letters))
 
-    def drop(self, tried: TriedSettle | LoneAck) -> None:
+    def drop(self, tried: Any) -> None:
         """A call holds nothing."""
 
-    def doubt(self, item: Settle) -> None:
-        """Note that it is unknown whether *item* was acked. If it is acked again, that is a repetition."""
-        if self._is_ack:
-            unsure_of(self._state, [item.delivery])
-
-    def op(self, items: Sequence[Settle], until: float, tried: TriedSettle | LoneAck | None) -> Op[list[Result]]:
+    def op(self, items: Sequence[Settle], until: float, tried: Tried | None) -> Op[list[Result]]:
         """Settle the deliveries of *items*, from the outcome of *tried* on."""
         if tried is None:
             yield from open_queue(self._state, until)
@@ -114,22 +109,6 @@ class Settles(Verb[Settle, Settled]):
             if item.delivery.token not in found:
                 found |= yield from self._settle_alone(item, until)
         return self._in_order(items, found)
-
-    def _settle(
-        self, items: Sequence[Settle], until: float, tried: TriedSettle | LoneAck | None
-    ) -> Op[dict[str, Result]]:
-        call, tokens = (tried.call, tried.tokens) if tried else self._make(self._state, items, False)
-
-        def make(repeated: bool) -> Call:
-            return self._make(self._state, items, True)[0] if repeated else call
-
-        try:
-            reply = yield from retry_until(make, until, self._state.clock)
-        except OutcomeUnknown:
-            for item in items:
-                self.doubt(item)
-            raise
-        return _by_token(tokens, reply[1])
 
     def _settle_alone(self, item: Settle, until: float) -> Op[dict[str, Result]]:
         """Settle one delivery, after a call with others was refused as a whole."""
@@ -146,9 +125,92 @@ class Settles(Verb[Settle, Settled]):
         results: list[Result] = []
         for item in items:
             results.append(found[item.delivery.token])
-            if not self._is_extend and isinstance(results[-1], Settled):
+            if self._ends and isinstance(results[-1], Settled):
                 found[item.delivery.token] = Settled.LOST
         return results
+
+
+class Repeats(Settles):
+    """ack and extend: calls that are made again as they are. An ack says that it is one."""
+
+    def __init__(self, state: QueueState, make: Make, *, is_ack: bool) -> None:
+        super().__init__(state, ends=is_ack)
+        self._make, self._is_ack = make, is_ack
+
+    def kind(self, item: Settle) -> float:
+        """Return when leases that are extended end, which is one moment for all of a call. An ack has none."""
+        return item.seconds
+
+    def attempt(self, items: Sequence[Settle], until: float) -> Tried | None:
+        """Return the call for *items*; None if the queue must be opened first."""
+        if not self._state.view.epoch:
+            return None
+        unsure, first = self._state.unsure, items[0].delivery
+        if self._is_ack and len(items) == 1 and not (unsure and first.token in unsure):
+            return LoneAck(self._state, first, until)
+        call, tokens = self._make(self._state, items, False)
+        call.until = until
+        return TriedSettle(call, tokens, items)
+
+    def doubt(self, item: Settle) -> None:
+        """Note that it is unknown whether *item* was acked. If it is acked again, that is a repetition."""
+        if self._is_ack:
+            unsure_of(self._state, [item.delivery])
+
+    def _settle(self, items: Sequence[Settle], until: float, tried: Tried | None) -> Op[dict[str, Result]]:
+        call, tokens = (tried.call, tried.tokens) if tried else self._make(self._state, items, False)
+
+        def make(repeated: bool) -> Call:
+            return self._make(self._state, items, True)[0] if repeated else call
+
+        try:
+            reply = yield from retry_until(make, until, self._state.clock)
+        except OutcomeUnknown:
+            for item in items:
+                self.doubt(item)
+            raise
+        return _by_token(tokens, reply[1])
+
+
+class GivesBack(Settles):
+    """nack and reject: calls with a number, since the same call once more would find no lease."""
+
+    def __init__(self, state: QueueState, make: MakeNumbered) -> None:
+        super().__init__(state)
+        self._make = make
+
+    def attempt(self, items: Sequence[Settle], until: float) -> TriedNumber | None:
+        """Return the call for *items*; None if the queue must be opened first."""
+        return self._numbered(items, until) if self._state.view.epoch else None
+
+    def results(self, tried: Any, reply: Any) -> list[Result] | None:
+        """Return how each delivery ended; None if the reply does not say it."""
+        if isinstance(reply[0], bytes):  # else it is the server's time
+            return None
+        self.drop(tried)
+        return super().results(tried, reply)
+
+    def drop(self, tried: TriedNumber) -> None:
+        """Let another call use the sequence."""
+        self._state.sequences.free(tried.sequence)
+
+    def _numbered(self, items: Sequence[Settle], until: float) -> TriedNumber:
+        sequence = self._state.sequences.take()
+        call, tokens = self._make(self._state, items, spelled(self._state, sequence, until))
+        call.until = until
+        return TriedNumber(call, tokens, items, sequence)
+
+    def _settle(self, items: Sequence[Settle], until: float, tried: TriedNumber | None) -> Op[dict[str, Result]]:
+        state, tried = self._state, tried or self._numbered(items, until)
+
+        def make(sequence: ProducerSequence) -> Call:
+            return self._make(state, items, spelled(state, sequence, until))[0]
+
+        try:
+            answer = yield from answered(state, tried.sequence, make, until, tried.call)
+        finally:
+            self.drop(tried)
+        return _by_token(tried.tokens, answer.reply[1])
 
 
 def noted(state: QueueState, item: Settle, result: Settled) -> Settled:
@@ -163,7 +225,7 @@ def noted(state: QueueState, item: Settle, result: Settled) -> Settled:
 def settles_of(state: QueueState, verb: str) -> Coalescer[Settle, Settled]:
     """Return where those meet who *verb* deliveries of this queue: "ack", "nack", "reject" or "extend"."""
     coalescer: Coalescer[Settle, Settled] | None = state.coalescers.get(verb)
-    return coalescer or state.coalescers.setdefault(verb, Coalescer(Settles(state, verb)))
+    return coalescer or state.coalescers.setdefault(verb, Coalescer(_VERBS[verb](state)))
 
 
 def _by_token(tokens: Sequence[str], letters: bytes) -> dict[str, Result]:
@@ -187,21 +249,21 @@ def _ack(state: QueueState, items: Sequence[Settle], repeated: bool) -> tuple[Ca
     return ack_call(state, part, repeated), [delivery.token for _, _, delivery in part]
 
 
-def _nack(state: QueueState, items: Sequence[Settle], repeated: bool) -> tuple[Call, Sequence[str]]:
-    return _given_back(state, items, repeated, state.config.max_deliveries)
+def _nack(state: QueueState, items: Sequence[Settle], number: str) -> tuple[Call, Sequence[str]]:
+    return _given_back(state, items, number, state.config.max_deliveries)
 
 
-def _reject(state: QueueState, items: Sequence[Settle], repeated: bool) -> tuple[Call, Sequence[str]]:
-    return _given_back(state, items, repeated, 0)
+def _reject(state: QueueState, items: Sequence[Settle], number: str) -> tuple[Call, Sequence[str]]:
+    return _given_back(state, items, number, 0)
 
 
 def _given_back(
-    state: QueueState, items: Sequence[Settle], repeated: bool, max_deliveries: int
+    state: QueueState, items: Sequence[Settle], number: str, max_deliveries: int
 ) -> tuple[Call, Sequence[str]]:
     once = _once(items)
     part = [item.delivery for item in once]
     terms = terms_of(part, [item.seconds for item in once], [item.text for item in once])
-    return nack_call(state, max_deliveries, terms)(part, repeated), [delivery.token for delivery in part]
+    return nack_call(state, max_deliveries, terms)(part, number), [delivery.token for delivery in part]
 
 
 def _extend(state: QueueState, items: Sequence[Settle], repeated: bool) -> tuple[Call, Sequence[str]]:
@@ -210,4 +272,9 @@ def _extend(state: QueueState, items: Sequence[Settle], repeated: bool) -> tuple
     return extend_call(state, part, items[0].seconds, repeated), [delivery.token for delivery in part]
 
 
-_MAKERS: dict[str, Make] = {"ack": _ack, "nack": _nack, "reject": _reject, "extend": _extend}
+_VERBS: Final[Mapping[str, Callable[[QueueState], Settles]]] = {
+    "ack": lambda state: Repeats(state, _ack, is_ack=True),
+    "extend": lambda state: Repeats(state, _extend, is_ack=False),
+    "nack": lambda state: GivesBack(state, _nack),
+    "reject": lambda state: GivesBack(state, _reject),
+}

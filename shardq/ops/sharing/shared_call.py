@@ -128,7 +128,7 @@ class SharedCall(Generic[I, R]):
 
     def timed_out(self) -> Exception:
         """Return the error for a caller that gives up now."""
-        if self._verb.changes and (self._fixed or self._sent):
+        if self._fixed or self._sent:
             return OutcomeUnknown(f"{_LATE}; the call may have happened")
         return nothing_sent()
 

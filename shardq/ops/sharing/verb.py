@@ -16,11 +16,8 @@ class Verb(ABC, Generic[I, R]):
     """What calls of one verb of one queue look like.
 
     The call of the common case is *tried* first. It is an object with the attributes `call` and `sendable`, the latter
-    what a driver sends for it; what else it holds is the verb's own. If the call `changes` nothing that concerns the
-    callers, one who leaves need not doubt its outcome.
+    what a driver sends for it; what else it holds is the verb's own.
     """
-
-    changes = True
 
     @abstractmethod
     def bounds(self) -> tuple[int, int]:

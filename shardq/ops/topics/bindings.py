@@ -8,6 +8,7 @@ data or its latest changes), one thread loads all bindings on behalf of the othe
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -148,7 +149,7 @@ class _Change(msgspec.Struct):
 
     The script does nothing if one of these bindings was changed after that version. So a repeated call that arrives
     late changes nothing. If another client was faster, or this client's version is old, the call is made again with the
-    newer version. `repeated_before` says whether an earlier try may have been executed.
+    newer version. Changes are marked with the call's `nonce`, so a repetition is told what its first try did.
     """
 
     state: RouterState
@@ -156,7 +157,7 @@ class _Change(msgspec.Struct):
     bindings: Sequence[Binding]
     known_version: int
     underreplicated: Underreplicated | None = None
-    repeated_before: bool = False
+    nonce: str = msgspec.field(default_factory=partial(secrets.token_urlsafe, 6))
 
     def made(self, until: float) -> Op[list[bool]]:
         """Make the change. Return for each binding whether that changed anything."""
@@ -172,19 +173,19 @@ class _Change(msgspec.Struct):
                 )
             check_version(state.keys, reply)
             self.known_version = int(reply[1])
-            if reply[0] == b"OK":  # a repeated call may find the change that its first try made
-                return [bool(each) or self.repeated_before for each in reply[2]]
+            if reply[0] == b"OK":
+                return [bool(each) for each in reply[2]]
             if state.clock.monotonic() > until:
                 raise BackendTimeout(f"other clients kept changing these bindings of router {state.keys.name!r}")
 
     def _call(self, repeated: bool) -> Call:
-        # It stays so when the call is made anew: the try that may have happened was of any version.
-        self.repeated_before = self.repeated_before or repeated
         args: tuple[Argument, ...] = (
             self.verb,
             MAX_BINDINGS,
             KEPT_CHANGES,
             self.known_version,
+            self.nonce,
+            int(repeated),
             *map(" ".join, self.bindings),
         )
         return Call.on(self.state.keys, "bind", args, replicas=self.state.durability.replicas)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from shardq.clock import Clock
-from shardq.errors import BackendTimeout, OutcomeUnknown, PartlyDone, ShardqError
-from shardq.ops.queue.opening import before_all
+from shardq.errors import BackendTimeout, PartlyDone, ShardqError
 from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Call, Op
@@ -39,7 +38,7 @@ def look_up(bindings: Sequence[Binding], until: float, clock: Clock) -> Op[list[
         found = yield from run_together([_is_gone(name, until, clock) for name in some])
         for name, answer in zip(some, found, strict=True):
             # Nothing is known of the queue: that must not look like one that this user may not read.
-            if isinstance(answer, (BackendTimeout, OutcomeUnknown)):
+            if isinstance(answer, BackendTimeout):
                 raise answer
             gone[name] = None if isinstance(answer, ShardqError) else answer
     return [BoundQueue(*each, gone[each.queue]) for each in bindings]
@@ -57,8 +56,7 @@ def unbind_gone(state: RouterState, timeout: float | None) -> Op[list[Binding]]:
     was made in between is bound again: its maker may have found it bound.
     """
     until = state.until(timeout)
-    bound = yield from before_all(state.keys, _bound(state, until))
-    gone = [Binding(*each[:2]) for each in bound if each.gone]
+    gone = [Binding(*each[:2]) for each in (yield from _bound(state, until)) if each.gone]
     made = yield from change_until(state, "-", gone, until)
     removed = [binding for binding, done in zip(gone, made.done, strict=True) if done]
     back = yield from outcome_of(_bind_again(state, removed, until))

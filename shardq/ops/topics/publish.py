@@ -13,7 +13,7 @@ from typing import Any, Final
 from shardq.arguments import one_of
 from shardq.errors import ClosedError, PartlyPublished, QueueMissing, ShardqError, Unrouted
 from shardq.model import Written
-from shardq.ops.queue.opening import before_all, find_queue
+from shardq.ops.queue.opening import find_queue
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
@@ -31,7 +31,7 @@ def match_queues(router: RouterState, topic: str, unmatched: str, timeout: float
     """Return the sorted names of the queues that *topic* goes to. Unrouted if none and *unmatched* is "raise"."""
     check_topic(topic)
     one_of("unmatched", unmatched, ("return", "raise"))
-    queues = sorted((yield from before_all(router.keys, current(router, router.until(timeout)))).match(topic))
+    queues = sorted((yield from current(router, router.until(timeout))).match(topic))
     if queues:
         router.published += 1
         return queues

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-import msgspec
-
+from shardq.ops.queue.numbered import number_of
+from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call
 from shardq.ops.queue.view import QueueView
@@ -29,14 +29,8 @@ from shardq.protocol.script import FUNCTION, HASH, Form
 BYTE_POSITIONS = 255
 """With up to so many declared streams, a position takes one byte; with more, two."""
 
-REPEATED_FOR = 3600.0
-"""After a try that may have been executed, a write is tried again for at most so many seconds."""
-
 MANY = 8
 """For so many messages words that are packed already are worth their while."""
-
-LATE = 120.0
-"""A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
 
 CACHED_SHARDS = 65_536
 """What shard keys have in common in their messages is kept for so many of them."""
@@ -46,23 +40,6 @@ WORDS = 4
 
 
 _NEXT = bytes([*range(1, 256), 0])
-
-
-class ProducerSequence(msgspec.Struct):
-    """A name and a number that counts up with each write, so that Redis recognizes a repeated write.
-
-    `name` is the field in which Redis remembers the last call. One write at a time uses a sequence. (Source: Kafka's
-    idempotent producer, KIP-98, which has a producer id and a sequence number.) `numbered_at` is when that call got its
-    number, in seconds of the local monotonic clock.
-    """
-
-    name: str
-    number: int = 0
-    numbered_at: float = 0.0
-
-
-FORGOTTEN = ProducerSequence("")
-"""Stands for no sequence: Redis cannot recognize a repeated call, so a try that may have been executed is the last."""
 
 
 @dataclass(slots=True)
@@ -265,17 +242,6 @@ def call_with(
 def call_for(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float) -> Call:
     """Make the call that stores *chunk*, the next one of *sequence*."""
     return call_with(state, state.view, sequence, chunk, number_of(state, sequence, until))
-
-
-def number_of(state: QueueState, sequence: ProducerSequence, until: float) -> str:
-    """Count this call in its *sequence*. Return its number, and for how many ms Redis must remember it.
-
-    Redis must remember it for as long as a repeated try may still arrive.
-    """
-    # Redis forgets a sequence when no try can arrive any more; to forget it earlier would store a message twice.
-    sequence.numbered_at = state.clock.monotonic()
-    lasts = min(max(0.0, until - sequence.numbered_at), REPEATED_FOR) + LATE
-    return f"{sequence.number}|{round(lasts * 1000)}"
 
 
 def call_of(

@@ -14,11 +14,11 @@ import msgspec
 
 from shardq.errors import BackendTimeout, DurabilityUnknown, ShardqError, UniqueConflict
 from shardq.model.written import Existing, Written
+from shardq.ops.queue.numbered import numbered, spelled
 from shardq.ops.queue.outcome import outcome_of
+from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Known, Op
-from shardq.ops.write.command import ProducerSequence, number_of
-from shardq.ops.write.numbered import answered
 from shardq.ops.write.outgoing import Outgoing
 from shardq.sharding import key_bytes
 
@@ -29,16 +29,10 @@ _Key: TypeAlias = tuple[Literal["unique", "dedup"], bytes, str]
 
 
 class Writes(Protocol):
-    """The writes of one queue, and the numbers of their calls."""
+    """The writes of one queue."""
 
     def store(self, messages: Sequence[Outgoing], until: float, *, shared: bool = False) -> Op[list[Result]]:
         """Store *messages*, with an id or an error for each. Those of a *shared* call are of several callers."""
-
-    def take_sequence(self) -> ProducerSequence:
-        """Return a sequence that no other call uses, with the number for this call."""
-
-    def free_sequence(self, sequence: ProducerSequence) -> None:
-        """Let another call use *sequence*."""
 
 
 def write_despite(
@@ -111,15 +105,11 @@ def _conflict(state: QueueState, message: Outgoing, holder: str) -> UniqueConfli
 
 def _replace(state: QueueState, message: Outgoing, holder: str, until: float, writes: Writes) -> Op[Result]:
     """Give the message *holder* the payload of *message*, or write this if that one is gone or being worked on."""
-    sequence = writes.take_sequence()
 
     def call_of(sequence: ProducerSequence) -> Call:
         return _replace_call(state, message, holder, sequence, until)
 
-    try:
-        reply, underreplicated = yield from answered(state, sequence, call_of, until)
-    finally:
-        writes.free_sequence(sequence)
+    reply, underreplicated = yield from numbered(state, call_of, until)
     match reply:
         case [b"OK", *_] if underreplicated is not None:
             text = f"replaced, but {underreplicated.explain(state.durability.replicas)}"
@@ -136,9 +126,9 @@ def _replace(state: QueueState, message: Outgoing, holder: str, until: float, wr
 
 
 def _replace_call(state: QueueState, message: Outgoing, holder: str, sequence: ProducerSequence, until: float) -> Call:
-    delay, number = message.delay if message.delays else "", number_of(state, sequence, until)
+    delay = message.delay if message.delays else ""
     args = (
-        state.epoch, sequence.name or "-", number, holder, message.unique_key, message.shard_key, message.tag,
+        state.epoch, spelled(state, sequence, until), holder, message.unique_key, message.shard_key, message.tag,
         message.body, message.headers, delay, message.deadline or "", state.client,
     )  # fmt: skip
     return Call.on(state.keys, "replace", args, replicas=state.durability.replicas)

@@ -9,9 +9,7 @@ another one             what follows for all calls that have numbers (`numbered`
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from itertools import count
 from typing import Any, NamedTuple
 
 from shardq.errors import (
@@ -24,16 +22,17 @@ from shardq.errors import (
     ShardqError,
 )
 from shardq.model import Written
+from shardq.ops.queue.numbered import answered
 from shardq.ops.queue.opening import open_queue
 from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import is_of_one
+from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.sharing.coalescing import Coalescer
 from shardq.ops.sharing.verb import Verb
-from shardq.ops.write.command import LoneWrite, ProducerSequence, call_for, goes_alone
-from shardq.ops.write.numbered import answered
+from shardq.ops.write.command import LoneWrite, call_for, goes_alone
 from shardq.ops.write.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
 from shardq.ops.write.refusal import read_refused
 from shardq.ops.write.unique import write_despite
@@ -108,23 +107,6 @@ class Writes(Verb[Outgoing, Written]):
 
     def __init__(self, state: QueueState) -> None:
         self._state = state
-        self._idle: deque[ProducerSequence] = deque()
-        self._numbers = count()
-
-    def take_sequence(self) -> ProducerSequence:
-        """Return a sequence that no other call uses, with the number for this call. Release it with `free_sequence`."""
-        try:
-            # No check before: another thread may take the last one in between. The one used last comes first, so a
-            # client uses few, and Redis remembers as few.
-            sequence = self._idle.pop()
-        except IndexError:
-            sequence = ProducerSequence(f"p:{self._state.producer}:{next(self._numbers)}")
-        sequence.number += 1
-        return sequence
-
-    def free_sequence(self, sequence: ProducerSequence) -> None:
-        """Let another call use *sequence*."""
-        self._idle.append(sequence)
 
     def store(self, messages: Sequence[Outgoing], until: float, *, shared: bool = False) -> Op[list[Result]]:
         """Store *messages*, with an id or an error for each. Those of a *shared* call are of several callers."""
@@ -150,7 +132,7 @@ class Writes(Verb[Outgoing, Written]):
         view = state.view  # read once, since another thread may replace it meanwhile
         if not view.epoch:
             return None
-        sequence = self.take_sequence()
+        sequence = state.sequences.take()
         if goes_alone(state, view, messages):
             return LoneWrite(state, view, messages[0], sequence, until)
         call = call_for(state, sequence, messages, until)
@@ -161,12 +143,12 @@ class Writes(Verb[Outgoing, Written]):
         """Return the ids in *reply*; None if it is anything but OK."""
         if reply[0] != b"OK":
             return None
-        self.free_sequence(tried.sequence)
+        self._state.sequences.free(tried.sequence)
         return stored_ids(reply[1], tried.shard_keys)  # type: ignore[return-value]
 
     def drop(self, tried: TriedWrite | LoneWrite) -> None:
         """Let another call use the sequence."""
-        self.free_sequence(tried.sequence)
+        self._state.sequences.free(tried.sequence)
 
     def op(self, messages: Sequence[Outgoing], until: float, tried: TriedWrite | LoneWrite | None) -> Op[list[Result]]:
         """Store *messages*, from the reply to *tried* on."""
@@ -201,7 +183,7 @@ def _store(
     refused as a whole is tried again one by one, so that nobody suffers for another's message.
     """
     writes = writes_of(state).verb
-    sequence = tried.sequence if tried else writes.take_sequence()
+    sequence = tried.sequence if tried else state.sequences.take()
 
     def call_of(sequence: ProducerSequence) -> Call:
         return call_for(state, sequence, chunk, until)
@@ -210,7 +192,7 @@ def _store(
         answer = yield from outcome_of(answered(state, sequence, call_of, until, tried.call if tried else None))
     finally:
         # Also after no answer: the next call has a higher number, and a copy of this one that comes late is STALE.
-        writes.free_sequence(sequence)
+        state.sequences.free(sequence)
     if isinstance(answer, ShardqError):
         if shared and is_of_one(answer):
             return (yield from _store_singly(state, chunk, until))

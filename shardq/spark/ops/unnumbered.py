@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardq.errors import DurabilityUnknown, OutcomeUnknown
+from shardq.ops.queue.numbered import number_of
+from shardq.ops.queue.outcome import in_doubt
 from shardq.ops.queue.retry import TRANSIENT, refuse
+from shardq.ops.queue.sequences import FORGOTTEN, ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Refused, Unanswered, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
-from shardq.ops.write.command import FORGOTTEN, ProducerSequence, number_of
-from shardq.ops.write.write import writes_of
 from shardq.spark.ops.rows import Pace, Rows, Tries, give_up_error, has_room, rows_call, spans_of
 
 STAYS = "what is stored stays, and a new try stores all rows of its partition, but for those with a known dedup key"
@@ -42,13 +43,14 @@ def store_unnumbered(state: QueueState, rows: Rows, pace: Pace) -> Op[None]:
     try:
         while at < len(rows) or pending:
             new = spans_of(state, rows, at, tries.size, pace.calls - len(pending))
-            pending += [Span(*span, writes_of(state).verb.take_sequence()) for span in new]
+            pending += [Span(*span, state.sequences.take()) for span in new]
             at = new[-1][1] if new else at
             before = _count(pending)
             trouble = yield from _send_calls(state, rows, pending, pace, tries.until)
             if _count(pending) < before:
                 tries.advanced()
-            if not (yield from tries.again(trouble)):
+            doubt = any(span.is_unsure for span in pending)
+            if not (yield from in_doubt(doubt, tries.again(trouble))):
                 raise _give_up(state, trouble, pace, pending)
     finally:
         for span in pending:
@@ -113,13 +115,13 @@ def _split(state: QueueState, pending: list[Span], span: Span) -> None:
     span.sequence.number += 1
     after = span.at + max(1, (span.to - span.at) // 4)
     if after < span.to:
-        pending.insert(pending.index(span) + 1, Span(after, span.to, writes_of(state).verb.take_sequence()))
+        pending.insert(pending.index(span) + 1, Span(after, span.to, state.sequences.take()))
         span.to = after
 
 
 def _free(state: QueueState, span: Span) -> None:
     if span.sequence is not FORGOTTEN:
-        writes_of(state).verb.free_sequence(span.sequence)
+        state.sequences.free(span.sequence)
 
 
 def _give_up(state: QueueState, trouble: str, pace: Pace, pending: Sequence[Span]) -> Exception:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from shardq.arguments import shown
 from shardq.client import Queue
 from shardq.clock import Clock, SystemClock
-from shardq.errors import ConfigError
+from shardq.errors import ConfigError, PartlyDone
 from shardq.model import DeadLetter
 from shardq.spark.pipelines.report import Progress
 from shardq.spark.schema import table_schema
@@ -69,7 +69,8 @@ def redrive(
 ) -> int:
     """Move the *chosen* dead letters back into *queue*, at most *rate* per second; returns how many were moved.
 
-    Dead letters that are gone meanwhile are skipped, so it can be run again after it was interrupted.
+    Dead letters that are gone meanwhile are skipped, so it can be run again after it was interrupted. QueueFull or
+    PartlyDone if the queue has no room for more.
     """
     if not 0 < rate < 1e9:
         raise ConfigError(f"rate must be a positive number of messages per second, not {shown(rate)}")
@@ -81,7 +82,11 @@ def redrive(
     while some := list(islice(found, size)):
         if (early := begun + tried / rate - clock.monotonic()) > 0:
             pause(early)
-        moved += queue.redrive(some)
+        try:
+            moved += queue.redrive(some)
+        except PartlyDone as partly:
+            moved += partly.done
+            raise
         tried += len(some)
     progress.report.figures["redriven"] = moved
     return moved

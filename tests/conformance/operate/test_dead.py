@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardq import Delivery, Queue
+from shardq import Delivery, PartlyDone, Queue, QueueFull
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -173,6 +173,44 @@ def test_redriving_twice_moves_once(queue: Queue) -> None:
     letters = queue.dead()
     assert [queue.redrive(letters), queue.redrive(letters), queue.redrive([])] == [1, 0, 0]
     assert len(queue.read_many(9)) == 1
+
+
+def buried(queue: Queue, count: int, key: str = "t") -> None:
+    """So many dead letters of a shard key."""
+    queue.write_many([(number, key) for number in range(count)])
+    assert queue.reject_many(queue.read_many(count), "no") == []
+
+
+@pytest.mark.parametrize("window", [0, 1])
+def test_no_more_are_redriven_than_the_queue_has_room_for(open_queue: OpenQueue, world: World, window: int) -> None:
+    queue = open_queue(streams=4, window=window, max_len=10, max_dead=100)
+    buried(queue, 6)
+    queue.write_many([(number, f"other-{number}") for number in range(6)])
+    queue.write("later", shard_key="late", delay=60)
+    with pytest.raises(PartlyDone, match=r"max_len = 10 messages.*: 3 dead letters were left") as partly:
+        queue.redrive(queue.dead())
+    assert partly.value.done == 3
+    full = partly.value.__cause__
+    assert isinstance(full, QueueFull)
+    assert (full.bound, full.limit) == ("max_len", 10)
+    stats = queue.stats()
+    assert (stats.backlog, stats.delayed, stats.dead) == (9, 1, 3)
+    with pytest.raises(QueueFull, match="3 dead letters were left"):
+        queue.redrive(queue.dead())
+    assert (queue.stats().dead, world.census(queue).problems()) == (3, [])
+    assert queue.ack_many(queue.read_many(9)) == []
+    assert (queue.redrive(queue.dead()), queue.stats().dead) == (3, 0)
+
+
+def test_what_is_redriven_of_one_tenant_leaves_room_for_others(open_queue: OpenQueue) -> None:
+    """As its writes do: it gets four fifths of the bound, and the letters of others are moved behind its own."""
+    queue = open_queue(streams=4, max_len=10, max_dead=100)
+    for key, count in (("loud", 5), ("loud", 5), ("quiet", 1)):
+        buried(queue, count, key)
+    with pytest.raises(PartlyDone, match="2 dead letters were left") as partly:
+        queue.redrive(queue.dead())
+    assert partly.value.done == 9
+    assert [letter.shard_key for letter in queue.dead()] == ["loud"] * 2
 
 
 @pytest.mark.once

@@ -251,6 +251,20 @@ class Base:
         terms = self.model.terms
         return Counter(terms.name_of(each.key) for each in self.model.having(WAITING, DELAYED) if each.counts)
 
+    def beyond_length(self, keys: Sequence[bytes]) -> set[int]:
+        """Those of messages to come that have no place in `max_len`; accounts count what shard keys have in all."""
+        terms, refused, total = self.model.terms, set[int](), len(self.model.living())
+        said = self.ledger.census.said
+        used = Counter({name: each.taken + each.behind + each.delayed + each.flight for name, each in said.items()})
+        for at, key in enumerate(keys):
+            name = terms.name_of(key)
+            own = used[name] if terms.fair else 0
+            if not terms.max_len or self.model.may_use(own, total, terms.max_len):
+                used[name], total = used[name] + 1, total + 1
+            else:
+                refused.add(at)
+        return refused
+
     def rules_changed(self) -> None:
         """Promises of order and fairness begin anew."""
         self.model.regime += 1

@@ -184,7 +184,7 @@ class Keyed(Writing):
         self.numbers += 1
 
     def _no_room_for_keys(self, key: bytes, error: QueueFull) -> None:
-        """Who was refused a key uses four times what is free, when what has ended is forgotten."""
+        """Who was refused a key has its share of what is free, when what has ended is forgotten."""
         name, found, bound = self.model.terms.name_of(key), self.look(), self.model.terms.max_dedup
         used = int(found.hashes["meta"].get(b"D:" + name, b"0"))
         total = len(found.sorted["dedup_index"]) - 1

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from shardq import ConfigError, Limits
+from shardq import ConfigError, DeadLetter, Limits, PartlyDone, Queue, QueueFull
 from shardq.sharding import key_bytes
 from tests.conformance.walk.audit import UNIT
 from tests.conformance.walk.base import KEYS, NAMES, SECONDS, STREAMS, Base, ensure, with_repeats
 from tests.conformance.walk.elapsing import elapse
 from tests.conformance.walk.model import DEAD, EVER, GONE, LEASED, WAITING, Own
+
+
+def _redriven(queue: Queue, letters: Sequence[DeadLetter]) -> tuple[int, str]:
+    """How many were moved, and what was told of others."""
+    try:
+        return queue.redrive(letters), ""
+    except PartlyDone as partly:
+        return partly.done, str(partly)
+    except QueueFull as full:
+        return 0, str(full)
 
 
 class Operating(Base):
@@ -28,12 +38,15 @@ class Operating(Base):
         self.model.count("purged", len(waiting))
 
     def redrive(self, rng: random.Random) -> None:
-        """Some dead letters, or all; those that are gone already change nothing."""
+        """Some dead letters, or all, as far as there is room; those that are gone already change nothing."""
         queue = self.who(rng)
-        letters = queue.dead(rng.choice((1, 3, 1000)))
-        self.say(f"redrive {len(letters)}")
-        said = queue.redrive(with_repeats(rng, letters))
-        ensure(said == len(letters), f"redrive: {said} of {len(letters)}")
+        chosen = queue.dead(rng.choice((1, 3, 1000)))
+        left = self.beyond_length([self.model.messages[letter.message_id].key for letter in chosen])
+        letters = [letter for at, letter in enumerate(chosen) if at not in left]
+        self.say(f"redrive {len(chosen)}{f', {len(left)} left' if left else ''}")
+        said, told = _redriven(queue, with_repeats(rng, chosen))
+        ensure(said == len(letters), f"redrive: {said} of {len(chosen)}, {len(left)} have no room")
+        ensure((f" {len(left)} dead letters were left" in told) == bool(left), f"redrive: {len(left)} left, {told}")
         for letter in letters:
             each = self.model.messages[letter.message_id]
             each.state, each.life, each.stale, each.rejected, each.plain = WAITING, 0, False, False, False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Sequence
 
 from shardq import Message, PartlyWritten, Queue, QueueFull, ShardqError
@@ -89,7 +88,7 @@ class Writing(Base):
             return error.results
 
     def _refused(self, batch: list[tuple[bytes, int]]) -> set[int]:
-        terms, refused, waiting = self.model.terms, self._beyond_length(batch), self.accounts()
+        terms, refused, waiting = self.model.terms, self.beyond_length([key for key, _ in batch]), self.accounts()
         bound = terms.max_backlog
         for at, (key, _) in enumerate(batch):
             name = self.model.terms.name_of(key)
@@ -99,20 +98,6 @@ class Writing(Base):
                 refused.add(at)
             else:
                 waiting[name] += 1
-        return refused
-
-    def _beyond_length(self, batch: list[tuple[bytes, int]]) -> set[int]:
-        """Those of a batch that have no place in `max_len`; the accounts count what shard keys have in all."""
-        terms, refused, total = self.model.terms, set[int](), len(self.model.living())
-        said = self.ledger.census.said
-        used = Counter({name: each.taken + each.behind + each.delayed + each.flight for name, each in said.items()})
-        for at, (key, _) in enumerate(batch):
-            name = terms.name_of(key)
-            own = used[name] if terms.fair else 0
-            if not terms.max_len or self.model.may_use(own, total, terms.max_len):
-                used[name], total = used[name] + 1, total + 1
-            else:
-                refused.add(at)
         return refused
 
     def _add(self, message_id: str, key: bytes, delay: int, headers: dict[str, str]) -> Known:

@@ -1,4 +1,4 @@
-"""No tenant uses up a bound that others need: who uses less than four times what is free is never refused."""
+"""No tenant uses up a bound that others need: a newcomer finds room, however greedy others are."""
 
 from __future__ import annotations
 
@@ -96,6 +96,18 @@ def test_however_greedy_others_are_a_newcomer_gets_its_part(
     assert sum(taken.values()) == pytest.approx(BOUND * (1 - free), rel=0.05), "all but what is left to newcomers"
     assert max(taken.values()) - min(taken.values()) <= 1 + max(taken.values()) // 10
     assert use(queue, "newcomer", 0)
+
+
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
+@pytest.mark.parametrize(("use", "settings"), USES.values(), ids=USES.keys())
+def test_greedy_ones_after_each_other_leave_newcomers_a_place(
+    open_queue: OpenQueue, world: World, real: None, use: Use, settings: dict[str, Any]
+) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, **settings)
+    taken = [fill(queue, use, [f"greedy-{number}"])[f"greedy-{number}"] for number in range(5)]
+    assert taken[0] == pytest.approx(BOUND * 4 / 5, rel=0.05)
+    assert [use(queue, f"newcomer-{number}", 0) for number in range(20)] == [True] * 20
 
 
 @pytest.mark.once

@@ -10,7 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from msgspec.structs import asdict
 
-from shardq import Client, Delivery, LeaseLost, Limits, Message, MessageCancelled, Queue
+from shardq import (
+    Client,
+    Delivery,
+    LeaseLost,
+    Limits,
+    Message,
+    MessageCancelled,
+    MessageNotFound,
+    OutcomeUnknown,
+    Queue,
+)
 from shardq.cli.commands.stats import COUNTERS
 from tests.conformance.census import take
 from tests.fault.conftest import Cutter, Open
@@ -427,6 +437,43 @@ def test_a_message_in_flight_is_cancelled_once(queue: Queue, other: Queue, lose:
     assert other.stats().cancelled == 1
 
 
+@pytest.mark.parametrize("over", ["acked", "never written"])
+def test_what_is_over_is_not_cancelled_by_a_cancel_that_is_tried_again(
+    queue: Queue, other: Queue, lose: Cutter, over: str
+) -> None:
+    message_id = "1795893997505-99999-0"
+    if over == "acked":
+        message_id = other.write("work", shard_key="tenant")
+        other.read().ack()
+    cut = lose("cancel")
+    with pytest.raises(MessageNotFound):
+        queue.cancel(message_id)
+    assert struck(cut)
+    assert other.stats().cancelled == 0
+
+
+def test_a_dead_letter_stays_though_its_cancel_is_tried_again(queue: Queue, other: Queue, lose: Cutter) -> None:
+    delivery = taken(other)
+    delivery.reject("poison")
+    cut = lose("cancel")
+    assert queue.cancel(delivery.message_id) == "dead"
+    assert struck(cut)
+    assert numbers(other) == (0, 0, 0, 1)
+
+
+def test_a_cancel_that_comes_once_more_cancels_nothing_that_was_written_since(
+    queue: Queue, other: Queue, proxy: Proxy
+) -> None:
+    """A network held its request back. Its caller was told that the letter is dead, and redrove it."""
+    delivery = taken(other)
+    delivery.reject("poison")
+    requests = proxy.copies(on_the_wire("cancel"))
+    assert queue.cancel(delivery.message_id) == "dead"
+    assert queue.redrive(queue.dead()) == 1
+    proxy.deliver(requests[0])
+    assert numbers(other) == (1, 0, 0, 0)
+
+
 def test_dead_letters_are_redriven_once(queue: Queue, other: Queue, lose: Cutter) -> None:
     ids = other.write_many([(str(n), "tenant") for n in range(3)])
     for delivery in other.read_many(3):
@@ -436,6 +483,19 @@ def test_dead_letters_are_redriven_once(queue: Queue, other: Queue, lose: Cutter
     assert struck(cut)
     assert numbers(other) == (3, 0, 0, 0)
     assert sorted(each.message_id for each in other.read_many(10)) == sorted(ids)
+
+
+def test_letters_that_somebody_else_redrove_are_not_counted_by_a_redrive_that_is_tried_again(
+    queue: Queue, other: Queue, lose: Cutter
+) -> None:
+    other.write_many([(str(n), "tenant") for n in range(3)])
+    other.reject_many(other.read_many(3), "poison")
+    letters = queue.dead()
+    assert other.redrive(letters[:2]) == 2
+    cut = lose("redrive")
+    assert queue.redrive(letters) == 1
+    assert struck(cut)
+    assert numbers(other) == (3, 0, 0, 0)
 
 
 def test_a_resize_is_done_once(queue: Queue, other: Queue, lose: Cutter) -> None:
@@ -485,11 +545,52 @@ def test_a_purge_removes_all_and_leaves_what_is_in_flight(queue: Queue, other: Q
     other.write_many([("work", f"tenant-{n}") for n in range(50)])
     other.write("later", shard_key="tenant", delay=60)
     cut = lose("purge")
-    queue.purge()
+    assert queue.purge() == 51
     assert struck(cut)
     assert numbers(other) == (0, 1, 0, 0)
     assert other.stats().purged == 51
     delivery.ack()
+
+
+def test_letters_are_counted_once_that_a_call_deletes(queue: Queue, other: Queue, lose: Cutter) -> None:
+    other.write_many([(str(n), f"tenant-{n % 5}") for n in range(250)])
+    other.reject_many(other.read_many(250), "poison")
+    cuts = [lose("delete_dead"), lose("delete_dead", skip=1)]
+    assert queue.delete_dead(older_than=0) == 250
+    assert all(map(struck, cuts))
+    assert other.stats().dead_deleted == 250
+
+
+def test_a_queue_that_was_deleted_by_a_lost_call_is_gone_and_nobody_knows_how_much_it_held(
+    queue: Queue, other: Queue, proxy: Proxy
+) -> None:
+    other.write_many([("work", "tenant")] * 3)
+    cut = proxy.cut_after_request(on_the_wire("delete"))
+    with pytest.raises(OutcomeUnknown, match="how many messages it held is not known"):
+        queue.delete(expected=None)
+    assert struck(cut)
+    assert queue.name not in other.client.queues()
+    assert queue.delete(expected=None) == 0
+
+
+def test_a_delete_that_did_not_come_is_made_again_and_counts(queue: Queue, other: Queue, proxy: Proxy) -> None:
+    other.write_many([("work", "tenant")] * 3)
+    cut = proxy.cut_before_request(on_the_wire("delete"))
+    assert queue.delete(expected=3) == 3
+    assert struck(cut)
+
+
+def test_a_delete_that_is_tried_again_deletes_no_queue_that_was_made_since(
+    queue: Queue, other: Queue, proxy: Proxy
+) -> None:
+    delete = on_the_wire("delete")
+    cut = proxy.cut_after_request(delete)
+    proxy.before_request(delete, lambda: other.write("newer", shard_key="tenant"), skip=1)
+    with pytest.raises(OutcomeUnknown):
+        queue.delete(expected=None)
+    assert struck(cut)
+    assert [each.payload for each in other.read_many(9)] == ["newer"]
+    assert queue.name in other.client.queues()
 
 
 @pytest.mark.parametrize("script", ["len", "stats", "dead"])
@@ -553,7 +654,9 @@ def test_each_function_leaves_what_it_leaves_without_a_fault(
     expected = numbers_of(bench), sizes_of(bench)
     bench.restore(begin)
     cut = lose(call.partition(",")[0])
-    CALLS[call](bench)
+    # Of a queue that is gone nobody can say any more how much it held.
+    with pytest.raises(OutcomeUnknown) if call == "delete" else contextlib.nullcontext():
+        CALLS[call](bench)
     assert struck(cut)
     found = numbers_of(bench), sizes_of(bench)
     assert found[0] == expected[0]

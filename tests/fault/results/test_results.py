@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, Client, ClosedError, Queue, ResultPending
+from shardq import AsyncClient, BackendTimeout, Client, ClosedError, Queue, ResultPending
 from shardq.ops.results.waiters import result_waiting_of
 from tests.fault.client.test_processes import child
 from tests.fault.conftest import Cutter, Open
@@ -87,6 +87,30 @@ def test_a_wait_goes_on_when_a_connection_is_lost(
     eventually(lambda: waiting(queue) == 4)
     other.read().ack(result="done")
     assert [each.result(SOON) for each in waits] == ["done"] * 4
+
+
+def test_a_wait_lasts_as_long_as_its_caller_said_though_the_server_is_silent_for_longer_than_a_call_may_be(
+    server: Server, proxy: Proxy, open_client: Open, queue_name: str, pool: ThreadPoolExecutor
+) -> None:
+    queue = open_client(proxy.url, timeout=0.3).queue(queue_name, **SETTINGS)
+    message_id = queue.write("work", shard_key="t", timeout=SOON)
+    wait = pool.submit(queue.result, message_id, timeout=60)
+    eventually(lambda: waiting(queue))
+    proxy.blackhole()
+    with pytest.raises(BackendTimeout):
+        queue.len(timeout=2)  # longer than it may take until the wait looks, and then the client's timeout
+    proxy.heal()
+    with Client.from_url(server.url) as good:
+        good.queue(queue_name).read(block=SOON).ack(result="done")
+    assert wait.result(SOON) == "done"
+
+
+def test_a_wait_that_ends_in_silence_only_looked(proxy: Proxy, open_client: Open, queue_name: str) -> None:
+    queue = open_client(proxy.url, timeout=0.3).queue(queue_name, **SETTINGS)
+    message_id = queue.write("work", shard_key="t", timeout=SOON)
+    proxy.blackhole()
+    with pytest.raises(BackendTimeout, match="it only looked for the result"):
+        queue.result(message_id, timeout=1)
 
 
 def test_a_full_server_keeps_no_result_and_takes_the_ack(

@@ -27,7 +27,7 @@ from shardq import (
     Written,
 )
 from shardq.drivers.sharing import MOST
-from shardq.ops.write.write import writes_of
+from shardq.ops.queue.state import QueueState
 from tests.fault.client.test_forks import bounded
 from tests.fault.client.test_processes import child
 from tests.fault.conftest import Open
@@ -90,10 +90,9 @@ def nothing_is_left(queues: list[Queue]) -> None:
         assert all_free(queue.state)
 
 
-def all_free(state: Any) -> bool:
+def all_free(state: QueueState) -> bool:
     """Whether no sequence is taken. It can be asked once, since it takes the number of the next one."""
-    writes = writes_of(state).verb
-    return len(writes._idle) == next(writes._numbers)
+    return len(state.sequences._idle) == next(state.sequences._numbers)
 
 
 def test_publishers_share_calls_with_each_other_and_with_writers(proxy: Proxy, queues: list[Queue]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shardq.errors import BackendTimeout, OutcomeUnknown, PartlyWritten, ShardqError
+from shardq.errors import BackendTimeout, ConfigError, OutcomeUnknown, PartlyWritten, ShardqError
 from shardq.ops.operate.limits import pause
 from shardq.ops.operate.queues import purge, redrive
 from shardq.ops.operate.weights import set_weights
@@ -21,6 +21,11 @@ from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 
 LOST = Unanswered("reset", sent=True)
+OPENED = [
+    b"OK",
+    0,
+    [b"n", b"0", b"streams", b"4", b"wanted", b"4", b"epoch", b"1", b"created", b"1", b"id", b"1-x"],
+]
 
 
 def error_of(op: Op[Any], answer: Callable[[Step], Any], clock: ManualClock) -> ShardqError:
@@ -72,14 +77,35 @@ def test_a_change_that_may_have_happened_is_unknown_though_the_queue_cannot_be_l
 ) -> None:
     clock = ManualClock()
     state = state_of(clock)
-    opened = [
-        b"OK",
-        0,
-        [b"n", b"0", b"streams", b"4", b"wanted", b"4", b"epoch", b"1", b"created", b"1", b"id", b"1-x"],
-    ]
-    replies: Iterator[Any] = iter([opened, LOST, b"EPOCH"])
+    replies: Iterator[Any] = iter([OPENED, LOST, b"EPOCH"])
     error = error_of(CHANGES[change](state), lambda _: next(replies, LOST), clock)
     assert isinstance(error, OutcomeUnknown)
+
+
+def changed(*answers: Any) -> ShardqError:
+    """The error of a change of limits that is answered so, after 0.3 s each, the last one again and again."""
+    clock, left = ManualClock(), list(answers)
+
+    def answer(step: Step) -> Any:
+        if isinstance(step, Call) and step.script.name == "limit":
+            clock.advance(0.3)
+            return left.pop(0) if len(left) > 1 else left[0]
+        return OPENED
+
+    return error_of(pause(state_of(clock), "t", None, 1), answer, clock)
+
+
+def test_a_change_that_is_refused_is_unknown_only_if_an_earlier_try_may_have_made_it() -> None:
+    """A try of this epoch that was refused shows that no earlier one of it was executed."""
+    assert type(changed(b"PLAIN")) is ConfigError
+    assert type(changed(LOST, b"PLAIN")) is ConfigError
+    assert type(changed(b"EPOCH", b"PLAIN")) is ConfigError
+    assert type(changed(LOST, b"EPOCH", b"PLAIN")) is OutcomeUnknown
+
+
+def test_a_change_for_which_others_leave_no_time_is_unknown_only_if_an_earlier_try_may_have_made_it() -> None:
+    assert type(changed(b"EPOCH")) is BackendTimeout
+    assert type(changed(LOST, b"EPOCH")) is OutcomeUnknown
 
 
 @pytest.mark.parametrize("change", [lambda state: purge(state, 1), lambda state: redrive(state, [], 1)])

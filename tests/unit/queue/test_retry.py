@@ -15,7 +15,7 @@ from shardq.protocol.scripts import load
 from shardq.testing import ManualClock
 from tests.unit.driving import drive
 
-REPEATED: dict[bool, Call | Ask] = {False: Ask(("FIRST",)), True: Ask(("AGAIN",))}
+REPEATED: dict[bool, Call | Ask] = {False: Ask(("FIRST",), changes=True), True: Ask(("AGAIN",), changes=True)}
 
 
 def run(answers: list[Any], *, until: float = 10.0) -> Any:
@@ -76,6 +76,29 @@ def test_nothing_happened_is_said_only_when_it_is_certain() -> None:
         run([Unanswered("reset", sent=True), Unanswered("no route", sent=False)])
 
 
+LOOKS: dict[str, Call | Ask] = {"a verb that only reads": Call(load("len"), ("key",)), "a command": Ask(("TIME",))}
+
+
+@pytest.mark.parametrize("step", LOOKS.values(), ids=LOOKS)
+def test_a_call_that_only_reads_has_changed_nothing_however_it_ends(step: Call | Ask) -> None:
+    lost = Unanswered("reset", sent=True)
+    clock = ManualClock()
+    with pytest.raises(BackendTimeout, match="nothing was changed"):
+        drive(retry_until(lambda _: step, 1.0, clock), lambda _: lost, clock)
+    answers = iter([lost, Refused("NOPERM", "")])
+    with pytest.raises(BackendError, match="denies") as caught:
+        drive(retry_until(lambda _: step, 1.0, clock), lambda _: next(answers), clock)
+    assert type(caught.value) is BackendError
+
+
+def test_a_call_that_only_looks_by_a_verb_that_can_write_says_what_did_not_happen() -> None:
+    clock = ManualClock()
+    call = Call(load("open"), ("key",))
+    tries = retry_until(lambda _: call, 1.0, clock, looks="it only looked")
+    with pytest.raises(BackendTimeout, match=r"\(reset\); it only looked"):
+        drive(tries, lambda _: Unanswered("reset", sent=True), clock)
+
+
 def test_it_gives_up_at_the_deadline_and_not_much_before() -> None:
     clock = ManualClock()
     with pytest.raises(BackendTimeout):
@@ -128,7 +151,7 @@ def test_a_machine_that_is_suspended_between_two_tries_makes_no_other() -> None:
 
 
 def test_a_call_that_is_the_same_each_time_knows_whether_it_was_repeated() -> None:
-    call = Same(Call(load("len"), ("key",)))
+    call = Same(Call(load("purge"), ("key",)))
     clock, answers = ManualClock(), iter([Refused("LOADING", ""), Unanswered("reset", sent=True), 7])
     seen: list[bool] = []
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown
+from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, PartlyDone
 from shardq.model import Received
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Refused, Step, Unanswered, Wait
@@ -267,7 +267,21 @@ def test_many_acks_are_bounded_calls_of_which_the_last_goes_with_the_read() -> N
 
 def test_what_earlier_calls_acked_is_known_though_the_last_one_fails() -> None:
     run = Run(Server(ack=[acked("o" * CHUNK), DENIED]), count=CHUNK + 1)
-    assert (len(run.results), type(run.error)) == (CHUNK, BackendError)
+    assert len(run.results) == CHUNK
+    assert isinstance(run.error, PartlyDone)
+    assert (run.error.done, type(run.error.__cause__)) == (CHUNK, BackendError)
+
+
+def test_a_read_that_could_not_be_given_back_may_have_happened() -> None:
+    run = Run(Server(read=[LOST], lost=[UNSENT]))
+    assert type(run.error) is OutcomeUnknown
+    assert run.results == [Settled.OK]
+
+
+def test_a_read_that_was_given_back_kept_nothing() -> None:
+    run = Run(Server(read=[LOST]))
+    assert type(run.error) is BackendTimeout
+    assert str(run.error).endswith("this read kept no message")
 
 
 def test_a_queue_that_moved_is_looked_up_with_the_ack_done() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shardq.errors import BackendTimeout
+from shardq.errors import OutcomeUnknown
 from shardq.model import Received
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Unanswered
@@ -83,7 +83,7 @@ def test_what_one_who_has_left_would_have_got_goes_to_the_others(
 ) -> None:
     shared, callers = callers_of(state, (1, 0.0), (1, 0.0), (1, 0.0))
     assert reads_of(state).give_up(callers[0])
-    assert isinstance(callers[0].result, BackendTimeout)
+    assert isinstance(callers[0].result, OutcomeUnknown)
     answered(monkeypatch, shared, [row(0), row(1), row(2)])
     results: list[Any] = [caller.result for caller in callers[1:]]
     assert [result.rows for result in results] == [[row(0)], [row(1)]]
@@ -107,6 +107,6 @@ def test_what_a_lost_reply_had_leased_is_given_back_when_all_have_left(state: Qu
     shared.answer(Unanswered("lost", sent=True))
     for caller in callers:
         assert reads_of(state).give_up(caller)
-        assert isinstance(caller.result, BackendTimeout)
+        assert isinstance(caller.result, OutcomeUnknown)
     assert shared.step() is None
     assert given_back(shared, clock) == [("lost", holder)]

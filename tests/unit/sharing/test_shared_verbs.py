@@ -191,8 +191,21 @@ def test_letters_go_to_their_callers_and_a_delivery_that_comes_twice_counts_once
     lost: list[Any] = [Unanswered("", sent=True)]
     driven = drive(coalescer.verb.op(items, UNTIL, tried), lambda step: lost.pop() if lost else reply(step), clock)  # type: ignore[arg-type]
     assert driven.result == expected
-    if verb != "extend":
-        assert [is_repeated(call) for call in driven.steps if isinstance(call, Call)] == [False, True]
+    first, second = [call for call in driven.steps if isinstance(call, Call)]
+    if verb == "ack":
+        assert [is_repeated(first), is_repeated(second)] == [False, True]
+    elif verb != "extend":  # by its number it is recognized
+        assert first.args[1] == second.args[1]
+
+
+def test_an_ack_says_of_each_delivery_whether_an_earlier_try_may_have_acked_it(state: QueueState) -> None:
+    """So nobody's lost lease is told as acked because of another caller of the same call."""
+    deliveries = [received(n) for n in range(3)]
+    state.unsure.add(deliveries[1].token)
+    part = [("0", "1-7", delivery) for delivery in deliveries]
+    assert ack_call(state, part).args[1] == f"- {deliveries[1].message_id} -"
+    assert ack_call(state, part[:1]).args[1] == "0"
+    assert ack_call(state, part, repeated=True).args[1] == " ".join(each.message_id for each in deliveries)
 
 
 def test_leases_that_are_extended_together_end_together(state: QueueState) -> None:

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from shardq.drivers.wire import commands_of, packed
-from shardq.ops.write.command import MANY, ProducerSequence, WriteMany, call_for
+from shardq.ops.queue.sequences import ProducerSequence
+from shardq.ops.write.command import MANY, WriteMany, call_for
 from shardq.ops.write.outgoing import Outgoing
 from shardq.protocol.packing import pack
 from shardq.protocol.script import FUNCTION
