@@ -106,10 +106,10 @@ local function apply_changes(r, verb, members, version, stamp)
   return version, results
 end
 
--- Tells a call that is repeated what its first try did.
+-- Tells a call that is repeated what its first try did. Of a member that comes twice the first one changed something.
 local function tell_again(r, members, own)
   local results = {}
-  for i, member in ipairs(members) do results[i] = own[member] and 1 or 0 end
+  for i, member in ipairs(members) do results[i], own[member] = own[member] and 1 or 0, nil end
   call('HSET', r.bindings, ' ', call('HGET', r.bindings, ' ') or '') -- WAIT waits for what a call wrote
   return {'OK', call('HGET', r.bindings, '') or '0', results}
 end

@@ -27,6 +27,8 @@ from tests.house.lua_modules import Modules
 LUA = Path(__file__).parents[3] / "lua"
 LATER = 60_000
 """ms"""
+NUMBER = "1|60000 p:somebody:0"
+"""Of a call, in a producer sequence."""
 
 
 def run(queue: Queue, call: Call) -> Any:
@@ -178,7 +180,8 @@ def _dead(queue: Queue, count: int) -> list[Any]:
 def _delete_dead(queue: Queue, world: World) -> None:
     one, other = _dead(queue, 2)
     names = (one.message_id, one.message_id, one.entry_id, one.entry_id)
-    assert by_hand(queue, "delete_dead", "somebody", "", 0, 2, *names) == [1, 0]
+    for _ in range(2):  # the second one is a repetition
+        assert by_hand(queue, "delete_dead", "somebody", NUMBER, "", 0, 2, *names) == [b"OK", b"1|0"]
     assert (queue.stats().dead_deleted, queue.tenant("t").dead) == (1, 1)
     assert queue.delete_dead([other, other]) == 1
     assert queue.tenant("t").dead == 0
@@ -187,10 +190,10 @@ def _delete_dead(queue: Queue, world: World) -> None:
 
 
 def _redrive(queue: Queue, world: World) -> None:
-    letters = _dead(queue, 2)
-    words = [word for letter in letters for word in (letter.entry_id, letter.message_id)]
-    assert by_hand(queue, "redrive", 0, "somebody", *words[:2], *words[:2]) == 1
-    assert by_hand(queue, "redrive", 1, "somebody", *words[:2], *words) == 2, "a repetition counts what is there"
+    first, second = (letter.entry_id for letter in _dead(queue, 2))
+    for _ in range(2):  # the second one is a repetition
+        assert by_hand(queue, "redrive", NUMBER, "somebody", first, first) == [b"OK", b"1|0|0"]
+    assert by_hand(queue, "redrive", "-", "somebody", first, second, second) == [b"OK", b"1|0|0"]
     assert (queue.tenant("t").backlog, queue.tenant("t").dead) == (2, 0)
     (third,) = _dead(queue, 1)
     assert queue.redrive([third, third]) == 1
@@ -284,9 +287,11 @@ def _move_schedules(queue: Queue, world: World) -> None:
 
 def _bind(queue: Queue, world: World) -> None:
     router, most, kept = RouterKeys("default"), 1, 100
-    assert by_hand(queue, "bind", "+", most, kept, 0, "a q", "a q", keys=router) == [b"OK", b"1", [1, 0]]
-    assert by_hand(queue, "bind", "+", most, kept, 1, "b q", "b q", keys=router) == [b"FULL", 1]
-    assert by_hand(queue, "bind", "-", most, kept, 1, "a q", "a q", keys=router) == [b"OK", b"2", [1, 0]]
+    for repeated in (0, 1):
+        words = ("+", most, kept, 0, "nonce", repeated, "a q", "a q")
+        assert by_hand(queue, "bind", *words, keys=router) == [b"OK", b"1", [1, 0]]
+    assert by_hand(queue, "bind", "+", most, kept, 1, "other", 0, "b q", "b q", keys=router) == [b"FULL", 1]
+    assert by_hand(queue, "bind", "-", most, kept, 1, "third", 0, "a q", "a q", keys=router) == [b"OK", b"2", [1, 0]]
     client = queue._client
     assert client.bind_many([("a", "q"), ("a", "q")]) == []
     assert client.bind_many([("a", "q"), ("a", "q")]) == [("a", "q")], "it was there"
