@@ -79,6 +79,6 @@ function Ages.oldest(q)
   Accounts.load_accounts(q, names)
   for _, name in ipairs(names) do oldest = earlier(oldest, Ages.since_outside(q, q.accounts[name])) end
   local lease = call('ZRANGEBYSCORE', q.keys[LEASES], '-inf', q.now, 'WITHSCORES', 'LIMIT', 0, 1)
-  oldest = earlier(earlier(oldest, lease[2]), first_due(q))
+  oldest = earlier(earlier(oldest, lease[2] and ceil(lease[2])), first_due(q))
   return oldest and max(0, oldest) or -1
 end

@@ -112,7 +112,7 @@ function Places.find_lease(q, place, id)
   for offset = 0, MOST_LEASES - 1, LEASES_READ do
     local tokens = call('ZRANGE', q.keys[LEASES], offset, offset + LEASES_READ - 1)
     for _, token in ipairs(tokens) do
-      if sub(token, 1, #head) == head then return token, call('ZSCORE', q.keys[LEASES], token) + 0 end
+      if sub(token, 1, #head) == head then return token, ceil(call('ZSCORE', q.keys[LEASES], token)) end
     end
     if #tokens < LEASES_READ then return nil end
   end

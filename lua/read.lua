@@ -224,10 +224,8 @@ local function from_turns(q, need)
   flush_waiting(q)
   local picked = Turns.choose_turns(q, need)
   if #picked == 0 then return 0 end
-  for _, a in ipairs(picked) do
-    -- The virtual time is the service of the account that is served now. It only grows: idle accounts begin there.
-    if (a.served or 0) > q.virtual then q.virtual = a.served end
-  end
+  local a = picked[1]
+  Virtual.advance(q, a.score)
   local out = Waiting.take_turns(q, picked)
   Waiting.load_bodies(q, out)
   for _, w in ipairs(out) do deliver_waiting(q, w) end
