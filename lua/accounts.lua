@@ -64,6 +64,16 @@ function Accounts.score_of(a, virtual, more)
   return min(flight, 1000) * FLIGHT + (a.served or virtual)
 end
 
+-- Returns the service in such a score, and the level: for how many in flight it stands. (Nobody's service lies half a
+-- FLIGHT, 14 years, off the virtual time.)
+function Accounts.service_in(score, virtual)
+  local level = floor((score - virtual) / FLIGHT + 0.5)
+  return score - level * FLIGHT, level
+end
+
+-- Returns a score above all of this level, and below those of the next.
+function Accounts.end_of_level(level, virtual) return (level + 0.5) * FLIGHT + virtual end
+
 -- Makes an account known to this call. A text that something else wrote counts as nothing, so that it stops nobody
 -- else.
 function Accounts.meet(q, name, text)

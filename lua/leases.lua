@@ -1,7 +1,8 @@
--- `leases`: token -> when it ends, in ms. A token is "place:id:attempt:holder:marks:key". The place is where the body
--- lies: the number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error is stored of the
--- message, 'u' it has a unique key, 'l' its last lease ended, then '-' if it is on no account, or 'f' and the time of
--- the read in ms if its time is charged. Since every delivery is counted in flight, whatever ends it comes here.
+-- `leases`: token -> when it ends, in ms (see `spell_end`). A token is "place:id:attempt:holder:marks:key". The place
+-- is where the body lies: the number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error
+-- is stored of the message, 'u' it has a unique key, 'l' its last lease ended, then '-' if it is on no account, or 'f'
+-- and the time of the read in ms if its time is charged. Since every delivery is counted in flight, whatever ends it
+-- comes here.
 
 function Leases.grant(q, a, key, place, id, attempt, flags)
   local mark = '-'
@@ -38,26 +39,63 @@ local function read_cost(text, age)
   return max(0, min(tonumber(number or 0) or 0, told == '=' and MOST_TOLD or age))
 end
 
--- Charges an account with a delivery, if its marks say so: `messages` is 1 where it ends, which costs 1 ms, and `cost`
--- is what it costs, nil for nothing, or 'age' for all of its time until `till`.
-function Leases.charge(q, a, marks, messages, cost, till)
-  local since = byte(marks) == 102 and sub(marks, 2) or match(marks, 'f(%d+)$') -- 102 is 'f': mostly it is the first
-  if not since then return end
-  if not cost or q.rules.is_by_messages then
-    cost = 0
-  else
-    cost = cost == 'age' and max(0, till - since) or read_cost(cost, till - since)
-  end
-  a.served = (a.served or q.virtual) + floor((messages + cost) * 10 / (a.weight or 1) + 0.5)
+local function add_service(q, a, ms) a.served = (a.served or q.virtual) + floor(ms * 10 / (a.weight or 1) + 0.5) end
+
+-- Since when a delivery is charged, in ms: its read, if somebody else waited then; else nil.
+local function charged_since(marks)
+  return byte(marks) == 102 and sub(marks, 2) or match(marks, 'f(%d+)$') -- 102 is 'f': mostly it is the first
 end
 
--- One less is in flight, and the time that it took is charged, unless the cost is 'nothing'.
-function Leases.end_flight(q, a, marks, cost, till)
-  -- A delivery without an account was counted nowhere, so nothing is counted down.
+-- One less is in flight. A delivery without an account was counted nowhere, so nothing is counted down.
+local function leave_flight(a, marks)
   if byte(marks, -1) == 45 then return end -- '-': it is on no account
   -- (An account that another program has spoilt begins with nothing in flight.)
   if a.flight > 0 then a.flight = a.flight - 1 end
-  if marks ~= '' and cost ~= 'nothing' then Leases.charge(q, a, marks, 1, cost, till) end
+end
+
+-- A delivery was settled: it is charged 1 ms and its cost, nil for nothing. A cost that is 'nothing' is not charged at
+-- all.
+function Leases.end_flight(q, a, marks, cost)
+  leave_flight(a, marks)
+  if marks == '' or cost == 'nothing' then return end
+  local since = charged_since(marks)
+  if not since then return end
+  if not cost or q.rules.is_by_messages then cost = 0 else cost = read_cost(cost, q.now - since) end
+  add_service(q, a, 1 + cost)
+end
+
+-- Charges a delivery whose lease is extended with its cost since it was last charged. (A holder that extends its lease
+-- may go on for hours.) One that began while nobody waited is charged from when somebody does. Says whether it was.
+function Leases.charge_so_far(q, a, marks, cost)
+  if cost == '-' or byte(marks, -1) == 45 then return false end -- '-': nothing, or it is on no account
+  local since = charged_since(marks)
+  if q.rules.is_by_messages or not since and q.shared + q.behind == 0 then return false end
+  add_service(q, a, read_cost(cost, since and q.now - since or MOST_TOLD))
+  return true
+end
+
+local LOGARITHM = 28 -- of more ms than any lease lasts
+
+-- The score of a lease is the ms in which it ends. One that was charged when it was extended has a score that is less
+-- than 1 ms lower: its part behind the point says how long before its end that was, as a logarithm, which is exact to
+-- half a hundredth of that. So no lease needs another field, and `ceil` of any score is the end.
+function Leases.spell_end(ends, uncharged)
+  if not uncharged then return spell(ends) end
+  return format('%.4f', ends - 1 + log(max(2, uncharged)) / LOGARITHM)
+end
+
+-- Until when the lease with this score was charged when it was extended, in ms; nil if it was not.
+function Leases.charged_until(score)
+  local part = score % 1
+  return part > 0 and ceil(score) - exp(part * LOGARITHM) or nil
+end
+
+-- A lease ended that nobody settled: its time is charged until its end, so nobody pays for the time in which no reader
+-- came by.
+local function charge_ended(q, a, marks, score)
+  leave_flight(a, marks)
+  local since = Leases.charged_until(score) or charged_since(marks)
+  if since then add_service(q, a, q.rules.is_by_messages and 1 or 1 + max(0, ceil(score) - since)) end
 end
 
 -- The flags that stay with a message when its lease is over.
@@ -90,10 +128,9 @@ end
 
 -- Ends a lease that is over and that nobody settled. Says whether its message waits again: one that was cancelled
 -- meanwhile is gone with it.
-local function end_lease(q, place, id, attempt, marks, key, till)
+local function end_lease(q, place, id, attempt, marks, key, score)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
-  -- Until the end of the lease, not until now: nobody is charged for the time in which no reader came by.
-  Leases.end_flight(q, a, marks, 'age', till)
+  charge_ended(q, a, marks, score)
   if Leases.end_cancelled(q, place, id, key) then return false end
   Leases.note_end(q, 'l', place, id, key, attempt)
   local flags = Leases.flags_in(marks)
@@ -103,7 +140,7 @@ local function end_lease(q, place, id, attempt, marks, key, till)
   end
   -- Not an error's text, which would be one more write for each lease that ends: the flag stands for it (`error_of`).
   if not find(flags, 'l', 1, true) then flags = flags .. 'l' end
-  Waiting.give_back(q, a, key, place, id, attempt .. flags, till)
+  Waiting.give_back(q, a, key, place, id, attempt .. flags, ceil(score))
   Notifications.notify_reader(q)
   return true
 end
@@ -118,10 +155,10 @@ end
 -- one that was cancelled is gone.
 function Leases.take_back(q, token)
   local place, id, attempt, marks, key = Leases.read_token(token)
-  local ended_at = call('ZSCORE', q.keys[LEASES], token) + 0
+  local score = call('ZSCORE', q.keys[LEASES], token) + 0
   Types.look_at_all(q)
   call('ZREM', q.keys[LEASES], token)
-  local waits = end_lease(q, place, id, attempt, marks, key, ended_at)
+  local waits = end_lease(q, place, id, attempt, marks, key, score)
   Leases.flush_taken(q)
   return waits
 end
@@ -149,7 +186,7 @@ function Leases.take_ended(q, till)
   end
   -- The first lease that is left is looked up, so `lease_at` is exact after this. (The sentinel is always there.)
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
-  q.lease_at = min(head + 0, FAR)
+  q.lease_at = min(ceil(head + 0), FAR)
   q.is_catching_up = q.lease_at <= till
   q.more = q.more or q.is_catching_up
 end

@@ -220,7 +220,8 @@ function verbs.leased(KEYS, ARGV)
   local start = rank and rank + 1 or ARGV[1] ~= '' and call('ZCOUNT', KEYS[LEASES], '-inf', ARGV[2]) or 0
   local list = call('ZRANGE', KEYS[LEASES], start, start + ARGV[3] - 1, 'WITHSCORES')
   for at = 1, #list, 2 do
-    local token, score = list[at], list[at + 1] + 0
+    local token = list[at]
+    local score = ceil(list[at + 1])
     local _, id, attempt, marks = Leases.read_token(token)
     if id then
       local ends = q.jump and score < q.jump.to and score + q.jump.by or score

@@ -113,7 +113,7 @@ function Places.find_lease(q, place, id)
   for offset = 0, MOST_LEASES - 1, LEASES_READ do
     local tokens = call('ZRANGE', q.keys[LEASES], offset, offset + LEASES_READ - 1)
     for _, token in ipairs(tokens) do
-      if sub(token, 1, #head) == head then return token, call('ZSCORE', q.keys[LEASES], token) + 0 end
+      if sub(token, 1, #head) == head then return token, ceil(call('ZSCORE', q.keys[LEASES], token)) end
     end
     if #tokens < LEASES_READ then return nil end
   end
@@ -140,7 +140,7 @@ local function judge_flight(q, found)
   local token = Ended.token_of(q, found.place, found.id)
   if not token then return found end
   local _, _, attempt, marks = Leases.read_token(token)
-  local since = call('ZSCORE', q.keys[LEASES], token) + 0
+  local since = ceil(call('ZSCORE', q.keys[LEASES], token))
   found.state, found.token = 'ended', token
   found.at = {attempts = attempt + 0, flags = Leases.flags_in(marks) .. 'l', since = since}
   return found

@@ -70,7 +70,7 @@ local function bring_ended(q, brought, most, are_wanted)
   if not are_wanted then Accounts.load_accounts(q, owners) end
   for at, owner in ipairs(owners) do
     local a = q.accounts[owner]
-    if a then end_delivery(q, brought, a, list[2 * at - 1], list[2 * at] + 0) end
+    if a then end_delivery(q, brought, a, list[2 * at - 1], ceil(list[2 * at])) end
   end
   return #owners
 end

@@ -224,10 +224,8 @@ local function from_turns(q, need)
   flush_waiting(q)
   local picked = Turns.choose_turns(q, need)
   if #picked == 0 then return 0 end
-  for _, a in ipairs(picked) do
-    -- The virtual time is the service of the account that is served now. It only grows: idle accounts begin there.
-    if (a.served or 0) > q.virtual then q.virtual = a.served end
-  end
+  local a = picked[1]
+  Virtual.advance(q, a.score)
   local out = Waiting.take_turns(q, picked)
   Waiting.load_bodies(q, out)
   for _, w in ipairs(out) do deliver_waiting(q, w) end
@@ -249,13 +247,15 @@ local function bring(q, view)
   if Due.is_walking(q) then Due.walk_accounts(q) end
 end
 
--- New shard keys without end must not keep the others from their turns: of 8 messages that are read at once one is
--- theirs, or each 8th read of one. (The holder, which the client draws, says which read that is: a counter in the state
--- can stand still if messages are given back at once.)
+-- New shard keys without end must not keep the others from their turns: of 8 messages that are read one is theirs, also
+-- where each read takes fewer. (The holder, which the client draws, says which read of 8 this is: a counter in the
+-- state can stand still if messages are given back at once. Two of its letters together make each as likely.)
 local function share_of_streams(q, count)
   if q.turns == 0 then return count end
-  if count > 1 then return count - min(floor(count / 8), q.turns) end
-  return byte(q.holder) % 8 == 0 and 0 or count
+  local one, other = byte(q.holder, 1, 2)
+  local kept = floor((count + (one + (other or 0)) % 8) / 8)
+  -- (Of shard keys with limits the streams may hold more than may be delivered: `servable` has less for it.)
+  return count - min(kept, max(q.turns, q.servable))
 end
 
 local function count_vanished(q) return q.counts and q.counts.vanished end
@@ -266,7 +266,7 @@ local function deliver(q, count)
   local front = share_of_streams(q, count)
   local got, tries = 0, 0
   local before, lost
-  if q.prefer and q.shared > 0 then got = from_preferred(q) end
+  if q.prefer and q.shared > 0 and front > 0 then got = from_preferred(q) end
   repeat -- again, for what was taken and may not be delivered
     before, lost, tries = got, count_vanished(q), tries + 1
     local may_be_in_streams = q.shared > 0 or Legacy.may_have_some(q)

@@ -159,7 +159,7 @@ local function end_delivery(q, parts, n, kind, cost, delay, text)
   local place, id, marks, key = parts[n + 1], parts[n + 2], parts[n + 4], parts[n + 5]
   local a = q.accounts[q.rules.parents and Rules.parent_of(key) or key]
   -- Also of a message that was cancelled: the work was done, and its place in flight is free.
-  if a then Leases.end_flight(q, a, marks, kind == 'g' and 'nothing' or cost, q.now) end -- of what nobody saw
+  if a then Leases.end_flight(q, a, marks, kind == 'g' and 'nothing' or cost) end -- of what nobody saw
   if q.cancels > 0 and Leases.end_cancelled(q, place, id, key) then return 'c' end
   if kind ~= 'a' then
     local p = {place = place, id = id, attempt = parts[n + 3] + 0, marks = marks, key = key}

@@ -61,10 +61,9 @@ function verbs.settle(KEYS, ARGV)
   return {q.now, letters}
 end
 
--- Says which of these leases are live, and notes the numbers of those that move to another end: one that comes twice
--- moves once.
-local function judge_leases(q, ARGV, first, parts, moved)
-  local letters, seen = {}, {}
+-- Says which of these leases are live, and of each that is its score: one that comes twice is there once.
+local function judge_leases(q, ARGV, first, parts)
+  local letters, live, seen = {}, {}, {}
   for at, score in ipairs(call('ZMSCORE', q.keys[LEASES], unpack(ARGV, first))) do -- at most 500: a chunk
     local token = ARGV[first - 1 + at]
     local handle = parts[at * PARTS - 4] .. ':' .. parts[at * PARTS - 3]
@@ -74,24 +73,35 @@ local function judge_leases(q, ARGV, first, parts, moved)
       letters[at] = 'c'
     else
       letters[at] = 'o'
-      if not seen[token] then moved[#moved + 1], seen[token] = at, true end
+      if not seen[token] then live[at], seen[token] = score + 0, true end
     end
   end
-  return letters
+  return letters, live
 end
 
--- Charges the time that these deliveries took since they were last extended. (A holder that extends its lease may go on
--- for hours.)
-local function charge_so_far(q, parts, moved, costs)
+-- Charges the time that live deliveries took since they were last charged. Says which were.
+local function charge_so_far(q, parts, live, costs)
   Settle.load_owners(q, parts)
-  local each = {}
-  for cost in gmatch(costs, '[^,]+') do each[#each + 1] = cost end
-  for _, at in ipairs(moved) do
-    local a = q.accounts[Rules.owner_of(q.rules, parts[at * PARTS])]
-    if a then Leases.charge(q, a, parts[at * PARTS - 1], 0, each[at], q.now) end
+  local charged, at = {}, 0
+  for cost in gmatch(costs, '[^,]+') do
+    at = at + 1
+    local a = live[at] and q.accounts[Rules.owner_of(q.rules, parts[at * PARTS])]
+    charged[at] = a and Leases.charge_so_far(q, a, parts[at * PARTS - 1], cost)
   end
   Turns.save_accounts(q)
   if q.dirty or q.lists then Types.look_at_pending(q) end
+  return charged
+end
+
+local function move_leases(q, ARGV, first, live, charged, ends)
+  local words, n = {}, 0
+  for at, score in pairs(live) do
+    local till = charged[at] and q.now or Leases.charged_until(score)
+    words[n + 1], words[n + 2] = Leases.spell_end(ends, till and ends - till), ARGV[first - 1 + at]
+    n = n + 2
+  end
+  -- With XX no lease comes to be that was not there.
+  call('ZADD', q.keys[LEASES], 'XX', unpack(words)) -- at most 1,000: a chunk
 end
 
 -- @verb extend | allow-oom: move the deadline of live leases, or only tell which are live.
@@ -109,22 +119,17 @@ function verbs.extend(KEYS, ARGV)
     return {read_time(), rep('l', #ARGV - 2)}
   end
   local lease_at = q.values[State.COMMON + 1] + 0
-  local moved = {}
   q.jump = q.odd.jump and Clock.read_jump(q.odd.jump, q.now)
   local parts = Settle.look_at_tokens(ARGV, 3, 1, q.rules.parents)
-  local letters = judge_leases(q, ARGV, 3, parts, moved)
-  -- Only live leases are charged (`judge_leases`). A delivery that is over is charged by whatever ended it.
-  if costs ~= '' then charge_so_far(q, parts, moved, costs) end
-  if visibility and #moved > 0 then
+  local letters, live = judge_leases(q, ARGV, 3, parts)
+  if visibility and next(live) then
+    -- A delivery that is over is charged by whatever ended it.
+    local charged = costs ~= '' and charge_so_far(q, parts, live, costs) or {}
     local ends = q.now + visibility
-    local words = {}
-    local text = spell(ends)
-    for n, at in ipairs(moved) do words[2 * n - 1], words[2 * n] = text, ARGV[2 + at] end
-    -- With XX no lease comes to be that was not there.
-    call('ZADD', KEYS[LEASES], 'XX', unpack(words)) -- at most 1,000: a chunk
+    move_leases(q, ARGV, 3, live, charged, ends)
     -- `lease_at` is a bound from below, so a lease that moves away from it changes nothing: the next read that looks
     -- corrects it.
-    if ends < lease_at then State.put(q, 'lease_at', text) end
+    if ends < lease_at then State.put(q, 'lease_at', spell(ends)) end
     Notifications.announce_moment(q, ends)
   end
   State.save_state(q)
@@ -176,7 +181,8 @@ function verbs.lost(KEYS, ARGV)
     end
   end
   -- The end of the last one once more, and nothing later: others with the same end may be on the next page.
-  local last = #found == 2 * page and found[#found] + 0
+  -- (Between two whole ms lie leases that were extended, and none of this read.)
+  local last = #found == 2 * page and floor(found[#found])
   local goes_on = last and last >= from + 0
   return {goes_on and format('%.0f|%.0f', from, last) or '', tokens}
 end

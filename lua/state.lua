@@ -6,6 +6,7 @@
 --   shared     messages in the streams
 --   last       time in ms and number in the id of the last message, "ms-number"
 --   lease_at   no moment in `leases` is earlier, in ms
+--   seen_at    when the virtual time was looked at last, in ms (earlier versions read `line`, so it is not there)
 --   ready      a digit for each stream: 1 if it has something undelivered
 --   offset     the stream at which reads go on
 --   odd        what is not as usual, a line "name=value" for each (see `read_odd`)
@@ -24,7 +25,7 @@ local known_lines = {}
 local known_bytes = 0
 
 -- Reads "virtual behind turns servable due_at waiting cancels":
---   virtual    the virtual time: how much service a shard key has received that is served now, in 0.1 ms
+--   virtual    the virtual time, in 0.1 ms (virtual.lua)
 --   behind     messages that wait in `returned` or in overflows
 --   turns      shard keys that wait in the key `turns`
 --   servable   messages that wait of those shard keys: the others may have no more now

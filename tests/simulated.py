@@ -1,4 +1,4 @@
-"""A real server whose clock the test moves: shardq's own script, of which only what `TIME` answers is another.
+"""A real server whose clock the test moves: shardq's own library, of which only what `TIME` answers is another.
 
 Each call sends the time of the clock, as `shardq.testing.fake` does on its imitation; the commands, their atomicity and
 the data are the server's own. A worker may be killed at any of its calls: before the server has it, or when it has it
@@ -7,15 +7,14 @@ and the answer is lost.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 from shardq.drivers import Target
 from shardq.ops.queue.steps import Call, Refused, Step, Underreplicated
-from shardq.protocol.script import Script
+from shardq.protocol.library import Library
 from shardq.testing import ManualClock
 from shardq.testing.fake import FakeClient, FakeDriver
 from tests.servers import Server
@@ -28,24 +27,34 @@ class Killed(BaseException):
     """The process ends here: nothing of it runs any more."""
 
 
-@lru_cache(8)
-def _text(script: Script) -> tuple[str, str]:
-    """The script with another clock, whose time is in the last two of ARGV; and its digest."""
-    body = script.source.partition("\n")[2]
-    text = f"""
-local micros = table.remove(ARGV)
-local seconds = table.remove(ARGV)
-local clocked = {{}}
-for name, value in pairs(redis) do clocked[name] = value end
-clocked.call = function(command, ...)
-  if command == 'TIME' then return {{seconds, micros}} end
+CLOCKED: Final = "clocked_"
+"""What stands before the name of the library."""
+
+_CLOCK: Final = """
+local seconds, micros
+local function call(command, ...)
+  if command == 'TIME' then return {seconds, micros} end
   return redis.call(command, ...)
 end
-return (function(redis)
-{body}
-end)(clocked)
+local function register(verb)
+  local run = verb.callback
+  verb.callback = function(KEYS, ARGV)
+    micros = table.remove(ARGV)
+    seconds = table.remove(ARGV)
+    return run(KEYS, ARGV)
+  end
+  return redis.register_function(verb)
+end
+local redis = {call = call, pcall = function(...) return redis.pcall(...) end, register_function = register}
 """
-    return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+"""What stands before the modules: the time of their calls is in the last two of ARGV."""
+
+
+@cache
+def _clocked(library: Library) -> str:
+    """The text of the library with another clock, and another name."""
+    first, _, modules = library.text.partition("\n")
+    return (first + _CLOCK + modules).replace(library.name, CLOCKED + library.name)
 
 
 class ClockedDriver(FakeDriver):
@@ -54,14 +63,16 @@ class ClockedDriver(FakeDriver):
     hook: Hook | None = None
 
     def _evaluated(self, call: Call) -> Any:
-        text, digest = _text(call.script)
-        words = (len(call.keys), *call.keys, *call.args, *self._now())
+        library = call.script.library
+        function = call.script.function.replace(library.name, CLOCKED + library.name)
+        words = ("FCALL", function, len(call.keys), *call.keys, *call.args, *self._now())
         try:
-            reply = self._sent("EVALSHA", digest, *words)
+            reply = self._sent(*words)
         except Refused as refused:
-            if refused.code != "NOSCRIPT":
+            if "Function not found" not in str(refused):
                 raise
-            reply = self._sent("EVAL", text, *words)
+            self._sent("FUNCTION", "LOAD", "REPLACE", _clocked(library))
+            reply = self._sent(*words)
         if call.replicas:
             raise Underreplicated(reply, 0)
         return reply

@@ -55,11 +55,13 @@ def measured_one(delivery: LeasedDelivery) -> Received:
 
 
 def measured_so_far(delivery: LeasedDelivery) -> Received:
-    """Return what Redis is told of a delivery whose lease is extended: with the cost since it was last charged."""
-    received = delivery.received
-    if delivery.cost is not None or not received.charged:
-        return received
-    return replace(received, cost=spelled_cost(delivery.work.share(1), is_told=False))
+    """Return what Redis is told of a delivery whose lease is extended: with the cost since the last extension.
+
+    Also of one that was delivered while nobody waited: it is charged if somebody does by now.
+    """
+    if delivery.cost is not None:
+        return delivery.received
+    return replace(delivery.received, cost=spelled_cost(delivery.work.share(1), is_told=False))
 
 
 def _charged(delivery: LeasedDelivery, share: float) -> Received:

@@ -268,7 +268,7 @@ class Keeper:
         state = client.state_of(self._queue.keys.name, {})
         sent = self._clock.monotonic()
         held = [job.delivery.received for job in jobs]
-        costs = [job.took(sent) if is_charged(job) else None for job in jobs]
+        costs = [job.took(sent) if _delivery(job).cost is None else None for job in jobs]
         told = [
             each if cost is None else replace(each, cost=spelled_cost(cost, is_told=False))
             for each, cost in zip(held, costs, strict=True)
@@ -301,11 +301,6 @@ class Keeper:
 def _window(visibility: float) -> float:
     """Return the seconds within which extensions share a call: far shorter than a lease lasts."""
     return min(PULSE, visibility / 6)
-
-
-def is_charged(job: Job) -> bool:
-    """Return whether the time that the handler of *job* takes counts, and the handler did not say what it costs."""
-    return job.delivery.received.charged and _delivery(job).cost is None
 
 
 def _delivery(job: Job) -> LeasedDelivery:

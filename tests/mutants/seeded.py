@@ -30,7 +30,7 @@ MUTANTS: tuple[Mutant, ...] = (
         1,
         "a message whose lease has ended is never delivered again",
         "lua/leases.lua",
-        "  Waiting.give_back(q, a, key, place, id, attempt .. flags, till)\n",
+        "  Waiting.give_back(q, a, key, place, id, attempt .. flags, ceil(score))\n",
         "",
         "tests/conformance/settle/test_settle.py::test_an_ended_lease_gives_the_message_to_the_next_reader[sync-valkey]",
     ),
@@ -231,6 +231,32 @@ MUTANTS: tuple[Mutant, ...] = (
         "  if a.pause > now then return 0 end\n",
         "",
         "tests/conformance/operate/test_limits.py::test_a_paused_shard_key_is_passed_over_and_comes_back[sync-valkey]",
+    ),
+    Mutant(
+        5,
+        "after one that used idle capacity alone, whoever comes later starves",
+        "lua/virtual.lua",
+        "  if service > slowly then\n",
+        "  if false then\n",
+        "tests/promises/test_latecomers.py::test_after_a_batch_at_night_all_who_come_in_the_morning_get_the_same[valkey]",
+    ),
+    Mutant(
+        5,
+        "reads of few messages leave nothing for who waits in turns, while new shard keys come",
+        "lua/read.lua",
+        "floor((count + (one + (other or 0)) % 8) / 8)",
+        "floor(count / 8)",
+        "tests/promises/test_fairness.py"
+        "::test_a_flood_that_waits_has_one_delivery_of_eight_beside_new_shard_keys[valkey-False-2-sync]",
+    ),
+    Mutant(
+        5,
+        "a lease that was extended and then ends is charged twice",
+        "lua/leases.lua",
+        "Leases.charged_until(score) or charged_since(marks)",
+        "charged_since(marks)",
+        "tests/promises/test_charges.py"
+        "::test_a_lease_that_ends_is_charged_once_however_it_was_extended[valkey-by its length]",
     ),
     # 6. Resize is safe
     Mutant(

@@ -37,6 +37,6 @@ class Ideal:
         return len(self._waiting)
 
 
-def p99(waits: Sequence[int]) -> int:
+def p99(waits: Sequence[float]) -> float:
     """The wait that one of a hundred is longer than."""
     return sorted(waits)[int(0.99 * len(waits))]

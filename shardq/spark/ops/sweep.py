@@ -7,6 +7,7 @@ direction. So it meets each of them that stays in the queue, and knows by the id
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -101,7 +102,7 @@ def index(state: QueueState, numbers: Sequence[str], piece: Piece) -> Op[Index]:
 
 def _leased(token: bytes, score: bytes) -> tuple[bytes, Spot] | None:
     found = _TOKEN.match(token)
-    return found and (found[1], Spot("in_flight", int(found[2]), int(float(score)), found[3].decode()))
+    return found and (found[1], Spot("in_flight", int(found[2]), math.ceil(float(score)), found[3].decode()))
 
 
 def _returned(member: bytes) -> tuple[bytes, Spot] | None:

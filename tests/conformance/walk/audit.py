@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
@@ -121,8 +122,9 @@ def _leased(found: Ledger, model: Model) -> Iterator[str]:
             yield from _late(apart.due, each, found, model)
             if found.sorted["due"].get(apart.name, NEVER) > max(apart.due, found.now) + 1:
                 yield f"due: nobody looks at {apart} before {found.sorted['due'].get(apart.name)}"
-    heads = {name: min((score for member, score in found.sorted[key].items() if member or key == "due"), default=NEVER)
-             for name, key in (("lease_at", "leases"), ("due_at", "due"))}  # fmt: skip
+    # (The part behind the point of a lease's score is no time: `Leases.spell_end`.)
+    ends = (math.ceil(score) for token, score in found.sorted["leases"].items() if token)
+    heads = {"lease_at": min(ends, default=NEVER), "due_at": min(found.sorted["due"].values(), default=NEVER)}
     for name, head in heads.items():
         if float(found.meta[name]) > head + 0.001:
             yield f"due: {name} is {found.meta[name]}, after {head}"

@@ -22,7 +22,7 @@ COUNTERS = {
 }  # fmt: skip
 CLOCKS = {
     "ms", "created", "id", "epoch", "waiting", "full_at", "jump", "void", "streams", "wanted", "assigned", "reach",
-    "lease_at", "due_at", "late", "walk", "ready", "line", "odd", "last",
+    "lease_at", "seen_at", "due_at", "late", "walk", "ready", "line", "odd", "last",
 }  # fmt: skip
 EMPTY = {"behind", "shared", "turns", "servable", "cancels"}
 WRITERS = 40

@@ -1,0 +1,60 @@
+-- The virtual time: the service of a shard key that is neither ahead of the others nor behind them, in 0.1 ms by
+-- weight. A shard key that begins to wait, or comes back, has received as much: so idle time gives no credit, and idle
+-- capacity that one has used alone makes no debt.
+--
+-- It is the least service of those that wait for their turn. But one may wait far behind for hours: its job does not
+-- end, or it tells a part of its costs, so what it has in flight keeps it from more. It must hold up nobody: so the
+-- virtual time also follows the service of the one that is served next, though slowly. For one that is far ahead is
+-- served, too, if it alone has nothing in flight, and the virtual time must not leap to it. It never goes back.
+-- (docs/fairness.md)
+--
+-- The field `seen_at` of the state is when it was last looked whether it moves, in ms: by a read, or, where no read
+-- came for long, by a write.
+local PACE = 2 -- s of service by which it follows in 1 s: more than one handler gives to one that it holds up
+local LONG = 1000 -- ms: as many count as passed at most, however long nobody looked, also if the clock was set ahead
+local MOST_LEVELS = 8 -- numbers in flight at which shard keys are looked at
+
+-- Returns the least service of those that wait for their turn, or one that is at most `enough`. Those with as many in
+-- flight lie together, by service: so it is that of the first of some such level. `score` is the first of all.
+local function least_service(q, score, enough)
+  local least, level = Accounts.service_in(score, q.virtual)
+  local below = '(' .. spell(Accounts.IDLE)
+  for _ = 2, min(MOST_LEVELS, q.turns) do
+    if least <= enough then break end
+    local from = spell(Accounts.end_of_level(level, q.virtual))
+    local other = call('ZRANGEBYSCORE', q.keys[TURNS], from, below, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    if not other then break end
+    local service
+    service, level = Accounts.service_in(other + 0, q.virtual)
+    least = min(least, service)
+  end
+  return least
+end
+
+local function read_seen(q)
+  q.seen_at = q.seen_at or tonumber(call('HGET', q.keys[META], 'seen_at') or 0) or 0
+  return q.seen_at
+end
+
+-- Moves it on. The shard key with this score, the first in `turns`, is served next.
+function Virtual.advance(q, score)
+  local passed = q.now - read_seen(q)
+  if passed == 0 then return end
+  q.seen_at = q.now
+  State.put(q, 'seen_at', spell(q.now))
+  local slowly = q.virtual + PACE * 10 * max(0, min(LONG, passed))
+  local service = Accounts.service_in(score, q.virtual)
+  if service > slowly then
+    -- What is in a stream was written by one that was not ahead. So while there is something, those in `turns` are not
+    -- all that wait.
+    service = q.shared > 0 and slowly or max(slowly, least_service(q, score, slowly))
+  end
+  q.virtual = max(q.virtual, service)
+end
+
+-- Moves it on for one that begins to wait, if no read has for long.
+function Virtual.look_again(q, a)
+  if a.taken + a.behind + a.flight > 0 or abs(q.now - read_seen(q)) < LONG then return end
+  local score = call('ZRANGE', q.keys[TURNS], 0, 0, 'WITHSCORES')[2]
+  if score and score + 0 < Accounts.IDLE then Virtual.advance(q, score + 0) end
+end
