@@ -17,22 +17,46 @@ function Notifications.notify_reader(q, hint)
   if wakes then wakes[#wakes + 1] = hint or '' else q.wakes = {hint or ''} end
 end
 
--- One of the blocked readers watches for what time alone brings: it looks at the moment `watched`. A second one, its
--- deputy, looks a little later, should the first be gone. All others sleep until they are woken, or a hundred would ask
--- for one message.
-local DEPUTY = 250 -- ms
+-- One of the blocked readers watches for what time alone brings: it looks at the moment `watched`. Four others, its
+-- deputies, look one after the other within 250 ms after it, should those before be gone. All others sleep until they
+-- are woken, or a hundred would ask for one message.
+local TURN = 60 -- ms from one who looks to the next
+local DEPUTIES = 4
+local LATEST = 250 -- ms after the moment: by then the last deputy has looked
+local KEPT_LOOKS = 16 -- of deputies, also of those who look at other moments
 
 -- Until when somebody watches; 0: nobody does. (A moment far ahead was noted by a clock that has been set back.)
-local function watched_until(q, name)
-  local till = abs((q.odd[name] or 0) + 0)
-  return till > q.now and till <= q.now + SOON + DEPUTY and till or 0
+local function watched_until(q)
+  local till = abs((q.odd.watched or 0) + 0)
+  return till > q.now and till <= q.now + SOON and till or 0
+end
+
+-- When the deputies look.
+local function looks_of_deputies(q)
+  local looks = {}
+  for text in gmatch(q.odd.deputies or '', '%d+') do
+    local look = text + 0
+    if look > q.now and look <= q.now + SOON + LATEST then looks[#looks + 1] = look end
+  end
+  return looks
+end
+
+local function save_looks(q, looks)
+  local texts = {}
+  for at = 1, min(#looks, KEPT_LOOKS) do texts[at] = spell(looks[at]) end
+  State.put_odd(q, 'deputies', concat(texts, ' '))
 end
 
 -- The caller was to look at `watch`: it does now. (0: it was to sleep; nil: others of its client watch.)
 local function stop_watching(q, watch)
   if not watch or watch == 0 then return end
   if q.odd.watched and abs(q.odd.watched + 0) == watch then State.put_odd(q, 'watched', '') end
-  if q.odd.deputy and q.odd.deputy + 0 == watch then State.put_odd(q, 'deputy', '') end
+  if not q.odd.deputies then return end
+  local left = {}
+  for _, look in ipairs(looks_of_deputies(q)) do
+    if look ~= watch then left[#left + 1] = look end
+  end
+  save_looks(q, left)
 end
 
 -- A watch that was passed on by a notification has a minus before its moment until it is known that a reader took the
@@ -45,39 +69,81 @@ local function settle_passed_watch(q)
   State.put_odd(q, 'watched', unread and not unread.err and '' or sub(moment, 2))
 end
 
+-- Says whether somebody looks when time brings something at `at`, or before that.
+local function is_watched(q, at)
+  local watched = watched_until(q)
+  return watched > 0 and watched <= at
+end
+
+-- Which turn to look nobody has: 0 is the watcher's, the others are the deputies'. Nil if all are taken.
+local function free_turn(q, moment)
+  if not is_watched(q, moment) then return 0 end
+  local taken = {}
+  for _, look in ipairs(looks_of_deputies(q)) do taken[ceil((look - moment) / TURN)] = true end
+  for turn = 1, DEPUTIES do
+    if not taken[turn] then return turn end
+  end
+end
+
+-- The caller takes that turn, or looks when it leaves, if that is sooner. Returns when it looks.
+local function take_turn(q, moment, turn, leaves)
+  if turn == 0 then
+    State.put_odd(q, 'watched', spell(moment))
+    return moment
+  end
+  local looks = {min(moment + turn * TURN, leaves)}
+  for _, look in ipairs(looks_of_deputies(q)) do looks[#looks + 1] = look end
+  save_looks(q, looks)
+  return looks[1]
+end
+
+-- Hands what a reader cannot do to the next one that is blocked: the watch, if it leaves before the moment, and turns
+-- that are free. It does so when it hears of a moment, or of a sooner one than before: so a round ends with who has
+-- heard of it. And it does so when it leaves.
+local function hand_on(q, moment, is_news, is_leaving, is_handed)
+  local lacks_all = not is_watched(q, moment)
+  if not (is_news and (is_handed or lacks_all) and free_turn(q, moment) or is_leaving and lacks_all) then return end
+  State.put_odd(q, 'handed', '1')
+  q.hands_on = true
+end
+
 -- A reader found nothing, and stays for so many ms. Time brings something at `at`. Returns in how many ms it is to look
 -- again, -1 if it shall sleep, -2 if others watch meanwhile.
 function Notifications.watch(q, at, watch, stays)
+  local is_handed = q.odd.handed
+  State.put_odd(q, 'handed', '')
   -- It looks now, so the watch is free: for itself, unless somebody has it already.
   stop_watching(q, watch)
   settle_passed_watch(q)
   if at >= FAR then return -1 end
   local wait = max(0, ceil(at - q.now))
   if wait >= SOON then return wait end -- all look by then
-  -- A reader that leaves before that moment cannot watch. One need not, if its client has another that does.
-  if wait > stays or not watch then return -1 end
+  if not watch then return -1 end -- its client has another that watches
   local moment = q.now + wait
-  local watched = watched_until(q, 'watched')
-  if watched == 0 or moment < watched then
-    State.put_odd(q, 'watched', spell(moment))
-    return wait
-  end
-  -- One deputy is enough. If both are gone, all look again after a `wait_slice` at the latest.
-  if wait + DEPUTY > stays or watched_until(q, 'deputy') > 0 then return -2 end
-  State.put_odd(q, 'deputy', spell(moment + DEPUTY))
-  return wait + DEPUTY
+  local leaves = q.now + stays
+  local turn = free_turn(q, moment)
+  -- If all who have a turn are gone, the others look again after a `wait_slice` at the latest.
+  if not turn then return -2 end
+  -- Who leaves before the moment is told one that is too late for it: by that it says next time what it has heard of.
+  local look = moment > leaves and moment + LATEST or take_turn(q, moment, turn, leaves)
+  hand_on(q, moment, watch == 0 or look + TURN < watch, stays < TURN, is_handed)
+  return look - q.now
 end
 
 -- Says whether a blocked reader is to be woken, since time brings something at `at` and none of them watches for it.
 local function lacks_watcher(q, at)
-  if at >= q.now + SOON or q.waiting <= q.now or q.wakes then return false end
-  local watched = watched_until(q, 'watched')
-  return watched == 0 or at < watched
+  return at < q.now + SOON and q.waiting > q.now and not q.wakes and not is_watched(q, at)
+end
+
+-- Wakes a reader to look, and to hand on what it hears.
+local function hand_watch(q)
+  State.put_odd(q, 'handed', '1')
+  Notifications.notify_reader(q)
 end
 
 -- Time brings something at `at`: wakes a reader to look, and so to watch for it, if none does.
 function Notifications.announce_moment(q, at)
-  if lacks_watcher(q, at) then Notifications.notify_reader(q) end
+  if lacks_watcher(q, at) then hand_watch(q) end
 end
 
 -- A reader that was handed messages does not watch any more. The one that is woken is told until when to watch, so it
@@ -87,7 +153,7 @@ function Notifications.pass_watch_on(q, at, watch)
   if not lacks_watcher(q, at) then return end
   local moment = ceil(at)
   -- A notification that nobody reads keeps the watch for so long at most.
-  if moment <= q.now or moment > q.now + DEPUTY then return Notifications.notify_reader(q) end
+  if moment <= q.now or moment > q.now + LATEST then return hand_watch(q) end
   -- Negative until a reader that finds nothing has seen whether the notification was taken (`settle_passed_watch`).
   State.put_odd(q, 'watched', spell(-moment))
   Notifications.notify_reader(q, '@' .. spell(moment))
@@ -108,13 +174,14 @@ function Notifications.wake_readers(q)
 end
 
 -- Makes all notifications count as seen, after a reader found that nothing may be delivered: what they announced was
--- taken.
+-- taken. Behind them comes the one by which it hands on what it cannot do.
 function Notifications.clear_notifications(q)
   local key = q.keys[NOTIFICATIONS]
   -- Another program has deleted the stream or its group: a reader that is about to block needs both.
   local reply = pcall_redis('XGROUP', 'SETID', key, 'shardq', '$')
   if reply.err then call('XGROUP', 'CREATE', key, 'shardq', '$', 'MKSTREAM') end
   if q.noted > 0 then call('XTRIM', key, 'MAXLEN', 0) end
+  if q.hands_on and q.waiting > q.now then Notifications.wake_reader(key, '') end
 end
 
 -- Tells that these messages have ended, if somebody waits for that. A waiter looks for itself once in a while, so where

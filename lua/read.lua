@@ -371,19 +371,22 @@ local function heed_queue(q, count)
   return most, till
 end
 
--- For how many ms the caller stays, if there is nothing. A blocking wait before the call may have ended early.
+-- For how many ms the caller stays from now on, if there is nothing. A blocking wait may have come before the call.
 local function stays_for(q, blocks, clock)
   if blocks == 0 then return 0 end
-  return blocks + max(0, (match(clock, '^%d+') or q.now) - q.now)
+  local latest, slack = match(clock, '^(%d+) %d+ (%d+)')
+  local sent = latest and latest - slack or q.now -- or a little later
+  return blocks - max(0, min(blocks - 1, q.now - sent))
 end
 
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the declared ones, the legacy stream last
 -- ARGV[1] head: "count holder visibility blocks width prefer all watch": at most so many messages; a nonce that makes
--- the leases of this call its own; ms that they last; ms for which the caller will block if there is nothing, 0: it
--- will not; how many hints to return; a stream to try first, '-' for none; '1' if all streams are declared, in their
--- order; when the caller was last told to look, by the server's clock, 0: it was not, '-': others of its client watch
+-- the leases of this call its own; ms that they last; ms for which the caller stays, from when it sent the call, if
+-- there is nothing, 0: it does not; how many hints to return; a stream to try first, '-' for none; '1' if all streams
+-- are declared, in their order; when the caller was last told to look, by the server's clock, 0: it was not, '-':
+-- others of its client watch
 -- ARGV[2] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
 -- ARGV[3] client: what the journal calls the caller
 -- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' |

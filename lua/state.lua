@@ -54,7 +54,8 @@ local USUAL = {}
 --   owed       streams that owe a turn, since a reader that preferred them took a message out of order: ",3,17,"
 --   void       reads that are given up on, and until when: they lease nothing if they come late
 --   watched    when the reader looks that watches for what time brings; with "-" it has yet to hear of it
---   deputy     when its deputy does
+--   deputies   when its deputies do, "ms ms"
+--   handed     1 while blocked readers hand the news of a moment on, one to the next
 --   idle       1 while `turns` may hold shard keys of which nothing waits
 function State.read_odd(text)
   if text == '' then return USUAL end

@@ -168,6 +168,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         4,
+        "who leaves before a moment tells nobody who stays",
+        "lua/notifications.lua",
+        "  if q.hands_on and q.waiting > q.now then",
+        "  if false then",
+        "tests/conformance/read/test_watch.py::test_who_leaves_before_a_moment_hands_it_to_who_stays[sync-valkey]",
+    ),
+    Mutant(
+        4,
         "a blocked read gives up before its time",
         "shardq/ops/read/waiting.py",
         "            if waiter.until <= now:\n",

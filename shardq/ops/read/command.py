@@ -112,7 +112,7 @@ def read_call(
     waiting = state.waiting.get("read")
     watches = pumped or waiting is None or waiting.pump is None
     time = clock.argument(sent, sent + delay) if clock else ""
-    call = _call(state, request, block, numbers, holder, time, max(0, state.watch) if watches else "-")
+    call = _call(state, request, delay + block, numbers, holder, time, max(0, state.watch) if watches else "-")
     outstanding.visibility = round(request.visibility * 1000)
     outstanding.since = (clock.ms if clock else 0) + outstanding.visibility
     # The holder comes last: from here on a caller that is cancelled looks for what was granted, by the two above.
@@ -232,7 +232,7 @@ def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
 
 
 def _call(
-    state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str, watch: int | str
+    state: QueueState, request: Request, stays: float, numbers: list[str], holder: str, clock: str, watch: int | str
 ) -> Call:
     count, streams = request.count, state.view.streams
     own = len(numbers) - (numbers[-1:] == ["l"])
@@ -240,7 +240,7 @@ def _call(
     # No hints where all streams are declared anyway.
     width = 0 if streams <= ALL_DECLARED else max(state.width, min(count, streams))
     prefer = "-" if request.prefer is None else request.prefer
-    visibility, blocks = round(request.visibility * 1000), math.ceil(block * 1000)
+    visibility, blocks = round(request.visibility * 1000), math.ceil(stays * 1000)
     head = f"{count} {holder} {visibility} {blocks} {width} {prefer} {has_all:d} {watch}"
     names = state.names
     return Call.on(state.keys, "read", (head, clock, state.client), rest=tuple([names[number] for number in numbers]))

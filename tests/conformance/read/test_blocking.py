@@ -35,15 +35,15 @@ StartReaders: TypeAlias = "Callable[..., list[Reader]]"
 class Reader(threading.Thread):
     """Blocks in one read; what it gets is in `found`."""
 
-    def __init__(self, queue: Queue, visibility: float | None) -> None:
+    def __init__(self, queue: Queue, visibility: float | None, block: float = 40) -> None:
         super().__init__(daemon=True)
-        self._queue, self._visibility = queue, visibility
+        self._queue, self._visibility, self._block = queue, visibility, block
         self.found: handoff.Queue[Delivery | BaseException] = handoff.Queue()
         self.start()
 
     def run(self) -> None:
         try:
-            self.found.put(self._queue.read(block=40, visibility_timeout=self._visibility))
+            self.found.put(self._queue.read(block=self._block, visibility_timeout=self._visibility))
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             self.found.put(error)
 

@@ -1,16 +1,16 @@
-"""Of the readers that are blocked one watches for what time brings, and a deputy for it: the others sleep."""
+"""Of the readers that are blocked one watches for what time brings, and four deputies for it: the others sleep."""
 
 from __future__ import annotations
 
 import pytest
 
-from shardq import Limits, Message, Queue
+from shardq import Empty, Limits, Message, Queue
 from shardq.ops.queue.retry import retry_until
 from shardq.ops.read.command import ALL_DECLARED, ReadReply, read_call, read_reply
 from shardq.ops.read.waiting import Outstanding, Request
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.operate.test_limits_blocked import woken
-from tests.conformance.read.test_blocking import SLICE, Reader, StartReader, blocked, patient, start_reader
+from tests.conformance.read.test_blocking import SLICE, SOON, Reader, StartReader, blocked, patient, start_reader
 from tests.conformance.world import World
 from tests.state import set_odd
 from tests.waiting import eventually
@@ -18,9 +18,12 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.usefixtures("real", "patient")
 __all__ = ["patient", "start_reader"]  # fixtures: a slice lasts a minute
 
-DEPUTY = 250
+LATEST = 250
+"""ms after the moment by which somebody looks, whoever is gone."""
+KNOWING = 5
+"""So many readers know the moment."""
 RATE = 0.8
-"""Messages a second: a token comes later than a deputy looks, and sooner than all do."""
+"""Messages a second: a token comes later than the deputies look, and sooner than all do."""
 
 
 @pytest.fixture
@@ -45,10 +48,55 @@ def told(queue: Queue, stays: float = 30.0) -> int:
     return max(0, queue.state.watch)
 
 
-def test_one_watches_and_another_looks_a_little_later(readers: list[Queue]) -> None:
+def test_of_many_a_few_look_one_after_the_other_and_the_rest_sleeps(
+    readers: list[Queue], open_queue: OpenQueue, world: World
+) -> None:
+    """Whoever of these is gone, the next one looks within the promised time."""
+    due = round(readers[0].stats().time * 1000) + 4000
     readers[0].write("later", shard_key="t", delay=4)
-    first, second, *others = [told(reader) for reader in readers]
-    assert (second - first, others) == (DEPUTY, [0, 0])
+    more = [open_queue(by=world.client(wait_slice=SLICE)) for _ in range(3)]
+    looks = [told(reader) for reader in readers + more]
+    assert looks[KNOWING:] == [0, 0]
+    assert looks[:KNOWING] == sorted({*looks[:KNOWING]})
+    assert due <= looks[0]
+    assert looks[KNOWING - 1] - looks[0] <= LATEST
+
+
+def test_the_news_of_a_moment_goes_round_among_those_who_are_blocked_once(readers: list[Queue], world: World) -> None:
+    first = readers[0]
+    assert told(first) == 0
+    before = woken(world, first)
+    first.write("later", shard_key="t", delay=4)
+    assert woken(world, first) == before + 1
+    for number, reader in enumerate(readers, start=2):
+        assert told(reader) > 0
+        assert woken(world, first) == before + number, "the next one hears of it"
+    assert told(first) > 0
+    assert woken(world, first) == before + len(readers) + 1, "it knew"
+
+
+def test_a_sooner_moment_is_news_to_those_who_watch_for_a_later_one(readers: list[Queue], world: World) -> None:
+    first = readers[0]
+    first.write("later", shard_key="t", delay=4)
+    later = [told(reader) for reader in readers]
+    before = woken(world, first)
+    first.write("sooner", shard_key="u", delay=2)
+    sooner = [told(reader) for reader in readers]
+    assert woken(world, first) == before + 1 + len(readers)
+    assert max(sooner) - min(sooner) <= LATEST
+    assert max(sooner) < min(later)
+
+
+def test_one_that_comes_back_while_others_watch_wakes_nobody(readers: list[Queue], world: World) -> None:
+    """As each one does that has worked on a message."""
+    for reader in readers[:2]:
+        assert told(reader) == 0
+    readers[0].write("later", shard_key="t", delay=4)
+    for reader in (*readers[:2], readers[0]):
+        assert told(reader) > 0
+    before = woken(world, readers[0])
+    assert told(readers[2]) > 0
+    assert woken(world, readers[0]) == before
 
 
 def test_who_looks_again_goes_on_watching(readers: list[Queue]) -> None:
@@ -58,9 +106,35 @@ def test_who_looks_again_goes_on_watching(readers: list[Queue]) -> None:
 
 
 def test_who_does_not_stay_for_so_long_is_not_counted_on(readers: list[Queue]) -> None:
+    due = round(readers[0].stats().time * 1000) + 4000
     readers[0].write("later", shard_key="t", delay=4)
-    assert [told(reader, 0.5) for reader in readers[:2]] == [0, 0]
-    assert told(readers[2]) > 0
+    for reader in readers[:2]:
+        told(reader, 0.5)
+    assert 0 <= told(readers[2]) - due < LATEST
+
+
+def test_who_leaves_before_a_moment_hands_it_to_who_stays(
+    readers: list[Queue], world: World, start_reader: StartReader
+) -> None:
+    """Both are blocked when it is written, and it wakes the one that leaves."""
+    leaving = Reader(readers[0], None, block=1.5)
+    blocked(world, readers[0], 1)
+    staying = start_reader(readers[1])
+    blocked(world, readers[0], 2)
+    readers[2].write("later", shard_key="t", delay=3)
+    assert isinstance(leaving.found.get(timeout=SOON), Empty)
+    assert staying.got().payload == "later"
+
+
+def test_who_leaves_last_of_those_that_know_hands_the_moment_on(readers: list[Queue], world: World) -> None:
+    first, *_ = readers
+    first.write("later", shard_key="t", delay=4)
+    told(first, 1.0)
+    before = woken(world, first)
+    told(first, 0.5)
+    assert woken(world, first) == before, "it has handed it on"
+    told(first, 0.01)
+    assert woken(world, first) == before + 1
 
 
 def test_who_is_handed_a_message_wakes_another_to_watch(readers: list[Queue], world: World) -> None:
@@ -76,17 +150,20 @@ def test_who_is_handed_a_message_wakes_another_to_watch(readers: list[Queue], wo
 
 
 def test_a_watch_that_was_passed_on_is_the_sleepers_who_takes_the_notification(
-    readers: list[Queue], world: World, start_reader: StartReader
+    readers: list[Queue], open_queue: OpenQueue, world: World, start_reader: StartReader
 ) -> None:
-    first, deputy, sleeper, last = readers
+    first, *others = readers
+    others.append(open_queue(by=world.client(wait_slice=SLICE)))
+    sleeper = open_queue(by=world.client(wait_slice=SLICE))
     first.write("later", shard_key="t", delay=4)
     moment = told(first)
-    assert told(deputy)
+    for each in others:
+        assert told(each)
     reader = start_reader(sleeper)
     blocked(world, sleeper, 1)
     pass_on(world, first, moment)
     eventually(lambda: sleeper.state.watch == moment)
-    assert abs(told(last) - moment) > DEPUTY / 2, "it is at most the deputy"
+    assert told(others[-1]) != moment, "it is at most a deputy"
     assert reader.got().payload == "later"
 
 
@@ -100,7 +177,7 @@ def test_a_watch_that_nobody_took_is_taken_by_who_asks_next(readers: list[Queue]
     assert told(third) - before == pytest.approx(1000 / RATE, abs=2)
 
 
-def test_what_comes_within_the_deputys_time_is_told_with_the_wake_up(readers: list[Queue], world: World) -> None:
+def test_what_comes_within_the_deputies_time_is_told_with_the_wake_up(readers: list[Queue], world: World) -> None:
     first = readers[0]
     first.write_many([(number, "t") for number in range(9)])
     first.set_limits({"t": Limits(rate=5, burst=1)})
@@ -108,7 +185,7 @@ def test_what_comes_within_the_deputys_time_is_told_with_the_wake_up(readers: li
     eventually(lambda: look(first).rows)
     [(entry, fields)] = world.raw.xrevrange(first.state.keys.notifications, count=1)
     assert fields[b"s"].startswith(b"@")
-    assert 0 < int(fields[b"s"][1:]) - int(entry.split(b"-")[0]) <= DEPUTY
+    assert 0 < int(fields[b"s"][1:]) - int(entry.split(b"-")[0]) <= LATEST
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
@@ -121,7 +198,7 @@ def test_a_passed_watch_is_somebodys_once_its_notification_was_taken(
     pass_on(world, first, moment)
     if is_taken:
         assert world.raw.xreadgroup("shardq", "reader", {first.state.keys.notifications: ">"}, noack=True)
-    assert told(second) == moment + (DEPUTY if is_taken else 0)
+    assert (told(second) == moment) == (not is_taken)
 
 
 def test_what_comes_sooner_wakes_one_and_what_comes_later_none(readers: list[Queue], world: World) -> None:
