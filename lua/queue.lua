@@ -271,10 +271,13 @@ function verbs.len(KEYS)
   local keys = {
     [META] = KEYS[1], [DELAYED] = KEYS[2], [DUE] = KEYS[3], [LEASES] = KEYS[4], [CANCELLED] = KEYS[5],
   }
-  local q = State.open_call(keys, 5)
-  if not q then return -1 end
-  local living, delayed = State.count_living(keys, q.shared, q.behind)
-  local brought = Present.of_queue(q)
+  local shared, text = unpack(call('HMGET', KEYS[1], 'shared', 'line')) -- at most 2: the fields
+  if not shared then return -1 end
+  local line = State.read_line(text)
+  local living, delayed = State.count_living(keys, shared, line[2])
+  -- Mostly nothing is delayed or limited, and nothing was cancelled in flight. (An ended lease counts as a live one.)
+  local may_differ = line[5] < FAR or line[7] > 0
+  local brought = may_differ and Present.of_queue(State.open_call(keys, 5)) or {due = 0, gone = 0}
   return max(0, living - max(0, delayed - brought.due) - brought.gone)
 end
 

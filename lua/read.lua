@@ -17,8 +17,9 @@ local OFTEN = 64 -- what a read passes over at most that may not be delivered, b
 local READY = State.COMMON + 1
 local OFFSET = State.COMMON + 2
 local LEASE_AT = State.COMMON + 3
-local LENGTH = State.COMMON + 4
-local CURSOR = State.COMMON + 5
+local SEEN_AT = State.COMMON + 4
+local LENGTH = State.COMMON + 5
+local CURSOR = State.COMMON + 6
 
 local function look_of_read(KEYS, count)
   -- A read of one takes from one stream, mostly the first that is declared: its fields come with the state.
@@ -26,15 +27,15 @@ local function look_of_read(KEYS, count)
   local number = first and match(first, ':s(%d+)$')
   local q
   if number then
-    q = State.open_call(KEYS, 18, 'ready', 'offset', 'lease_at', first, 'h' .. number)
+    q = State.open_call(KEYS, 18, 'ready', 'offset', 'lease_at', 'seen_at', first, 'h' .. number)
   else
-    q = State.open_call(KEYS, 18, 'ready', 'offset', 'lease_at')
+    q = State.open_call(KEYS, 18, 'ready', 'offset', 'lease_at', 'seen_at')
   end
   if not q then return nil end
   local v = q.values
   q.lengths, q.cursors, q.touched = {}, {}, {}
   if number then q.lengths[number + 0], q.cursors[number + 0] = tonumber(v[LENGTH] or 0), v[CURSOR] or nil end
-  q.ready, q.next_stream, q.lease_at = v[READY], v[OFFSET] + 0, v[LEASE_AT] + 0
+  q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], v[OFFSET] + 0, v[LEASE_AT] + 0, v[SEEN_AT] or 0
   q.found, q.entries, q.again, q.granted, q.walk, q.owed = 0, {}, {}, {}, q.odd.walk or '', q.odd.owed
   return q
 end

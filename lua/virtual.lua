@@ -8,10 +8,11 @@
 -- served, too, if it alone has nothing in flight, and the virtual time must not leap to it. It never goes back.
 -- (docs/fairness.md)
 --
--- The field `seen_at` of the state is when it was last looked whether it moves, in ms: by a read, or, where no read
--- came for long, by a write.
+-- The field `seen_at` of the state is when it moved last, or was looked at, in ms: by a read, or, where no read came
+-- for long, by a write.
 local PACE = 2 -- s of service by which it follows in 1 s: more than one handler gives to one that it holds up
 local LONG = 1000 -- ms: as many count as passed at most, however long nobody looked, also if the clock was set ahead
+local SHORT = 10 -- ms in which it is looked at once, so that few reads write when that was
 local MOST_LEVELS = 8 -- numbers in flight at which shard keys are looked at
 
 -- Returns the least service of those that wait for their turn, or one that is at most `enough`. Those with as many in
@@ -31,17 +32,16 @@ local function least_service(q, score, enough)
   return least
 end
 
-local function read_seen(q)
-  q.seen_at = q.seen_at or tonumber(call('HGET', q.keys[META], 'seen_at') or 0) or 0
-  return q.seen_at
+-- Returns how many ms ago it was looked at last.
+local function passed_since_seen(q)
+  q.seen_at = tonumber(q.seen_at or call('HGET', q.keys[META], 'seen_at')) or 0
+  return q.now - q.seen_at
 end
 
 -- Moves it on. The shard key with this score, the first in `turns`, is served next.
 function Virtual.advance(q, score)
-  local passed = q.now - read_seen(q)
-  if passed == 0 then return end
-  q.seen_at = q.now
-  State.put(q, 'seen_at', spell(q.now))
+  local passed = passed_since_seen(q)
+  if abs(passed) < SHORT then return end
   local slowly = q.virtual + PACE * 10 * max(0, min(LONG, passed))
   local service = Accounts.service_in(score, q.virtual)
   if service > slowly then
@@ -49,12 +49,15 @@ function Virtual.advance(q, score)
     -- all that wait.
     service = q.shared > 0 and slowly or max(slowly, least_service(q, score, slowly))
   end
-  q.virtual = max(q.virtual, service)
+  -- While it stays, what it may follow by is saved up, as far as it counts.
+  if service <= q.virtual and abs(passed) < LONG / 2 then return end
+  q.virtual, q.seen_at = max(q.virtual, service), q.now
+  State.put(q, 'seen_at', spell(q.now))
 end
 
 -- Moves it on for one that begins to wait, if no read has for long.
 function Virtual.look_again(q, a)
-  if a.taken + a.behind + a.flight > 0 or abs(q.now - read_seen(q)) < LONG then return end
+  if a.taken + a.behind + a.flight > 0 or abs(passed_since_seen(q)) < LONG then return end
   local score = call('ZRANGE', q.keys[TURNS], 0, 0, 'WITHSCORES')[2]
   if score and score + 0 < Accounts.IDLE then Virtual.advance(q, score + 0) end
 end
