@@ -164,11 +164,13 @@ function Leases.take_back(q, token)
 end
 
 -- Takes back a piece of the leases that ended before `till`. They lie by time: a shard key with many that ended first
--- would hide the others. So nothing that was given back is delivered while there are more, and pieces are large.
+-- hides the others. So while there are more, those that wait are served in one round only: each shard key that waited
+-- before, or came to wait since, stands for one message (`round`). Who is hidden waits for no second one of anybody.
 function Leases.take_ended(q, till)
   local key = q.keys[LEASES]
   local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, LEASES_PIECE)
   local tokens, names = {}, {}
+  local came = 0
   for at = 1, #list, 2 do
     local _, _, _, _, owner = Leases.read_token(list[at])
     tokens[#tokens + 1], names[#names + 1] = list[at], Rules.owner_of(q.rules, owner)
@@ -180,7 +182,10 @@ function Leases.take_ended(q, till)
     Accounts.load_accounts(q, names)
     for at, token in ipairs(tokens) do
       local place, id, attempt, marks, owner = Leases.read_token(token)
+      local a = q.accounts[names[at]]
+      local before = a.behind
       end_lease(q, place, id, attempt, marks, owner, list[2 * at] + 0)
+      if before == 0 and a.behind > 0 then came = came + 1 end
     end
     if q.places then q.places = q.places + #tokens end
   end
@@ -188,5 +193,6 @@ function Leases.take_ended(q, till)
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   q.lease_at = min(ceil(head + 0), FAR)
   q.is_catching_up = q.lease_at <= till
+  State.put_odd(q, 'round', q.is_catching_up and spell((q.odd.round or q.turns) + came) or '')
   q.more = q.more or q.is_catching_up
 end

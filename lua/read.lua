@@ -223,6 +223,8 @@ local function from_turns(q, need)
   -- The changes of this call count for whose turn it is: entries of streams may have filled a cap.
   Turns.schedule_all(q)
   flush_waiting(q)
+  if q.is_catching_up then need = min(need, q.odd.round + 0) end
+  if need < 1 then return 0 end
   local picked = Turns.choose_turns(q, need)
   if #picked == 0 then return 0 end
   local a = picked[1]
@@ -230,6 +232,7 @@ local function from_turns(q, need)
   local out = Waiting.take_turns(q, picked)
   Waiting.load_bodies(q, out)
   for _, w in ipairs(out) do deliver_waiting(q, w) end
+  if q.is_catching_up then State.put_odd(q, 'round', spell(max(0, q.odd.round - #out))) end
   return #out
 end
 
@@ -272,7 +275,7 @@ local function deliver(q, count)
     before, lost, tries = got, count_vanished(q), tries + 1
     local may_be_in_streams = q.shared > 0 or Legacy.may_have_some(q)
     if may_be_in_streams and q.found < front then got = got + from_streams(q, front - q.found) end
-    local may_be_in_turns = q.behind > 0 and not q.missed and not q.is_catching_up
+    local may_be_in_turns = q.behind > 0 and not q.missed
     if may_be_in_turns and q.found < count then got = got + from_turns(q, count - q.found) end
     -- The part of those that wait was kept for one round. The rest of it may come from the streams.
     front = count

@@ -56,6 +56,7 @@ local USUAL = {}
 --   watched    when the reader looks that watches for what time brings; with "-" it has yet to hear of it
 --   deputies   when its deputies do, "ms ms"
 --   handed     1 while blocked readers hand the news of a moment on, one to the next
+--   round      while leases that ended are taken back: how many messages of those that wait may be delivered meanwhile
 --   idle       1 while `turns` may hold shard keys of which nothing waits
 function State.read_odd(text)
   if text == '' then return USUAL end

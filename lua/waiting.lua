@@ -184,6 +184,8 @@ local function take_returned(q, a, holder, number, out)
       q.missed = (q.missed and q.missed .. ',' or '') .. place -- the call is sent again, with these streams declared
       break
     end
+    -- A lease of this shard key may have ended that is not yet taken back: that message goes before one that is new.
+    if attempts == '0' and q.is_catching_up and a.flight > 0 then break end
     -- A message that came due stands by that time among the new ones, so those that were written earlier go first.
     if order == 'd' then take_written_before(q, a, holder, since + 0, number - (#out - before), out) end
     if #out - before == number then break end

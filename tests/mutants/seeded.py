@@ -428,6 +428,15 @@ MUTANTS: tuple[Mutant, ...] = (
         "message for message, attempts in reversed(self._known.items()) if attempts)",
         "tests/flow/test_sender.py::test_a_lost_connection_sends_all_again_in_their_order",
     ),
+    # 11. Order within a shard key
+    Mutant(
+        11,
+        "what is new goes before what was tried, while leases that ended are taken back",
+        "lua/turns.lua",
+        "  if not q.is_catching_up or a.flight == 0 then",
+        "  if true then",
+        "tests/promises/test_order.py::test_what_was_tried_goes_first_while_ended_leases_are_taken_back[sync-valkey]",
+    ),
     # 12. Bad input gets a clear error, and payloads stay secret
     Mutant(
         12,

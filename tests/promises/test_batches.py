@@ -246,3 +246,20 @@ def test_what_was_given_back_of_many_tenants_comes_in_few_calls(
         for _ in range(5):
             assert len(queue.read_many(100)) == 100
     assert sum(not each.inside for each in seen) <= 20
+
+
+@pytest.mark.parametrize("tenants", [1, 50, 2000])
+@lone
+def test_leases_that_end_in_a_mass_hold_up_no_first_message(
+    open_queue: OpenQueue, server: Server, tenants: int
+) -> None:
+    """A call takes back a piece of them. A batch that has something does not wait for the others."""
+    queue = open_queue(streams=16, streams_per_shard=2, window=1)
+    queue.write_many([(b"", f"t{number % tenants}") for number in range(2000)])
+    while queue.read_many(500):
+        pass
+    with raw_client(server.url) as raw:
+        World(server.url, raw).elapse(queue, 3000)
+    with watched(server) as seen:
+        assert queue.read_many(100)
+    assert sum(not each.inside and each.name != "CLIENT" for each in seen) <= 4

@@ -108,6 +108,32 @@ def test_a_worker_with_one_handler_runs_it_in_order(
     assert came == [*range(60)]
 
 
+def test_what_was_tried_goes_first_while_ended_leases_are_taken_back(open_queue: OpenQueue, server: Server) -> None:
+    """The tenant's lease ended last, so something else is delivered before it is taken back."""
+    queue = open_queue(streams=4, streams_per_shard=1, window=1)
+    queue.write("tried", shard_key="t")
+    queue.write_many([("flood", "flood")] * 600)
+    held = queue.read_many(1000, visibility_timeout=50)
+    assert len(held) == 601
+    [own] = [each for each in held if each.shard_key == "t"]
+    own.extend(55)
+    queue.write_many([(f"new {number}", "t") for number in range(2)])
+    in_stream = queue.read(visibility_timeout=60)  # it was written to a stream, where nothing overtakes it
+    assert in_stream.payload == "new 0"
+    with raw_client(server.url) as raw:
+        World(server.url, raw).elapse(queue, 58)
+    came = [each.payload for each in first_and_again(queue) if each.shard_key == "t"]
+    assert came.index("tried") < came.index("new 1")
+
+
+def first_and_again(queue: Queue) -> list[Delivery]:
+    """All that may be delivered, in its order."""
+    found: list[Delivery] = []
+    while some := queue.read_many(50, visibility_timeout=60):
+        found += some
+    return found
+
+
 # --- beside what holds messages back
 
 

@@ -14,6 +14,7 @@ a refusal that passes                     a pause and the next try
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -145,14 +146,18 @@ def look(
     acks: Acks | None = None,
     made: Look | None = None,
     first: ReadCall | None = None,
+    most: float = math.inf,
 ) -> Op[ReadReply]:
     """Read until messages come or there are none. After a jump of the server's clock, too, the next call is at once.
+
+    It ends after *most* calls, too.
 
     *acks* go out with the first call. If they were done only after it, and it found nothing, the next call is at once:
     they may have made room for messages. *made* is the first try, if its outcome is known; *first* is its call, if that
     was only prepared.
     """
     part = request if request.count <= MAX_PER_CALL else replace(request, count=MAX_PER_CALL)
+    calls = 0
     while True:
         attempt, reply, acked = yield from _answered_call(state, part, block, until, outstanding, acks, made, first)
         acks = made = first = None
@@ -166,7 +171,8 @@ def look(
             continue
         if found.rows or not found.more:
             return found
-        if state.clock.monotonic() >= until:
+        calls += 1
+        if calls >= most or state.clock.monotonic() >= until:
             return ReadReply(
                 [], wait_ms=0, more=True, moved=found.moved
             )  # other readers are always faster, or another program writes to the keys

@@ -26,6 +26,8 @@ from shardq.sharding import MAX_STREAMS
 
 log = logging.getLogger("shardq")
 MAX_COUNT = 1000
+EMPTY_CALLS = 3
+"""A read that has messages makes so many calls at most that bring none. The first may lack a stream that it needs."""
 
 
 def read(
@@ -118,13 +120,14 @@ def _fill(
 ) -> Op[list[Received]]:
     """Return the rows *found* and more, up to the number requested. A failure does not lose the rows read so far.
 
-    The server bounds the work of one call, so a large read takes several.
+    The server bounds the work of one call, so a large read takes several. With rows in hand it does not wait until the
+    server has done what it has in mass, such as to take back leases that ended together.
     """
     rows = outstanding.rows = found.rows
     while found.rows and found.more and len(rows) < request.count and state.clock.monotonic() < until:
         # The preferred stream had its one message out of turn.
         rest = replace(request, count=request.count - len(rows), prefer=None)
-        more = yield from outcome_of(look(state, rest, 0.0, until, outstanding))
+        more = yield from outcome_of(look(state, rest, 0.0, until, outstanding, most=EMPTY_CALLS))
         if isinstance(more, ShardqError):
             log.warning("a read of queue %r got %d of %d messages: %s", state.keys.name, len(rows), request.count, more)
             break
