@@ -8,6 +8,8 @@
 -- Reply: {{entry id, {field, value, ...}}, ...} | 'NOQUEUE'
 function verbs.dead(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'dead'})
+  Arguments.check(ARGV, {'id_or_start', 'count'})
   if not call('HGET', KEYS[1], 'epoch') then return 'NOQUEUE' end
   return call('XRANGE', KEYS[2], ARGV[1] == '-' and '-' or '(' .. ARGV[1], '+', 'COUNT', ARGV[2])
 end
@@ -47,6 +49,8 @@ end
 -- Reply: {how many were deleted, 1 when there may be more that died so long ago}
 function verbs.delete_dead(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'dead', 'moved', 'journal'})
+  Arguments.check(ARGV, {'client', 'age', 'count', 'count'}, {'letter'}, 1000)
   check_types({KEYS[1], KEYS[3]}, {}, {KEYS[2], KEYS[4]})
   local text, dead_ttl = unpack(call('HMGET', KEYS[1], 'rules', 'dead_ttl')) -- at most 2: the fields
   if not text then return {0, 0} end
@@ -126,6 +130,8 @@ end
 --        left out; a repeated call counts those that the first try moved
 function verbs.redrive(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'flag', 'client'}, {'id', 'message_id'}, 250)
   local q = Settle.open_change(KEYS)
   local count, seen = 0, {}
   if not q then return 0 end

@@ -81,6 +81,8 @@ end
 --        | 'CHILD' where the queue has parents, and a key is a child | {'NOPLAN', name} if there is no such plan
 function verbs.limit(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18, 'limits')
+  Arguments.check(ARGV, {'epoch', 'following', 'client'}, {'key', 'own_cap', 'own_rate', 'own_limit', 'own_pause'}, 250)
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return answer end
   local q = Settle.open_change(KEYS)
@@ -117,6 +119,8 @@ end
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.weigh(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18, 'limits')
+  Arguments.check(ARGV, {'epoch', 'following', 'client'}, {'key', 'weight'}, 1000)
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return answer end
   local q = Settle.open_change(KEYS)
@@ -149,6 +153,8 @@ end
 --         the end), {shard key, "cap rate burst until", ...}}
 function verbs.limits(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'limits'})
+  Arguments.check(ARGV, {'cursor', 'count'})
   local now = read_time()
   local epoch, odd = unpack(call('HMGET', KEYS[1], 'epoch', 'odd')) -- at most 2: the fields
   if not epoch then return {now} end
@@ -171,6 +177,8 @@ end
 -- Reply: {cursor to go on from, '0' at the end; "weight:length:key" of each, joined}
 function verbs.weights(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'limits'})
+  Arguments.check(ARGV, {'cursor', 'count'})
   local page = call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
   local all, parts = page[2], {}
   for at = 1, #all, 2 do
@@ -193,6 +201,8 @@ end
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.pause(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'notifications', 'journal'})
+  Arguments.check(ARGV, {'epoch', 'following', 'pause', 'few', 'client'})
   local meta, till = KEYS[1], ARGV[3]
   local answer = Queue.check_epoch(meta, ARGV[1], ARGV[2])
   if answer then return answer end
@@ -235,6 +245,8 @@ end
 -- Reply: 'removed' | 'in flight' | 'dead' | 'unknown'
 function verbs.cancel(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'message_id', 'origin', 'id', 'client', 'key_or_none'})
   local q = Settle.open_change(KEYS)
   if not q then return 'unknown' end
   Types.look_at_all(q)
@@ -327,6 +339,11 @@ end
 -- | {'EPOCH'} | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.replace(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {
+    'epoch', 'producer', 'sequence', 'message_id', 'unique_key', 'key', 'tag', 'any', 'any', 'ms_or_none', 'ms_or_none',
+    'client',
+  })
   local full_id, shard_key, delay, lasts = ARGV[4], ARGV[6], ARGV[10], ARGV[11]
   local q = Settle.open_change(KEYS, 'last', ARGV[2])
   -- Also to a repetition: the caller makes the call anew with the same number.
@@ -509,6 +526,8 @@ end
 -- Reply: {'OK', how many were removed, 1 when there may be more} | {'NOQUEUE' | 'EPOCH', 0, 0}
 function verbs.purge(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'epoch', 'following', 'count', 'client'})
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return {answer, 0, 0} end
   local q = Settle.open_change(KEYS)

@@ -32,6 +32,7 @@ function Producers.check_call(q, sequence, keep, text)
   q.producer_number, q.producer_ends = sequence, ends
   if ends and ends - q.now >= keep then return nil end
   local index = q.keys[PRODUCERS]
+  Arguments.check_first(q.keys, q.fixed)
   if not ends and not has_room_in(q, index, q.keys[META], MAX_SEQUENCES) then return {'FULL', 'max_producers'} end
   -- A look, before the effects: `save_producer` will write there.
   if ends then call('ZCARD', index) end
@@ -75,6 +76,8 @@ end
 function Producers.check_offset(q, field, text)
   local batch, from, upto, keep, mark_before, last_mark, most, began =
     match(text, '^(%d+)|(%d+)|(%d+)|(%d+)|(%w*)|(%w*)|(%d+)|(%d+)$')
+  if not batch or max(batch, from, upto, keep, most, began) > EXACT then Arguments.refuse('the offset is none') end
+  Arguments.check_first(q.keys, q.fixed)
   local known = call('HGET', q.keys[DEDUP], field)
   local ends, stored, at_batch, at_mark = match(known or '0|0|0|', '^(%d+)|(%d+)|(%d+)|(%w*)$')
   local offset = at_batch == batch and stored + 0 or 0
