@@ -11,7 +11,7 @@ local KINDS = {
   ['field'] = {'', 256}, -- of a hash that has no others
   ['flag'] = {'^[01]?$', 1},
   ['epoch'] = {'^[%w._-]*$', 64},
-  ['following'] = {'^%d+%.[%w._-]+$', 64}, -- it stands in `rules`, so it has no blank
+  ['following'] = {'^3%.[%w._-]+$', 64}, -- of this format; it stands in `rules`, so it has no blank
   ['client'] = {'^[^\n]*$', 1024}, -- it is a line of the journal
   ['key'] = {'.', 1024}, -- a shard key; '' is the sentinel of hashes
   ['key_or_none'] = {'', 1024},
@@ -19,12 +19,12 @@ local KINDS = {
   ['tag'] = {'^[^l]$', 1}, -- 'l' is of what other programs wrote
   ['message_id'] = {'^%d+%-%d+%-%w[%w.%%_~-]*$', 3200},
   ['origin'] = {'^%w+$', 8},
-  ['id'] = {'^%d+%-%d+$', 39},
+  ['id'] = {'^(%d+)%-(%d+)$', 39},
   ['id_or_none'] = {'^$', 0, also = 'id'},
   ['id_or_end'] = {'^%+$', 1, also = 'id'},
-  ['letter'] = {'^%d+%-%d+$', 39, also = 'message_id'},
+  ['letter'] = {'^(%d+)%-(%d+)$', 39, also = 'message_id'},
   ['id_or_start'] = {'^%-$', 1, also = 'id'},
-  ['place'] = {'^%w+:%d+%-%d+$', 48},
+  ['place'] = {'^%w+:(%d+)%-(%d+)$', 48},
   ['token'] = {'^%w+:%d+%-%d+:%d+:[^:]*:[^:]*:', 1400},
   ['token_or_none'] = {'^$', 0, also = 'token'},
   ['position'] = {'', 1400}, -- where a list goes on: what is not there is not found
@@ -89,8 +89,11 @@ local SETTINGS = {'@kinds_of_settings'}
 -- Ends a call that has changed nothing.
 function Arguments.refuse(what) error({err = 'ERR refused, and nothing was changed: ' .. what}) end
 
+local ID_DIGITS = 19 -- of each number of an entry's id: more are none to Redis
+
 local function is_of_kind(text, kind)
-  local is_right = match(text, kind[1]) and #text <= kind[2]
+  local first, second = match(text, kind[1])
+  local is_right = first and #text <= kind[2] and not (second and max(#first, #second) > ID_DIGITS)
   if is_right and kind[4] then is_right = text + 0 >= kind[3] and text + 0 <= kind[4] end
   return is_right or kind.also and is_of_kind(text, KINDS[kind.also])
 end
@@ -175,6 +178,13 @@ function Arguments.check_first(keys, size, following)
     if keys[at] ~= names[at] then refuse_key(at) end
   end
   if following and keys[size + 1] ~= names.prefix .. following then refuse_key(size + 1) end
+end
+
+-- Looks at a key that must be none of the queue's own.
+function Arguments.check_foreign(keys, key)
+  for at, name in ipairs(known[keys[META]] or names_of(keys[META])) do
+    if name == key then refuse_key(at) end
+  end
 end
 
 -- Looks at keys which are not the first ones of a queue. Those of a router begin in another way.

@@ -27,7 +27,8 @@ end
 
 -- Deletes a piece of the letters that died so long ago. Returns how many, and whether there may be more.
 local function delete_old(q, age, most)
-  local found = call('XRANGE', q.keys[DEAD], '-', '(' .. spell(q.now - age + 1), 'COUNT', most)
+  local found = most > 0 and call('XRANGE', q.keys[DEAD], '-', '(' .. spell(max(0, q.now - age) + 1), 'COUNT', most)
+  if not found then return 0, false end
   local deleted = 0
   for _, entry in ipairs(found) do
     if DeadLetters.delete_letter(q, entry[1]) then deleted = deleted + 1 end

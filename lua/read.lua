@@ -390,7 +390,7 @@ local CLOCK_DIGITS = 13 -- a time of the server
 -- width is bounded by the streams that there are.)
 local function read_head(text)
   local count, holder, visibility, blocks, width, prefer, all, watch =
-    match(text, '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)$')
+    match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)$')
   if not count or count + 0 > MOST_COUNT or #visibility > LEASE_DIGITS or #blocks > BLOCK_DIGITS
     or #watch > CLOCK_DIGITS or #holder > MOST_HOLDER then
     Arguments.refuse('the head is none of a read')
@@ -426,7 +426,7 @@ function verbs.read(KEYS, ARGV)
   q.ends_text, q.visibility = spell(q.ends), visibility
   if q.rules.legacy_group then Legacy.open(q) end
   q.has_all = all == '1'
-  if q.rules.journal > 0 then Journal.begin_events(q, ARGV[3]) end
+  if q.rules.journal > 0 then Journal.begin_events(q, ARGV[3] or '\n') end
   local stays = stays_for(q, blocks, ARGV[2])
   local jump, view = q.odd.jump, nil
   local has_jumped = jump or find(ARGV[2], 'jump', 1, true)

@@ -518,7 +518,7 @@ local function refuse_head() Arguments.refuse('the head is none of these message
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 function verbs.write(KEYS, ARGV)
   if not call then begin() end
-  local epoch, window, count, stride, sequence, producer, kind = match(ARGV[1], HEAD)
+  local epoch, window, count, stride, sequence, producer, kind = match(ARGV[1] or '', HEAD)
   if not epoch or #window > MOST_DIGITS or #producer > MOST_KEY then refuse_head() end
   count, stride = count + 0, stride + 0
   if count * stride ~= #ARGV - 1 or count > MOST_MESSAGES then refuse_head() end
