@@ -129,6 +129,8 @@ end
 --        | {'DAMAGED', version}
 function verbs.bind(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'bindings', 'changes'}, 'router-')
+  Arguments.check(ARGV, {'change', 'bindings', 'bindings', 'number', 'word', 'flag'}, {'binding'}, 1000)
   local r = {bindings = KEYS[1], changes = KEYS[2]}
   local verb, most, seen = ARGV[1], ARGV[2] + 0, ARGV[4] + 0
   local members, named = {}, {}
@@ -161,6 +163,8 @@ end
 -- Reply: {cursor, {member, ...}}
 function verbs.bindings(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'bindings'}, 'router-')
+  Arguments.check(ARGV, {'cursor', 'count'})
   local page = call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
   local members = {}
   for at = 1, #page[2], 2 do
@@ -180,6 +184,8 @@ end
 --        | {'RELOAD', stamp now, version now} | {'NONE'} | {'DAMAGED', version}
 function verbs.follow(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'bindings', 'changes'}, 'router-')
+  Arguments.check(ARGV, {'stamp', 'number', 'count'})
   local r = {bindings = KEYS[1], changes = KEYS[2]}
   local known, have = ARGV[1], ARGV[2] + 0
   local stamp, version = unpack(call('HMGET', r.bindings, ' ', '')) -- at most 2: the fields

@@ -15,7 +15,11 @@ end
 -- clock should show `latest` ms or less, which is exact to `slack` ms. Since `since` it never was wrong by more.
 function Clock.read_view(text)
   local latest, since, slack, rest = match(text, '^(%d+) (%d+) (%d+)(.*)$')
-  local from, to, by = match(rest, '^ jump (%d+) (%d+) (%d+)$')
+  local from, to, by = match(rest or '', '^ jump (%d+) (%d+) (%d+)$')
+  if not latest then Arguments.refuse('the caller says nothing of its clock') end
+  if max(latest, since, slack, from or 0, to or 0, by or 0) > FAR then
+    Arguments.refuse('a time of the caller is too large')
+  end
   return {
     latest = latest + 0, since = since + 0, slack = slack + 0,
     from = tonumber(from), to = tonumber(to), by = tonumber(by),

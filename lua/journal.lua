@@ -9,8 +9,12 @@ function Journal.append_events(q, size, text)
   pcall_redis('XADD', q.keys[JOURNAL], 'MINID', '~', oldest, format('%.0f-%.0f', last, q.now), '1', text)
 end
 
--- Begins to note what happens to messages in this call.
-function Journal.begin_events(q)
+-- Begins to note what happens to messages in this call, and looks at the name of its client, if nothing has yet.
+function Journal.begin_events(q, client)
+  if client then
+    Arguments.check_first(q.keys, q.fixed)
+    Arguments.check({client}, {'client'})
+  end
   q.events = {size = 0, kinds = {}, ids = {}, lengths = {}, owned = {}, counts = {}, dues = {}}
 end
 

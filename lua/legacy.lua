@@ -20,7 +20,9 @@ function Legacy.may_have_some(q) return q.legacy and not q.is_legacy_done end
 -- Notes the legacy stream, if the call declares it.
 function Legacy.open(q)
   local last = q.keys[#q.keys]
-  if #q.keys > q.fixed and not find(last, ':s%d+$') then q.legacy = last end
+  if #q.keys == q.fixed or find(last, ':s%d+$') then return end
+  Arguments.check_foreign(q.keys, last)
+  q.legacy = last
 end
 
 -- Takes at most so many messages: new ones, and those that a consumer of the group has held for longer than a lease

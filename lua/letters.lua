@@ -8,6 +8,8 @@
 -- Reply: {{entry id, {field, value, ...}}, ...} | 'NOQUEUE'
 function verbs.dead(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'dead'})
+  Arguments.check(ARGV, {'id_or_start', 'count'})
   if not call('HGET', KEYS[1], 'epoch') then return 'NOQUEUE' end
   return call('XRANGE', KEYS[2], ARGV[1] == '-' and '-' or '(' .. ARGV[1], '+', 'COUNT', ARGV[2])
 end
@@ -25,7 +27,8 @@ end
 
 -- Deletes a piece of the letters that died so long ago. Returns how many, and whether there may be more.
 local function delete_old(q, age, most)
-  local found = call('XRANGE', q.keys[DEAD], '-', '(' .. spell(q.now - age + 1), 'COUNT', most)
+  local found = most > 0 and call('XRANGE', q.keys[DEAD], '-', '(' .. spell(max(0, q.now - age) + 1), 'COUNT', most)
+  if not found then return 0, false end
   local deleted = 0
   for _, entry in ipairs(found) do
     if DeadLetters.delete_letter(q, entry[1]) then deleted = deleted + 1 end
@@ -50,6 +53,8 @@ end
 --        | {'FULL', 'max_producers'}
 function verbs.delete_dead(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'dead', 'moved', 'journal', 'producers'})
+  Arguments.check(ARGV, {'client', 'call_number', 'age', 'count', 'count'}, {'letter'}, 1000)
   check_types({KEYS[3]}, {}, {KEYS[2], KEYS[4]})
   local producer, number, keep = Producers.read_number(ARGV[2])
   local keys = {[META] = KEYS[1], [DEAD] = KEYS[2], [MOVED] = KEYS[3], [JOURNAL] = KEYS[4], [PRODUCERS] = KEYS[5]}
@@ -159,6 +164,8 @@ end
 --        | {'FULL', 'max_producers'}
 function verbs.redrive(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'call_number', 'client'}, {'id'}, 250)
   local producer, number, keep = Producers.read_number(ARGV[1])
   local q = Settle.open_change(KEYS, producer or '')
   if not q then return {'OK', '0|0|0'} end

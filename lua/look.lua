@@ -156,6 +156,8 @@ end
 --        | {now} when there is no such queue
 function verbs.status(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18, 'results')
+  Arguments.check(ARGV, {'message_id', 'origin', 'id', 'key_or_none', 'flag'})
   local q = State.open_call(KEYS, 19)
   if not q then
     return {read_time()}

@@ -146,18 +146,18 @@ function Messages.drop_body(q, place, id)
   if ids then ids[#ids + 1] = id else over[#over + 1], over[place] = place, {id} end
 end
 
--- A stream that this call may touch; nil if it is not declared. A read may declare `has_all` streams in their order,
--- which are all that its caller knows. Others are mostly asked for in the order in which they are declared, so the
--- search begins behind the last one found.
+-- A stream that this call may touch; nil if it is not declared. A read may declare all streams in their order, and says
+-- so. Others are mostly asked for in the order in which they are declared, so the search begins behind the last one
+-- found.
 function Messages.stream_key(q, number)
-  local keys, fixed, has_all = q.keys, q.fixed, q.has_all
-  if has_all then return number + 0 < has_all and keys[fixed + 1 + number] or nil end
+  local keys, fixed = q.keys, q.fixed
   local prefix = q.prefix
   if not prefix then
     prefix = sub(keys[META], 1, -5) .. 's' -- the last four letters are "meta"
     q.prefix = prefix
   end
   local key = prefix .. number
+  if q.has_all and keys[fixed + 1 + number] == key then return key end
   local size = #keys
   local at = q.last_stream or size
   for _ = fixed + 1, size do

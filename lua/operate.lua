@@ -81,6 +81,8 @@ end
 --        | 'CHILD' where the queue has parents, and a key is a child | {'NOPLAN', name} if there is no such plan
 function verbs.limit(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18, 'limits')
+  Arguments.check(ARGV, {'epoch', 'following', 'client'}, {'key', 'own_cap', 'own_rate', 'own_limit', 'own_pause'}, 250)
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return answer end
   local q = Settle.open_change(KEYS)
@@ -117,6 +119,8 @@ end
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.weigh(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18, 'limits')
+  Arguments.check(ARGV, {'epoch', 'following', 'client'}, {'key', 'weight'}, 1000)
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return answer end
   local q = Settle.open_change(KEYS)
@@ -149,6 +153,8 @@ end
 --         the end), {shard key, "cap rate burst until", ...}}
 function verbs.limits(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'limits'})
+  Arguments.check(ARGV, {'cursor', 'count'})
   local now = read_time()
   local epoch, odd = unpack(call('HMGET', KEYS[1], 'epoch', 'odd')) -- at most 2: the fields
   if not epoch then return {now} end
@@ -171,6 +177,8 @@ end
 -- Reply: {cursor to go on from, '0' at the end; "weight:length:key" of each, joined}
 function verbs.weights(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'limits'})
+  Arguments.check(ARGV, {'cursor', 'count'})
   local page = call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
   local all, parts = page[2], {}
   for at = 1, #all, 2 do
@@ -193,6 +201,8 @@ end
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.pause(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'notifications', 'journal'})
+  Arguments.check(ARGV, {'epoch', 'following', 'pause', 'few', 'client'})
   local meta, till = KEYS[1], ARGV[3]
   local answer = Queue.check_epoch(meta, ARGV[1], ARGV[2])
   if answer then return answer end
@@ -280,6 +290,8 @@ end
 -- Reply: {'OK', 'removed' | 'in flight' | 'dead' | 'unknown'} | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.cancel(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'message_id', 'origin', 'id', 'client', 'key_or_none', 'call_number'})
   local producer, number, keep = Producers.read_number(ARGV[6])
   local q = Settle.open_change(KEYS, producer or '')
   if not q then return {'OK', 'unknown'} end
@@ -317,6 +329,18 @@ local function find_waiting(q, full_id, id, state)
   return found
 end
 
+-- Returns where the message is that has a unique key, and waits; its body, and what is known of the key. If it does
+-- not, nil and what to answer.
+local function find_holder(q, key, full_id)
+  local text = call('HGET', q.keys[DEDUP], 'u:' .. key)
+  local id, state, known = match(text or '', '^(%S+) (%a) ([^|]*)')
+  local body = id and known == full_id and call('HGET', q.keys[BODIES], id)
+  if not body then return nil, 'GONE' end
+  local found = find_waiting(q, full_id, id, state)
+  if not found then return nil, 'FLIGHT' end
+  return found, body, text
+end
+
 -- Returns the attributes of a message that was replaced: its deadline, the time by which it lies, its deliveries.
 -- Unless it moves that time stays as it is, also when it is over: the message is found by it (`Places.find`).
 local function replaced_attributes(q, old, lasts, moves, due)
@@ -344,6 +368,11 @@ end
 -- | {'EPOCH'} | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.replace(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {
+    'epoch', 'call_number', 'message_id', 'unique_key', 'key', 'tag', 'any', 'any', 'ms_or_none', 'ms_or_none',
+    'client',
+  })
   local full_id, shard_key, delay, lasts = ARGV[3], ARGV[5], ARGV[9], ARGV[10]
   local producer, number, keep = Producers.read_number(ARGV[2])
   local q = Settle.open_change(KEYS, 'last', producer or '')
@@ -357,14 +386,10 @@ function verbs.replace(KEYS, ARGV)
   local answer = producer and Producers.check_call(q, number, keep, q.values[State.COMMON + 2])
   if answer and answer[1] == 'OK' then Producers.touch(q, q.values[State.COMMON + 1]) end
   if answer then return answer end
-  local text = call('HGET', KEYS[DEDUP], 'u:' .. key)
-  local id, state, known = match(text or '', '^(%S+) (%a) ([^|]*)')
-  local body = id and known == full_id and call('HGET', KEYS[BODIES], id)
-  if not body then return {'GONE'} end
-  local found = find_waiting(q, full_id, id, state)
+  local found, body, text = find_holder(q, key, full_id)
   if not found then
     Settle.close_change(q, ARGV[11])
-    return {'FLIGHT'}
+    return {body}
   end
   local old = Messages.parse_body(body)
   local due = found.state == 'delayed' and found.at.due or nil
@@ -372,9 +397,9 @@ function verbs.replace(KEYS, ARGV)
   local moves = delay ~= '' or shard_key ~= old.key
   local attributes = replaced_attributes(q, old.attributes, lasts, moves, due)
   local tail = Messages.spell_tail(attributes, key, ARGV[6], ARGV[8], ARGV[7])
-  call('HSET', KEYS[BODIES], id, Messages.spell_body(old.origin, shard_key, tail))
-  if moves then move_message(q, found, shard_key, due, id, 'u') end
-  Unique.save_unique(q, key, id, 'w', full_id, Rules.owner_of(q.rules, shard_key), text)
+  call('HSET', KEYS[BODIES], found.id, Messages.spell_body(old.origin, shard_key, tail))
+  if moves then move_message(q, found, shard_key, due, found.id, 'u') end
+  Unique.save_unique(q, key, found.id, 'w', full_id, Rules.owner_of(q.rules, shard_key), text)
   Producers.end_call(q, producer, '')
   local attempts = found.at and found.at.attempts or 0
   Journal.note_event(q, 'y', full_id, shard_key, attempts, due and due > q.now and due or nil)
@@ -540,6 +565,8 @@ end
 --        | {'FULL', 'max_producers'}
 function verbs.purge(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'epoch', 'following', 'count', 'client', 'call_number'})
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer == 'NOQUEUE' then return {answer, '0|0'} end
   local producer, sequence, keep = Producers.read_number(ARGV[5])

@@ -62,6 +62,8 @@ end
 --        at, how many that were, '1' if nothing comes after it}
 function verbs.peek(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta'})
+  Arguments.check(ARGV, {'count', 'bytes', 'flag', 'key_or_none'}, {'stream', 'id_or_none'}, 1000)
   local list = begin_list(ARGV)
   local found = {}
   for at = 2, #KEYS do
@@ -148,6 +150,8 @@ end
 --        known, origin, 'waiting' | 'held_back', fields ({} where it lies in a stream)}, ...}}
 function verbs.held(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'count', 'bytes', 'flag', 'key_or_none', 'key_or_none', 'position'}, {'key_or_none'}, 500)
   local q = State.open_call(KEYS, 18)
   local list = begin_list(ARGV)
   if not q then return {#ARGV - 6, {}} end
@@ -186,6 +190,8 @@ end
 -- Reply: {now, {{time in ms, member, place, entry id, what is known}, ...}}
 function verbs.due(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'count', 'moment_or_none', 'position'}, {'key_or_none'}, 500)
   local q = State.open_call(KEYS, 18)
   local rows, after = {}, tonumber(ARGV[2])
   if not q then return {0, {}} end
@@ -211,6 +217,8 @@ end
 --        clock, leases from before it end later than the index says.
 function verbs.leased(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'token_or_none', 'moment_or_none', 'count'})
   local q = State.open_call(KEYS, 18)
   local rows = {}
   if not q then return {0, {}} end
@@ -241,6 +249,8 @@ end
 -- Reply: {{origin, fields} or false for one that is gone, ...}; of fewer than were asked for if these are large
 function verbs.fetch(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'bodies'})
+  Arguments.check(ARGV, {'bytes', 'flag'}, {'place'}, 1000)
   local keys, found, size = {}, {}, 0
   local is_bare = ARGV[2] ~= '1'
   for at = 2, #KEYS do keys[match(KEYS[at], ':s(%d+)$') or 'l'] = KEYS[at] end

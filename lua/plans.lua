@@ -12,6 +12,14 @@ local function others_of(text, name)
   return others
 end
 
+-- Looks at the limits of a plan: a bad one would be heeded in each call that meets a tenant of it.
+local function check_limits(text)
+  if text == '' then return end
+  local cap, rate, burst, weight = match(text, '^([^,]*),([^,]*),([^,]*),([^,]*)$')
+  if not cap then Arguments.refuse('argument 5 is no limits of a plan') end
+  Arguments.check({cap, rate, burst, weight}, {'limit', 'rate', 'limit', 'weight'})
+end
+
 -- @verb plan | allow-oom: change a plan, or delete it. It is in force with the next call, and readers look at those who
 -- wait because of it, a piece each.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
@@ -23,6 +31,9 @@ end
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts | 'NOPLAN' | 'MANY' | {'USED', by how many}
 function verbs.plan(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'epoch', 'following', 'client', 'plan', 'any'})
+  check_limits(ARGV[5])
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return answer end
   local q = Settle.open_change(KEYS, 'plans')
@@ -56,6 +67,7 @@ end
 -- Reply: {"name,max_in_flight,rate,burst,weight", number, ...} | 'NOQUEUE'
 function verbs.plans(KEYS)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta'})
   local epoch, text = unpack(call('HMGET', KEYS[1], 'epoch', 'plans')) -- at most 2: the fields
   if not epoch then return 'NOQUEUE' end
   local found = {}

@@ -31,19 +31,23 @@ function Producers.check_call(q, sequence, keep, text)
   q.producer_number, q.producer_ends = sequence, ends
   if ends and ends - q.now >= keep then return nil end
   local index = q.keys[PRODUCERS]
+  Arguments.check_key(q.keys, PRODUCERS)
   if not ends and not has_room_in(q, index, q.keys[META], MAX_SEQUENCES) then return {'FULL', 'max_producers'} end
   -- A look, before the effects: `save_producer` will write there.
   if ends then call('ZCARD', index) end
   q.producer_moves, q.producer_is_known, q.producer_ends = true, ends ~= nil, spell(q.now + 2 * keep)
 end
 
+local MOST_DIGITS = 15 -- so it is below 2^53
 local LONGEST = 7200000 -- ms for which a call may be repeated
 
 -- Reads the number of a call, "number|ms for which it may be repeated field": the field of the state that remembers the
 -- last call of its producer. Returns field, number and ms; nothing for '-', a call that has none.
 function Producers.read_number(text)
   local number, keep, field = match(text, '^(%d+)|(%d+) (p:.+)$')
-  if field then return field, number, min(keep + 0, LONGEST) end
+  if not field then return nil end
+  if #number > MOST_DIGITS or #keep > MOST_DIGITS then Arguments.refuse('the number of the call is too large') end
+  return field, number, min(keep + 0, LONGEST)
 end
 
 -- Notes a call with such a number, after `check_call` let it be done, and what it answers. Before `save_state`.
@@ -90,6 +94,8 @@ end
 function Producers.check_offset(q, field, text)
   local batch, from, upto, keep, mark_before, last_mark, most, began =
     match(text, '^(%d+)|(%d+)|(%d+)|(%d+)|(%w*)|(%w*)|(%d+)|(%d+)$')
+  if not batch or max(batch, from, upto, keep, most, began) > EXACT then Arguments.refuse('the offset is none') end
+  Arguments.check_first(q.keys, q.fixed)
   local known = call('HGET', q.keys[DEDUP], field)
   local ends, stored, at_batch, at_mark = match(known or '0|0|0|', '^(%d+)|(%d+)|(%d+)|(%w*)$')
   local offset = at_batch == batch and stored + 0 or 0

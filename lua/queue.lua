@@ -86,6 +86,10 @@ end
 -- format
 function verbs.open(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, OWN)
+  Arguments.check(ARGV, {'streams', 'following'}, {'any', 'any'}, 100)
+  Arguments.check_settings(ARGV, 3, false)
+  Arguments.check_streams(KEYS, OWN + 1, 0, ARGV[1] + 0)
   local now = read_time()
   local wanted, epoch = ARGV[1] + 0, ARGV[2]
   local present = call('HGET', KEYS[META], 'epoch')
@@ -103,6 +107,7 @@ end
 -- Reply: {field, value, ...}
 function verbs.facts(KEYS)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta'})
   return facts_of(KEYS[META])
 end
 
@@ -171,6 +176,9 @@ end
 --        | 'KEYS' when `key_scope` changes while keys are remembered that were spelled by the old one
 function verbs.configure(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'epoch', 'following', 'client'}, {'any', 'any'}, 100)
+  Arguments.check_settings(ARGV, 4, true)
   local epoch, following, changes = ARGV[1], ARGV[2], {}
   for at = 4, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
   local answer = Queue.check_epoch(KEYS[META], epoch, following)
@@ -211,6 +219,9 @@ end
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'ASSIGNED' if shards would lose streams
 function verbs.resize(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta'})
+  Arguments.check(ARGV, {'epoch', 'following', 'some_streams'})
+  Arguments.check_streams(KEYS, 2, 0, ARGV[3] + 0)
   local following, wanted = ARGV[2], ARGV[3] + 0
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], following)
   if answer then return answer end
@@ -235,10 +246,13 @@ end
 -- Reply: number of streams that are read now, -1 when the epoch is another
 function verbs.shrink(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta'})
+  Arguments.check(ARGV, {'epoch', 'following'})
   local meta = KEYS[META]
   local present, streams, wanted, ready = unpack( -- at most 4: the fields
     call('HMGET', meta, 'epoch', 'streams', 'wanted', 'ready'))
   if present ~= ARGV[1] then return -1 end
+  Arguments.check_streams(KEYS, 2, wanted + 0, streams - wanted)
   for at = 2, #KEYS do call('XLEN', KEYS[at]) end -- a key of another type is found before the first effect
   local left = streams + 0
   while left > wanted + 0 do
@@ -268,6 +282,7 @@ end
 -- Reply: a number, or -1 when there is no such queue
 function verbs.len(KEYS)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'delayed', 'due', 'leases', 'cancelled'})
   local keys = {
     [META] = KEYS[1], [DELAYED] = KEYS[2], [DUE] = KEYS[3], [LEASES] = KEYS[4], [CANCELLED] = KEYS[5],
   }
@@ -312,6 +327,8 @@ end
 --         such queue
 function verbs.stats(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'flag', 'streams'})
   local q = State.open_call(KEYS, 18, 'ready', 'lease_at', 'streams')
   if not q then
     return {read_time()}

@@ -21,7 +21,7 @@ local SEEN_AT = State.COMMON + 4
 local LENGTH = State.COMMON + 5
 local CURSOR = State.COMMON + 6
 
-local function look_of_read(KEYS, count)
+local function look_of_read(KEYS, count, names)
   -- A read of one takes from one stream, mostly the first that is declared: its fields come with the state.
   local first = count == 1 and KEYS[19] or nil
   local number = first and match(first, ':s(%d+)$')
@@ -33,8 +33,9 @@ local function look_of_read(KEYS, count)
   end
   if not q then return nil end
   local v = q.values
-  q.lengths, q.cursors, q.touched = {}, {}, {}
-  if number then q.lengths[number + 0], q.cursors[number + 0] = tonumber(v[LENGTH] or 0), v[CURSOR] or nil end
+  q.lengths, q.cursors, q.touched, q.prefix = {}, {}, {}, names.streams
+  -- The state knows the lengths of streams only. (Of another key, or of one that is new, `know_streams` learns.)
+  if number and v[LENGTH] then q.lengths[number + 0], q.cursors[number + 0] = tonumber(v[LENGTH]), v[CURSOR] or nil end
   q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], v[OFFSET] + 0, v[LEASE_AT] + 0, v[SEEN_AT] or 0
   q.found, q.entries, q.again, q.granted, q.walk, q.owed = 0, {}, {}, {}, q.odd.walk or '', q.odd.owed
   return q
@@ -380,7 +381,26 @@ local function stays_for(q, blocks, clock)
   if blocks == 0 then return 0 end
   local latest, slack = match(clock, '^(%d+) %d+ (%d+)')
   local sent = latest and latest - slack or q.now -- or a little later
+  if sent > FAR then Arguments.refuse('the time of the caller is too large') end
   return blocks - max(0, min(blocks - 1, q.now - sent))
+end
+
+local MOST_COUNT = 1000
+local MOST_HOLDER = 64
+local LEASE_DIGITS = 9 -- of a time in ms: 11 days and a half
+local BLOCK_DIGITS = 11 -- three years
+local CLOCK_DIGITS = 13 -- a time of the server
+
+-- Takes the head apart. What is no number here is none of the pattern, and none may be larger than its range. (The
+-- width is bounded by the streams that there are.)
+local function read_head(text)
+  local count, holder, visibility, blocks, width, prefer, all, watch =
+    match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)$')
+  if not count or count + 0 > MOST_COUNT or #visibility > LEASE_DIGITS or #blocks > BLOCK_DIGITS
+    or #watch > CLOCK_DIGITS or #holder > MOST_HOLDER then
+    Arguments.refuse('the head is none of a read')
+  end
+  return count + 0, holder, visibility, blocks + 0, width + 0, prefer, all, watch
 end
 
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
@@ -402,10 +422,8 @@ end
 --        streams}
 function verbs.read(KEYS, ARGV)
   if not call then begin() end
-  local count, holder, visibility, blocks, width, prefer, all, watch =
-    match(ARGV[1], '^(%d+) (%S+) (%d+) (%d+) (%d+) (%S+) (%d) (%S+)$')
-  count = count + 0
-  local q = look_of_read(KEYS, count)
+  local count, holder, visibility, blocks, width, prefer, all, watch = read_head(ARGV[1])
+  local q = look_of_read(KEYS, count, Arguments.check_plain(KEYS))
   if not q then
     return {'NOQUEUE', read_time(), '', -1, '', {}, {}, ''}
   end
@@ -413,8 +431,9 @@ function verbs.read(KEYS, ARGV)
   q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
   q.ends_text, q.visibility = spell(q.ends), visibility
   if q.rules.legacy_group then Legacy.open(q) end
-  if all == '1' then q.has_all = #KEYS - q.fixed - (q.legacy and 1 or 0) end
-  if q.rules.journal > 0 then Journal.begin_events(q) end
+  q.has_all = all == '1'
+  if q.rules.journal > 0 then Journal.begin_events(q, ARGV[3] or '\n') end
+  local stays = stays_for(q, blocks, ARGV[2])
   local jump, view = q.odd.jump, nil
   local has_jumped = jump or find(ARGV[2], 'jump', 1, true)
   if ARGV[2] ~= '' and (has_jumped or q.lease_at <= q.now) then view = Clock.read_view(ARGV[2]) end
@@ -436,7 +455,7 @@ function verbs.read(KEYS, ARGV)
     Turns.forget_idle(q)
   end
   watch = tonumber(watch) -- nil for '-'
-  local wait = finds_nothing(q, till, watch, stays_for(q, blocks + 0, ARGV[2]))
+  local wait = finds_nothing(q, till, watch, stays)
   close_read(q, watch, ARGV[3])
-  return answer_read(q, width + 0, wait)
+  return answer_read(q, width, wait)
 end

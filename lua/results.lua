@@ -142,6 +142,8 @@ end
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), f(ull): the payload was not kept}
 function verbs.keep(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'leases', 'cancelled', 'results', 'result_ends', 'finished'})
+  Arguments.check(ARGV, {}, {'token', 'message_id', 'kind_of_result', 'any'}, 250)
   local now = read_time()
   local tokens, ids, refused = {}, {}, 0
   check_types({KEYS[4]}, {KEYS[2], KEYS[5]}, {})
@@ -178,6 +180,7 @@ end
 -- Reply: 1 if there may be more, else 0
 function verbs.forget_results(KEYS)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'results', 'result_ends'})
   local r = open_results(KEYS[1], KEYS[2], KEYS[3], read_time())
   if not r then return 0 end
   local more = forget_ended(r)
@@ -198,6 +201,8 @@ end
 -- Reply: {now, 'o' | 'l' (lost) | 'c' (cancelled) | 'f' (full: not kept)}
 function verbs.progress(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'leases', 'cancelled', 'results', 'result_ends'})
+  Arguments.check(ARGV, {'token', 'message_id', 'ms', 'record'})
   local now = read_time()
   local field = 'p:' .. ARGV[2]
   local r = open_results(KEYS[1], KEYS[4], KEYS[5], now)
@@ -236,6 +241,8 @@ end
 --        | {now} when there is no such queue
 function verbs.await(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'results', 'finished', 'moved', 'dead'})
+  Arguments.check(ARGV, {'ms'}, {'message_id'}, 1000)
   local now = read_time()
   local waits, texts = ARGV[1] + 0, {}
   local epoch, awaited = unpack(call('HMGET', KEYS[1], 'epoch', 'awaited')) -- at most 2: the fields

@@ -34,6 +34,8 @@ end
 -- Reply: {now, how far it is} | 'NOQUEUE' | 'FULL'
 function verbs.begin_schedule(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'schedule_due'})
+  Arguments.check(ARGV, {'fixed_schedule'})
   local name = ARGV[1]
   local epoch, said = unpack(call('HMGET', KEYS[1], 'epoch', 'S:' .. name)) -- at most 2: the fields
   if not epoch then return 'NOQUEUE' end
@@ -74,6 +76,8 @@ end
 --        is no such queue
 function verbs.due_schedules(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'schedules', 'schedule_due'})
+  Arguments.check(ARGV, {'ms', 'few'}, {'fixed_schedule'}, 1000)
   local now = read_time()
   local fixed = {'epoch'}
   for at = 3, #ARGV do fixed[at - 1] = 'S:' .. ARGV[at] end
@@ -101,6 +105,8 @@ end
 -- Reply: how many were moved
 function verbs.move_schedules(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'schedule_due'})
+  Arguments.check(ARGV, {}, {'schedule', 'schedule_state', 'moment'}, 100)
   local fields, moved, seen = {}, 0, {}
   for at = 1, #ARGV, 3 do fields[#fields + 1] = 'S:u:' .. ARGV[at] end
   local said = call('HMGET', KEYS[1], unpack(fields)) -- at most 100: the moves
@@ -143,6 +149,8 @@ end
 --        | {'FULL', how many there may be, how many there are, how many the shard key has}
 function verbs.store_schedule(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'schedules', 'schedule_due'})
+  Arguments.check(ARGV, {'schedule', 'record', 'word', 'key', 'schedule_flag'})
   local q = State.open_call(KEYS, 3, 'max_schedules')
   if not q then return 'NOQUEUE' end
   local name, most = ARGV[1], tonumber(q.values[State.COMMON + 1] or 0)
@@ -175,6 +183,8 @@ end
 -- Reply: 1, 0 if there is none of this name
 function verbs.pause_schedule(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'schedule_due'})
+  Arguments.check(ARGV, {'schedule', 'word', 'schedule_flag'})
   local name, flag = ARGV[1], ARGV[3]
   local last, _, before = parts_of(call('HGET', KEYS[1], 'S:u:' .. name))
   if not last then return 0 end
@@ -197,6 +207,8 @@ end
 -- Reply: {'OK', '1'} | {'OK', '0'} if there is none of this name | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.remove_schedule(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'schedules', 'schedule_due', 'producers'})
+  Arguments.check(ARGV, {'schedule', 'call_number'})
   local producer, number, keep = Producers.read_number(ARGV[2])
   local q = State.open_call({[META] = KEYS[1], [PRODUCERS] = KEYS[4]}, 4, 'last', producer or '')
   if not q then return {'OK', '0'} end
@@ -228,6 +240,8 @@ end
 -- Reply: {now, cursor, {name, how far it is, what it is, ...}} | {now} when there is no such queue
 function verbs.schedules(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'schedules'})
+  Arguments.check(ARGV, {'cursor', 'count', 'schedule_or_none'})
   local now = read_time()
   local found = {}
   if not call('HGET', KEYS[1], 'epoch') then return {now} end

@@ -128,6 +128,7 @@ function Settle.look_at_tokens(ARGV, first, stride, parents)
   local seen, n = {}, 0
   for at = first, #ARGV, stride do
     local place, id, attempt, marks, key = match(ARGV[at], Leases.TOKEN)
+    if not place then Arguments.refuse('argument ' .. at .. ' is no token') end
     parts[n + 1], parts[n + 2], parts[n + 3], parts[n + 4], parts[n + 5] = place, id, attempt, marks, key
     n = n + PARTS
     if parents then key = Rules.parent_of(key) end
@@ -175,9 +176,11 @@ end
 -- and the message is nowhere any more: it is done by that try or by the next holder, or somebody removed it.
 local function letter_of_lost(q, place, id, message_id)
   if not message_id or message_id == '-' then return 'l' end
-  local is_there = DeadLetters.entry_of(q.keys[MOVED], message_id) or call('HEXISTS', q.keys[BODIES], id) == 1
-    or place ~= 'd' and #call('XRANGE', Messages.stream_key(q, place), id, id) > 0
-  return is_there and 'l' or 'o'
+  if DeadLetters.entry_of(q.keys[MOVED], message_id) or call('HEXISTS', q.keys[BODIES], id) == 1 then return 'l' end
+  if place == 'd' then return 'o' end
+  local key = Messages.stream_key(q, place)
+  local entries = key and pcall_redis('XRANGE', key, id, id) -- a caller may have made up the token
+  return entries and not entries.err and #entries == 0 and 'o' or 'l'
 end
 
 -- Says which of these leases are live.

@@ -9,6 +9,20 @@ local function frees_place(q)
   return false
 end
 
+local STRIDES = {['a'] = 1, ['g'] = 1, ['n'] = 3, ['r'] = 3, ['u'] = 3} -- arguments of each lease, by kind
+local MOST_LEASES = 250
+local MOST_COSTS = 16384
+
+-- Looks at what `settle` is given of leases, but the tokens, which it takes apart anyway.
+local function check_leases(ARGV, stride)
+  local size = #ARGV - 5
+  if not stride or size < stride or size % stride ~= 0 or size > MOST_LEASES * stride or #ARGV[4] > MOST_COSTS then
+    Arguments.refuse('there are ' .. size .. ' arguments for leases')
+  end
+  if stride == 1 then return end
+  for at = 7, #ARGV, 3 do Arguments.check({ARGV[at], ARGV[at + 1]}, {'ms', 'error'}) end
+end
+
 -- @verb settle | allow-oom: end deliveries: their work is done, or they come again, or they are dead.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the streams of the bodies, the legacy stream among them
@@ -24,12 +38,13 @@ end
 function verbs.settle(KEYS, ARGV)
   if not call then begin() end
   local kind, parents = ARGV[1], ARGV[3]
-  local is_numbered = kind ~= 'a' and kind ~= 'g'
-  local stride = is_numbered and 3 or 1
+  local stride = STRIDES[kind]
+  check_leases(ARGV, stride)
+  Arguments.check_plain(KEYS)
   local parts, fields = Settle.look_at_tokens(ARGV, 6, stride, parents == '1')
   local accounts = #fields
   local producer, number, keep
-  if is_numbered then
+  if stride > 1 then
     producer, number, keep = Producers.read_number(ARGV[2])
     fields[accounts + 1] = producer
   end
@@ -39,7 +54,7 @@ function verbs.settle(KEYS, ARGV)
   end
   local v, first = q.values, State.COMMON + 1
   q.lease_at, q.jump = v[first] + 0, q.odd.jump and Clock.read_jump(q.odd.jump, q.now)
-  if q.rules.journal > 0 then Journal.begin_events(q) end
+  if q.rules.journal > 0 then Journal.begin_events(q, ARGV[5]) end
   -- An ack removes no more than its lease before `close_change`. Other ends move bodies and bury messages, and a
   -- cancelled one leaves `cancelled`, while the tokens are gone through.
   if kind ~= 'a' or q.cancels > 0 then Types.look_at_all(q) end
@@ -51,7 +66,7 @@ function verbs.settle(KEYS, ARGV)
     Settle.load_owners(q, parts)
   end
   if kind == 'r' then Settle.look_at_shares(q, parts) end
-  local letters = Settle.settle_all(q, ARGV, 6, stride, parts, kind, ARGV[4], is_numbered and '0' or ARGV[2])
+  local letters = Settle.settle_all(q, ARGV, 6, stride, parts, kind, ARGV[4], stride > 1 and '0' or ARGV[2])
   if producer then Producers.end_call(q, producer, letters) end
   -- A blocked reader may have the messages that were given back unseen, or the place that is free under a cap.
   if q.waiting > q.now and (kind == 'g' or q.rules.total_cap > 0 or frees_place(q)) then
@@ -112,6 +127,8 @@ end
 -- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled)}
 function verbs.extend(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'ms_or_none', 'costs'}, {'token'}, 500)
   local visibility = tonumber(ARGV[1])
   local costs = ARGV[2]
   local q = State.open_call(KEYS, 18, 'lease_at')
@@ -154,6 +171,8 @@ local REMEMBERED_TEXT = 1400 -- letters of those before it: 60 of them
 -- Reply: {the next call's `where`, '' when there is no more to look for, {token, ...}}
 function verbs.lost(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'leases'})
+  Arguments.check(ARGV, {'word', 'ms', 'ms', 'leases', 'where'})
   local now = read_time()
   local holder, page, where = ARGV[1], ARGV[4] + 0, ARGV[5]
   local from = ARGV[2] + 0

@@ -1,6 +1,14 @@
 -- Verbs of what does not change with messages: shards that were assigned, the list of queues, expiry, what producers
 -- left, the journal, what a streaming query of Spark holds.
 
+-- Looks at what stands behind the head: shard keys that lose their shards, and such that get one.
+local function check_shards(words)
+  local first = 6 + words[5]
+  if (#words - first) % 2 ~= 1 or first > #words + 1 then Arguments.refuse('a shard key has no shard') end
+  for at = 6, first - 1 do Arguments.check({words[at]}, {'key'}) end
+  for at = first, #words, 2 do Arguments.check({words[at], words[at + 1]}, {'key', 'shard'}) end
+end
+
 -- @verb assign: give shard keys their shards, or take them back, all or none. The epoch moves, so that every writer
 -- learns.
 -- KEYS[1] meta: epoch, epoch and reach of the assignment
@@ -14,6 +22,9 @@
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.assign(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'assigned'})
+  Arguments.check(ARGV, {'epoch', 'following', 'rule', 'streams', 'assigned'}, {'any'}, 30000)
+  check_shards(ARGV)
   check_types({KEYS[2]}, {}, {})
   local answer = Queue.check_epoch(KEYS[1], ARGV[1], ARGV[2])
   if answer then return answer end
@@ -32,6 +43,7 @@ end
 -- Reply: {epoch of the last change or '', reach, {shard key, shard, ..., '', rule}}
 function verbs.assignment(KEYS)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'assigned'})
   local epoch, reach = unpack(call('HMGET', KEYS[1], 'assigned', 'reach')) -- at most 2: the fields
   return {epoch or '', tonumber(reach or 0), call('HGETALL', KEYS[2])}
 end
@@ -43,6 +55,8 @@ end
 -- Reply: 1 if that changed the list, else 0
 function verbs.register(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_shared(KEYS)
+  Arguments.check(ARGV, {'change', 'queue'})
   if ARGV[1] == '+' then return call('ZADD', KEYS[1], 0, ARGV[2]) end
   return call('ZREM', KEYS[1], ARGV[2])
 end
@@ -54,6 +68,8 @@ end
 -- Reply: {name, ...}
 function verbs.queues(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_shared(KEYS)
+  Arguments.check(ARGV, {'queue_or_none', 'count'})
   return call('ZRANGEBYLEX', KEYS[1], ARGV[1] == '' and '-' or '(' .. ARGV[1], '+', 'LIMIT', 0, ARGV[2])
 end
 
@@ -64,6 +80,8 @@ end
 -- Reply: how many keys there are
 function verbs.touch(KEYS)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta'})
+  Arguments.check_own(KEYS, 2)
   local ttl = tonumber(call('HGET', KEYS[1], 'ttl') or 0)
   local keys = call('EXISTS', KEYS[1])
   for at = 1, #KEYS do
@@ -84,6 +102,9 @@ end
 -- Reply: {'OK' | 'HELD', how many it holds} | {'NOQUEUE', 0} | {'EPOCH', 0}
 function verbs.delete(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'dead', 'delayed', 'leases'})
+  Arguments.check_own(KEYS, 5)
+  Arguments.check(ARGV, {'epoch', 'number_or_none'})
   local epoch, written, adopted, gone, shared, line = unpack( -- at most 6: the fields
     call('HMGET', KEYS[META], 'epoch', 'n', 'adopted', 'gone', 'shared', 'line'))
   if not epoch then return {'NOQUEUE', 0} end
@@ -110,6 +131,8 @@ end
 -- Reply: 'OK'
 function verbs.complete(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'bulk_offsets'})
+  Arguments.check(ARGV, {'ms'}, {'bulk_offset'}, 1000)
   local ends = spell(read_time() + ARGV[1])
   for at = 2, #ARGV do call('ZADD', KEYS[1], 'XX', 'LT', ends, ARGV[at]) end
   return 'OK'
@@ -124,6 +147,8 @@ end
 --        'end|stored|batch|mark' or nil}
 function verbs.recount(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'dedup'})
+  Arguments.check(ARGV, {'ms'}, {'bulk_offset_or_none'}, 1000)
   local q = new_q{keys = {[META] = KEYS[1], [DEDUP] = KEYS[2]}, now = read_time()}
   local offsets = call('HMGET', KEYS[2], unpack(ARGV, 2)) -- at most 1,000: the fields
   return {Producers.has_lost_offsets(q, ARGV[1]) and 1 or 0, q.now, offsets}
@@ -137,6 +162,8 @@ end
 -- Reply: how many of them were remembered
 function verbs.release(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'dedup', 'dedup_index'})
+  Arguments.check(ARGV, {}, {'gateway_id'}, 1000)
   local fields, seen = {}, {}
   for at = 1, #ARGV do
     local field = 'g:' .. ARGV[at]
@@ -158,6 +185,8 @@ end
 -- Reply: 'OK'
 function verbs.remember(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_own(KEYS, 1, 'hold-')
+  Arguments.check(ARGV, {'field', 'any', 'ms', 'field'})
   call('HSET', KEYS[1], ARGV[1], ARGV[2]) -- fails before anything has changed if this is no hash
   if ARGV[4] ~= '' then call('HDEL', KEYS[1], ARGV[4]) end
   call('PEXPIRE', KEYS[1], ARGV[3])
@@ -172,6 +201,7 @@ end
 -- Reply: {id of the last of them (or `after`), how many there were}
 function verbs.skip(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check(ARGV, {'id', 'id_or_end', 'count'})
   local entries = call('XRANGE', KEYS[1], '(' .. ARGV[1], ARGV[2], 'COUNT', ARGV[3])
   local last = entries[#entries]
   return {last and last[1] or ARGV[1], #entries}
@@ -186,6 +216,8 @@ end
 --        | {} when there is no such queue
 function verbs.journal(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'journal'})
+  Arguments.check(ARGV, {'number', 'events'})
   local queue_id, newest = unpack(call('HMGET', KEYS[1], 'id', 'events')) -- at most 2: the fields
   if not queue_id then return {} end
   local rows, found, most = {}, 0, ARGV[2] + 0

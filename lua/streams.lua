@@ -11,6 +11,8 @@ function Streams.goes_to_stream(q, a)
   return not a.ruled or Limits.allowance(a, q.now) > a.taken
 end
 
+local function refuse_shard() Arguments.refuse('a shard has a stream that the call does not declare, or none') end
+
 -- Returns the position of the shard's stream that has the fewest messages, and of several the first. The shard is a
 -- text with the position of each stream among those that the call declares: one byte, or two when more than 255 are
 -- declared.
@@ -20,14 +22,35 @@ local function shortest_stream(q, shard)
     local bytes = {byte(shard, from, from + BYTES - 1)}
     for at = 1, #bytes, is_wide and 2 or 1 do
       local position = bytes[at]
-      if is_wide then position = position * 256 + bytes[at + 1] end
+      if is_wide then position = position * 256 + (bytes[at + 1] or 0) end
       local length = lengths[position]
       -- No other is shorter.
       if length == 0 then return position end
+      if not length then refuse_shard() end
       if length < fewest then to, fewest = position, length end
     end
   end
-  return to
+  return to or refuse_shard()
+end
+
+-- Looks at the streams that a call declares, if the state has no length of one: nothing was ever written to that, or it
+-- is none. (The state has lengths of streams only.)
+function Streams.check_declared(q)
+  for at = q.fixed + 1, #q.keys do
+    local number = Arguments.number_of_stream(q.prefix, q.keys[at])
+    if not number or number >= #q.ready then Arguments.refuse('a stream is none of the queue') end
+  end
+end
+
+-- Looks at a shard.
+function Streams.check_shard(q, shard)
+  local lengths = q.lengths
+  local step = q.is_wide and 2 or 1
+  if shard == '' then refuse_shard() end
+  for from = 1, #shard, step do
+    local high, low = byte(shard, from, from + step - 1)
+    if not lengths[step == 2 and high * 256 + (low or 0) or high] then refuse_shard() end
+  end
 end
 
 -- Chooses the shortest stream of its shard for a message. Returns the number of the stream.
@@ -37,7 +60,7 @@ function Streams.append(q, id, mark, m)
   local n = #e
   e[n + 1], e[n + 2], e[n + 3], e[n + 4], e[n + 5], e[n + 6], e[n + 7], e[n + 8] =
     q.fixed + to, id, mark, m.key, m.tag, m.payload, m.attributes, m.headers
-  local number = sub(q.keys[q.fixed + to], #q.keys[META] - 2) -- the last four letters of that are "meta"
+  local number = sub(q.keys[q.fixed + to], #q.prefix + 1)
   local length = q.lengths[to]
   if length == 0 then Streams.mark(q, number, 49) end -- '1'
   q.lengths[to], q.grown[to], q.shared = length + 1, true, q.shared + 1
@@ -123,7 +146,7 @@ local function know_streams(q, ready, need)
   for at, number in ipairs(ready) do
     if at > need then break end
     if not q.lengths[number] then
-      local key = Messages.stream_key(q, number)
+      local key = Messages.stream_key(q, spell(number))
       -- Streams are taken in their order, so behind one that is not declared none is taken.
       if not key then break end
       if not fields then fields, numbers = {}, {} end
@@ -158,9 +181,10 @@ end
 -- Takes up to `share` entries of one stream. Returns how many.
 local function take_of_stream(q, number, share, groups)
   local from = '(' .. (q.cursors[number] or '0-0')
+  local key = Messages.stream_key(q, spell(number))
   local counted = q.lengths[number]
   local most = share < counted and share or share + 1 -- one more than is counted, if there is one
-  local entries = call('XRANGE', Messages.stream_key(q, number), from, '+', 'COUNT', most)
+  local entries = call('XRANGE', key, from, '+', 'COUNT', most)
   local size, left = #entries, 0
   if size > counted then
     Streams.count_foreign(q, size - counted)
@@ -175,7 +199,7 @@ local function take_of_stream(q, number, share, groups)
   else
     note_vanished(q, number)
   end
-  q.lengths[number], q.touched[number] = left, true
+  q.lengths[number], q.touched[number] = left, key
   if left <= 0 then Streams.mark(q, number, 48) end -- '0'
   return size
 end
@@ -235,8 +259,8 @@ function Streams.take_preferred(q, number)
 end
 
 function Streams.save_streams(q)
-  for number in pairs(q.touched) do
-    State.put(q, Messages.stream_key(q, number), q.lengths[number])
+  for number, key in pairs(q.touched) do
+    State.put(q, key, q.lengths[number])
     if q.cursors[number] then State.put(q, 'h' .. spell(number), q.cursors[number]) end
   end
 end

@@ -23,6 +23,8 @@ end
 --        back|of these limited|delayed|ahead", '1' if it waits in `turns`, ...}}
 function verbs.accounts(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'cursor', 'count'})
   local q = open_survey(KEYS)
   if not q then return {} end
   local found = {}
@@ -47,6 +49,8 @@ end
 -- Reply: {} when there is no such queue | {cursor to go on from, '0' at the end, {name, how much, ...}}
 function verbs.uses(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta'})
+  Arguments.check(ARGV, {'kind_of_share', 'cursor', 'count'})
   if not call('HGET', KEYS[1], 'epoch') then return {} end
   local page = call('HSCAN', KEYS[1], ARGV[2], 'MATCH', ARGV[1] .. '*', 'COUNT', ARGV[3])
   local found = {}
@@ -107,6 +111,8 @@ end
 --        if there are any}
 function verbs.tenant(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'key'})
   local q = open_survey(KEYS)
   if not q then return {} end
   local name, owners = ARGV[1], {}
@@ -138,6 +144,8 @@ end
 -- Reply: {name, time in ms, ...} of those that have any
 function verbs.runs(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {}, {'key_or_none'}, 150)
   local q = open_survey(KEYS)
   if not q then return {} end
   local found = {}
@@ -161,6 +169,8 @@ end
 -- Reply: {entry id to go on after, '' at the end; {shard key, time in ms, ...}}
 function verbs.waiting(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta'})
+  Arguments.check(ARGV, {'streams', 'id_or_none', 'count'})
   local after = ARGV[2] ~= '' and ARGV[2] or call('HGET', KEYS[1], 'h' .. ARGV[1]) or '0-0'
   local entries = call('XRANGE', KEYS[2], '(' .. after, '+', 'COUNT', ARGV[3])
   local found = {}

@@ -20,6 +20,8 @@ end
 -- Reply: {cursor to go on from, '0' at the end, {shard key, a text with what is known of its overflow, ...}}
 function verbs.holders(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta'})
+  Arguments.check(ARGV, {'cursor', 'count'}, {'key'}, 1000)
   local rules = call('HGET', KEYS[1], 'rules')
   if not rules then return {'0', {}} end
   local kind = Rules.rules_of(rules).parents and 'c:' or 't:' -- (a parent's own overflow is the ring of its children)
@@ -44,6 +46,8 @@ end
 -- Reply: {cursor to go on from, '0' at the end, {entry id, ...}}. An id may come twice
 function verbs.alone(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'bodies'})
+  Arguments.check(ARGV, {'cursor', 'count'})
   local cursor, names, stride = scan_names(KEYS[1], ARGV[1], ARGV[2])
   local found = {}
   for at = 1, #names, stride do
@@ -71,6 +75,8 @@ end
 --        large
 function verbs.states(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'bytes'}, {'place'}, 1000)
   local q = State.open_call(KEYS, 18)
   local rows, size = {}, 0
   for at = 2, #ARGV do
@@ -89,6 +95,8 @@ end
 -- Reply: {entry id, ...}
 function verbs.sample(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'bodies'})
+  Arguments.check(ARGV, {'few'})
   local found = {}
   for _, name in ipairs(call('HRANDFIELD', KEYS[1], -ARGV[1])) do
     if find(name, '^%d+%-%d+$') then

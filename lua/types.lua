@@ -1,8 +1,8 @@
--- A key of another type, which another program wrote, fails a call. Redis does not roll a call back, so a call looks at
--- the keys that it may change before its first effect. Keys that it has read are of the right type, and so is the one
--- of its first effect. A call that changes keys only at its end looks at those for which a change is pending: a plain
--- write, read or ack has none. Others look at all. (Events, and notes for those who wait, are appended in a way that
--- fails nothing: see journal.lua and notifications.lua.)
+-- A key of another type, which another program wrote, fails a call, and so does another key than the call has there.
+-- Redis does not roll a call back, so a call looks at the keys that it may change before its first effect. Keys that it
+-- has read are of the right type, and so is the one of its first effect. A call that changes keys only at its end looks
+-- at those for which a change is pending: a plain write, read or ack has none. Others look at all. (Events, and notes
+-- for those who wait, are appended in a way that fails nothing: see journal.lua and notifications.lua.)
 
 -- Looks at the streams that a call declares.
 local function look_at_streams(q)
@@ -22,6 +22,7 @@ end
 function Types.look_at_all(q)
   if q.has_looked then return end
   q.has_looked = true
+  Arguments.check_first(q.keys, q.fixed)
   Types.look_at_fixed(q.keys)
   if not q.has_taken then look_at_streams(q) end
 end
@@ -30,6 +31,7 @@ end
 function Types.look_at_written(q)
   local keys = q.keys
   q.has_looked = true
+  Arguments.check_first(keys, q.fixed)
   check_types({keys[BODIES], keys[DEDUP]}, {keys[TURNS], keys[DUE], keys[DELAYED], keys[DEDUP_INDEX]},
     {keys[NOTIFICATIONS]})
   look_at_streams(q)
@@ -38,6 +40,7 @@ end
 -- Looks at what will be changed of those that wait, at the end of a write that has changed nothing so far.
 function Types.look_at_waiting(q)
   if q.has_looked then return end
+  Arguments.check_first(q.keys, q.fixed)
   local keys, lists = q.keys, q.lists or {}
   local has_bodies = q.dirty and next(q.dirty) or lists.kept or lists.used_up
   if has_bodies and not q.has_read_bodies then call('HLEN', keys[BODIES]) end

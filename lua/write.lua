@@ -14,6 +14,10 @@
 --   tell        XADD: notifications, journal, which fail no call; in between, some more that has ended is forgotten
 -- To the log and to replicas all of it goes as one transaction, so after a crash all is there or none.
 
+local MOST_DIGITS = 13 -- of a time in ms, which is before the year 2287, and of other numbers
+
+local function refuse_options() Arguments.refuse('the options of a message are none') end
+
 -- Reads the options of a message: "delay in ms|ms to its deadline|dedup key"; "delay|ms to its deadline@most|id" with
 -- an id that a gateway gives, and how many its token may keep (ids.lua); with a unique key it is "delay|ms to its
 -- deadline/<mode><length of the unique key>|id that the key is taken from|unique key and dedup key".
@@ -22,14 +26,18 @@ local function read_options(q, text, shard_key)
   local after, lasts, mode, length, takes_from, keys = match(text, '^(%d*)|(%d*)/(%a)(%d+)|([^|]*)|(.*)$')
   local separator, dedup_key
   if mode then
+    if #length > 4 or length + 0 > #keys or length == '0' then refuse_options() end
     option.unique_key, dedup_key = sub(keys, 1, length), sub(keys, length + 1)
     option.mode, option.takes_from = mode, takes_from
     option.unique_key = Producers.scope_key(q, shard_key, option.unique_key)
   else
     after, lasts, separator, dedup_key = match(text, '^(%d*)|(%d*)([|@])(.*)$')
   end
+  if not after or #after > MOST_DIGITS or #lasts > MOST_DIGITS then refuse_options() end
   if separator == '@' then
-    local most, id = match(dedup_key, '^(%d+)|(.*)$')
+    local most, id = match(dedup_key, '^(%d+)|(.+)$')
+    if not most or #most > MOST_DIGITS then refuse_options() end
+    Arguments.check({id}, {'gateway_id'})
     option.most_ids, option.dedup_key = most + 0, 'g:' .. id
   elseif dedup_key ~= '' then
     option.dedup_key = 'k:' .. Producers.scope_key(q, shard_key, dedup_key)
@@ -127,6 +135,9 @@ local LAST = State.COMMON + 1
 local READY = State.COMMON + 2
 local PRODUCER = State.COMMON + 3
 
+local MOST_KEY = 1024 -- bytes of a shard key
+local MOST_MESSAGES = 1000
+
 -- Returns the streams of a call and the accounts of its shard keys, as fields of the state, and how many are streams.
 local function fields_of_write(KEYS, ARGV, count, stride)
   -- The streams first and in the order of KEYS: so a stream's position among the keys is its place among the values.
@@ -135,7 +146,11 @@ local function fields_of_write(KEYS, ARGV, count, stride)
   local streams = #fields
   local n = streams
   for at = 3, 2 + (count - 1) * stride + 1, stride do
-    local key = ARGV[at]
+    local key, tag = ARGV[at], ARGV[at + 1]
+    -- ('l' is the tag of what other programs wrote.)
+    if #key == 0 or #key > MOST_KEY or #tag ~= 1 or tag == 'l' then
+      Arguments.refuse('the shard key or the tag of a message is none')
+    end
     if not seen[key] then
       n = n + 1
       seen[key], fields[n] = true, 't:' .. key
@@ -146,14 +161,19 @@ end
 
 -- Looks at all that must be known: the state, the producer's last call, the streams, and the accounts.
 local function look_of_write(KEYS, ARGV, producer, count, stride)
+  local names = Arguments.check_plain(KEYS)
   local fields, streams = fields_of_write(KEYS, ARGV, count, stride)
   -- Accounts are asked for before it is known whether the queue has any: fields that are missing cost less than a
   -- second look.
   local q = State.open_call(KEYS, 14, 'last', 'ready', producer, unpack(fields)) -- at most 5,100: streams and accounts
   if not q then return nil end
   local v, lengths = q.values, {}
-  for at = 1, streams do lengths[at] = (v[PRODUCER + at] or 0) + 0 end
-  q.lengths, q.is_wide, q.grown, q.ready = lengths, streams > 255, {}, v[READY]
+  q.lengths, q.is_wide, q.grown, q.ready, q.prefix = lengths, streams > 255, {}, v[READY], names.streams
+  for at = 1, streams do
+    local length = v[PRODUCER + at]
+    if not length then q.has_new_streams = true end
+    lengths[at] = (length or 0) + 0
+  end
   q.appended = {nil, nil, nil, nil, nil, nil, nil, nil}
   if q.rules.window == 0 then return q end
   -- The caller named children, and the accounts are their parents': that takes a second look.
@@ -255,9 +275,19 @@ local function broken_bound(q, ARGV, count, stride, repeated, options, adds)
     or nil
 end
 
+-- Looks at the shards of messages: none may be refused when others are stored. One that lies apart may have none.
+local function check_shards(q, ARGV, stride, options)
+  for at = 2, #ARGV, stride do
+    local option = options[(at - 2) / stride + 1]
+    local lies_apart = option and (option.delay > 0 or option.unique_key ~= '')
+    if ARGV[at] ~= '' or not lies_apart then Streams.check_shard(q, ARGV[at]) end
+  end
+end
+
 -- Says why the messages cannot be written, nil if they can.
 local function check_messages(q, ARGV, count, stride, options, keyed)
   local repeated, adds, conflicts = {}, {}, nil
+  if q.has_new_streams then Streams.check_declared(q) end
   if keyed > 0 then
     -- First, so that keys that have ended take no place in `max_dedup`; and more of them than come, so that they never
     -- pile up.
@@ -270,6 +300,7 @@ end
 
 -- Looks at what may be changed before the end of the call, by keys and where something is forgotten.
 local function look_at_keys(q, keyed, offset, forgets)
+  Arguments.check_first(q.keys, 14)
   if keyed > 0 then Types.look_at_written(q) end
   if forgets then check_types({q.keys[BODIES], q.keys[DEDUP]}, {q.keys[PRODUCERS], q.keys[DEDUP_INDEX]}, {}) end
   if forgets or offset then check_types({}, {q.keys[BULK_OFFSETS]}, {}) end
@@ -428,6 +459,8 @@ local function close_write(q, producer, offset)
   if q.wakes then Notifications.wake_readers(q) end
 end
 
+local function refuse_sequence() Arguments.refuse('the sequence of the call, or the field of its producer, is none') end
+
 -- A write of slots is for a schedule that is as far as the caller believes, and says how far it is then.
 local function check_slot(q, field, expected, following)
   local said = q.values[PRODUCER] or ''
@@ -436,22 +469,41 @@ local function check_slot(q, field, expected, following)
   State.put(q, field, following)
 end
 
+local MOST_OFFSET = 256
+local MOST_STATE = 64 -- letters of how far a schedule is
+
 -- Says whether the call was done before, or may not be done. Returns an answer, or what to remember of a bulk write.
-local function check_sequence(q, producer, sequence)
+local function check_sequence(q, producer, kind, sequence)
   if producer == '-' then return nil end
-  local expected, following = match(sequence, '^=([^=]*)=(.*)$')
-  if expected then return check_slot(q, producer, expected, following) end
-  local number, keep = match(sequence, '^(%d+)|(%d+)$')
   local answer, offset
-  if number then
+  if kind == 'p:' then
+    local number, keep = match(sequence, '^(%d+)|(%d+)$')
+    if not number or #number > MOST_DIGITS or #keep > MOST_DIGITS then refuse_sequence() end
     answer = Producers.check_call(q, number, keep + 0, q.values[PRODUCER])
-  else
+  elseif kind == 'S:' then
+    local expected, following = match(sequence, '^=([^=]*)=(%d[%w._-]*)$')
+    if not expected or #following > MOST_STATE then refuse_sequence() end
+    return check_slot(q, producer, expected, following)
+  elseif kind == 'o:' and #sequence <= MOST_OFFSET then
     answer, offset = Producers.check_offset(q, producer, sequence)
+  else
+    refuse_sequence()
   end
   local was_done = answer and (answer[1] == 'OK' or answer[1] == 'COUNTED')
   if was_done then Producers.touch(q, q.values[LAST]) end
   return answer, offset
 end
+
+-- Tells why nothing is stored. (What was forgotten is noted.)
+local function refuse(q, answer)
+  Shares.save(q.keys[META], q)
+  return answer
+end
+
+-- The parts of the head. (The last one is how the field of the producer begins.)
+local HEAD = '^(%S+) (%d+) (%d+) ([46]) (%S*) (([%-oSp]:?).*)$'
+
+local function refuse_head() Arguments.refuse('the head is none of these messages') end
 
 -- @verb write: store messages, all or none. A repeated call of a producer changes nothing and returns the same ids.
 -- KEYS[1..14]: the first 14 of a queue (base.lua)
@@ -472,12 +524,14 @@ end
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 function verbs.write(KEYS, ARGV)
   if not call then begin() end
-  local epoch, window, count, stride, sequence, producer = match(ARGV[1], '^(%S+) (%d+) (%d+) (%d) (%S*) (.*)$')
+  local epoch, window, count, stride, sequence, producer, kind = match(ARGV[1] or '', HEAD)
+  if not epoch or #window > MOST_DIGITS or #producer > MOST_KEY then refuse_head() end
   count, stride = count + 0, stride + 0
+  if count * stride ~= #ARGV - 1 or count > MOST_MESSAGES then refuse_head() end
   local q = look_of_write(KEYS, ARGV, producer, count, stride)
   -- Also to a repetition: the caller makes the call anew with the same number, which finds what a first try stored.
   if not q or q.rules.epoch ~= epoch then return {'EPOCH'} end
-  local answer, offset = check_sequence(q, producer, sequence)
+  local answer, offset = check_sequence(q, producer, kind, sequence)
   if answer then return answer end
   local ms, number = match(q.values[LAST], '^(%d+)-(%d+)$')
   local before = number + 0
@@ -485,12 +539,10 @@ function verbs.write(KEYS, ARGV)
   local forgets = before % 32 < count
   local options, keyed = {}, 0
   if stride == 6 then options, keyed = all_options(q, ARGV, count) end
+  if count > 1 then check_shards(q, ARGV, stride, options) end -- a lone one is looked at as it is stored
   if forgets or keyed > 0 or offset then look_at_keys(q, keyed, offset, forgets) end -- before anything is forgotten
   answer = check_messages(q, ARGV, count, stride, options, keyed)
-  if answer then
-    Shares.save(KEYS[META], q) -- of what was forgotten
-    return answer
-  end
+  if answer then return refuse(q, answer) end
   -- One look for all. (With parents the overflows are the children's, which no account names.)
   if count > 1 and q.behind > 0 and not q.rules.parents then load_tails(q) end
   -- A clock that was set back makes no id smaller: XADD would refuse it, and a cursor would have passed it.

@@ -20,19 +20,31 @@ def _check_name(name: str, value: str) -> None:
         raise ConfigError(f"{name} must be the name of a key or group, not {shown(value)}")
 
 
+def _check_group(name: str, value: str) -> None:
+    _check_name(name, value)
+    if len(value.split()) != 1 or value.strip() != value:
+        raise ConfigError(f"{name} must have no blanks, not {shown(value)}")
+
+
 class Setting(NamedTuple):
     """How a setting is checked and stored. `check` raises ConfigError for a bad value.
 
-    `stored` turns a good value into what Redis keeps; `parsed` turns that into the value again.
+    `stored` turns a good value into what Redis keeps; `parsed` turns that into the value again. `kind` says in Lua what
+    Redis may keep, since who calls a function by hand is not checked here: see lua/arguments.lua.
     """
 
     check: Callable[[str, Any], object]
     stored: Callable[[Any], str | int]
     parsed: Callable[[str], Any]
+    kind: str
+
+
+def _number_kind(low: float, high: float) -> str:
+    return f"{{'^%d+$', {len(str(round(high)))}, {round(low)}, {round(high)}}}"
 
 
 def _whole_setting(low: int, high: int, why: str = "") -> Setting:
-    return Setting(lambda name, value: whole(name, value, low, high, why), int, int)
+    return Setting(lambda name, value: whole(name, value, low, high, why), int, int, _number_kind(low, high))
 
 
 def _seconds_setting(low: float, high: float) -> Setting:
@@ -41,15 +53,23 @@ def _seconds_setting(low: float, high: float) -> Setting:
         lambda name, value: seconds(name, value, low, high),
         lambda value: round(value * 1000),
         lambda text: int(text) / 1000,
+        _number_kind(low * 1000, high * 1000),
     )
 
 
 def _word_setting(*words: str) -> Setting:
-    return Setting(lambda name, value: one_of(name, value, words), str, str)
+    return Setting(lambda name, value: one_of(name, value, words), str, str, f"{{' {' '.join(words)} '}}")
 
 
-_RATE_SETTING: Final = Setting(rate, lambda value: int(value) if value == int(value) else repr(float(value)), float)
-_NAME_SETTING: Final = Setting(_check_name, str, str)
+_RATE_SETTING: Final = Setting(
+    rate,
+    lambda value: int(value) if value == int(value) else repr(float(value)),
+    float,
+    "{'^%d+%.?%d*$', 24, 0, 1000000}",
+)
+_NAME_SETTING: Final = Setting(_check_name, str, str, "{'.', 4096}")
+_GROUP_SETTING: Final = Setting(_check_group, str, str, "{'^%S+$', 4096}")
+"""The rules of a queue have it as a word (lua/rules.lua)."""
 
 
 def _or_none(setting: Setting) -> Setting:
@@ -115,7 +135,7 @@ class QueueConfig(msgspec.Struct, frozen=True):
     max_schedules: Annotated[int, _whole_setting(0, 100_000)] = 0
     ttl: Annotated[float | None, _or_none(_seconds_setting(1, 10 * 365 * 86_400))] = None
     legacy_stream: Annotated[str | None, _or_none(_NAME_SETTING)] = None
-    legacy_group: Annotated[str | None, _or_none(_NAME_SETTING)] = None
+    legacy_group: Annotated[str | None, _or_none(_GROUP_SETTING)] = None
 
     def __post_init__(self) -> None:
         """ConfigError for a bad setting, before anything is sent."""
@@ -148,6 +168,11 @@ class QueueConfig(msgspec.Struct, frozen=True):
 _SETTINGS: Final[Mapping[str, Setting]] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(QueueConfig, include_extras=True).items()
 }
+
+
+def kinds() -> dict[str, str]:
+    """Return in Lua what Redis may keep of each setting but the number of streams."""
+    return {name: setting.kind for name, setting in _SETTINGS.items() if name != "streams"}
 
 
 def differs(name: str, one: Any, other: Any) -> bool:

@@ -25,15 +25,23 @@ from typing import Final
 import msgspec
 
 from shardq.model import QueueConfig
+from shardq.model.settings import kinds
 from shardq.protocol import records
+from shardq.protocol.keys import QueueKeys
 from shardq.protocol.script import Line, Script
 
 PREFIX: Final = "shardq_"
 """The names of shardq's libraries begin so."""
 
-SETTINGS_MARK: Final = "'@settings'"
-_SETTINGS: Final = ", ".join(f"'{name}'" for name in QueueConfig.__struct_fields__ if name != "streams")
-"""In Lua the names of the settings stand in place of the mark, so that a setting is named in one place only."""
+MARK: Final = "'@"
+_MARKS: Final = {
+    "'@settings'": ", ".join(f"'{name}'" for name in QueueConfig.__struct_fields__ if name != "streams"),
+    "'@kinds_of_settings'": ", ".join(
+        [*(f"{name} = {kind}" for name, kind in kinds().items()), "accounts = {'^1$', 1}"]
+    ),
+    "'@keys'": ", ".join(f"'{suffix}'" for suffix in QueueKeys.suffixes.values()),
+}
+"""In Lua these stand in place of the marks, so that a setting and a key are named in one place only."""
 
 _DIGITS: Final = 12
 _FLAGS: Final = frozenset({"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"})
@@ -147,7 +155,9 @@ def _sent(module: str, lines: Sequence[str], known: records.Records) -> Iterator
     """
     begun, first = "", 0
     for number, written in enumerate(lines, 1):
-        line = written.replace(SETTINGS_MARK, _SETTINGS)
+        line = written
+        for mark, text in _MARKS.items():
+            line = line.replace(mark, text)
         if "--[" in line or ("[[" in line and "]]" not in line):
             raise ValueError(f"{module}.lua:{number}: no comment or text may go over several lines")
         code = records.without_comment(line)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shardq.protocol import records, scripts
-from shardq.protocol.library import SETTINGS_MARK, Library
+from shardq.protocol.library import MARK, Library
 from tests.cli.conftest import Command
 from tests.conformance.drivers.libraries import library, loaded
 from tests.servers import Cluster, Server
@@ -34,7 +34,7 @@ def test_what_redis_runs_for_a_verb_is_printed_with_the_place_of_each_line(cli: 
     fields = records.read((LUA / "base.lua").read_text().splitlines())
     for each in named:
         there = (LUA / each["file"]).read_text().split("\n")[each["line"] - 1]
-        assert "new_" in there or SETTINGS_MARK in there or each["text"] == records.numbered(fields, there.rstrip())
+        assert "new_" in there or MARK in there or each["text"] == records.numbered(fields, there.rstrip())
     assert re.search(r"^read\.lua:\d+ +function verbs\.read\(KEYS, ARGV\)$", cli("lua", "read").out, re.MULTILINE)
     assert cli("lua", "nothing").code == 2
 

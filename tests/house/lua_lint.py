@@ -28,7 +28,7 @@ MOST_LINES = 40
 """Of a function."""
 MOST_VALUES = 7900
 """Lua's stack ends at 8,000."""
-GIVEN = frozenset({"ipairs", "next", "pairs", "select", "tonumber", "tostring", "type", "unpack"})
+GIVEN = frozenset({"error", "ipairs", "next", "pairs", "select", "tonumber", "tostring", "type", "unpack"})
 """What every function may use of Lua. The rest (redis, string, math, table) has its names in the base, or none: cjson
 loses digits, and not every server has the others."""
 MADE = "new_"
@@ -143,6 +143,8 @@ KEPT = {
     ("rules", "known_bytes"): _CACHE,
     ("state", "known_lines"): _CACHE,
     ("state", "known_bytes"): _CACHE,
+    ("arguments", "known"): _CACHE,
+    ("arguments", "known_bytes"): _CACHE,
     ("base", "spelled"): _SPELLED,
     ("base", "heads"): _SPELLED,
     ("base", "heads_known"): _SPELLED,

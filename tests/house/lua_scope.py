@@ -19,6 +19,9 @@ Node: TypeAlias = Any  # luaparser carries no types
 ARGUMENTS = ("KEYS", "ARGV")
 """What a verb is called with. A function that gets one of them as a parameter of that name works for the verb."""
 
+GATE = "Arguments."
+"""The module that looks at KEYS and ARGV begins so."""
+
 BEGIN = "begin"
 """The base's function that finds the functions of Redis and of Lua, once."""
 
@@ -106,7 +109,7 @@ class Function:
     given: dict[str, int] = field(default_factory=dict)
     sites: list[Valued] = field(default_factory=list)  # calls of functions
     fields: list[Valued] = field(default_factory=list)  # fields of tables that are set
-    begins_with: Node = None
+    body: list[Node] = field(default_factory=list)
 
 
 class Walk:
@@ -158,7 +161,7 @@ class Walk:
         start, end = _lines_of(node)
         parameters = tuple(arg.id for arg in node.args if isinstance(arg, lua.Name))
         self._function, outer = Function(name, start, end - start + 1, parameters), self._function
-        self._function.begins_with = next(iter(node.body.body), None)
+        self._function.body = list(node.body.body)
         self.functions.append(self._function)
         self._body(node)
         self._function = outer
@@ -359,9 +362,12 @@ class Walk:
             self._function.calls.append(call)
         if name == "keep":  # keep(values, …) changes the values
             self._note_kept(node.args[0])
-        if called := member(node.func) or name:
+        called = member(node.func) or name or ""
+        if called:
             self._function.sites.append(Valued(called, tuple(node.args), self._scope))
-        self._visit([node.func, node.args])
+        # What the gate looks at is not used by that.
+        args = [each for each in node.args if not (called.startswith(GATE) and getattr(each, "id", "") in ARGUMENTS)]
+        self._visit([node.func, args])
 
     def _spread(self, args: list[Node]) -> list[Node]:
         """The arguments; of `unpack(words)` those that the local `words` begins with, in its place."""

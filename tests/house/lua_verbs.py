@@ -12,7 +12,7 @@ from typing import Any
 from luaparser import astnodes as lua
 
 from tests.house.lua_modules import Modules, Verb
-from tests.house.lua_scope import Function, RedisCall, Scope, Use, member
+from tests.house.lua_scope import GATE, Function, RedisCall, Scope, Use, member
 
 # fmt: off
 READING = frozenset({
@@ -34,6 +34,7 @@ def check(modules: Modules, verb: Verb) -> Iterator[str]:
     reached = [function for _, function in modules.reached(f"verbs.{verb.name}")]
     yield from header_is_whole(verb)
     yield from begins(verb)
+    yield from gate_is_whole(modules, verb)
     yield from arguments_are_true(verb, reached)
     yield from keys_are_true(verb, reached)
     yield from places_are_declared(modules, verb, reached)
@@ -56,7 +57,7 @@ def header_is_whole(verb: Verb) -> Iterator[str]:
 
 def begins(verb: Verb) -> Iterator[str]:
     """A verb first sets what is not there while a library is loaded."""
-    first = verb.function.begins_with
+    first = next(iter(verb.function.body), None)
     calls = [each.func.id for each in _block(first) if isinstance(each, lua.Call)] if first else []
     if calls != ["begin"]:
         yield "does not begin with `if not call then begin() end`"
@@ -64,6 +65,74 @@ def begins(verb: Verb) -> Iterator[str]:
 
 def _block(node: Any) -> list[Any]:
     return list(node.body.body) if isinstance(node, lua.If) else []
+
+
+OWN_GATE = {
+    "write": "a single write is the commonest call: its head and its messages are looked at as they are taken apart",
+    "read": "a single read is as common: so is its head",
+    "settle": "an ack is as common: tokens are looked at as they are taken apart",
+}
+"""Verbs that look at ARGV themselves, and refuse what is wrong by `Arguments.refuse`; each with the reason."""
+MOST_KEYS = 24
+NO_QUEUE = {"register": "check_shared", "queues": "check_shared", "remember": "check_own", "skip": ""}
+"""Verbs of which the first key is another than those of a queue, with what looks at it; `skip` reads any stream."""
+
+
+def gate_is_whole(modules: Modules, verb: Verb) -> Iterator[str]:
+    """A verb first has the gate look at all that it is given: at each of ARGV, and at each key that has a name."""
+    gate = dict(_gate_of(verb))
+    own = verb.name in OWN_GATE
+    reached = [each for _, each in modules.reached(f"verbs.{verb.name}")]
+    if own and not any(site.name == "Arguments.refuse" for each in reached for site in each.sites):
+        yield "looks at its arguments itself, and refuses none"
+    if (verb.args or verb.more) and not own:
+        yield from _kinds_are_right(modules, verb, gate.get("check", []))
+    if verb.name in NO_QUEUE:
+        checked = NO_QUEUE[verb.name] in {"", *gate}
+    elif verb.shared:
+        calls = {site.name for each in reached for site in each.sites}
+        checked = {"Arguments.check_plain", "Arguments.check_first"} <= calls if own else _names_all(verb, gate)
+    else:
+        names = [*_texts(gate.get("check_keys", [None, None])[1])]
+        checked = names == [verb.keys[at] for at in sorted(verb.keys)]
+    if not checked:
+        yield "has keys at which the gate does not look as its comment names them"
+
+
+def _gate_of(verb: Verb) -> Iterator[tuple[str, list[Any]]]:
+    """The calls of the gate with which a verb begins, by the names of its functions."""
+    for node in verb.function.body[1:]:
+        name = member(node.func) if isinstance(node, lua.Call) else ""
+        if name.startswith(GATE):
+            yield name.removeprefix(GATE), list(node.args)
+
+
+def _kinds_are_right(modules: Modules, verb: Verb, args: list[Any]) -> Iterator[str]:
+    if len(args) < 2:
+        yield "does not begin with `Arguments.check(ARGV, {...})`"
+        return
+    kinds, row = _texts(args[1]), _texts(args[2]) if len(args) > 2 else []
+    if len(kinds) != len(verb.args) or bool(row) != bool(verb.more) or len(args) == 3:
+        yield "has another number of arguments in its comment than the gate looks at"
+    known = kinds_of(modules)
+    yield from (f"{kind} is no kind of argument" for kind in {*kinds, *row} if kind not in known)
+
+
+def kinds_of(modules: Modules) -> set[str]:
+    """The kinds that the gate knows."""
+    (table,) = [each.walk.constants["KINDS"][1] for each in modules.all if f"{each.own}." == GATE]
+    return {each.key.s.decode() for each in table.fields}
+
+
+def _texts(node: Any) -> list[str]:
+    return [each.value.s.decode() for each in node.fields] if isinstance(node, lua.Table) else []
+
+
+def _names_all(verb: Verb, gate: dict[str, list[Any]]) -> bool:
+    """Whether the gate looks at all keys that have a name."""
+    _, *sizes = gate.get("check_first", [None])
+    size = int(sizes[0].n) if sizes and isinstance(sizes[0], lua.Number) else MOST_KEYS
+    return bool(sizes) and size + len(sizes) - 1 == len(verb.keys)
 
 
 def arguments_are_true(verb: Verb, reached: list[Function]) -> Iterator[str]:

@@ -32,6 +32,18 @@ local function read_time() return min(call('TIME')[1], 9) end
 
 local verbs = {}
 """
+GATE = """-- The gate.
+local KINDS = {
+  ['kind'] = {'^%l$', 1},
+  ['token'] = {'.', 100},
+}
+
+function Arguments.check(words, kinds, row, most) return #words - #kinds - #row <= most and KINDS end
+
+function Arguments.check_first(keys, size) return #keys >= size end
+
+function Arguments.check_keys(keys, names) return #keys >= #names end
+"""
 TURNS = """-- Whose turn it is.
 Turns.MOST = 5
 
@@ -46,14 +58,16 @@ end
 """
 VERBS = """-- Verbs.
 
--- @verb settle | allow-oom: end leases
+-- @verb finish | allow-oom: end leases
 -- KEYS[1..2]: the first 2 of a queue
 -- KEYS[3..] streams: of the bodies
 -- ARGV[1] kind: of the end
 -- ARGV[2..] tokens: of the leases
 -- Reply: now
-function verbs.settle(KEYS, ARGV)
+function verbs.finish(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_first(KEYS, 2)
+  Arguments.check(ARGV, {'kind'}, {'token'}, 9)
   local q = Turns.open(KEYS)
   if not q then return read_time() end
   for at = 2, #ARGV do
@@ -70,6 +84,8 @@ end
 -- Reply: when it ends
 function verbs.look(KEYS, ARGV)
   if not call then begin() end
+  Arguments.check_keys(KEYS, {'dead'})
+  Arguments.check(ARGV, {'token'})
   return call('XRANGE', KEYS[1], ARGV[1], ARGV[1])
 end
 """
@@ -78,8 +94,8 @@ end
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A library that breaks no rule."""
-    (tmp_path / "order.txt").write_text("base\nturns\nverbs\n")
-    for name, text in (("base", BASE), ("turns", TURNS), ("verbs", VERBS)):
+    (tmp_path / "order.txt").write_text("base\narguments\nturns\nverbs\n")
+    for name, text in (("base", BASE), ("arguments", GATE), ("turns", TURNS), ("verbs", VERBS)):
         (tmp_path / f"{name}.lua").write_text(text)
     return tmp_path
 
@@ -168,9 +184,9 @@ def test_what_is_said_as_shortly_passes(folder: Path, good: str) -> None:
 
 
 def test_a_module_uses_only_what_comes_before_it(folder: Path) -> None:
-    (folder / "order.txt").write_text("base\nverbs\nturns\n")
+    (folder / "order.txt").write_text("base\narguments\nverbs\nturns\n")
     found = lua_lint.check(folder)
-    assert "verbs:11: Turns.open is of turns.lua, which comes later" in found
+    assert "verbs:13: Turns.open is of turns.lua, which comes later" in found
 
 
 def test_what_the_base_has_is_used(folder: Path) -> None:
@@ -179,16 +195,19 @@ def test_what_the_base_has_is_used(folder: Path) -> None:
 
 
 FIRST = "-- KEYS[1..2]: the first 2 of a queue\n-- KEYS[3..] streams"
-SETTLE = "-- Reply: now\nfunction verbs.settle(KEYS, ARGV)\n  if not call then begin() end\n"
+FINISH = (
+    "-- Reply: now\nfunction verbs.finish(KEYS, ARGV)\n  if not call then begin() end\n"
+    "  Arguments.check_first(KEYS, 2)\n  Arguments.check(ARGV, {'kind'}, {'token'}, 9)\n"
+)
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "problem"),
     [
-        ("-- Reply: now\n", "", "settle: its comment does not say what it replies"),
-        ("-- ARGV[1] kind: of the end", "-- ARGV[1] kind", "settle: a line is not `-- ARGV[1] name: what it is`"),
-        ("-- ARGV[1] kind: of the end\n", "", "settle: its comment does not number its ARGV from 1 on"),
-        ("-- ARGV[2..] tokens: of the leases\n", "", "settle: ARGV by a computed index, without a range"),
+        ("-- Reply: now\n", "", "finish: its comment does not say what it replies"),
+        ("-- ARGV[1] kind: of the end", "-- ARGV[1] kind", "finish: a line is not `-- ARGV[1] name: what it is`"),
+        ("-- ARGV[1] kind: of the end\n", "", "finish: its comment does not number its ARGV from 1 on"),
+        ("-- ARGV[2..] tokens: of the leases\n", "", "finish: ARGV by a computed index, without a range"),
         (
             "-- ARGV[2..] tokens",
             "-- ARGV[2] more: of it\n-- ARGV[3..] tokens",
@@ -202,34 +221,45 @@ SETTLE = "-- Reply: now\nfunction verbs.settle(KEYS, ARGV)\n  if not call then b
         ("ARGV[1], ARGV[1])", "ARGV[1], ARGV[2])", "look: ARGV[2] is used and not in its comment"),
         ("KEYS[1], ARGV[1], ARGV[1])", "KEYS[2], ARGV[1], ARGV[1])", "look: KEYS[2] is used and not in its comment"),
         ("KEYS[1], ARGV[1], ARGV[1])", "KEYS[2], ARGV[1], ARGV[1])", "look: KEYS[1] dead is in its comment and not"),
-        (SETTLE, SETTLE.replace("  if not call then begin() end\n", ""), "settle: does not begin with `if not call"),
+        (FINISH, FINISH.replace("  if not call then begin() end\n", ""), "finish: does not begin with `if not call"),
         ("KEYS[1], ARGV[1], ARGV[1])", "KEYS[META], ARGV[1], ARGV[1])", "verbs.look, which takes META: KEYS[1] is not"),
         (
             FIRST,
             "-- KEYS[1] meta: the state\n-- KEYS[2..] streams",
             "reaches Turns.end_lease, which takes LEASES: KEYS[2]",
         ),
-        ("Turns.open(KEYS)", "Turns.open({[META] = KEYS[2]})", "settle: [META] = KEYS[2], which is another key"),
-        ("KEYS[at + 1], ARGV[1])", "'s' .. at, ARGV[1])", "settle: verbs.settle calls XDEL with a key that is built"),
+        ("Turns.open(KEYS)", "Turns.open({[META] = KEYS[2]})", "finish: [META] = KEYS[2], which is another key"),
+        ("KEYS[at + 1], ARGV[1])", "'s' .. at, ARGV[1])", "finish: verbs.finish calls XDEL with a key that is built"),
         (
-            SETTLE,
-            SETTLE + "  local key = KEYS[META] .. ':x'\n  call('DEL', key)\n",
+            FINISH,
+            FINISH + "  local key = KEYS[META] .. ':x'\n  call('DEL', key)\n",
             "calls DEL with a key that is built",
         ),
         (
             "call('XDEL', KEYS[at + 1]",
             "call(ARGV[1], KEYS[at + 1]",
-            "verbs.settle calls a command that is not a literal",
+            "verbs.finish calls a command that is not a literal",
         ),
         (" | no-writes: look", ": look", "look: only reads, and lacks the flag no-writes"),
         (
             " | allow-oom: end",
             " | no-writes: end",
-            "settle: has no-writes and reaches Turns.end_lease, which calls ZREM",
+            "finish: has no-writes and reaches Turns.end_lease, which calls ZREM",
         ),
-        (" | allow-oom: end", " | no-writes: end", "settle: has no-writes and reaches verbs.settle, which calls ZREM"),
-        (SETTLE, SETTLE + "  KEYS.now = read_time()\n  KEYS.now = read_time()\n", "asks for the time more than once"),
+        (" | allow-oom: end", " | no-writes: end", "finish: has no-writes and reaches verbs.finish, which calls ZREM"),
+        (FINISH, FINISH + "  KEYS.now = read_time()\n  KEYS.now = read_time()\n", "asks for the time more than once"),
         ("  for at = 2, #ARGV do\n", "  for at = 2, #ARGV do\n    call('TIME')\n", "asks for the time in a loop"),
+        ("  Arguments.check(ARGV, {'token'})\n", "", "look: does not begin with `Arguments.check(ARGV, {...})`"),
+        (
+            "  Arguments.check(ARGV, {'token'})\n",
+            "  Arguments.check(ARGV, {})\n",
+            "look: has another number of arguments",
+        ),
+        (", {'token'}, 9)", ")", "finish: has another number of arguments in its comment"),
+        ("(ARGV, {'token'})", "(ARGV, {'tokens'})", "look: tokens is no kind of argument"),
+        ("  Arguments.check_first(KEYS, 2)\n", "", "finish: has keys at which the gate does not look"),
+        ("check_first(KEYS, 2)", "check_first(KEYS, 1)", "finish: has keys at which the gate does not look"),
+        ("(KEYS, {'dead'})", "(KEYS, {'deaf'})", "look: has keys at which the gate does not look"),
     ],
 )
 def test_each_rule_for_verbs_can_fail(folder: Path, right: str, wrong: str, problem: str) -> None:

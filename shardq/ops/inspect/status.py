@@ -26,7 +26,7 @@ def whole_status(state: QueueState, message_id: str, timeout: float | None = Non
     return whole_of(message_id, (yield from _reply(state, message_id, timeout, "1")))
 
 
-def _reply(state: QueueState, message_id: str, timeout: float | None, *whole: str) -> Op[Any]:
+def _reply(state: QueueState, message_id: str, timeout: float | None, whole: str = "") -> Op[Any]:
     entry, place = MessageId.parse(message_id, MessageNotFound)
     until = state.until(timeout)
     if place == "l":
@@ -34,7 +34,7 @@ def _reply(state: QueueState, message_id: str, timeout: float | None, *whole: st
     # There is no stream of a higher number, so nothing is in it; and for a message in the store no stream matters.
     is_known = place == "l" or (place.isdigit() and int(place) < MAX_STREAMS)
     origin, key, stream = located(state, place if is_known or not place.isdigit() else "d")
-    call = Call.on(state.keys, "status", (message_id, origin, entry, key, *whole), rest=stream)
+    call = Call.on(state.keys, "status", (message_id, origin, entry, key, whole), rest=stream)
     reply: Any = yield from retry_until(always(call), until, state.clock)
     if len(reply) == 1:
         raise missing(state)

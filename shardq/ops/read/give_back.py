@@ -16,6 +16,8 @@ from shardq.protocol.lease import token_argument
 
 RECOVER_PAGE = 1000
 """One call of the verb `lost` looks at so many leases."""
+MOST_RECOVERED = 16_000
+"""And at so many at most: the server grants no more in one ms, so no more have the same end."""
 
 
 GIVEN_BACK = 250
@@ -36,7 +38,7 @@ def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[Non
         if not reply:
             return
         # Pages grow while all leases on them are of others with the same end, or this would never get past them.
-        page = page * 2 if reply.decode() == where else RECOVER_PAGE
+        page = min(page * 2, MOST_RECOVERED) if reply.decode() == where else RECOVER_PAGE
         where = reply.decode()
 
 

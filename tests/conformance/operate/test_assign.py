@@ -280,7 +280,7 @@ def test_an_assigner_that_is_overtaken_begins_again(
             world.raw.hset(queue.state.keys.assigned, mapping={rivals.pop(): streams, "": "1|4"})
             world.raw.hset(
                 queue.state.keys.meta,
-                mapping={"epoch": "3.rival's", "rules": "3.rival's ", "assigned": "3.rival's", "reach": 16},
+                mapping={"epoch": "3.rivals", "rules": "3.rivals ", "assigned": "3.rivals", "reach": 16},
             )
         return add(made, name)
 

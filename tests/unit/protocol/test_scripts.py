@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from shardq.protocol import records, scripts
-from shardq.protocol.library import SETTINGS_MARK
+from shardq.protocol.library import MARK
 from tests.house.lua_lint import FOLDER
 from tests.surface import differences, functions
 
@@ -71,5 +71,5 @@ def test_a_listed_line_stands_where_it_says() -> None:
         for line in scripts.library().listing(name):
             if line.file:
                 there = (FOLDER / line.file).read_text().split("\n")[line.number - 1]
-                if "new_" not in there and SETTINGS_MARK not in there:
+                if "new_" not in there and MARK not in there:
                     assert line.text == records.numbered(fields, there.rstrip()), line.place
