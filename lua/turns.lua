@@ -95,12 +95,11 @@ function Turns.flush_turns(q)
   send(q, 'turn', 'ZADD', q.keys[TURNS])
 end
 
--- How many messages of an account may be delivered now. While leases that ended are taken back, there may be more of an
--- account that has some in flight: what was tried goes before what is new, so then it gives only that.
-local function allowance_of(q, a)
-  local most = Limits.allowance(a, q.now)
-  if not q.is_catching_up or a.flight == 0 then return min(a.behind, most) end
-  return q.rules.parents and 0 or min(a.returned, most)
+-- How many messages of an account wait that may be delivered now. While leases that ended are taken back, there may be
+-- more of an account that has some in flight: what was tried goes before what is new, so then it gives only that.
+local function ready_of(q, a)
+  if not q.is_catching_up or a.flight == 0 then return a.behind end
+  return q.rules.parents and 0 or a.returned
 end
 
 -- Returns those at the head of `turns` that really may have something now. One that is found at a wrong place gets to
@@ -121,7 +120,9 @@ local function find_heads(q, need)
       if a.listed ~= 1 then q.turns = q.turns + 1 end -- (the count is of those who say that they are listed)
       a.listed, a.score = 1, score
       Turns.schedule(q, a)
-      if a.listed == 1 and a.score == score and allowance_of(q, a) > 0 then ready[#ready + 1] = a end
+      if a.listed == 1 and a.score == score and (not q.is_catching_up or ready_of(q, a) > 0) then
+        ready[#ready + 1] = a
+      end
     end
     -- Some stood at a wrong place: others may belong before those that were found, so `turns` is mended and looked at
     -- again.
@@ -162,7 +163,8 @@ function Turns.choose_turns(q, need)
       break
     end
     if not a.by then
-      a.by, a.most, a.next_score = 0, allowance_of(q, a), a.score
+      local ready_now = q.is_catching_up and ready_of(q, a) or a.behind
+      a.by, a.most, a.next_score = 0, min(ready_now, Limits.allowance(a, q.now)), a.score
       picked[#picked + 1] = a
     end
     a.by, got = a.by + 1, got + 1

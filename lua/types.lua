@@ -37,11 +37,21 @@ function Types.look_at_written(q)
   look_at_streams(q)
 end
 
+-- Looks at the names of the keys that lists of `add` change. (Other lists are of verbs that look at all keys.)
+local function check_changed(keys, lists)
+  if lists.turn or lists.turned then Arguments.check_key(keys, TURNS) end
+  if lists.moments then Arguments.check_key(keys, DUE) end
+  if lists.later or lists.not_later then Arguments.check_key(keys, DELAYED) end
+  if lists.noted or lists.freed then Arguments.check_key(keys, DEDUP) end
+  if lists.not_looked_at then Arguments.check_key(keys, DEDUP_INDEX) end
+  if lists.without_error then Arguments.check_key(keys, ERRORS) end
+end
+
 -- Looks at what will be changed of those that wait, at the end of a write that has changed nothing so far.
 function Types.look_at_waiting(q)
   if q.has_looked then return end
-  Arguments.check_first(q.keys, q.fixed)
   local keys, lists = q.keys, q.lists or {}
+  check_changed(keys, lists)
   local has_bodies = q.dirty and next(q.dirty) or lists.kept or lists.used_up
   if has_bodies and not q.has_read_bodies then call('HLEN', keys[BODIES]) end
   if (lists.turn or lists.turned) and not q.has_read_turns then call('ZCARD', keys[TURNS]) end
@@ -53,5 +63,8 @@ end
 function Types.look_at_pending(q)
   local lists = q.lists
   Types.look_at_waiting(q)
-  if lists and (lists.back or lists.not_back) and not q.has_looked then call('ZCARD', q.keys[RETURNED]) end
+  if lists and (lists.back or lists.not_back) and not q.has_looked then
+    Arguments.check_key(q.keys, RETURNED)
+    call('ZCARD', q.keys[RETURNED])
+  end
 end
