@@ -75,7 +75,7 @@ local FINISHED = 18
 --   granted count holder has_all ends mark ends_text visibility contested prefer missed more wakes settled appended
 --   noted has_looked has_taken has_read_bodies has_read_turns producer_moves producer_is_known has_changed_odd
 --   ended_leases has_brought piece places full_at legacy is_legacy_done is_catching_up last_due oldest purged most
---   shares changed_shares dead_shares letters used_numbers are_slots seen_at
+--   shares changed_shares dead_shares letters used_numbers are_slots seen_at due_turns
 -- @record a, child, holder, other: name behind returned queue taken flight delayed served full_at look_at listed
 --   counted limits text number ruled score next_at by overflow most next_score cap burst pause weight interval account
 --   turn is_looked_at body_head is_listed block

@@ -8,10 +8,12 @@
 -- served, too, if it alone has nothing in flight, and the virtual time must not leap to it. It never goes back.
 -- (docs/fairness.md)
 --
--- The field `seen_at` of the state is when it was last looked whether it moves, in ms: by a read, or, where no read
--- came for long, by a write.
+-- Two fields of the state say how turns go on, and are looked at only where shard keys wait for one: `seen_at`, when it
+-- was last looked whether the virtual time moves, in ms, by a read, or by a write where no read came for long; and
+-- `due_turns`, what is due to those that wait beside the streams (`share_of_streams`), in eighths of a message, and 8.
 local PACE = 2 -- s of service by which it follows in 1 s: more than one handler gives to one that it holds up
 local LONG = 1000 -- ms: as many count as passed at most, however long nobody looked, also if the clock was set ahead
+local NONE_DUE = 8 -- in the field `due_turns`: so it has no sign
 local MOST_LEVELS = 8 -- numbers in flight at which shard keys are looked at
 
 -- Returns the least service of those that wait for their turn, or one that is at most `enough`. Those with as many in
@@ -31,14 +33,27 @@ local function least_service(q, score, enough)
   return least
 end
 
-local function read_seen(q)
-  q.seen_at = q.seen_at or tonumber(call('HGET', q.keys[META], 'seen_at') or 0) or 0
-  return q.seen_at
+-- Loads when it was looked at, and what is due to those that wait, by one look.
+local function load_times(q)
+  if q.seen_at then return end
+  local seen_at, due_turns = unpack(call('HMGET', q.keys[META], 'seen_at', 'due_turns')) -- at most 2: the fields
+  q.seen_at, q.due_turns = tonumber(seen_at) or 0, tonumber(due_turns) or NONE_DUE
 end
+
+-- Returns how much is due to those that wait for their turn beside the streams, in eighths of a message; below 0 if
+-- they had it before.
+function Virtual.due_turns(q)
+  load_times(q)
+  return q.due_turns - NONE_DUE
+end
+
+-- (What they cannot take now is not due to them later.)
+function Virtual.put_due_turns(q, due) State.put(q, 'due_turns', spell(min(7, due) + NONE_DUE)) end
 
 -- Moves it on. The shard key with this score, the first in `turns`, is served next.
 function Virtual.advance(q, score)
-  local passed = q.now - read_seen(q)
+  load_times(q)
+  local passed = q.now - q.seen_at
   if passed == 0 then return end
   q.seen_at = q.now
   State.put(q, 'seen_at', spell(q.now))
@@ -54,7 +69,9 @@ end
 
 -- Moves it on for one that begins to wait, if no read has for long.
 function Virtual.look_again(q, a)
-  if a.taken + a.behind + a.flight > 0 or abs(q.now - read_seen(q)) < LONG then return end
+  if a.taken + a.behind + a.flight > 0 then return end
+  load_times(q)
+  if abs(q.now - q.seen_at) < LONG then return end
   local score = call('ZRANGE', q.keys[TURNS], 0, 0, 'WITHSCORES')[2]
   if score and score + 0 < Accounts.IDLE then Virtual.advance(q, score + 0) end
 end
