@@ -253,14 +253,17 @@ local function bring(q, view)
 end
 
 -- New shard keys without end must not keep the others from their turns: of 8 messages that are read one is theirs, also
--- where each read takes fewer. (The holder, which the client draws, says which read of 8 this is: a counter in the
--- state can stand still if messages are given back at once. Two of its letters together make each as likely.)
+-- where each read takes fewer. Returns how many messages may come from the streams first; and what is due to those who
+-- wait for their turn, in eighths of a message. Which read gives it is drawn, by the holder, which the client draws. (A
+-- reader that came as each 8th, and gave back at once what it gets, would else have all that is theirs.)
 local function share_of_streams(q, count)
-  if q.turns == 0 then return count end
-  local one, other = byte(q.holder, 1, 2)
-  local kept = floor((count + (one + (other or 0)) % 8) / 8)
+  if q.turns == 0 then return count, nil end
+  if q.shared == 0 and not Legacy.may_have_some(q) then return count, nil end
+  local due = Virtual.due_turns(q) + count
+  local one, other = byte(q.holder, 1, 2) -- two of its letters together make each of eight as likely
+  local kept = max(0, floor((due + (one + (other or 0)) % 8) / 8))
   -- (Of shard keys with limits the streams may hold more than may be delivered: `servable` has less for it.)
-  return count - min(kept, max(q.turns, q.servable))
+  return count - min(kept, max(q.turns, q.servable)), due
 end
 
 local function count_vanished(q) return q.counts and q.counts.vanished end
@@ -268,16 +271,19 @@ local function count_vanished(q) return q.counts and q.counts.vanished end
 local function deliver(q, count)
   -- If somebody else waits while these are worked on, their time is charged (`Leases.grant`).
   q.contested = q.shared + q.behind > count
-  local front = share_of_streams(q, count)
-  local got, tries = 0, 0
+  local front, due = share_of_streams(q, count)
+  local kept = count - front
+  local got, in_turn, tries = 0, 0, 0
   local before, lost
   if q.prefer and q.shared > 0 and front > 0 then got = from_preferred(q) end
   repeat -- again, for what was taken and may not be delivered
     before, lost, tries = got, count_vanished(q), tries + 1
     local may_be_in_streams = q.shared > 0 or Legacy.may_have_some(q)
     if may_be_in_streams and q.found < front then got = got + from_streams(q, front - q.found) end
-    local may_be_in_turns = q.behind > 0 and not q.missed
-    if may_be_in_turns and q.found < count then got = got + from_turns(q, count - q.found) end
+    if q.behind > 0 and not q.missed and q.found < count then
+      local taken = from_turns(q, count - q.found)
+      got, in_turn = got + taken, in_turn + taken
+    end
     -- The part of those that wait was kept for one round. The rest of it may come from the streams.
     front = count
     local is_done = got == before and count_vanished(q) == lost or got - q.found > OFTEN or tries > OFTEN
@@ -285,6 +291,7 @@ local function deliver(q, count)
   -- All that was taken was over, or passed over. An OK without a message would let the reader block, though more may
   -- lie behind.
   if got - q.found > OFTEN or q.found == 0 and got > 0 then q.more = true end
+  if due then Virtual.put_due_turns(q, due - 8 * min(kept, in_turn)) end
   local has_idle = q.odd.idle
   if has_idle and (q.behind == 0 or q.found > 0 and (count > 1 or q.behind % 8 == 0)) then Turns.forget_idle(q) end
 end

@@ -8,11 +8,13 @@
 -- served, too, if it alone has nothing in flight, and the virtual time must not leap to it. It never goes back.
 -- (docs/fairness.md)
 --
--- The field `seen_at` of the state is when it moved last, or was looked at, in ms: by a read, or, where no read came
--- for long, by a write.
+-- Two fields of the state say how turns go on: `seen_at`, when the virtual time moved last, or was looked at, in ms, by
+-- a read, or by a write where no read came for long; and `due_turns`, what is due to those that wait beside the streams
+-- (`share_of_streams`), in eighths of a message, and 8. It is looked at only where some wait and the streams have more.
 local PACE = 2 -- s of service by which it follows in 1 s: more than one handler gives to one that it holds up
 local LONG = 1000 -- ms: as many count as passed at most, however long nobody looked, also if the clock was set ahead
 local SHORT = 10 -- ms in which it is looked at once, so that few reads write when that was
+local NONE_DUE = 8 -- in the field `due_turns`: so it has no sign
 local MOST_LEVELS = 8 -- numbers in flight at which shard keys are looked at
 
 -- Returns the least service of those that wait for their turn, or one that is at most `enough`. Those with as many in
@@ -37,6 +39,13 @@ local function passed_since_seen(q)
   q.seen_at = tonumber(q.seen_at or call('HGET', q.keys[META], 'seen_at')) or 0
   return q.now - q.seen_at
 end
+
+-- Returns how much is due to those that wait for their turn beside the streams, in eighths of a message; below 0 if
+-- they had it before.
+function Virtual.due_turns(q) return (tonumber(call('HGET', q.keys[META], 'due_turns')) or NONE_DUE) - NONE_DUE end
+
+-- (What they cannot take now is not due to them later.)
+function Virtual.put_due_turns(q, due) State.put(q, 'due_turns', spell(min(7, due) + NONE_DUE)) end
 
 -- Moves it on. The shard key with this score, the first in `turns`, is served next.
 function Virtual.advance(q, score)

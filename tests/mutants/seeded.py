@@ -252,7 +252,7 @@ MUTANTS: tuple[Mutant, ...] = (
         5,
         "reads of few messages leave nothing for who waits in turns, while new shard keys come",
         "lua/read.lua",
-        "floor((count + (one + (other or 0)) % 8) / 8)",
+        "floor((due + (one + (other or 0)) % 8) / 8)",
         "floor(count / 8)",
         "tests/promises/test_fairness.py"
         "::test_a_flood_that_waits_has_one_delivery_of_eight_beside_new_shard_keys[valkey-False-2-sync]",

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import threading
-from base64 import urlsafe_b64encode
 from collections import Counter
 
 import pytest
 
 from shardq import Delivery, Message, Queue
 from shardq.model import DeliveryView
-from shardq.ops.read import command
 from tests.clients import ClientKind
 from tests.conformance.world import raw_client
 from tests.promises.conftest import OpenQueue, lone
@@ -307,38 +306,26 @@ def ideal_newcomers(floods: int, backlog: int, most: int) -> list[int]:
 # --- beside new shard keys without end
 
 ROUNDS = 20
-"""Turns of each flood, while new shard keys come."""
+"""Turns of each flood, while new shard keys come. Which reads give one is drawn: only so much may depend on it."""
 SHARE = 0.8
 """What part of its share a flood has in so many turns, at least."""
 EIGHTH = 1 / 8
 """What part of all deliveries is for those who wait for their turn, whoever is new."""
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which reads give that part is drawn: always alike, so that an engine keeps the bound in each run, or in none."""
-    rng = random.Random(LOAD)
-    monkeypatch.setattr(command, "new_holder", lambda: urlsafe_b64encode(rng.randbytes(16)).decode()[:22])
-
-
 SLOW = pytest.mark.runs_in("test-all")
 
 
 @lone
-@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("batch", [2, *(pytest.param(each, marks=SLOW) for each in (1, 3, 4, 7, 8, 16, 64, 100))])
 @pytest.mark.parametrize("prefers", [False, pytest.param(True, marks=SLOW)])
 def test_a_flood_that_waits_has_one_delivery_of_eight_beside_new_shard_keys(
     queue: Queue, batch: int, prefers: bool
 ) -> None:
-    reads = max(1600 // batch, 80)
-    flood(queue, count=2 * reads * batch // 8)
-    order = beside_new_ones(queue, batch, reads, prefers=prefers)
+    flood(queue, count=3 * ROUNDS)
+    order = beside_new_ones(queue, batch, math.ceil(ROUNDS / EIGHTH / batch), prefers=prefers)
     assert order.count("flood") >= SHARE * EIGHTH * len(order)
 
 
 @lone
-@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("batch", [1, 7, 100])
 @pytest.mark.runs_in("test-all")
 def test_each_flood_that_waits_has_its_share_beside_new_shard_keys(queue: Queue, batch: int) -> None:
@@ -350,8 +337,12 @@ def test_each_flood_that_waits_has_its_share_beside_new_shard_keys(queue: Queue,
 
 
 def beside_new_ones(queue: Queue, batch: int, reads: int, *, prefers: bool = False) -> list[str]:
-    """Whose messages so many reads deliver, if there is one of a new shard key for each message that they take."""
-    queue.write_many([("new", f"before-{number}") for number in range(2 * batch)])
+    """Whose messages so many reads deliver, if there is one of a new shard key for each message that they take.
+
+    What is in the streams is read before: from then on each flood waits for its turn.
+    """
+    queue.ack_many(queue.read_many(sum(queue.stats().streams)))
+    queue.write_many([("new", f"first-{number}") for number in range(2 * batch)])
     order: list[str] = []
     for number in range(reads):
         queue.write_many([("new", f"new-{number}-{at}") for at in range(batch)])
