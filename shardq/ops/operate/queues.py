@@ -28,7 +28,7 @@ from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.queue.upkeep import touch, upkeep
 from shardq.ops.queue.view import QueueView
 
-PURGE_CHUNK = 250
+PURGE_CHUNK = 100
 
 
 def purge(state: QueueState, timeout: float | None = None) -> Op[int]:

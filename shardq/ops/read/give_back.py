@@ -16,7 +16,7 @@ RECOVER_PAGE = 1000
 """One call of the verb `lost` looks at so many leases."""
 
 
-GIVEN_BACK = 250
+GIVEN_BACK = 100
 """One call of the verb `settle` gives back at most so many messages by their lease tokens."""
 
 

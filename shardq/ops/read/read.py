@@ -26,7 +26,7 @@ from shardq.sharding import MAX_STREAMS
 
 log = logging.getLogger("shardq")
 MAX_COUNT = 1000
-EMPTY_CALLS = 3
+EMPTY_CALLS = 5
 """A read that has messages makes so many calls at most that bring none. The first may lack a stream that it needs."""
 
 

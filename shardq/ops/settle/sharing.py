@@ -13,7 +13,7 @@ from shardq.ops.queue.opening import open_queue
 from shardq.ops.queue.retry import is_of_one, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
-from shardq.ops.settle.command import CHUNK, LoneAck, ack_call, ack_parts, extend_call, nack_call, terms_of
+from shardq.ops.settle.command import CHANGED, CHUNK, LoneAck, ack_call, ack_parts, extend_call, nack_call, terms_of
 from shardq.ops.settle.settle import Settled, unsure_of
 from shardq.ops.sharing.coalescing import Coalescer
 from shardq.ops.sharing.verb import Verb
@@ -58,7 +58,7 @@ class Settles(Verb[Settle, Settled]):
 
     def bounds(self) -> tuple[int, int]:
         """Return how many deliveries one call may settle. They weigh nothing."""
-        return CHUNK, 0
+        return CHUNK if self._is_ack else CHANGED, 0
 
     def weight(self, item: Settle) -> int:
         """A delivery weighs nothing."""
