@@ -86,8 +86,9 @@ local PARTS = 5 -- of a token: place, id, attempt, marks and key
 local LATE = 50 -- ms by which a token may be taken late without being lost
 local NEVER = 9000000000000000 -- the score of a sentinel: later than anything
 local FAR = 9000000000000 -- "never", in ms: later than any time of a message
-local LEASES_PIECE = 128 -- what a read takes back at most of leases that have ended
-local PIECE = 128 -- what a read of many takes at most out of an index of what time has brought; a read of one an eighth
+local LEASES_PIECE = 96 -- what a read takes back at most of leases that have ended
+local PIECE = 112 -- what a read of many takes at most out of an index of what time has brought
+local LEAST_PIECE = 16 -- what a read of one takes, or one that has other things to do
 
 -- Arguments of a command that several functions of a call put together: a list by name, sent once.
 local function add(q, name, one, two)

@@ -89,7 +89,7 @@ function Due.take_due(q)
   if #names > 0 then
     Types.look_at_all(q)
     -- Out of the index first: `Turns.schedule` puts each in again by its next moment, if it has one.
-    call('ZREM', key, unpack(names)) -- at most 128: a piece
+    call('ZREM', key, unpack(names)) -- at most 112: a piece
     Accounts.load_accounts(q, names)
     for _, name in ipairs(names) do
       if name == '' then call('ZADD', key, NEVER, '') end -- the sentinel is its account's member
@@ -102,6 +102,7 @@ function Due.take_due(q)
       if a.delayed > 0 then bring_delayed(q, a, max(1, floor(q.piece / #names))) end
     end
   end
+  q.piece = max(LEAST_PIECE, q.piece - #names) -- of what else time has brought
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   q.due_at = min(head + 0, FAR)
   q.more = q.more or q.due_at < q.now + 1

@@ -178,7 +178,7 @@ function Leases.take_ended(q, till)
   if #tokens > 0 then
     -- Before ZREM, the first effect of a read: the messages are given back below, and no key may refuse that.
     Types.look_at_all(q)
-    call('ZREM', key, unpack(tokens)) -- at most 128: a piece
+    call('ZREM', key, unpack(tokens)) -- at most 96: a piece
     Accounts.load_accounts(q, names)
     for at, token in ipairs(tokens) do
       local place, id, attempt, marks, owner = Leases.read_token(token)
@@ -193,6 +193,7 @@ function Leases.take_ended(q, till)
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   q.lease_at = min(ceil(head + 0), FAR)
   q.is_catching_up = q.lease_at <= till
+  q.piece = max(LEAST_PIECE, q.piece - #tokens) -- of what else time has brought
   State.put_odd(q, 'round', q.is_catching_up and spell((q.odd.round or q.turns) + came) or '')
   q.more = q.more or q.is_catching_up
 end

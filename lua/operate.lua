@@ -509,7 +509,7 @@ local function purge_overflow_of(q, a, holder)
   if holder ~= a then Waiting.leave_ring(q, a, holder) end
 end
 
-local SCANS = 16 -- of 100 fields each, in one call
+local SCANS = 4 -- of 100 fields each, in one call
 
 -- Removes what waits in overflows, of a piece of the shard keys. Returns where the next call goes on, '0' at the end:
 -- at the piece in which something may be left.

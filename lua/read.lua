@@ -243,7 +243,7 @@ local function bring(q, view)
   local has_ended = till and q.lease_at <= till
   -- Mostly time has brought nothing: then no index is looked at.
   if not has_ended and q.due_at >= q.now + 1 and (q.walk == '' or not Due.is_walking(q)) then return end
-  q.piece = q.count > 1 and min(PIECE, q.count + 32) or PIECE / 8
+  q.piece = q.count > 1 and min(PIECE, q.count + 32) or LEAST_PIECE
   if has_ended then Leases.take_ended(q, till) end
   if q.due_at < q.now + 1 then
     send(q, 'later', 'ZADD', q.keys[DELAYED])

@@ -137,7 +137,7 @@ class QueueAdmin:
         While others wait, a shard key of weight 3 gets three times the share of one of weight 1; with `max_in_flight`
         it may have three times as many in flight. A weight is a whole number from 1, which every shard key has by
         default, to 100. At most 1,000 shard keys can be given one at once. Weights count from the next read on, for all
-        clients. QueueMissing if there is no such queue.
+        clients. QueueMissing if there is no such queue; PartlyDone if a call failed after some had theirs.
         """
         return self._client.run(operate.weights.set_weights(self.state, changes, timeout))
 

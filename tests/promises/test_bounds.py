@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from shardq import Delivery, Limits, Message, Queue
+from shardq.ops.read.give_back import unread
 from tests.conformance.world import World, raw_client
 from tests.promises.conftest import OpenQueue, lone
 from tests.promises.watching import touched, unbounded, watched
@@ -287,10 +288,10 @@ AT_LAST: dict[str, Callable[[Queue], object]] = {
     "Queue.declare": lambda queue: queue.declare(),
     "Queue.journal": lambda queue: queue.journal(),
     "Queue.resize": lambda queue: queue.resize(80),
+    "Queue.purge": lambda queue: queue.purge(),
 }
 APART = {
     "Queue.delete": "it removes whole keys",
-    "Queue.purge": "a script of it looks at 1,600 accounts, more than are here",
     "Queue.result": "a queue keeps no results unless it is told to",
 }
 
@@ -317,3 +318,30 @@ def test_no_script_touches_more_beside_more_members_of_an_index(
     more = {name: (few.amounts[name], amount) for name, amount in many.amounts.items()
             if amount > MORE * few.amounts[name] + BESIDE}  # fmt: skip
     assert (few.looked_at_all, many.looked_at_all, more) == ([], [], {})
+
+
+def give_back(queue: Queue, held: list[Delivery]) -> None:
+    """As a reader does that has read ahead, and leaves."""
+    queue._client.run(unread(queue.state, [each.received for each in held], 60))
+
+
+OF_MANY: dict[str, Callable[[Queue, list[Delivery]], object]] = {
+    "nack_many": lambda queue, held: queue.nack_many(held),
+    "reject_many": lambda queue, held: queue.reject_many(held, "no"),
+    "give back unread": give_back,
+    "set_weights": lambda queue, held: queue.set_weights({str(each.shard_key): 3 for each in held}),
+    "purge": lambda queue, _: queue.purge(),
+}
+MOST = 3_500
+"""Keys, members and fields that one script may touch, each of which takes it about a microsecond."""
+
+
+@lone
+@pytest.mark.parametrize("name", OF_MANY)
+def test_a_call_for_many_is_made_in_parts(open_queue: OpenQueue, server: Server, name: str) -> None:
+    queue = open_queue(streams=64, streams_per_shard=4, window=1, max_dead=10**6, visibility_timeout=600)
+    queue.write_many([Message(b"", f"t{number}") for number in range(2000)])
+    held = queue.read_many(1000)
+    with watched(server) as commands:
+        OF_MANY[name](queue, held)
+    assert touched(commands) <= MOST

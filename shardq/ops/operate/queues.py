@@ -32,7 +32,7 @@ from shardq.ops.queue.upkeep import touch, upkeep
 from shardq.ops.queue.view import QueueView
 from shardq.ops.write.refusal import SHARES
 
-PURGE_CHUNK = 250
+PURGE_CHUNK = 100
 REDRIVEN = 100
 """One call moves at most so many dead letters."""
 

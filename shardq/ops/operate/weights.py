@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from shardq.arguments import shown, whole
 from shardq.errors import ConfigError
 from shardq.model.limits import MAX_WEIGHT
 from shardq.ops.queue.change import change_queue, check_replicas
-from shardq.ops.queue.outcome import told_after
+from shardq.ops.queue.outcome import part_of, told_after
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
@@ -19,6 +20,7 @@ from shardq.sharding import key_bytes
 Weights = dict[str | bytes, int]
 MAX_WEIGHTED = 1000
 """At most so many shard keys can be given a weight at once."""
+PER_CALL: Final = 200
 PAGE = 1000
 
 
@@ -43,17 +45,18 @@ def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: 
     """Set weights of shard keys, and return all weights. ConfigError for a bad one; then nothing is changed."""
     if not isinstance(changes, Mapping):
         raise ConfigError(f"weights must be a dict of shard key: weight, not {shown(changes)}")
-    # One call for all, since they are changed together or not at all.
     if len(changes) > MAX_WEIGHTED:
         raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys can be given a weight at once, not {len(changes):,}")
-    args: list[Argument] = []
-    for key, weight in changes.items():
-        args += (key_bytes(key), whole(f"the weight of {shown(key)}", weight, 1, MAX_WEIGHT))
-    until = state.until(timeout)
+    words = {key_bytes(key): whole(f"the weight of {shown(key)}", each, 1, MAX_WEIGHT) for key, each in changes.items()}
+    rows = [*words.items()]
+    until, underreplicated = state.until(timeout), None
+    for at in range(0, max(1, len(rows)), PER_CALL):
+        args = tuple(word for row in rows[at : at + PER_CALL] for word in row)
 
-    def make(epoch: str, following: str) -> Call:
-        return Call.on(state.keys, "weigh", (epoch, following, state.client, *args))
+        def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
+            return Call.on(state.keys, "weigh", (epoch, following, state.client, *args))
 
-    _, underreplicated = yield from change_queue(state, make, until)
+        _, missing = yield from part_of(at, change_queue(state, make, until))
+        underreplicated = underreplicated or missing
     known = yield from told_after("the weights were changed", _known(state, until))
     return check_replicas(state, underreplicated, known)

@@ -20,7 +20,7 @@ MOST_RECOVERED = 16_000
 """And at so many at most: the server grants no more in one ms, so no more have the same end."""
 
 
-GIVEN_BACK = 250
+GIVEN_BACK = 100
 """One call of the verb `settle` gives back at most so many messages by their lease tokens."""
 
 

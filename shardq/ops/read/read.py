@@ -26,8 +26,11 @@ from shardq.sharding import MAX_STREAMS
 
 log = logging.getLogger("shardq")
 MAX_COUNT = 1000
-EMPTY_CALLS = 3
-"""A read that has messages makes so many calls at most that bring none. The first may lack a stream that it needs."""
+EMPTY_CALLS = 5
+"""A read that has messages makes so many calls at most that bring none, one after the other."""
+
+LAST_CALLS = 2
+"""So many if it has half of what it requested: the first of them may lack a stream that it needs."""
 
 
 def read(
@@ -127,7 +130,8 @@ def _fill(
     while found.rows and found.more and len(rows) < request.count and state.clock.monotonic() < until:
         # The preferred stream had its one message out of turn.
         rest = replace(request, count=request.count - len(rows), prefer=None)
-        more = yield from outcome_of(look(state, rest, 0.0, until, outstanding, most=EMPTY_CALLS))
+        most = EMPTY_CALLS if 2 * len(rows) < request.count else LAST_CALLS
+        more = yield from outcome_of(look(state, rest, 0.0, until, outstanding, most=most))
         if isinstance(more, ShardqError):
             log.warning("a read of queue %r got %d of %d messages: %s", state.keys.name, len(rows), request.count, more)
             break

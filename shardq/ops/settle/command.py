@@ -17,7 +17,10 @@ from shardq.protocol.script import FUNCTION, HASH, Form
 
 T = TypeVar("T")
 CHUNK = 200
-"""One call settles at most so many leases, so that no script takes longer than a few ms."""
+"""One call acks at most so many leases, so that no script takes longer than a few ms."""
+
+CHANGED = 100
+"""One call extends or ends so many in another way: most of these move a message."""
 
 
 MAX_ERROR = 500
@@ -48,7 +51,7 @@ def ack_parts(deliveries: Sequence[Received]) -> list[Part]:
         return [((place, entry, deliveries[0]),)]
     split = [(*delivery.token.split(":", 2)[:2], delivery) for delivery in each_once(deliveries)]
     # By place, so that each part declares few streams.
-    return list(parts_of(sorted(split, key=_PLACE)))  # type: ignore[arg-type] # a token has more than two parts
+    return list(parts_of(sorted(split, key=_PLACE), CHUNK))  # type: ignore[arg-type] # a token has more than two parts
 
 
 NOT_TRIED: Final = "0"
@@ -245,7 +248,7 @@ def _one_line(text: str) -> str:
     return line[:MAX_ERROR].encode(errors="replace").decode(errors="replace")
 
 
-def parts_of(deliveries: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Return the parts of *deliveries* that one call each can settle."""
-    for start in range(0, len(deliveries), CHUNK):
-        yield deliveries[start : start + CHUNK]
+def parts_of(deliveries: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    """Return the parts of *deliveries* that one call each can settle, at most so many in each."""
+    for start in range(0, len(deliveries), most):
+        yield deliveries[start : start + most]

@@ -19,6 +19,7 @@ from shardq.ops.queue.server_time import safe_deadline
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Refused, Unanswered
 from shardq.ops.settle.command import (
+    CHANGED,
     UNCOUNTED,
     Part,
     ack_call,
@@ -183,7 +184,7 @@ def _settle_all(
     until = state.until(timeout)
     yield from open_queue(state, until)
     found = {} if found is None else found
-    for part in parts_of(each_once(deliveries)):
+    for part in parts_of(each_once(deliveries), CHANGED):
         reply = yield from part_of(len(found), effect(part, until))
         settled = [Settled(letter) for letter in reply[1].decode()]
         found.update(zip([delivery.token for delivery in part], settled, strict=True))

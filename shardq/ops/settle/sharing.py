@@ -16,7 +16,7 @@ from shardq.ops.queue.retry import is_of_one, retry_until
 from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
-from shardq.ops.settle.command import CHUNK, LoneAck, ack_call, ack_parts, extend_call, nack_call, terms_of
+from shardq.ops.settle.command import CHANGED, CHUNK, LoneAck, ack_call, ack_parts, extend_call, nack_call, terms_of
 from shardq.ops.settle.settle import Settled, unsure_of
 from shardq.ops.sharing.coalescing import Coalescer
 from shardq.ops.sharing.verb import Verb
@@ -74,7 +74,7 @@ class Settles(Verb[Settle, Settled]):
 
     def bounds(self) -> tuple[int, int]:
         """Return how many deliveries one call may settle. They weigh nothing."""
-        return CHUNK, 0
+        return CHANGED, 0
 
     def weight(self, item: Settle) -> int:
         """A delivery weighs nothing."""
@@ -140,6 +140,10 @@ class Repeats(Settles):
     def kind(self, item: Settle) -> float:
         """Return when leases that are extended end, which is one moment for all of a call. An ack has none."""
         return item.seconds
+
+    def bounds(self) -> tuple[int, int]:
+        """Return how many deliveries one call may settle: of acks more, which move no message."""
+        return CHUNK if self._is_ack else CHANGED, 0
 
     def attempt(self, items: Sequence[Settle], until: float) -> Tried | None:
         """Return the call for *items*; None if the queue must be opened first."""

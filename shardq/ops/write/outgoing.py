@@ -17,6 +17,8 @@ from shardq.sharding import key_bytes
 CHUNK_MESSAGES = 250
 CHUNK_CHOICES = 8000
 CHUNK_BYTES = 4 * 1024 * 1024
+SLOW_BYTES = CHUNK_BYTES // 125
+"""A message with a key or a delay weighs as much at least, so a call has half as many: each takes twice the time."""
 MAX_DELAY = 10 * 365 * 86_400
 MAX_DEDUP_KEY = 512
 EXISTING: Final = "existing"
@@ -198,5 +200,6 @@ def max_messages(choices: int) -> int:
 
 
 def weight(message: Outgoing) -> int:
-    """Return about how many bytes *message* takes in a call."""
-    return len(message.body) + len(message.headers) + 64
+    """Return what *message* takes of the bytes that a call may have."""
+    size = len(message.body) + len(message.headers) + 64
+    return max(size, SLOW_BYTES) if message.delay or message.dedup_key or message.unique_key else size
