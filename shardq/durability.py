@@ -54,6 +54,15 @@ CONFIG_NAMES: Final = (
 OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
 """The oldest versions that shardq runs on."""
 
+LUA_FIXED: Final = {
+    "redis": ((7, 2, 11), (7, 4, 6), (8, 0, 4), (8, 2, 2)),
+    "valkey": ((7, 2, 11), (8, 0, 6), (8, 1, 4), (9, 0, 0)),
+}
+"""Of each line of releases the first one with the fixes of its Lua of October 2025.
+
+They are of CVE-2025-49844, -46817, -46818 and -46819: without them, who may run scripts may take over the server.
+"""
+
 _LEVELS: Final[tuple[str, ...]] = get_args(Level)
 _LEVEL: Final = re.compile(r"(none|process|disk|replica)(?:\((\d{1,9})\))?", re.ASCII)
 
@@ -167,6 +176,18 @@ def _flag(text: str | None) -> bool | None:
 
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
+
+
+def has_lua_fixes(facts: ServerFacts) -> bool | None:
+    """Return whether the version is one with the fixes of its Lua of October 2025; None if that is not known.
+
+    A version without them may have them all the same: distributions backport fixes, and keep the number.
+    """
+    fixed = LUA_FIXED.get(facts.server)
+    if fixed is None or facts.version is None or len(facts.version) < 3:
+        return None
+    line = [each for each in fixed if each[:2] == facts.version[:2]]
+    return facts.version >= (line[0] if line else fixed[-1])
 
 
 def fatal(facts: ServerFacts) -> str | None:

@@ -23,7 +23,8 @@ from shardq.protocol.rights import RIGHTS
 Commands = dict[str, set[str]]
 
 _EVERYBODY: Final = "client|setname info ping"
-_CALLS: Final = "fcall evalsha eval"
+_FUNCTIONS: Final = ("fcall",)
+_SCRIPTS: Final = ("evalsha", "eval")
 """EVAL and EVALSHA are for a server that has not loaded the library. They give no right to what the text runs."""
 _LOOK: Final = "stats len facts"
 _QUEUES: Final = "queues"
@@ -180,11 +181,13 @@ def rules(
     cluster: bool = False,
     replicas: bool = False,
     database: bool = False,
+    scripts: bool = True,
 ) -> list[str]:
     """Return the rules of a user with *role* for these *queues*, without its name and password.
 
     *also* are more verbs that it may run, *legacy* the key of a legacy stream. `cluster` is for a cluster, `replicas`
-    for a durability level that waits for replicas, `database` for a URL that names another database than 0.
+    for a durability level that waits for replicas, `database` for a URL that names another database than 0. Without
+    `scripts` it may call functions alone, so the library must be loaded; then it runs no text of its own in the server.
     """
     rights = role.rights(also)
     server = rights.pop("")
@@ -194,7 +197,8 @@ def rules(
     server |= {"wait"} if replicas else set()
     server |= {"select"} if database else set()
     places = _places([QueueKeys(check_name(name)) for name in queues], RouterKeys(check_name(router)), legacy)
-    selectors = [*_call_selectors(rights, places), *_key_selectors(rights, places)]
+    called = (*_FUNCTIONS, *_SCRIPTS) if scripts else _FUNCTIONS
+    selectors = [*_call_selectors(rights, places, called), *_key_selectors(rights, places)]
     return ["resetchannels", "-@all", *_allowed(server), *selectors]
 
 
@@ -220,7 +224,7 @@ def _checked(key: str) -> str:
     return key
 
 
-def _call_selectors(rights: Commands, places: Mapping[str, list[str]]) -> Iterator[str]:
+def _call_selectors(rights: Commands, places: Mapping[str, list[str]], called: Sequence[str]) -> Iterator[str]:
     """Yield the right to call functions and scripts with the keys that verbs declare, and to nothing of these keys."""
     for own, patterns in (
         ({*rights} - _ROUTER - {_QUEUES}, places[_ANY] + places[_LEGACY]),
@@ -229,7 +233,7 @@ def _call_selectors(rights: Commands, places: Mapping[str, list[str]]) -> Iterat
     ):
         if own and patterns:
             writes = any(rights[name] & (_WRITES | _READS_AND_WRITES) for name in own)
-            calls = {f"{each}_ro" for each in _CALLS.split()} | ({*_CALLS.split()} if writes else set())
+            calls = {f"{each}_ro" for each in called} | ({*called} if writes else set())
             yield _selector(sorted(patterns), calls, "~" if writes else "%R~")
 
 

@@ -36,6 +36,12 @@ def test_a_server_accepts_what_it_prints(cli: Command, cli_server: Server, role:
         cli_server.run("ACL", "DELUSER", "somebody")
 
 
+def test_without_scripts_it_prints_no_right_to_run_any(cli: Command) -> None:
+    for role in ROLES:
+        assert "+eval" not in cli("acl", role, "jobs", "--no-eval").out
+    assert "+evalsha" in cli("acl", "producer", "jobs").out
+
+
 def test_it_asks_no_server_and_prints_no_password(cli: Command, cli_server: Server, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("open sesame\n")

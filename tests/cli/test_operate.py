@@ -232,6 +232,8 @@ def test_cancel_removes_what_waits_and_tells_of_what_is_in_flight(cli: Command, 
 def test_doctor_compares_the_server_with_the_durability_asked_for(cli: Command) -> None:
     healthy, short = cli("doctor"), cli("doctor", "--durability", "disk", "--json")
     assert (healthy.code, facts(healthy.out)["append-only file"]) == (0, "off")
+    assert "CVE-2025-49844" in healthy.out
+    assert short.objects[0]["lua_fixes"] in (True, False)
     assert short.code == 1
     assert any("append-only" in finding for finding in short.objects[0]["findings"])
 

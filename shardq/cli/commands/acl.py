@@ -24,7 +24,8 @@ What a role cannot be kept from is in docs/operations.md."""
 EXAMPLES = """  shardq acl --roles
   shardq acl producer orders invoices
   shardq acl gateway orders --router default --password-file secret.txt
-  shardq acl producer orders --also cancel --setuser"""
+  shardq acl producer orders --also cancel --setuser
+  shardq acl consumer orders --no-eval"""
 
 PLACEHOLDER: Final = ">PASSWORD"
 MOST_PASSWORD: Final = 4096
@@ -44,6 +45,7 @@ MOST_PASSWORD: Final = 4096
 @argument("--legacy-stream", metavar="KEY", help="the key of the queue's legacy stream")
 @argument("--cluster", action="store_true", help="the server is a cluster")
 @argument("--database", action="store_true", help="its URL names another database than 0")
+@argument("--no-eval", action="store_true", help="it may call functions, but run no scripts")
 def run(args: Args, shell: Shell) -> None:
     """Print one user, or the roles."""
     if args.roles:
@@ -57,7 +59,7 @@ def run(args: Args, shell: Shell) -> None:
     user = check_name(args.user or role.name)
     words = rules(
         role, args.queues, router=args.router, also=args.also, legacy=args.legacy_stream, cluster=args.cluster,
-        replicas=Durability.parse(args.durability).level == "replica", database=args.database,
+        replicas=Durability.parse(args.durability).level == "replica", database=args.database, scripts=not args.no_eval,
     )  # fmt: skip
     words = ["on", _password(args.password_file), *words]
     begins = f"ACL SETUSER {user} reset" if args.setuser else f"user {user}"

@@ -16,7 +16,7 @@ from shardq.cli.table import facts
 from shardq.cli.text import plural, printable, shown_url
 from shardq.clock import SystemClock
 from shardq.drivers import Driver
-from shardq.durability import Durability, ServerFacts, fatal, judge
+from shardq.durability import Durability, ServerFacts, fatal, has_lua_fixes, judge
 from shardq.errors import BackendError
 from shardq.ops.operate.libraries import runs_library, why_no_library
 from shardq.ops.queue.fitness import server_facts
@@ -31,13 +31,20 @@ from shardq.routing import BoundQueue
 ABOUT = """Compares the server's version and settings with what shardq needs and with what the durability level
 promises. The levels are none, process (writes survive a crash of Redis), disk (they survive a power loss) and
 replica(n) (they survive the loss of the primary). On a cluster it checks one node, and on each of them
-whether shardq's functions run there, or scripts instead. It also names the queues to which
+whether shardq's functions run there, or scripts instead. It tells whether the version has the fixes of Redis's Lua
+of October 2025; what a distribution has backported it cannot tell. It also names the queues to which
 patterns are bound and which are gone: publish passes over them. Exit code 1 if it finds a problem."""
 
 EXAMPLES = """  shardq doctor
   shardq doctor --durability process --url redis://queue.example:6379
   shardq doctor --durability 'replica(2)' --json"""
 
+_LUA = {
+    True: "has the fixes of October 2025 (CVE-2025-49844)",
+    False: "this version lacks the fixes of October 2025 (CVE-2025-49844): whoever may run scripts may take over the "
+    "server. Update it, unless your distribution has backported them, which no number of Redis tells",
+    None: "whether it has the fixes of October 2025 (CVE-2025-49844) is unknown",
+}
 PINGS = 20
 NAMED = 5
 """So many queues that are gone are named."""
@@ -127,6 +134,7 @@ def _text(checked: Checked, level: Durability, url: str) -> str:
             _or_unknown(found.aof, {True: f"on, fsync {found.appendfsync or 'unknown'}", False: "off"}),
         ),
         ("memory", _memory(found)),
+        ("Lua", _LUA[has_lua_fixes(found)]),
         ("replicas", _or_unknown(found.replicas, {})),
         ("durability", str(level)),
         ("bindings", _number(checked.bindings)),
@@ -163,6 +171,7 @@ def _fields(checked: Checked, level: Durability, url: str) -> dict[str, Any]:
         "replicas": found.replicas,
         "maxmemory": found.maxmemory,
         "policy": found.policy,
+        "lua_fixes": has_lua_fixes(found),
         "durability": str(level),
         "libraries": checked.libraries,
         "bindings": None if checked.bindings is None else len(checked.bindings),

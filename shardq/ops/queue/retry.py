@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -178,6 +178,9 @@ def is_denied(refused: Refused) -> bool:
     return refused.code in _DENIED or refused.text.startswith("The user executing the script can't")
 
 
+_AFTER_SCRIPTS: Final = "; a user who may run no scripts needs the functions loaded: `shardq lua load`"
+
+
 def _denial(refused: Refused) -> str:
     """Return which right is missing, as far as Redis tells, and who has it."""
     from shardq.protocol.roles import ROLES  # a table that only who is denied something needs
@@ -188,7 +191,7 @@ def _denial(refused: Refused) -> str:
     why = " to create the queue, or what is missing of it," if refused.verb == "open" else f" to call {refused.verb}"
     return (
         f"Redis denies this user the right{why} ({refused}): the role {' or '.join(roles)} has it, and "
-        f"`shardq acl {roles[0]} QUEUE` prints its rights"
+        f"`shardq acl {roles[0]} QUEUE` prints its rights{_AFTER_SCRIPTS if 'evalsha' in refused.text else ''}"
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, judge
+from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, has_lua_fixes, judge
 from shardq.errors import ConfigError
 
 NONE, PROCESS, DISK, REPLICA = (Durability.parse(text) for text in ("none", "process", "disk", "replica"))
@@ -267,3 +267,19 @@ def test_unfit_servers_are_refused(facts: dict[str, Any], reason: str) -> None:
 def test_fit_or_unknown_servers_are_not_refused(facts: dict[str, Any]) -> None:
     """What is fit, or could not be checked, is not refused."""
     assert fatal(replace(BEST, **facts)) is None
+
+
+@pytest.mark.parametrize(
+    ("server", "version", "fixed"),
+    [
+        ("redis", (7, 0, 15), False), ("redis", (7, 2, 10), False), ("redis", (7, 2, 11), True),
+        ("redis", (7, 4, 5), False), ("redis", (7, 4, 6), True), ("redis", (8, 0, 3), False),
+        ("redis", (8, 0, 4), True),
+        ("redis", (8, 2, 1), False), ("redis", (8, 2, 2), True), ("redis", (8, 4, 0), True),
+        ("valkey", (7, 2, 10), False), ("valkey", (7, 2, 11), True), ("valkey", (8, 0, 5), False),
+        ("valkey", (8, 0, 6), True), ("valkey", (8, 1, 3), False), ("valkey", (8, 1, 4), True),
+        ("valkey", (9, 0, 0), True), ("redis", None, None), ("redis", (8, 2), None), ("keydb", (6, 3, 4), None),
+    ],
+)  # fmt: skip
+def test_versions_with_the_fixes_of_lua(server: str, version: tuple[int, ...] | None, fixed: bool | None) -> None:
+    assert has_lua_fixes(ServerFacts(server=server, version=version)) is fixed
