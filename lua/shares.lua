@@ -9,13 +9,14 @@
 -- part of a bound is only for tenants that use less than a small fraction of what is free of it. There each one leaves
 -- nearly all to those who come later, and a tenant that uses nothing gets a place as long as there is one.
 local FREE_TIMES = 4
-local LAST_PART = 25 -- the last part is a twenty-fifth of the bound; one below 25 has none
+local LAST_PART = 25 -- the last part is a twenty-fifth of the bound, if that has a place for each fraction of it
 local LAST_FRACTION = 16
 
 -- Says whether a tenant that uses so much of a bound may use `more` of what is free.
 function Shares.may_use(used, free, more, bound)
   if more > free or used >= FREE_TIMES * free then return false end
-  return free - more >= floor(bound / LAST_PART) or LAST_FRACTION * used < free
+  local part = floor(bound / LAST_PART)
+  return part < LAST_FRACTION or free - more >= part or LAST_FRACTION * used < free
 end
 
 -- Looks up the fields that this call does not know yet, by one look. Nobody uses more than all do (`all`, if known): if

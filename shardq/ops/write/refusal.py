@@ -13,13 +13,19 @@ _SHARED: Final = {
     "max_len": "queue {name!r} may hold max_len = {limit:,} messages",
     "max_dedup": "queue {name!r} may remember max_dedup = {limit:,} keys",
 }
-SHARES: Final = "nobody more than four times as many as are free, and the last 4 % are for tenants that have hardly any"
-"""The shares of a bound, as `Shares.may_use` in lua/shares.lua has them."""
+LAST_PART_FROM: Final = 400
+"""A bound of so many has a last part (`Shares.may_use` in lua/shares.lua)."""
 
 _ADVICE: Final = {
     "max_len": "write later, or raise it",
     "max_dedup": "write later, remember keys for less time, or raise it",
 }
+
+
+def shares(limit: int) -> str:
+    """Say how much of a bound one tenant may have."""
+    last = ", and the last 4 % are for tenants that have hardly any" if limit >= LAST_PART_FROM else ""
+    return f"nobody more than four times as many as are free{last}"
 
 
 def read_refused(state: QueueState, chunk: Sequence[Outgoing], reply: Sequence[Any]) -> dict[int, QueueFull]:
@@ -46,5 +52,5 @@ def _text(name: str, key: str | bytes, bound: str, limit: int, used: int | None,
     text = _SHARED[bound].format(name=name, limit=limit)
     if used is not None and others is not None:
         has = f"shard key {key!r} has {used:,} of them, others have {others:,}"
-        text += f", {SHARES}; {has}" if used + others < limit else f"; {has}"
+        text += f", {shares(limit)}; {has}" if used + others < limit else f"; {has}"
     return f"{text}: {_ADVICE[bound]}"

@@ -227,10 +227,10 @@ class Model:
     def may_use(self, used: int, total: int, bound: int, more: int = 1) -> bool:
         """Whether a tenant must get more of a bound.
 
-        It uses less than four times what is free; of the last 4 %, less than a sixteenth.
+        It uses less than four times what is free; of the last 4 % of a bound of 400 or more, less than a sixteenth.
         """
-        free = bound - total
-        return more <= free and used < 4 * free and (free - more >= bound // 25 or 16 * used < free)
+        free, part = bound - total, bound // 25
+        return more <= free and used < 4 * free and (part < 16 or free - more >= part or 16 * used < free)
 
     def letters_of(self, name: bytes) -> list[Known]:
         """The dead letters in the share of a shard key, or with parents of a parent."""
