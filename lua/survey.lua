@@ -1,4 +1,4 @@
--- Verbs that tell who has what: accounts, uses, tenant, runs, waiting. They only read, a piece in each call.
+-- Verbs that tell who has what: accounts, tenant, runs, waiting. They only read, a piece in each call.
 
 -- Begins a look at accounts.
 local function open_survey(KEYS)
@@ -29,23 +29,6 @@ function verbs.accounts(KEYS, ARGV)
     local name = sub(page[2][at], 3)
     local a = Accounts.meet(q, name, page[2][at + 1])
     found[#found + 1], found[#found + 2], found[#found + 3] = name, spell_account(q, a), a.listed == 1 and '1' or ''
-  end
-  return {page[1], found}
-end
-
--- @verb uses | no-writes: a page of the shard keys (or parents) that use some of a bound, and how much.
--- KEYS[1] meta: the state of the queue
--- ARGV[1] kind: 'D:' keys that are remembered | 'X:' dead letters | 'R:' bytes of results
--- ARGV[2] cursor: where to go on, '0' to start
--- ARGV[3] count: about how many fields to look at
--- Reply: {} when there is no such queue | {cursor to go on from, '0' at the end, {name, how much, ...}}
-function verbs.uses(KEYS, ARGV)
-  if not call then begin() end
-  if not call('HGET', KEYS[1], 'epoch') then return {} end
-  local page = call('HSCAN', KEYS[1], ARGV[2], 'MATCH', ARGV[1] .. '*', 'COUNT', ARGV[3])
-  local found = {}
-  for at = 1, #page[2], 2 do
-    found[#found + 1], found[#found + 2] = sub(page[2][at], 3), match(page[2][at + 1], '^%d+')
   end
   return {page[1], found}
 end

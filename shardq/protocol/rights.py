@@ -493,9 +493,6 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "keys": "persist pexpire",
         "meta": "exists hget",
     },
-    "uses": {
-        "meta": "hget hscan",
-    },
     "waiting": {
         "meta": "hget",
         "streams": "xrange",
