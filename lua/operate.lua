@@ -547,6 +547,7 @@ end
 -- Messages whose leases are over wait, too: a piece of them comes back first.
 local function take_back_ended(q)
   if not Ended.may_be_some(q) then return end
+  q.piece = PIECE
   Leases.take_ended(q, Ended.till(q))
   Leases.flush_taken(q)
   State.put(q, 'lease_at', spell(q.lease_at))

@@ -1,4 +1,4 @@
--- Verbs that tell who has what: accounts, uses, tenant, runs, waiting. They only read, a piece in each call.
+-- Verbs that tell who has what: accounts, present, tenant, runs, waiting. They only read, a piece in each call.
 
 local MOST_LOOKS = 1000 -- messages that were given back, which one call looks at for ages
 
@@ -41,23 +41,22 @@ function verbs.accounts(KEYS, ARGV)
   return {page[1], found}
 end
 
--- @verb uses | no-writes: a page of the shard keys (or parents) that use some of a bound, and how much.
--- KEYS[1] meta: the state of the queue
--- ARGV[1] kind: 'D:' keys that are remembered | 'X:' dead letters | 'R:' bytes of results
--- ARGV[2] cursor: where to go on, '0' to start
--- ARGV[3] count: about how many fields to look at
--- Reply: {} when there is no such queue | {cursor to go on from, '0' at the end, {name, how much, ...}}
-function verbs.uses(KEYS, ARGV)
+-- @verb present | no-writes: what some shard keys (or parents) have at this moment, of which time may have changed it
+-- since their accounts were written.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- ARGV[1..] names: of shard keys (or parents), at most 150
+-- Reply: {name, "in streams|in flight|held back|of these limited|delayed|ahead", ...}
+function verbs.present(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta'})
-  Arguments.check(ARGV, {'kind_of_share', 'cursor', 'count'})
-  if not call('HGET', KEYS[1], 'epoch') then return {} end
-  local page = call('HSCAN', KEYS[1], ARGV[2], 'MATCH', ARGV[1] .. '*', 'COUNT', ARGV[3])
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {}, {'key_or_none'}, 150)
+  local q = open_survey(KEYS)
+  if not q then return {} end
   local found = {}
-  for at = 1, #page[2], 2 do
-    found[#found + 1], found[#found + 2] = sub(page[2][at], 3), match(page[2][at + 1], '^%d+')
-  end
-  return {page[1], found}
+  Accounts.load_accounts(q, ARGV)
+  Present.of_accounts(q)
+  for _, name in ipairs(q.names) do found[#found + 1], found[#found + 2] = name, spell_account(q, q.accounts[name]) end
+  return found
 end
 
 -- Returns what one tenant uses of bounds: "keys|dead letters|bytes of results".

@@ -14,6 +14,7 @@ def inner_looks(keys: QueueKeys) -> dict[str, Call]:
     """Calls that change nothing, by the function that each runs."""
     stream = (keys.stream(0),)
     args: dict[str, tuple[tuple[Argument, ...], tuple[str, ...]]] = {
+        "accounts": (("0", 100), ()),
         "alone": (("0", 100), ()),
         "due_schedules": ((75_000, 100, "c:f"), ()),
         "facts": ((), ()),
@@ -25,7 +26,6 @@ def inner_looks(keys: QueueKeys) -> dict[str, Call]:
         "sample": ((9,), ()),
         "skip": (("0-0", "+", 9), stream),
         "states": ((1000, "d:1-1", "0:1-1"), stream),
-        "uses": (("D:", "0", 100), ()),
         "waiting": (("0", "", 9), stream),
     }
     return {name: Call.on(keys, name, given, rest=rest) for name, (given, rest) in args.items()}

@@ -288,6 +288,13 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     "plans": {
         "meta": "hget hmget",
     },
+    "present": {
+        "": "time",
+        "cancelled": "sismember",
+        "delayed": "zlexcount",
+        "leases": "zrangebyscore",
+        "meta": "hget hmget",
+    },
     "progress": {
         "": "time",
         "cancelled": "smismember",
@@ -510,9 +517,6 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     "touch": {
         "keys": "persist pexpire",
         "meta": "exists hget",
-    },
-    "uses": {
-        "meta": "hget hscan",
     },
     "waiting": {
         "meta": "hget",

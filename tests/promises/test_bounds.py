@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from shardq import Delivery, Limits, Message, Queue
+from shardq.ops.inspect.tenants import Order
 from shardq.ops.read.give_back import unread
 from tests.conformance.world import World, raw_client
 from tests.promises.conftest import OpenQueue, lone
@@ -345,3 +346,18 @@ def test_a_call_for_many_is_made_in_parts(open_queue: OpenQueue, server: Server,
     with watched(server) as commands:
         OF_MANY[name](queue, held)
     assert touched(commands) <= MOST
+
+
+@lone
+@pytest.mark.parametrize("order", ["backlog", "oldest", "in_flight", "held_back", "time", "dedup", "dead", "results"])
+def test_a_list_of_tenants_runs_scripts_for_those_that_it_shows(
+    open_queue: OpenQueue, server: Server, monkeypatch: pytest.MonkeyPatch, order: Order
+) -> None:
+    """However many others there are: a script that looks at one of them costs as much as eight that are only read."""
+    monkeypatch.setattr("shardq.ops.inspect.tenants.SMALL", MANY // 2)
+    queue = open_queue(streams=4, streams_per_shard=2, window=1)
+    queue.write_many([Message(b"", f"t{number % MANY}") for number in range(4 * MANY)])
+    with watched(server) as commands:
+        assert len(queue.tenants(order, limit=5)) in (0, 5)
+    pages = 4 * 4 if order == "oldest" else 1  # of the streams
+    assert sum(each.name.startswith("FCALL") for each in commands) <= 5 + pages

@@ -6,13 +6,15 @@ a script that only reads, and takes less than 2 ms of the server.
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from shardq.ops.inspect.lengths import lengths
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Argument, Call, Op
+from shardq.ops.queue.steps import Call, Op
 from shardq.ops.queue.view import QueueView
 from shardq.protocol.bodies import text_or_bytes
 
@@ -25,19 +27,29 @@ Waits = dict[bytes, int]
 """When each tenant's first message became deliverable, in ms."""
 
 
-def all_waits(state: QueueState, view: QueueView, held: Sequence[bytes], until: float) -> Op[Waits]:
-    """Return since when each tenant waits that has anything to be delivered.
+def first_waits(state: QueueState, view: QueueView, outside: Sequence[bytes], count: int, until: float) -> Op[Waits]:
+    """Return since when tenants wait: at least the *count* of them that wait longest, if so many do.
 
-    *held* are those that have something outside of the streams.
+    *outside* are those whose first message may lie outside of the streams.
     """
     found: Waits = {}
-    for at in range(0, len(held), RUNS):
-        _note(found, view, (yield from _ask(state, until, Call.on(state.keys, "runs", tuple(held[at : at + RUNS])))))
-    for number in (yield from _occupied(state, view, until)):
-        # To the end of each stream, since any message may be the first of its tenant.
-        page = _Page(number)
-        while page:
-            _note(found, view, (yield from page.read(state, until)))
+    for at in range(0, len(outside), RUNS):
+        part = tuple(outside[at : at + RUNS])
+        _note(found, view, (yield from _ask(state, until, Call.on(state.keys, "runs", part))))
+    # A stream's messages stand in the order of their times. So the stream that was read least far goes on, until what
+    # is left in each came later than the first ones that were found.
+    pages = [_Page(number) for number in (yield from _occupied(state, view, until))]
+    latest, known = math.inf, 0
+    while pages:
+        page = heapq.heappop(pages)
+        # It only falls, so it need not be worked out each time.
+        if len(found) >= max(count, known * 1.2):
+            latest, known = heapq.nsmallest(count, found.values())[-1], len(found)
+        if page.after_ms > latest:
+            break
+        _note(found, view, (yield from page.read(state, until)))
+        if page:
+            heapq.heappush(pages, page)
     return found
 
 
@@ -75,11 +87,19 @@ class _Page:
 
     def __init__(self, number: int) -> None:
         self._number = number
-        self._after: Argument = b""
+        self._after = b""
         self._is_over = False
 
     def __bool__(self) -> bool:
         return not self._is_over
+
+    def __lt__(self, other: _Page) -> bool:
+        return self.after_ms < other.after_ms
+
+    @property
+    def after_ms(self) -> int:
+        """The time of the last message that was read; 0: none was."""
+        return int(self._after.partition(b"-")[0] or 0)
 
     def read(self, state: QueueState, until: float) -> Op[Sequence[Any]]:
         """Return shard keys and times of the next page."""

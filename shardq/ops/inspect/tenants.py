@@ -1,13 +1,15 @@
 """Tenants of a queue and what they have in it: by their backlog, by what they have in flight, by how long they wait.
 
-A survey reads pages of the queue's own accounts. Each page is a script that only reads, and takes less than 2 ms of the
-server, however many tenants there are; the order is made here. It is not one instant. Scripts are not sent together,
-since the server would serve nobody else between two of them.
+A survey reads pages of the queue's own accounts as they are stored, by plain commands: a script that takes them apart
+costs the server eight times as much. Each page takes less than 2 ms of the server, however many tenants there are; the
+order is made here. It is not one instant. Pages are not asked for together, since the server would serve nobody else
+between two of them. Only those that are shown are looked at by a script.
 """
 
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
@@ -17,9 +19,9 @@ from shardq.arguments import one_of, whole
 from shardq.errors import ConfigError
 from shardq.model.limits import Limits
 from shardq.model.tenant import Neighbour, Tenant
-from shardq.ops.inspect.ages import Waits, all_waits, wait_of
+from shardq.ops.inspect.ages import RUNS, Waits, first_waits, wait_of
 from shardq.ops.queue.opening import missing
-from shardq.ops.queue.retry import always, retry_until
+from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.sight import Sight, sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
@@ -31,20 +33,22 @@ from shardq.sharding import key_bytes
 Order = Literal["backlog", "oldest", "in_flight", "held_back", "time", "dedup", "dead", "results"]
 ORDERS: Final[tuple[Order, ...]] = ("backlog", "oldest", "in_flight", "held_back", "time", "dedup", "dead", "results")
 BOUNDS: Final = {"dedup": "D:", "dead": "X:", "results": "R:"}
-"""The orders by what is used of a bound, as the verb `uses` names these."""
+"""The orders by what is used of a bound: how the names of these fields of the state begin."""
 MOST: Final = 1000
 PAGE: Final = 500
 LOOKED_AT: Final = 16
 """So many of a tenant's streams are searched for its oldest message, where not all that waits is looked at."""
 SMALL: Final = 10_000
 """Up to so many messages in the streams and tenants with an overflow, all that waits is looked at for its age."""
+EVERYBODY: Final = 2**40
 NEIGHBOURS: Final = 10
+_NUMBER: Final = re.compile(rb"\d+")
 
 
 class Account(NamedTuple):
     """What an account says: undelivered in the streams, held back, of these for limits, delayed, in flight.
 
-    `ahead` is in units of 0.1 ms.
+    `ahead` is in units of 0.1 ms. `returned` of those held back were given back or came due.
     """
 
     in_streams: int = 0
@@ -53,6 +57,12 @@ class Account(NamedTuple):
     delayed: int = 0
     in_flight: int = 0
     ahead: int = 0
+    returned: int = 0
+
+    @property
+    def waits_outside(self) -> bool:
+        """Whether its first message may lie outside of the streams: what is new there came after those in streams."""
+        return self.held_back > 0 and (not self.in_streams or self.returned > 0)
 
     @property
     def backlog(self) -> int:
@@ -60,10 +70,39 @@ class Account(NamedTuple):
         return self.in_streams + self.held_back
 
 
+def stored_account(text: bytes, virtual: int) -> Account:
+    """Read an account as it is stored (lua/accounts.lua), beside the queue's *virtual* time, but for what limits block.
+
+    A text that something else wrote counts as nothing.
+    """
+    words = text.split(b" ")
+    try:
+        if len(words) == 1:
+            in_flight, in_streams = divmod(int(text), 1000)
+            return Account(in_streams, in_flight=in_flight)
+        in_streams, in_flight, held, returned, delayed = map(int, words[:5])
+        ahead = 0 if words[5] == b"-" else max(0, round(float(words[5])) - virtual)
+    except (ValueError, IndexError):
+        return Account()
+    return Account(in_streams, held, 0, delayed, in_flight, ahead, returned)
+
+
+def may_have_changed(text: bytes, now_ms: float, *, lease_has_ended: bool) -> bool:
+    """Return whether time may have changed what a stored account says."""
+    words = text.split(b" ")
+    if len(words) == 1:
+        return lease_has_ended and text.isdigit() and int(text) >= 1000
+    try:
+        look_at = float(words[7])
+    except (ValueError, IndexError):
+        return False
+    return (lease_has_ended and words[1] != b"0") or 0 < look_at <= now_ms
+
+
 def account_of(text: bytes) -> Account:
-    """Read an account as the verbs `accounts` and `tenant` tell it."""
+    """Read an account as the verbs `present` and `tenant` tell it."""
     in_streams, in_flight, held, limited, delayed, ahead = map(int, text.split(b"|"))
-    return Account(in_streams, held, limited, delayed, in_flight, ahead)
+    return Account(in_streams, held, limited, delayed, in_flight, ahead, returned=held)
 
 
 def tenants(state: QueueState, order: str, limit: int, start: int, timeout: float | None = None) -> Op[list[Tenant]]:
@@ -76,11 +115,15 @@ def tenants(state: QueueState, order: str, limit: int, start: int, timeout: floa
     if order in BOUNDS:
         uses = yield from _uses(state, BOUNDS[order], until)
         return (yield from _first(state, seen, uses, None, limit, start, until))
-    accounts = yield from _accounts(state, until)
+    accounts = yield from _accounts(state, seen, until)
     # Each message in a stream has to be looked at, but of an overflow only the first.
     is_small = sum(each.in_streams + bool(each.held_back) for each in accounts.values()) <= SMALL
-    held = [name for name, each in accounts.items() if each.held_back]
-    waits = (yield from all_waits(state, seen.view, held, until)) if is_small or order == "oldest" else None
+    outside = [name for name, each in accounts.items() if each.waits_outside]
+    waits = None
+    if order == "oldest":
+        waits = yield from first_waits(state, seen.view, outside, start + limit, until)
+    elif is_small:
+        waits = yield from first_waits(state, seen.view, outside, EVERYBODY, until)
     return (yield from _first(state, seen, _ranks(order, accounts, waits), waits, limit, start, until))
 
 
@@ -141,25 +184,35 @@ def _ranks(order: str, accounts: Mapping[bytes, Account], waits: Waits | None) -
 
 def _uses(state: QueueState, kind: str, until: float) -> Op[dict[bytes, float]]:
     found: dict[bytes, float] = {}
-    cursor: Argument = "0"
-    while cursor != b"0":
-        reply = yield from _ask(state, until, Call.on(state.keys, "uses", (kind, cursor, PAGE)))
-        if not reply:
-            raise missing(state)
-        cursor, rows = reply
-        found |= {name: int(number) for name, number in zip(rows[::2], rows[1::2], strict=True)}
+    for name, text in (yield from _fields(state, kind, until)):
+        number = _NUMBER.match(text)
+        found[name] = int(number[0]) if number else 0
     return found
 
 
-def _accounts(state: QueueState, until: float) -> Op[dict[bytes, Account]]:
-    found: dict[bytes, Account] = {}
+def _accounts(state: QueueState, seen: Sight, until: float) -> Op[dict[bytes, Account]]:
+    line, lease_at = yield from ask(state, "HMGET", state.keys.meta, "line", "lease_at", until=until)
+    if not line:
+        raise missing(state)
+    virtual, now_ms = int(line.split(b" ")[0]), seen.time * 1000 + 1
+    rows = yield from _fields(state, "t:", until)
+    found = {name: stored_account(text, virtual) for name, text in rows}
+    ended = float(lease_at or 0) <= now_ms
+    changed = [name for name, text in rows if may_have_changed(text, now_ms, lease_has_ended=ended)]
+    for at in range(0, len(changed), RUNS):
+        told = yield from _ask(state, until, Call.on(state.keys, "present", tuple(changed[at : at + RUNS])))
+        found |= {name: account_of(text) for name, text in zip(told[::2], told[1::2], strict=True)}
+    return found
+
+
+def _fields(state: QueueState, kind: str, until: float) -> Op[list[tuple[bytes, bytes]]]:
+    """Return all fields of the state whose names begin with *kind*: the rest of the name, and what each says."""
+    found: list[tuple[bytes, bytes]] = []
     cursor: Argument = "0"
     while cursor != b"0":
-        reply = yield from _ask(state, until, Call.on(state.keys, "accounts", (cursor, PAGE)))
-        if not reply:
-            raise missing(state)
-        cursor, rows = reply
-        found |= {name: account_of(text) for name, text in zip(rows[::3], rows[1::3], strict=True)}
+        key = state.keys.meta
+        cursor, flat = yield from ask(state, "HSCAN", key, cursor, "MATCH", f"{kind}*", "COUNT", PAGE, until=until)
+        found += [(name[len(kind) :], text) for name, text in zip(flat[::2], flat[1::2], strict=True)]
     return found
 
 

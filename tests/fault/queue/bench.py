@@ -216,7 +216,6 @@ CHANGES: Calls = {
 """By the function in Redis that the call is for."""
 
 LOOKS: Calls = {
-    "accounts": lambda bench: bench.queue.tenants(),
     "assignment": lambda bench: bench.queue.assignment(),
     "bindings": lambda bench: run(bench.queue, Call.on(ROUTER, "bindings", ("0", 100))),
     "dead": lambda bench: bench.queue.dead(),

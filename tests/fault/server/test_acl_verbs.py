@@ -47,10 +47,10 @@ BESIDES = {
     "scheduler": "complete facts len move_schedules plans recount release",
     "gateway": "complete facts len plans recount",
     "consumer": "accounts complete dead due facts fetch held holders leased len peek plans recount redrive "
-    "release runs skip states tenant uses waiting pause_schedule",
+    "release runs skip states tenant waiting pause_schedule",
     "autoscaler": "due fetch held peek plans runs skip tenant waiting",
     "observer": "holders sample skip states",
-    "analyst": "accounts due held journal peek plans runs tenant uses waiting",
+    "analyst": "accounts due held journal peek plans runs tenant waiting",
     "operator": "complete holders move_schedules recount release sample skip states",
     "loader": "",
     "doctor": "plans",
