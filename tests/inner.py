@@ -23,6 +23,7 @@ def inner_looks(keys: QueueKeys) -> dict[str, Call]:
         "holders": (("0", 100), ()),
         "recount": (("0", "o:w:0"), ()),
         "runs": (("tenant-0", "tenant-1"), ()),
+        "present": (("tenant-0", "tenant-1"), ()),
         "sample": ((9,), ()),
         "skip": (("0-0", "+", 9), stream),
         "states": ((1000, "d:1-1", "0:1-1"), stream),

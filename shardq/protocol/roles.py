@@ -87,8 +87,8 @@ _WAITS: Final = "client|id client|unblock"
 _PRODUCES: Final = "find write assignment"
 _FOLLOWS: Final = "bindings follow"
 _LISTS: Final = (
-    f"{_LOOK} assignment status peek held due leased fetch dead journal limits weights plans accounts present tenant runs "
-    f"waiting schedules {_FOLLOWS} {_QUEUES}"
+    f"{_LOOK} assignment status peek held due leased fetch dead journal limits weights plans accounts present tenant "
+    f"runs waiting schedules {_FOLLOWS} {_QUEUES}"
 )
 _LISTED: Final = {
     "meta": "hget hmget",

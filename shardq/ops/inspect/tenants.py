@@ -19,7 +19,7 @@ from shardq.arguments import one_of, whole
 from shardq.errors import ConfigError
 from shardq.model.limits import Limits
 from shardq.model.tenant import Neighbour, Tenant
-from shardq.ops.inspect.ages import RUNS, Waits, first_waits, wait_of
+from shardq.ops.inspect.ages import RUNS, Waits, first_waits, tenant_of, wait_of
 from shardq.ops.queue.opening import missing
 from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.sight import Sight, sight
@@ -28,6 +28,7 @@ from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.queue.view import QueueView
 from shardq.protocol.bodies import text_or_bytes
 from shardq.protocol.limits import end_of_pause, parsed_limits
+from shardq.protocol.standing import lease_of
 from shardq.sharding import key_bytes
 
 Order = Literal["backlog", "oldest", "in_flight", "held_back", "time", "dedup", "dead", "results"]
@@ -41,6 +42,8 @@ LOOKED_AT: Final = 16
 SMALL: Final = 10_000
 """Up to so many messages in the streams and tenants with an overflow, all that waits is looked at for its age."""
 EVERYBODY: Final = 2**40
+MAX_CHANGED: Final = 1000
+"""Leases that ended, and tenants of which something came due, that are looked at before a read has seen them."""
 NEIGHBOURS: Final = 10
 _NUMBER: Final = re.compile(rb"\d+")
 
@@ -85,18 +88,6 @@ def stored_account(text: bytes, virtual: int) -> Account:
     except (ValueError, IndexError):
         return Account()
     return Account(in_streams, held, 0, delayed, in_flight, ahead, returned)
-
-
-def may_have_changed(text: bytes, now_ms: float, *, lease_has_ended: bool) -> bool:
-    """Return whether time may have changed what a stored account says."""
-    words = text.split(b" ")
-    if len(words) == 1:
-        return lease_has_ended and text.isdigit() and int(text) >= 1000
-    try:
-        look_at = float(words[7])
-    except (ValueError, IndexError):
-        return False
-    return (lease_has_ended and words[1] != b"0") or 0 < look_at <= now_ms
 
 
 def account_of(text: bytes) -> Account:
@@ -191,18 +182,26 @@ def _uses(state: QueueState, kind: str, until: float) -> Op[dict[bytes, float]]:
 
 
 def _accounts(state: QueueState, seen: Sight, until: float) -> Op[dict[bytes, Account]]:
-    line, lease_at = yield from ask(state, "HMGET", state.keys.meta, "line", "lease_at", until=until)
+    line = yield from ask(state, "HGET", state.keys.meta, "line", until=until)
     if not line:
         raise missing(state)
-    virtual, now_ms = int(line.split(b" ")[0]), seen.time * 1000 + 1
-    rows = yield from _fields(state, "t:", until)
-    found = {name: stored_account(text, virtual) for name, text in rows}
-    ended = float(lease_at or 0) <= now_ms
-    changed = [name for name, text in rows if may_have_changed(text, now_ms, lease_has_ended=ended)]
+    virtual = int(line.split(b" ")[0])
+    found = {name: stored_account(text, virtual) for name, text in (yield from _fields(state, "t:", until))}
+    changed = yield from _changed_by_time(state, seen, until)
     for at in range(0, len(changed), RUNS):
         told = yield from _ask(state, until, Call.on(state.keys, "present", tuple(changed[at : at + RUNS])))
         found |= {name: account_of(text) for name, text in zip(told[::2], told[1::2], strict=True)}
     return found
+
+
+def _changed_by_time(state: QueueState, seen: Sight, until: float) -> Op[list[bytes]]:
+    """Return the tenants of which leases have ended, or something came due, and no read has seen it."""
+    now, keys = int(seen.time * 1000), state.keys
+    some = ("LIMIT", 0, MAX_CHANGED)
+    names = yield from ask(state, "ZRANGEBYSCORE", keys.due, "-inf", f"{now}.999", *some, until=until)
+    tokens = yield from ask(state, "ZRANGEBYSCORE", keys.leases, "-inf", now, *some, until=until)
+    leases = filter(None, map(lease_of, tokens))
+    return sorted({*names, *(tenant_of(seen.view, each.shard_key or b"") for each in leases)})
 
 
 def _fields(state: QueueState, kind: str, until: float) -> Op[list[tuple[bytes, bytes]]]:
