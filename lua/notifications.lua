@@ -115,6 +115,8 @@ function Notifications.watch(q, at, watch, stays)
   -- It looks now, so the watch is free: for itself, unless somebody has it already.
   stop_watching(q, watch)
   settle_passed_watch(q)
+  -- Nothing comes any more at the moment that was watched. Who did so may be gone, so nobody counts on it.
+  if watched_until(q) > 0 and watched_until(q) < floor(at) then State.put_odd(q, 'watched', '') end
   if at >= FAR then return -1 end
   local wait = max(0, ceil(at - q.now))
   if wait >= SOON then return wait end -- all look by then
