@@ -72,11 +72,10 @@ local FINISHED = 18
 -- @record q: keys fixed values now rules line odd virtual behind shared turns due_at waiting servable cancels
 --   accounts names changes over lists dirty blocks children events unset ended counts marks prefix last_stream
 --   lease_at jump ready lengths grown is_wide producer_ends producer_number cursors touched next_stream walk owed
---   seen_at found entries again granted count holder has_all ends mark ends_text visibility contested prefer missed
---   more wakes settled appended noted has_looked has_taken has_read_bodies has_read_turns producer_moves
+--   seen_at due_turns found entries again granted count holder has_all ends mark ends_text visibility contested prefer
+--   missed more wakes settled appended noted has_looked has_taken has_read_bodies has_read_turns producer_moves
 --   producer_is_known has_changed_odd ended_leases piece places full_at legacy is_legacy_done is_catching_up last_due
---   purged most shares changed_shares dead_shares letters used_numbers are_slots ended_tokens hands_on
---   has_new_streams
+--   purged most shares changed_shares dead_shares letters used_numbers are_slots ended_tokens hands_on has_new_streams
 -- @record a, child, holder, other: name behind returned queue taken flight delayed served full_at look_at listed
 --   counted limits text number ruled score next_at by overflow most next_score cap burst pause weight interval account
 --   turn is_looked_at body_head is_listed block
@@ -87,7 +86,7 @@ local LATE = 50 -- ms by which a token may be taken late without being lost
 local NEVER = 9000000000000000 -- the score of a sentinel: later than anything
 local FAR = 9000000000000 -- "never", in ms: later than any time of a message
 local LEASES_PIECE = 96 -- what a read takes back at most of leases that have ended
-local PIECE = 112 -- what a read of many takes at most out of an index of what time has brought
+local PIECE = 128 -- what a read of many takes at most out of an index of what time has brought
 local LEAST_PIECE = 16 -- what a read of one takes, or one that has other things to do
 
 -- Arguments of a command that several functions of a call put together: a list by name, sent once.

@@ -89,7 +89,7 @@ function Due.take_due(q)
   if #names > 0 then
     Types.look_at_all(q)
     -- Out of the index first: `Turns.schedule` puts each in again by its next moment, if it has one.
-    call('ZREM', key, unpack(names)) -- at most 112: a piece
+    call('ZREM', key, unpack(names)) -- at most 128: a piece
     Accounts.load_accounts(q, names)
     for _, name in ipairs(names) do
       if name == '' then call('ZADD', key, NEVER, '') end -- the sentinel is its account's member

@@ -36,7 +36,7 @@ local function look_of_read(KEYS, count, names)
   q.lengths, q.cursors, q.touched, q.prefix = {}, {}, {}, names.streams
   -- The state knows the lengths of streams only. (Of another key, or of one that is new, `know_streams` learns.)
   if number and v[LENGTH] then q.lengths[number + 0], q.cursors[number + 0] = tonumber(v[LENGTH]), v[CURSOR] or nil end
-  q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], v[OFFSET] + 0, v[LEASE_AT] + 0, v[SEEN_AT] or 0
+  q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], v[OFFSET] + 0, v[LEASE_AT] + 0, v[SEEN_AT]
   q.found, q.entries, q.again, q.granted, q.walk, q.owed = 0, {}, {}, {}, q.odd.walk or '', q.odd.owed
   return q
 end

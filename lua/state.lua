@@ -6,7 +6,7 @@
 --   shared     messages in the streams
 --   last       time in ms and number in the id of the last message, "ms-number"
 --   lease_at   no moment in `leases` is earlier, in ms
---   seen_at    and `due_turns`: how turns go on (virtual.lua). (Not in `line`, which earlier versions read, too.)
+--   seen_at    how turns go on (virtual.lua). (Not in `line`, which earlier versions read, too.)
 --   ready      a digit for each stream: 1 if it has something undelivered
 --   offset     the stream at which reads go on
 --   odd        what is not as usual, a line "name=value" for each (see `read_odd`)

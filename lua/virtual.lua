@@ -8,13 +8,12 @@
 -- served, too, if it alone has nothing in flight, and the virtual time must not leap to it. It never goes back.
 -- (docs/fairness.md)
 --
--- Two fields of the state say how turns go on: `seen_at`, when the virtual time moved last, or was looked at, in ms, by
--- a read, or by a write where no read came for long; and `due_turns`, what is due to those that wait beside the streams
--- (`share_of_streams`), in eighths of a message, and 8. It is looked at only where some wait and the streams have more.
+-- The field `seen_at` of the state says how turns go on, "ms due": when the virtual time moved last, or was looked at,
+-- by a read, or by a write where no read came for long; and what is due to those that wait beside the streams
+-- (`share_of_streams`), in eighths of a message, and 8, so that it has no sign.
 local PACE = 2 -- s of service by which it follows in 1 s: more than one handler gives to one that it holds up
 local LONG = 1000 -- ms: as many count as passed at most, however long nobody looked, also if the clock was set ahead
-local SHORT = 10 -- ms in which it is looked at once, so that few reads write when that was
-local NONE_DUE = 8 -- in the field `due_turns`: so it has no sign
+local NONE_DUE = 8
 local MOST_LEVELS = 8 -- numbers in flight at which shard keys are looked at
 
 -- Returns the least service of those that wait for their turn, or one that is at most `enough`. Those with as many in
@@ -34,23 +33,33 @@ local function least_service(q, score, enough)
   return least
 end
 
--- Returns how many ms ago it was looked at last.
-local function passed_since_seen(q)
-  q.seen_at = tonumber(q.seen_at or call('HGET', q.keys[META], 'seen_at')) or 0
-  return q.now - q.seen_at
+-- Reads the field, once in a call.
+local function load_seen(q)
+  if q.due_turns then return end
+  local seen_at, due = match(q.seen_at or call('HGET', q.keys[META], 'seen_at') or '', '^(%d+) (%d+)$')
+  q.seen_at, q.due_turns = tonumber(seen_at) or 0, tonumber(due) or NONE_DUE
 end
+
+local function save_seen(q) State.put(q, 'seen_at', spell(q.seen_at) .. ' ' .. spell(q.due_turns)) end
 
 -- Returns how much is due to those that wait for their turn beside the streams, in eighths of a message; below 0 if
 -- they had it before.
-function Virtual.due_turns(q) return (tonumber(call('HGET', q.keys[META], 'due_turns')) or NONE_DUE) - NONE_DUE end
+function Virtual.due_turns(q)
+  load_seen(q)
+  return q.due_turns - NONE_DUE
+end
 
 -- (What they cannot take now is not due to them later.)
-function Virtual.put_due_turns(q, due) State.put(q, 'due_turns', spell(min(7, due) + NONE_DUE)) end
+function Virtual.put_due_turns(q, due)
+  q.due_turns = min(7, due) + NONE_DUE
+  save_seen(q)
+end
 
 -- Moves it on. The shard key with this score, the first in `turns`, is served next.
 function Virtual.advance(q, score)
-  local passed = passed_since_seen(q)
-  if abs(passed) < SHORT then return end
+  load_seen(q)
+  local passed = q.now - q.seen_at
+  if passed == 0 then return end
   local slowly = q.virtual + PACE * 10 * max(0, min(LONG, passed))
   local service = Accounts.service_in(score, q.virtual)
   if service > slowly then
@@ -61,12 +70,14 @@ function Virtual.advance(q, score)
   -- While it stays, what it may follow by is saved up, as far as it counts.
   if service <= q.virtual and abs(passed) < LONG / 2 then return end
   q.virtual, q.seen_at = max(q.virtual, service), q.now
-  State.put(q, 'seen_at', spell(q.now))
+  save_seen(q)
 end
 
 -- Moves it on for one that begins to wait, if no read has for long.
 function Virtual.look_again(q, a)
-  if a.taken + a.behind + a.flight > 0 or abs(passed_since_seen(q)) < LONG then return end
+  if a.taken + a.behind + a.flight > 0 then return end
+  load_seen(q)
+  if abs(q.now - q.seen_at) < LONG then return end
   local score = call('ZRANGE', q.keys[TURNS], 0, 0, 'WITHSCORES')[2]
   if score and score + 0 < Accounts.IDLE then Virtual.advance(q, score + 0) end
 end

@@ -18,7 +18,7 @@ from tests.conformance.walk.settling import Settling
 SETTINGS = {*QueueConfig.__struct_fields__, "rules", "accounts", "paused"}
 COUNTERS = {
     "n", "adopted", "redriven", "expired", "cancelled", "purged", "dead_lettered", "dead_deleted", "dead_dropped",
-    "vanished", "events", "offset", "due_turns", "virtual", "idle", "owed", "retrying",
+    "vanished", "events", "offset", "virtual", "idle", "owed", "retrying",
 }  # fmt: skip
 CLOCKS = {
     "ms", "created", "id", "epoch", "waiting", "full_at", "jump", "void", "streams", "wanted", "assigned", "reach",
