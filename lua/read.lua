@@ -321,7 +321,7 @@ local function close_read(q, watch, client)
   -- Leases before cursors: an entry that a cursor has passed and no lease names would never be delivered again.
   if q.found > 0 then save_leases(q) end
   if q.marks or q.ready ~= v[READY] then State.put(q, 'ready', Streams.ready(q)) end
-  if q.next_stream ~= v[OFFSET] + 0 then State.put(q, 'offset', q.next_stream) end
+  if q.next_stream ~= v[OFFSET] + 0 then State.put(q, 'offset', spell(q.next_stream)) end
   if q.lease_at ~= v[LEASE_AT] + 0 then State.put(q, 'lease_at', spell(q.lease_at)) end
   if q.shared + q.turns == 0 and not q.more then q.wakes = nil end -- what time has brought was taken: wake nobody
   if q.found > 0 then Notifications.pass_watch_on(q, next_moment(q, till), watch) end

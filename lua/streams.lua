@@ -184,7 +184,7 @@ local function take_of_stream(q, number, share, groups)
   local key = Messages.stream_key(q, spell(number))
   local counted = q.lengths[number]
   local most = share < counted and share or share + 1 -- one more than is counted, if there is one
-  local entries = call('XRANGE', key, from, '+', 'COUNT', most)
+  local entries = call('XRANGE', key, from, '+', 'COUNT', spell(most))
   local size, left = #entries, 0
   if size > counted then
     Streams.count_foreign(q, size - counted)
@@ -260,7 +260,7 @@ end
 
 function Streams.save_streams(q)
   for number, key in pairs(q.touched) do
-    State.put(q, key, q.lengths[number])
+    State.put(q, key, spell(q.lengths[number]))
     if q.cursors[number] then State.put(q, 'h' .. spell(number), q.cursors[number]) end
   end
 end

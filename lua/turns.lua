@@ -107,7 +107,7 @@ end
 local function find_heads(q, need)
   q.has_read_turns = true
   for _ = 1, MENDED do
-    local list = call('ZRANGE', q.keys[TURNS], 0, need - 1, 'WITHSCORES')
+    local list = call('ZRANGE', q.keys[TURNS], '0', spell(need - 1), 'WITHSCORES')
     local names, ready = {}, {}
     for at = 1, #list, 2 do
       -- Behind these are only idle ones.
