@@ -58,7 +58,7 @@ local KINDS = {
   ['own_pause'] = {'^$', 0, also = 'pause'},
   ['change'] = {'^[+-]$', 1},
   ['binding'] = {'^[^ ]* [^ ]+$', 1024}, -- '' and ' ' are the version and the stamp
-  ['stamp'] = {'^[%w._-]*$', 64},
+  ['stamp'] = {'', 1024}, -- another program may have written any, which is compared with this
   ['queue'] = {'^[%w._:/-]+$', 200},
   ['queue_or_none'] = {'^[%w._:/-]*$', 200},
   ['rule'] = {'^[%d|]*$', 32},

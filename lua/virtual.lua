@@ -78,6 +78,6 @@ function Virtual.look_again(q, a)
   if a.taken + a.behind + a.flight > 0 then return end
   load_seen(q)
   if abs(q.now - q.seen_at) < LONG then return end
-  local score = call('ZRANGE', q.keys[TURNS], 0, 0, 'WITHSCORES')[2]
+  local score = call('ZRANGEBYSCORE', q.keys[TURNS], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   if score and score + 0 < Accounts.IDLE then Virtual.advance(q, score + 0) end
 end

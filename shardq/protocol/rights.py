@@ -554,7 +554,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "notifications": "xadd xlen",
         "producers": "zadd zcard zrangebyscore zrem",
         "streams": "xadd xlen",
-        "turns": "zadd zcard zrange zrangebyscore zrem",
+        "turns": "zadd zcard zrangebyscore zrem",
     },
 })  # fmt: skip
 """Verb -> key -> commands, as an ACL names them. A key "" stands for commands without one, "streams" for all streams,

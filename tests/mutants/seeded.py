@@ -121,7 +121,7 @@ MUTANTS: tuple[Mutant, ...] = (
         3,
         "a lease that was shortened ends when it would have ended before",
         "lua/settling.lua",
-        "    if ends < lease_at then State.put(q, 'lease_at', text) end\n",
+        "    if ends < lease_at then State.put(q, 'lease_at', spell(ends)) end\n",
         "",
         "tests/conformance/read/test_due.py::test_a_lease_that_is_shortened_ends_when_it_says[sync-valkey]",
     ),

@@ -44,7 +44,7 @@ def bind_as_before(raw: Any, keys: RouterKeys, *patterns: str) -> None:
     """Bind patterns as an older version does, which took any."""
     members = [f"{pattern} q" for pattern in patterns]
     version = raw.hget(keys.bindings, "") or 0
-    raw.eval(load("bind").source, 2, keys.bindings, keys.changes, "+", 1000, 1000, version, *members)
+    raw.eval(load("bind").source, 2, keys.bindings, keys.changes, "+", 1000, 1000, version, "nonce", "0", *members)
 
 
 def test_patterns_with_too_many_wildcards_of_an_older_version_are_left_out_and_can_be_unbound(
