@@ -1,5 +1,5 @@
--- The gate: what a caller sends is looked at here before the first effect of its call, and none of it is believed. Who
--- may call a function may send it anything: a count without an end keeps all queues of the server waiting, and a name
+-- The gate: what a caller sends is looked at here before the first effect of its call, and none of it is believed. A
+-- caller may send a function anything: a count without an end keeps all queues of the server waiting, and a name
 -- that is another field of the state leaves a queue that nobody can read. A verb begins with the gate; those of single
 -- messages (write, read, settle) look at their arguments as they take them apart, and refuse them in the same way.
 

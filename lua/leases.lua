@@ -165,7 +165,7 @@ end
 
 -- Takes back a piece of the leases that ended before `till`. They lie by time: a shard key with many that ended first
 -- hides the others. So while there are more, those that wait are served in one round only: each shard key that waited
--- before, or came to wait since, stands for one message (`round`). Who is hidden waits for no second one of anybody.
+-- before, or came to wait since, stands for one message (`round`). Those that are hidden wait for no second one.
 function Leases.take_ended(q, till)
   local key = q.keys[LEASES]
   local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, LEASES_PIECE)

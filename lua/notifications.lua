@@ -115,7 +115,7 @@ function Notifications.watch(q, at, watch, stays)
   -- It looks now, so the watch is free: for itself, unless somebody has it already.
   stop_watching(q, watch)
   settle_passed_watch(q)
-  -- Nothing comes any more at the moment that was watched. Who did so may be gone, so nobody counts on it.
+  -- Nothing comes any more at the moment that was watched. The watcher may be gone, so nobody counts on it.
   if watched_until(q) > 0 and watched_until(q) < floor(at) then State.put_odd(q, 'watched', '') end
   if at >= FAR then return -1 end
   local wait = max(0, ceil(at - q.now))
@@ -126,7 +126,7 @@ function Notifications.watch(q, at, watch, stays)
   local turn = free_turn(q, moment)
   -- If all who have a turn are gone, the others look again after a `wait_slice` at the latest.
   if not turn then return -2 end
-  -- Who leaves before the moment is told one that is too late for it: by that it says next time what it has heard of.
+  -- A reader that leaves before the moment gets one that is too late for it: by that it says next time what it knows.
   local look = moment > leaves and moment + LATEST or take_turn(q, moment, turn, leaves)
   hand_on(q, moment, watch == 0 or look + TURN < watch, stays < TURN, is_handed)
   return look - q.now

@@ -1,6 +1,7 @@
 -- Calls and keys that must not count twice. A producer's last call is a field of the state, "end|number|what was
 -- stored". The hash `dedup` has 'k:' and a dedup key as "end|id", 'g:' the same of a gateway's ids, 'o:' and the
--- partition of a bulk write as "end|first message not stored|batch|mark", and 'u:' a unique key (unique.lua).
+-- partition of a bulk write as "end|first message not stored|batch|mark", and 'u:' a unique key, 'l:' its
+-- last lease (unique.lua).
 local MAX_SEQUENCES = 100000 -- newcomers beyond them write without one
 
 -- Forgets at most so many of an index whose end has come, which lie in this hash.
@@ -9,8 +10,8 @@ function Producers.forget_ended(q, index, hash, most, keep)
   -- `keep` may move some to a later end: these are looked at again then.
   if #ended > 0 and keep then ended = keep(q, ended) end
   if #ended == 0 then return end
-  call('HDEL', hash, unpack(ended)) -- at most 1,004: a write
-  call('ZREM', index, unpack(ended)) -- at most 1,004: a write
+  call('HDEL', hash, unpack(ended)) -- at most 2,008: a write with unique keys
+  call('ZREM', index, unpack(ended)) -- at most 2,008: the same
 end
 
 local function has_room_in(q, index, hash, most)

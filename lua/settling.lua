@@ -105,6 +105,8 @@ local function charge_so_far(q, parts, live, costs)
   end
   Turns.save_accounts(q)
   if q.dirty or q.lists then Types.look_at_pending(q) end
+  Turns.flush_turns(q)
+  Virtual.look_again(q)
   return charged
 end
 

@@ -2,7 +2,9 @@
 -- replaced in its place. `dedup` has 'u:' and the key as "id state message-id|tenant": the state is 'w' while it waits,
 -- 'f' in flight, 'p' past its last delivery, on its way to the dead letters. The key stands in `dedup_index`, too, by
 -- the time when somebody looks whether it can be forgotten. A dedup key is there as "end|message-id|tenant". Both count
--- in the share of `max_dedup` that the tenant uses. (A gateway's ids do not: see ids.lua.)
+-- in the share of `max_dedup` that the tenant uses. (A gateway's ids do not: see ids.lua.) While the last delivery of a
+-- message goes on, 'l:' and its unique key is the token of that lease: so who writes finds out whether it is over, and
+-- need not list leases.
 Unique.FIRST_CHECK = 60000 -- ms
 
 -- Says whether a message can still be delivered, so that it may stand for another: it exists, and its deadline is not
@@ -16,9 +18,14 @@ local function lives(q, id)
 end
 
 -- Says whether the last delivery of a message is over, though no read has taken it back yet.
-local function is_past_last(q, id)
-  local token = q.rules.deliveries > 0 and Ended.token_of(q, 'd', id)
-  return token and Ended.is_last(q, match(token, '^[^:]+:[^:]+:(%d+)'))
+local function is_past_last(q, key, id)
+  local token = q.rules.deliveries > 0 and call('HGET', q.keys[DEDUP], 'l:' .. key)
+  -- (The token may be that of a message that had the key before.)
+  local its_id, attempt = match(token or '', '^%w+:([%d-]+):(%d+):')
+  if its_id ~= id or not Ended.is_last(q, attempt) then return false end
+  local ends = call('ZSCORE', q.keys[LEASES], token)
+  Ended.till(q) -- it notes the last jump of the clock
+  return ends and not Clock.is_live(q, ends)
 end
 
 -- Returns the id of the message that has a unique key, nil if the key is free; and what is known of the key.
@@ -26,7 +33,8 @@ function Unique.find_unique(q, key)
   local known = call('HGET', q.keys[DEDUP], 'u:' .. key)
   local id, state, full_id = match(known or '', '^(%S+) (%a) ([^|]*)')
   -- On its way to the dead letters it will not be worked on any more, so it keeps nobody from writing.
-  if id and state ~= 'p' and not (state == 'f' and is_past_last(q, id)) and lives(q, id) then return full_id, known end
+  local is_over = state == 'p' or state == 'f' and is_past_last(q, key, id)
+  if id and not is_over and lives(q, id) then return full_id, known end
   return nil, known
 end
 
@@ -51,14 +59,17 @@ function Unique.save_unique(q, key, id, state, full_id, owner, known)
   call('HSET', q.keys[DEDUP], 'u:' .. key, spell_unique(id, state, full_id .. '|' .. owner))
 end
 
--- Notes in which state a message with a unique key is, unless the key is another's by now.
-function Unique.note_unique(q, body, id, state)
+-- Notes in which state a message with a unique key is, unless the key is another's by now; and the token of its last
+-- delivery, nil for none.
+function Unique.note_unique(q, body, id, state, token)
   if body == '' then return end
   local _, _, _, key = Messages.head_of_body(body)
   if key == '' then return end
   local known, _, rest = match(call('HGET', q.keys[DEDUP], 'u:' .. key) or '', '^(%S+) (%a) (.*)$')
   -- Another message may have the key by now: `takes_from`, or since this one was as good as dead.
-  if known == id then add(q, 'noted', 'u:' .. key, spell_unique(id, state, rest)) end
+  if known ~= id then return end
+  add(q, 'noted', 'u:' .. key, spell_unique(id, state, rest))
+  if token then add(q, 'noted', 'l:' .. key, token) end
 end
 
 -- Writes down what was noted. Freed keys go last: a read notes that a message waits again when its lease has ended, and
@@ -85,6 +96,7 @@ local function keep_unique(q, fields)
       call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + max(Unique.FIRST_CHECK, age)), field)
     else
       ended[#ended + 1] = field
+      if id then ended[#ended + 1] = 'l' .. sub(field, 2) end -- in the hash alone
       if id then owners[#owners + 1] = owner_in(text) else owners[#owners + 1] = owner_of_dedup_key(text) end
     end
   end
@@ -105,7 +117,7 @@ function Unique.release_key(q, body, id)
   if not known or match(known, '^%S+') ~= id then return end
   local owner = owner_in(known)
   if owner then Shares.count(q, 'D:', owner, -1) end
-  add(q, 'freed', 'u:' .. key)
+  add(q, 'freed', 'u:' .. key, 'l:' .. key)
   add(q, 'not_looked_at', 'u:' .. key)
 end
 

@@ -9,7 +9,7 @@
 -- (docs/fairness.md)
 --
 -- The field `seen_at` of the state says how turns go on, "ms due": when the virtual time moved last, or was looked at,
--- by a read, or by a write where no read came for long; and what is due to those that wait beside the streams
+-- by a read, or by an extension where no read came for long; and what is due to those that wait beside the streams
 -- (`share_of_streams`), in eighths of a message, and 8, so that it has no sign.
 local PACE = 2 -- s of service by which it follows in 1 s: more than one handler gives to one that it holds up
 local LONG = 1000 -- ms: as many count as passed at most, however long nobody looked, also if the clock was set ahead
@@ -73,11 +73,13 @@ function Virtual.advance(q, score)
   save_seen(q)
 end
 
--- Moves it on for one that begins to wait, if no read has for long.
-function Virtual.look_again(q, a)
-  if a.taken + a.behind + a.flight > 0 then return end
+-- Moves it on where no read has for long: all handlers are busy. What those in `turns` have received changes only where
+-- leases are extended, so that is when it is looked at, and not when somebody begins to wait: who only writes may not
+-- list who waits.
+function Virtual.look_again(q)
+  if q.turns == 0 then return end
   load_seen(q)
   if abs(q.now - q.seen_at) < LONG then return end
-  local score = call('ZRANGEBYSCORE', q.keys[TURNS], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local score = call('ZRANGE', q.keys[TURNS], '0', '0', 'WITHSCORES')[2]
   if score and score + 0 < Accounts.IDLE then Virtual.advance(q, score + 0) end
 end

@@ -334,7 +334,6 @@ local function store_apart(q, m, id)
   if m.delay > 0 then
     Due.put_off(q, a, m.key, q.now + m.delay, 'd', id, '0' .. flags)
   else
-    if q.turns > 0 then Virtual.look_again(q, a) end
     -- Only a reference goes into the overflow: so `replace` finds the body, and changes it where it lies.
     Waiting.wait_behind(q, a, m.key, id .. Messages.REFERENCE)
     notify_of_waiting(q, a)
@@ -350,7 +349,6 @@ local function store(q, m, id)
     place = Streams.append(q, id, 'k', m)
   else
     local a = q.accounts[Rules.owner_of(q.rules, m.key)]
-    if q.turns > 0 then Virtual.look_again(q, a) end
     if Streams.goes_to_stream(q, a) then
       a.taken = a.taken + 1
       place = Streams.append(q, id, 'K', m)

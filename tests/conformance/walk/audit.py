@@ -155,7 +155,7 @@ def _dead(found: Ledger, model: Model) -> Iterator[str]:
 def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
     """Keys and bulk offsets share a hash, writers are in the state; the index of each kind has these and no others."""
     hashed = {field: text for field, text in found.hashes["dedup"].items() if field}
-    ends = {field: int(text.split(b"|", 1)[0]) for field, text in hashed.items() if not field.startswith(b"u:")}
+    ends = {field: int(text.split(b"|", 1)[0]) for field, text in hashed.items() if field[:2] not in (b"u:", b"l:")}
     lanes = {field: int(text.split(b"|", 1)[0]) for field, text in found.hashes["meta"].items() if field[:2] == b"p:"}
     for name, wanted in (("dedup_index", ends), ("producers", lanes), ("bulk_offsets", {})):
         index = {member: int(score) for member, score in found.sorted[name].items() if member[:2] not in (b"", b"u:")}

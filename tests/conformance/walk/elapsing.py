@@ -13,7 +13,9 @@ def elapse(raw: Any, keys: QueueKeys, found: Ledger, ms: int) -> None:
     """Move all times back by so many ms."""
     fields = {
         keys.dedup: {
-            field: _earlier(text, ms) for field, text in found.hashes["dedup"].items() if field[:2] not in (b"", b"u:")
+            field: _earlier(text, ms)
+            for field, text in found.hashes["dedup"].items()
+            if field[:2] not in (b"", b"u:", b"l:")
         },
         keys.limits: {name: _moved_limits(text, ms) for name, text in found.hashes["limits"].items() if name},
         keys.meta: {field: moved for field, text in found.hashes["meta"].items() if (moved := _moved(field, text, ms))},

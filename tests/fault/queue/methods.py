@@ -176,7 +176,7 @@ ROWS = (
     look("Queue.limits", "limits", lambda p, _: p.queue.limits(), lambda p: p.good.set_limits({"t": Limits(rate=5)})),
     look("Queue.plans", "plans", lambda p, _: p.queue.plans(), planned),
     look("Queue.paused", "limits", lambda p, _: p.queue.paused(), lambda p: p.good.pause("t")),
-    look("Queue.tenants", "accounts", lambda p, _: p.queue.tenants(), lambda p: p.write(3)),
+    look("Queue.tenants", "tenant", lambda p, _: p.queue.tenants(), lambda p: p.write(3)),
     look("Queue.tenant", "tenant", lambda p, _: p.queue.tenant("t"), lambda p: p.write(3)),
     look("Queue.assignment", "assignment", lambda p, _: p.queue.assignment(), lambda p: p.good.assign(["t"])),
     change("Queue.purge", "purge", lambda p, _: p.queue.purge(), lambda p: p.write(3)),

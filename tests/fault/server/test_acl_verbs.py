@@ -46,8 +46,8 @@ BESIDES = {
     "tenant waiting",
     "scheduler": "complete facts len move_schedules plans present recount release",
     "gateway": "complete facts len plans present recount",
-    "consumer": "accounts complete dead due facts fetch held holders leased len peek plans present recount redrive "
-    "release runs skip states tenant waiting pause_schedule",
+    "consumer": "accounts cancel complete dead due facts fetch held holders leased len peek plans present recount "
+    "redrive release runs skip states tenant waiting pause_schedule",
     "autoscaler": "due fetch held peek plans present runs skip tenant waiting",
     "observer": "holders sample skip states",
     "analyst": "accounts due held journal peek plans present runs tenant waiting",

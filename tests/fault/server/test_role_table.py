@@ -83,7 +83,6 @@ def stored_payload(world: World, role: str) -> None:
 def keys_and_producers(world: World, role: str) -> None:
     assert world.can(role, "ZRANGEBYSCORE", KEYS.dedup_index, "-inf", "+inf")
     assert world.can(role, "ZRANGEBYSCORE", KEYS.producers, "-inf", "+inf")
-    world.can(role, "ZRANGEBYSCORE", KEYS.turns, "-inf", "+inf")
 
 
 def small_state(world: World, role: str) -> None:
@@ -185,7 +184,7 @@ Claim = Callable[[World, str], None]
 TABLE: dict[str, dict[str, Claim]] = {
     "producer": {
         "reading the payload of a message that waits outside of the streams, if it knows its id": stored_payload,
-        "listing dedup and unique keys, names of producers, and shard keys that wait for a turn": keys_and_producers,
+        "listing dedup and unique keys, and names of producers": keys_and_producers,
         "changing the queue's small state, as each write does": small_state,
     },
     "caller": {"reading payloads, results and dead letters": payloads_and_results},
