@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from shardq import Client, Limits, Plan, QueueConfig
-from shardq.cli.declared.changes import BATCH, changes
+from shardq.cli.declared.changes import changes
 from shardq.cli.declared.declaration import parsed
 from shardq.cli.declared.export import exported
-from shardq.ops.operate.limits import PER_CALL
+from shardq.ops.operate import limits, weights
 from tests.cli.conftest import Command
 from tests.servers import Server
 from tests.surface import differences
@@ -291,7 +291,7 @@ def test_a_table_is_changed_by_few_calls(cli: Command, client: Client) -> None:
     assert "1,300 changes made" in told.err
     assert (len(jobs.weights()), len(jobs.limits())) == (1000, 300)
     moments = {each.time for each in jobs.journal(10_000).events}
-    assert 1 < len(moments) <= 1000 / BATCH + 300 / PER_CALL
+    assert 1 < len(moments) <= 1000 / weights.PER_CALL + 300 / limits.PER_CALL
     told = cli("apply", "-", "--yes", stdin=file.replace("k", "other").encode())
     assert (told.code, len(jobs.weights()), len(jobs.limits())) == (0, 1000, 300)
     assert "other7" in jobs.weights()

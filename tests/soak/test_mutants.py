@@ -39,7 +39,7 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"two leases at one time"},
     ),
     "a lease that ended is forgotten": (
-        "leases", "Waiting.give_back(q, a, key, place, id, attempt .. flags, till)", "", {"lost"},
+        "leases", "Waiting.give_back(q, a, key, place, id, attempt .. flags, ceil(score))", "", {"lost"},
     ),
     "a message that is given back leaves its body behind": (
         "settle", "if p.place ~= 'd' then call('HSET', q.keys[BODIES], id, body) end", "", {"lost"},
@@ -49,12 +49,12 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"two leases at one time", "acked twice"},
     ),
     "a read hands out the newest first": (
-        "streams", "call('XRANGE', Messages.stream_key(q, number), from, '+', 'COUNT', most)",
-        "call('XREVRANGE', Messages.stream_key(q, number), '+', from, 'COUNT', most)",
+        "streams", "call('XRANGE', key, from, '+', 'COUNT', spell(most))",
+        "call('XREVRANGE', key, '+', from, 'COUNT', spell(most))",
         {"out of order"},
     ),
     "extend accepts any token": (
-        "settling", "if not Clock.is_live(q, score) then", "if false then", {"two leases at one time"},
+        "settling", "letters[at] = 'l'", "letters[at] = 'o'", {"two leases at one time"},
     ),
     "shrinking does not look whether the stream is empty": (
         "queue", "if call('XLEN', key) > 0 or tonumber(call('HGET', meta, key) or 0) > 0 then break end", "", {"lost"},

@@ -19,7 +19,7 @@ from shardq.planner import Assignment
 from shardq.routing import Binding
 
 T = TypeVar("T")
-BATCH: Final = 500
+BATCH: Final = 400
 """So many shard keys are changed by one call, since each call moves the queue's epoch, which its clients must learn."""
 
 
