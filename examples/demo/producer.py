@@ -18,7 +18,7 @@ from examples.demo.speed import Speed
 from shardq import Client, Message, Queue, ShardqError
 
 LOOK = 0.05  # seconds between two looks at the queue and the workers
-LOW = 50  # jobs for each worker: it does fewer between two looks, so that it always has something to do
+LOW = 200  # jobs for each worker: it does far fewer between two looks, so that it always has something to do
 PATIENCE = 30.0  # seconds until the workers' speed is known
 BEHIND = 0.1  # seconds: what is due for longer is not made up for, since that would come at once
 
