@@ -27,10 +27,10 @@ from shardq.sharding import MAX_STREAMS
 log = logging.getLogger("shardq")
 MAX_COUNT = 1000
 EMPTY_CALLS = 5
-"""A read that has messages makes so many calls at most that bring none, one after the other."""
+"""How many calls that bring nothing a read makes in a row, if it has messages, but less than half of what it wants."""
 
 LAST_CALLS = 2
-"""So many if it has half of what it requested: the first of them may lack a stream that it needs."""
+"""The same of a read that has half of what it wants. Two, since the first may lack a stream that the read needs."""
 
 
 def read(

@@ -55,7 +55,7 @@ def ack_parts(deliveries: Sequence[Received]) -> list[Part]:
 
 
 NOT_TRIED: Final = "0"
-"""What stands in place of the ids of messages of which an earlier try may have happened, if that is none."""
+"""Tells `settle` that this is the first try for each of its messages: it stands in place of a list of ids."""
 
 
 def settle_call(
