@@ -169,31 +169,36 @@ end
 function Leases.take_ended(q, till)
   local key = q.keys[LEASES]
   local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, LEASES_PIECE)
-  local tokens, names = {}, {}
+  local members, tokens, names, scores = {}, {}, {}, {}
   local came = 0
   for at = 1, #list, 2 do
-    local _, _, _, _, owner = Leases.read_token(list[at])
-    tokens[#tokens + 1], names[#names + 1] = list[at], Rules.owner_of(q.rules, owner)
+    local token = list[at]
+    local place, _, _, _, owner = Leases.read_token(token)
+    members[#members + 1] = token
+    -- What another program wrote is no lease: it only goes.
+    if place then
+      tokens[#tokens + 1], names[#names + 1], scores[#scores + 1] = token, Rules.owner_of(q.rules, owner), list[at + 1]
+    end
   end
-  if #tokens > 0 then
+  if #members > 0 then
     -- Before ZREM, the first effect of a read: the messages are given back below, and no key may refuse that.
     Types.look_at_all(q)
-    call('ZREM', key, unpack(tokens)) -- at most 96: a piece
+    call('ZREM', key, unpack(members)) -- at most 96: a piece
     Accounts.load_accounts(q, names)
     for at, token in ipairs(tokens) do
       local place, id, attempt, marks, owner = Leases.read_token(token)
       local a = q.accounts[names[at]]
       local before = a.behind
-      end_lease(q, place, id, attempt, marks, owner, list[2 * at] + 0)
+      end_lease(q, place, id, attempt, marks, owner, scores[at] + 0)
       if before == 0 and a.behind > 0 then came = came + 1 end
     end
-    if q.places then q.places = q.places + #tokens end
+    if q.places then q.places = q.places + #members end
   end
   -- The first lease that is left is looked up, so `lease_at` is exact after this. (The sentinel is always there.)
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   q.lease_at = min(ceil(head + 0), FAR)
   q.is_catching_up = q.lease_at <= till
-  q.piece = max(LEAST_PIECE, q.piece - #tokens) -- of what else time has brought
+  q.piece = max(LEAST_PIECE, q.piece - #members) -- of what else time has brought
   State.put_odd(q, 'round', q.is_catching_up and spell((q.odd.round or q.turns) + came) or '')
   q.more = q.more or q.is_catching_up
 end

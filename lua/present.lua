@@ -62,17 +62,19 @@ end
 -- Ends the deliveries whose leases are over. With `are_wanted` only those of accounts that this call knows.
 local function bring_ended(q, brought, most, are_wanted)
   local list = Ended.list(q, most)
-  local owners = {}
+  local owners, tokens, ends = {}, {}, {}
   for at = 1, #list, 2 do
-    local _, _, _, _, key = Leases.read_token(list[at])
-    owners[#owners + 1] = Rules.owner_of(q.rules, key)
+    local place, _, _, _, key = Leases.read_token(list[at])
+    if place then -- else another program wrote it
+      owners[#owners + 1], tokens[#tokens + 1], ends[#ends + 1] = Rules.owner_of(q.rules, key), list[at], list[at + 1]
+    end
   end
   if not are_wanted then Accounts.load_accounts(q, owners) end
   for at, owner in ipairs(owners) do
     local a = q.accounts[owner]
-    if a then end_delivery(q, brought, a, list[2 * at - 1], ceil(list[2 * at])) end
+    if a then end_delivery(q, brought, a, tokens[at], ceil(ends[at])) end
   end
-  return #owners
+  return #list / 2
 end
 
 -- Counts the leases that are over, and ends a piece of them.
