@@ -155,8 +155,11 @@ def changes_all(world: World, role: str) -> None:
         world.call(role, call)
 
 
-def writes_nothing(world: World, role: str) -> None:
-    assert world.refuses(role, lambda queue: queue.write(SECRET, shard_key="tenant"))
+def writes(world: World, role: str) -> None:
+    assert world.call(role, lambda queue: queue.write(SECRET, shard_key="tenant")).is_new
+
+
+def settles_nothing(world: World, role: str) -> None:
     assert world.refuses(role, lambda queue: queue.nack_many([world.third]))
     assert world.refuses(role, lambda queue: queue.reject_many([world.fourth], "bad"))
     token = world.fifth.received.token
@@ -194,9 +197,10 @@ TABLE: dict[str, dict[str, Claim]] = {
     "observer": {"it reads all of the queue": all_of_the_queue},
     "analyst": {"it reads all messages": all_messages},
     "operator": {
+        "writing messages": writes,
         "leasing messages as a consumer does, and acking a lone one": leases_and_acks,
         "changing all of the queue": changes_all,
-        "It neither writes, nacks, rejects nor extends any": writes_nothing,
+        "It neither nacks, rejects nor extends any": settles_nothing,
         "it reads no setting of the server": no_setting,
     },
     "loader": {"replacing functions that others call, with their rights": replaces_functions},
