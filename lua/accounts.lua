@@ -7,7 +7,7 @@
 --   served    the service received, in 0.1 ms by weight; '-': as much as the virtual time
 --   full_at   when its bucket is full; `look_at` its moment in `due`
 --   listed    1: it waits in `turns`, 2: it is idle there
---   limits    of its own; `queue` where its overflow begins and ends
+--   limits    of its own; `queue` where its overflow begins and ends, of a parent how its children go on (children.lua)
 local FLIGHT = 8796093022208 -- a score in `turns` is flight * FLIGHT + served (2^43, so both fit a double exactly)
 Accounts.IDLE = 1001 * FLIGHT -- behind all others: nothing waits
 
@@ -25,7 +25,6 @@ local function parse_long(name, text)
   }
 end
 
--- (A parent of which nothing waits may have children in its ring: see waiting.lua.)
 local function has_no_block(a)
   if a.overflow then return a.overflow.size == 0 end
   return a.queue == '-'
@@ -73,6 +72,46 @@ end
 
 -- Returns a score above all of this level, and below those of the next.
 function Accounts.end_of_level(level, virtual) return (level + 0.5) * FLIGHT + virtual end
+
+-- Puts who has one more in flight behind those whose turn comes before. They are in order already, but for weights.
+local function insert_later(later, a, from)
+  local at = #later + 1
+  while at > from do
+    local other = later[at - 1]
+    if other.next_score <= a.next_score then break end
+    later[at] = other
+    at = at - 1
+  end
+  later[at] = a
+end
+
+-- Deals out this number of deliveries among those that are ready, in the order of their scores: the least score gives
+-- one, and comes again with one more in flight. `a.by` says then how many each gives, at most as `most_of` says.
+-- Returns those that give some.
+function Accounts.deal(ready, number, most_of, score_of)
+  local later, picked = {}, {}
+  local got, from, to = 0, 1, 1
+  while got < number do
+    local a, other = ready[from], later[to]
+    if other and (not a or other.next_score < a.score) then
+      a, to = other, to + 1
+    elseif a then
+      from = from + 1
+    else
+      break
+    end
+    if not a.by then
+      a.by, a.most, a.next_score = 0, most_of(a), a.score
+      picked[#picked + 1] = a
+    end
+    a.by, got = a.by + 1, got + 1
+    if a.by < a.most then
+      a.next_score = score_of(a, a.by)
+      insert_later(later, a, to)
+    end
+  end
+  return picked
+end
 
 -- Makes an account known to this call. A text that something else wrote counts as nothing, so that it stops nobody
 -- else.

@@ -78,7 +78,7 @@ local FINISHED = 18
 --   purged most shares changed_shares dead_shares letters used_numbers are_slots ended_tokens hands_on has_new_streams
 -- @record a, child, holder, other: name behind returned queue taken flight delayed served full_at look_at listed
 --   counted limits text number ruled score next_at by overflow most next_score cap burst pause weight interval account
---   turn is_looked_at body_head is_listed block
+--   is_looked_at body_head place left
 -- @record w: account key place id attempts flags since body attributes
 
 local PARTS = 5 -- of a token: place, id, attempt, marks and key

@@ -114,18 +114,28 @@ local function deliver_entry(q, number, entry)
   return true
 end
 
-local function owners_of_entries(q, groups)
-  local names, n, rules = {}, 0, q.rules
+local function keys_of_entries(groups)
+  local names, n = {}, 0
   for at = 2, #groups, 2 do
     for _, entry in ipairs(groups[at]) do
       local fields = entry[2]
       if fields[1] == 'K' and Messages.is_ours(fields) then
         n = n + 1
-        names[n] = Rules.owner_of(rules, fields[2])
+        names[n] = fields[2]
       end
     end
   end
   return names
+end
+
+-- Loads the accounts of entries.
+local function load_owners(q, groups)
+  local names = keys_of_entries(groups)
+  if q.rules.parents then
+    Children.load(q, names)
+    for at, name in ipairs(names) do names[at] = Rules.parent_of(name) end
+  end
+  Accounts.load_accounts(q, names)
 end
 
 -- Delivers from the legacy stream, if it has its turn: of many messages its share. Returns how many were taken.
@@ -151,7 +161,7 @@ end
 
 -- Delivers what was taken out of streams.
 local function deliver_entries(q, groups)
-  Accounts.load_accounts(q, owners_of_entries(q, groups))
+  load_owners(q, groups)
   for at = 1, #groups, 2 do
     local stream = spell(groups[at])
     -- The list is copied only where an entry is left out of it: mostly none is.
@@ -226,6 +236,7 @@ local function from_turns(q, need)
   -- The changes of this call count for whose turn it is: entries of streams may have filled a cap.
   Turns.schedule_all(q)
   flush_waiting(q)
+  if q.children then Children.flush(q) end
   if q.is_catching_up then need = min(need, q.odd.round + 0) end
   if need < 1 then return 0 end
   local picked = Turns.choose_turns(q, need)
@@ -316,7 +327,7 @@ local function close_read(q, watch, client)
   local v = q.values
   local till = q.full_at and Limits.charge_queue(q)
   Streams.save_streams(q)
-  if q.children then Waiting.save_children(q) end
+  if q.children then Children.save(q) end
   Turns.save_accounts(q)
   -- After the accounts: only they say which changes of `turns` and `due` are pending.
   if q.dirty or q.lists then Types.look_at_pending(q) end

@@ -18,19 +18,39 @@ local MOST_LEVELS = 8 -- numbers in flight at which shard keys are looked at
 
 -- Returns the least service of those that wait for their turn, or one that is at most `enough`. Those with as many in
 -- flight lie together, by service: so it is that of the first of some such level. `score` is the first of all.
-local function least_service(q, score, enough)
-  local least, level = Accounts.service_in(score, q.virtual)
-  local below = '(' .. spell(Accounts.IDLE)
-  for _ = 2, min(MOST_LEVELS, q.turns) do
+local function least_service(q, virtual, score, enough, levels, first_from, a)
+  local least, level = Accounts.service_in(score, virtual)
+  for _ = 2, levels do
     if least <= enough then break end
-    local from = spell(Accounts.end_of_level(level, q.virtual))
-    local other = call('ZRANGEBYSCORE', q.keys[TURNS], from, below, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    local other = first_from(q, Accounts.end_of_level(level, virtual), a)
     if not other then break end
     local service
-    service, level = Accounts.service_in(other + 0, q.virtual)
+    service, level = Accounts.service_in(other, virtual)
     least = min(least, service)
   end
   return least
+end
+
+-- Returns what a virtual time is now that was looked at so many ms ago, nil if it stays. The one with this score is
+-- served next. At most so many levels are looked at, none if those in the order are not all that wait; `first_from`
+-- returns the first score from one on, among the children of `a` if it is a parent.
+function Virtual.follow(q, virtual, passed, score, levels, first_from, a)
+  if passed == 0 then return nil end
+  local slowly = virtual + PACE * 10 * max(0, min(LONG, passed))
+  local service = Accounts.service_in(score, virtual)
+  if service > slowly then
+    service = levels == 0 and slowly
+      or max(slowly, least_service(q, virtual, score, slowly, levels, first_from, a))
+  end
+  -- While it stays, what it may follow by is saved up, as far as it counts.
+  if service <= virtual and abs(passed) < LONG / 2 then return nil end
+  return max(virtual, service)
+end
+
+local function first_turn_from(q, score)
+  local below = '(' .. spell(Accounts.IDLE)
+  local other = call('ZRANGEBYSCORE', q.keys[TURNS], spell(score), below, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  return other and other + 0
 end
 
 -- Reads the field, once in a call.
@@ -58,18 +78,12 @@ end
 -- Moves it on. The shard key with this score, the first in `turns`, is served next.
 function Virtual.advance(q, score)
   load_seen(q)
-  local passed = q.now - q.seen_at
-  if passed == 0 then return end
-  local slowly = q.virtual + PACE * 10 * max(0, min(LONG, passed))
-  local service = Accounts.service_in(score, q.virtual)
-  if service > slowly then
-    -- What is in a stream was written by one that was not ahead. So while there is something, those in `turns` are not
-    -- all that wait.
-    service = q.shared > 0 and slowly or max(slowly, least_service(q, score, slowly))
-  end
-  -- While it stays, what it may follow by is saved up, as far as it counts.
-  if service <= q.virtual and abs(passed) < LONG / 2 then return end
-  q.virtual, q.seen_at = max(q.virtual, service), q.now
+  -- What is in a stream was written by one that was not ahead. So while there is something, those in `turns` are not
+  -- all that wait.
+  local levels = q.shared > 0 and 0 or min(MOST_LEVELS, q.turns)
+  local moved = Virtual.follow(q, q.virtual, q.now - q.seen_at, score, levels, first_turn_from)
+  if not moved then return end
+  q.virtual, q.seen_at = moved, q.now
   save_seen(q)
 end
 
