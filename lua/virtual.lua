@@ -89,11 +89,16 @@ end
 
 -- Moves it on where no read has for long: all handlers are busy. What those in `turns` have received changes only where
 -- leases are extended, so that is when it is looked at, and not when somebody begins to wait: who only writes may not
--- list who waits.
+-- list who waits. Nobody is served now, so it follows nobody: those that wait for a free handler would fall behind it.
+-- It rests while a stream has something, as in `advance`.
 function Virtual.look_again(q)
-  if q.turns == 0 then return end
+  if q.turns == 0 or q.shared > 0 then return end
   load_seen(q)
   if abs(q.now - q.seen_at) < LONG then return end
   local score = call('ZRANGE', q.keys[TURNS], '0', '0', 'WITHSCORES')[2]
-  if score and score + 0 < Accounts.IDLE then Virtual.advance(q, score + 0) end
+  if not score or score + 0 >= Accounts.IDLE then return end
+  local least = least_service(q, q.virtual, score + 0, q.virtual, min(MOST_LEVELS, q.turns), first_turn_from)
+  if least <= q.virtual then return end
+  q.virtual, q.seen_at = least, q.now
+  save_seen(q)
 end
