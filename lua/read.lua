@@ -209,9 +209,7 @@ local function deliver_waiting(q, w)
   local error_text = ''
   if flags ~= '' then
     -- In flight: from here on `replace` is refused, since the holder has the payload already.
-    if find(flags, 'u', 1, true) then
-      Unique.note_unique(q, body, id, 'f', Ended.is_last(q, attempt) and q.granted[#q.granted])
-    end
+    if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'f', q.granted[#q.granted]) end
     error_text = DeadLetters.error_of(q, id, flags)
   end
   q.again[#q.again + 1] = {place .. ':' .. id .. ':' .. attempt .. ':' .. marks, error_text, body, w.since}
