@@ -73,9 +73,7 @@ def test_after_a_batch_at_night_all_who_come_in_the_morning_get_the_same(server:
     assert p99(waits) <= 0.7 * JOB
 
 
-@pytest.mark.parametrize(
-    ("how", "ahead"), [("done", 0), ("extended", 0), ("lost", 0), ("done", HOUR), ("done", -HOUR)]
-)
+@pytest.mark.parametrize(("how", "ahead"), [("done", 0), ("extended", 0), ("lost", 0), ("done", HOUR), ("done", -HOUR)])
 @pytest.mark.runs_in("test-all")
 def test_all_who_come_after_one_that_was_alone_get_the_same(
     server: Server, rng: random.Random, how: str, ahead: float
