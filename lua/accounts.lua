@@ -88,8 +88,9 @@ end
 -- Deals out this number of deliveries among those that are ready, in the order of their scores: the least score gives
 -- one, and comes again with one more in flight. `a.by` says then how many each gives, at most as `most_of` says.
 -- Returns those that give some.
-function Accounts.deal(ready, number, most_of, score_of)
-  local later, picked = {}, {}
+function Accounts.deal(q, ready, number, virtual, most_of, score_of)
+  local later = {}
+  local picked = {nil}
   local got, from, to = 0, 1, 1
   while got < number do
     local a, other = ready[from], later[to]
@@ -101,13 +102,16 @@ function Accounts.deal(ready, number, most_of, score_of)
       break
     end
     if not a.by then
-      a.by, a.most, a.next_score = 0, most_of(a), a.score
+      a.by = 0
       picked[#picked + 1] = a
     end
     a.by, got = a.by + 1, got + 1
-    if a.by < a.most then
-      a.next_score = score_of(a, a.by)
-      insert_later(later, a, to)
+    if got < number then -- its next turn is of interest
+      if a.by == 1 then a.most = most_of(q, a) end
+      if a.by < a.most then
+        a.next_score = score_of(q, a, virtual, a.by)
+        insert_later(later, a, to)
+      end
     end
   end
   return picked
@@ -145,7 +149,7 @@ function Accounts.load_accounts(q, names)
   local fields, missing
   for _, name in ipairs(names) do
     if not q.accounts[name] then
-      if not fields then fields, missing = {}, {} end
+      if not fields then fields, missing = {nil}, {nil} end
       fields[#fields + 1], missing[#missing + 1] = 't:' .. name, name
     end
   end

@@ -74,6 +74,8 @@ local function score_of(q, child, virtual, more)
   return (child.served or virtual) + (more or 0) * ceil(MESSAGE / child.weight)
 end
 
+local function most_of(_, child) return child.behind end
+
 -- A child begins to wait. One that was idle has no credit for that time.
 function Children.begin_waiting(a, child)
   if a.queue == '-' then a.queue = FRESH end
@@ -313,9 +315,7 @@ function Children.choose(q, a, number)
   local child = ready[1]
   local virtual = clock_of(a)
   advance(q, a, child.score)
-  return Accounts.deal(ready, number, function(other) return other.behind end, function(other, more)
-    return score_of(q, other, virtual, more)
-  end)
+  return Accounts.deal(q, ready, number, virtual, most_of, score_of)
 end
 
 -- Forgets the children that are left when a queue has parents no more, or a piece of them, if there are very many.

@@ -24,7 +24,7 @@ local CURSOR = State.COMMON + 6
 local function look_of_read(KEYS, count, names)
   -- A read of one takes from one stream, mostly the first that is declared: its fields come with the state.
   local first = count == 1 and KEYS[19] or nil
-  local number = first and match(first, ':s(%d+)$')
+  local number = first and match(first, '^s(%d+)$', #names.streams)
   local q
   if number then
     q = State.open_call(KEYS, 18, 'ready', 'offset', 'lease_at', 'seen_at', first, 'h' .. number)
@@ -33,11 +33,17 @@ local function look_of_read(KEYS, count, names)
   end
   if not q then return nil end
   local v = q.values
-  q.lengths, q.cursors, q.touched, q.prefix = {}, {}, {}, names.streams
+  q.touched, q.prefix = {}, names.streams
   -- The state knows the lengths of streams only. (Of another key, or of one that is new, `know_streams` learns.)
-  if number and v[LENGTH] then q.lengths[number + 0], q.cursors[number + 0] = tonumber(v[LENGTH]), v[CURSOR] or nil end
+  if number and v[LENGTH] then
+    number = number + 0
+    q.lengths, q.cursors = {[number] = tonumber(v[LENGTH])}, {[number] = v[CURSOR] or nil}
+  else
+    q.lengths, q.cursors = {}, {}
+  end
   q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], v[OFFSET] + 0, v[LEASE_AT] + 0, v[SEEN_AT]
-  q.found, q.entries, q.again, q.granted, q.walk, q.owed = 0, {}, {}, {}, q.odd.walk or '', q.odd.owed
+  q.found, q.walk, q.owed = 0, q.odd.walk or '', q.odd.owed
+  q.entries, q.again, q.granted = {nil, nil}, {nil}, {nil, nil} -- tables that grow take longer
   return q
 end
 
@@ -115,7 +121,8 @@ local function deliver_entry(q, number, entry)
 end
 
 local function keys_of_entries(groups)
-  local names, n = {}, 0
+  local names = {nil}
+  local n = 0
   for at = 2, #groups, 2 do
     for _, entry in ipairs(groups[at]) do
       local fields = entry[2]
@@ -272,7 +279,8 @@ local function share_of_streams(q, count)
   if q.shared == 0 and not Legacy.may_have_some(q) then return count, nil end
   local due = Virtual.due_turns(q) + count
   local one, other = byte(q.holder, 1, 2) -- two of its letters together make each of eight as likely
-  local kept = max(0, floor((due + (one + (other or 0)) % 8) / 8))
+  local kept = floor((due + (one + (other or 0)) % 8) / 8)
+  if kept <= 0 then return count, due end
   -- (Of shard keys with limits the streams may hold more than may be delivered: `servable` has less for it.)
   return count - min(kept, max(q.turns, q.servable)), due
 end
@@ -414,11 +422,12 @@ local CLOCK_DIGITS = 13 -- a time of the server
 local function read_head(text)
   local count, holder, visibility, blocks, width, prefer, all, watch =
     match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)$')
-  if not count or count + 0 > MOST_COUNT or #visibility > LEASE_DIGITS or #blocks > BLOCK_DIGITS
+  count = count and count + 0
+  if not count or count > MOST_COUNT or #visibility > LEASE_DIGITS or #blocks > BLOCK_DIGITS
     or #watch > CLOCK_DIGITS or #holder > MOST_HOLDER then
     Arguments.refuse('the head is none of a read')
   end
-  return count + 0, holder, visibility, blocks + 0, width + 0, prefer, all, watch
+  return count, holder, visibility, blocks + 0, width + 0, prefer, all, watch
 end
 
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.

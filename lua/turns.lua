@@ -108,7 +108,8 @@ local function find_heads(q, need)
   q.has_read_turns = true
   for _ = 1, MENDED do
     local list = call('ZRANGE', q.keys[TURNS], '0', spell(need - 1), 'WITHSCORES')
-    local names, ready = {}, {}
+    local names = {nil}
+    local ready = {nil}
     for at = 1, #list, 2 do
       -- Behind these are only idle ones.
       if list[at + 1] + 0 >= Accounts.IDLE then break end
@@ -135,13 +136,16 @@ local function find_heads(q, need)
   return {}
 end
 
+local function most_of(q, a)
+  local ready = q.is_catching_up and ready_of(q, a) or a.behind
+  return a.ruled and min(ready, Limits.allowance(a, q.now)) or ready
+end
+
+local function score_of(_, a, virtual, more) return Accounts.score_of(a, virtual, more) end
+
 -- Chooses how many messages of each are delivered, `a.by`.
 function Turns.choose_turns(q, need)
-  return Accounts.deal(find_heads(q, need), need, function(a)
-    return min(q.is_catching_up and ready_of(q, a) or a.behind, Limits.allowance(a, q.now))
-  end, function(a, more)
-    return Accounts.score_of(a, q.virtual, more)
-  end)
+  return Accounts.deal(q, find_heads(q, need), need, q.virtual, most_of, score_of)
 end
 
 -- Forgets an idle one, but for a parent of whose children something is kept. Says whether it is forgotten.

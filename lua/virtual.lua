@@ -8,12 +8,13 @@
 -- served, too, if it alone has nothing in flight, and the virtual time must not leap to it. It never goes back.
 -- (docs/fairness.md)
 --
--- The field `seen_at` of the state says how turns go on, "ms due": when the virtual time moved last, or was looked at,
--- by a read, or by an extension where no read came for long; and what is due to those that wait beside the streams
--- (`share_of_streams`), in eighths of a message, and 8, so that it has no sign.
+-- The field `seen_at` of the state says how turns go on: behind its first letter the ms when the virtual time moved
+-- last, or was looked at, by a read, or by an extension where no read came for long. The letter is what is due to those
+-- that wait beside the streams (`share_of_streams`), in eighths of a message: '@' for nothing, 'A' for one, '?' for one
+-- that they had before.
 local PACE = 2 -- s of service by which it follows in 1 s: more than one handler gives to one that it holds up
 local LONG = 1000 -- ms: as many count as passed at most, however long nobody looked, also if the clock was set ahead
-local NONE_DUE = 8
+local NONE_DUE = 64 -- '@'
 local MOST_LEVELS = 8 -- numbers in flight at which shard keys are looked at
 
 -- Returns the least service of those that wait for their turn, or one that is at most `enough`. Those with as many in
@@ -32,19 +33,21 @@ local function least_service(q, virtual, score, enough, levels, first_from, a)
 end
 
 -- Returns what a virtual time is now that was looked at so many ms ago, nil if it stays. The one with this score is
--- served next. At most so many levels are looked at, none if those in the order are not all that wait; `first_from`
+-- served next. `levels` is how many may wait at most, 0 if those in the order are not all that wait; `first_from`
 -- returns the first score from one on, among the children of `a` if it is a parent.
 function Virtual.follow(q, virtual, passed, score, levels, first_from, a)
   if passed == 0 then return nil end
-  local slowly = virtual + PACE * 10 * max(0, min(LONG, passed))
   local service = Accounts.service_in(score, virtual)
-  if service > slowly then
-    service = levels == 0 and slowly
-      or max(slowly, least_service(q, virtual, score, slowly, levels, first_from, a))
+  if service > virtual then
+    local slowly = virtual + PACE * 10 * max(0, min(LONG, passed))
+    if service > slowly then
+      service = levels == 0 and slowly
+        or max(slowly, least_service(q, virtual, score, slowly, min(MOST_LEVELS, levels), first_from, a))
+    end
   end
+  if service > virtual then return service end
   -- While it stays, what it may follow by is saved up, as far as it counts.
-  if service <= virtual and abs(passed) < LONG / 2 then return nil end
-  return max(virtual, service)
+  return (passed >= LONG / 2 or passed <= -LONG / 2) and virtual or nil
 end
 
 local function first_turn_from(q, score)
@@ -56,22 +59,22 @@ end
 -- Reads the field, once in a call.
 local function load_seen(q)
   if q.due_turns then return end
-  local seen_at, due = match(q.seen_at or call('HGET', q.keys[META], 'seen_at') or '', '^(%d+) (%d+)$')
-  q.seen_at, q.due_turns = tonumber(seen_at) or 0, tonumber(due) or NONE_DUE
+  local text = q.seen_at or call('HGET', q.keys[META], 'seen_at') or ''
+  q.seen_at, q.due_turns = tonumber(sub(text, 2)) or 0, (byte(text) or NONE_DUE) - NONE_DUE
 end
 
-local function save_seen(q) State.put(q, 'seen_at', spell(q.seen_at) .. ' ' .. spell(q.due_turns)) end
+local function save_seen(q) State.put(q, 'seen_at', char(q.due_turns + NONE_DUE) .. spell(q.seen_at)) end
 
 -- Returns how much is due to those that wait for their turn beside the streams, in eighths of a message; below 0 if
 -- they had it before.
 function Virtual.due_turns(q)
   load_seen(q)
-  return q.due_turns - NONE_DUE
+  return q.due_turns
 end
 
 -- (What they cannot take now is not due to them later.)
 function Virtual.put_due_turns(q, due)
-  q.due_turns = min(7, due) + NONE_DUE
+  q.due_turns = min(7, due)
   save_seen(q)
 end
 
@@ -80,7 +83,7 @@ function Virtual.advance(q, score)
   load_seen(q)
   -- What is in a stream was written by one that was not ahead. So while there is something, those in `turns` are not
   -- all that wait.
-  local levels = q.shared > 0 and 0 or min(MOST_LEVELS, q.turns)
+  local levels = q.shared > 0 and 0 or q.turns
   local moved = Virtual.follow(q, q.virtual, q.now - q.seen_at, score, levels, first_turn_from)
   if not moved then return end
   q.virtual, q.seen_at = moved, q.now

@@ -167,7 +167,8 @@ end
 
 -- Takes what was chosen: the first blocks by one look, then each account's messages.
 function Waiting.take_turns(q, picked)
-  local out, fields = {}, {}
+  local out = {nil}
+  local fields = {nil}
   if not q.rules.parents then
     for _, a in ipairs(picked) do
       if a.by > a.returned and Overflow.overflow_of(a).size > 0 then
@@ -186,16 +187,17 @@ end
 
 -- Loads the bodies of those that lie by themselves or in a stream.
 function Waiting.load_bodies(q, out)
-  local fields, whose = {}, {}
+  local fields, whose
   for _, w in ipairs(out) do
     if not w.body and w.place == 'd' then
+      if not fields then fields, whose = {}, {} end
       fields[#fields + 1], whose[#whose + 1] = w.id, w
     elseif not w.body then
       local entry = call('XRANGE', Messages.stream_key(q, w.place), w.id, w.id)[1]
       if entry then w.body = Messages.body_of_entry(w.place, entry[2]) end
     end
   end
-  if #fields == 0 then return end
+  if not fields then return end
   local bodies = call('HMGET', q.keys[BODIES], unpack(fields)) -- at most 1,000: one for each message
   for at, w in ipairs(whose) do w.body = bodies[at] or nil end
 end
