@@ -131,7 +131,7 @@ end
 -- Reply: 'OK'
 function verbs.complete(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'bulk_offsets'})
+  Arguments.check_keys(KEYS, {'bulk-offsets'})
   Arguments.check(ARGV, {'ms'}, {'bulk_offset'}, 1000)
   local ends = spell(read_time() + ARGV[1])
   for at = 2, #ARGV do call('ZADD', KEYS[1], 'XX', 'LT', ends, ARGV[at]) end
@@ -162,7 +162,7 @@ end
 -- Reply: how many of them were remembered
 function verbs.release(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'dedup', 'dedup_index'})
+  Arguments.check_keys(KEYS, {'dedup', 'dedup-index'})
   Arguments.check(ARGV, {}, {'gateway_id'}, 1000)
   local fields, seen = {}, {}
   for at = 1, #ARGV do
