@@ -24,6 +24,7 @@ WHILE = 100.0
 """Seconds for which is counted who got what."""
 EVEN = 0.05
 """By what part a child may get more or less than its share."""
+LONGER = pytest.mark.runs_in("test-all")
 ABOUT_EVEN = 0.1
 """The same of one among many, and where what others have received is not known exactly."""
 
@@ -50,8 +51,8 @@ def long_and_short(found: Handlers, weight: int) -> dict[str, float]:
     return {LONG: 1 / (1 + weight), SHORT: weight / (1 + weight)}
 
 
-@pytest.mark.parametrize("handlers", [1, HANDLERS])
-@pytest.mark.parametrize("weight", [1, 3])
+@pytest.mark.parametrize("handlers", [pytest.param(1, marks=LONGER), HANDLERS])
+@pytest.mark.parametrize("weight", [pytest.param(1, marks=LONGER), 3])
 def test_a_child_with_long_jobs_gets_its_part_of_the_time(server: Server, handlers: int, weight: int) -> None:
     found = family(server, handlers)
     wanted = long_and_short(found, weight)
