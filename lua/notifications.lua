@@ -17,13 +17,16 @@ function Notifications.notify_reader(q, hint)
   if wakes then wakes[#wakes + 1] = hint or '' else q.wakes = {hint or ''} end
 end
 
--- One of the blocked readers watches for what time alone brings: it looks at the moment `watched`. Four others, its
+-- One of the blocked readers watches for what time alone brings: it looks at the moment `watched`. Five others, its
 -- deputies, look one after the other within 250 ms after it, should those before be gone. All others sleep until they
 -- are woken, or a hundred would ask for one message.
-local TURN = 60 -- ms from one who looks to the next
-local DEPUTIES = 4
+-- (A watch that is passed on is taken by some deputy, which then has two turns. With five deputies, one turn is left
+-- for the reader that passed it on and comes back while four others are gone.)
+local TURN = 50 -- ms from one who looks to the next
+local DEPUTIES = 5
 local LATEST = 250 -- ms after the moment: by then the last deputy has looked
 local KEPT_LOOKS = 16 -- of deputies, also of those who look at other moments
+local MOST_HOPS = 16 -- of news through those who have heard it, to one who has not
 
 -- Until when somebody watches; 0: nobody does. (A moment far ahead was noted by a clock that has been set back.)
 local function watched_until(q)
@@ -47,14 +50,15 @@ local function save_looks(q, looks)
   State.put_odd(q, 'deputies', concat(texts, ' '))
 end
 
--- The caller was to look at `watch`: it does now. (0: it was to sleep; nil: others of its client watch.)
-local function stop_watching(q, watch)
+-- The caller was to look at `watch`: it does now. (0: it was to sleep; nil: others of its client watch.) It may have
+-- had a turn too, before it took over the watch.
+local function stop_watching(q, watch, turn)
   if not watch or watch == 0 then return end
   if q.odd.watched and abs(q.odd.watched + 0) == watch then State.put_odd(q, 'watched', '') end
   if not q.odd.deputies then return end
   local left = {}
   for _, look in ipairs(looks_of_deputies(q)) do
-    if look ~= watch then left[#left + 1] = look end
+    if look ~= watch and look ~= turn then left[#left + 1] = look end
   end
   save_looks(q, left)
 end
@@ -97,23 +101,41 @@ local function take_turn(q, moment, turn, leaves)
   return looks[1]
 end
 
--- Hands what a reader cannot do to the next one that is blocked: the watch, if it leaves before the moment, and turns
--- that are free. It does so when it hears of a moment, or of a sooner one than before: so a round ends with who has
--- heard of it. And it does so when it leaves.
-local function hand_on(q, moment, is_news, is_leaving, is_handed)
+-- Says whether some deputy looks for a later moment only: it was not blocked when the news of this one went round.
+local function has_missed_news(q, moment)
+  for _, look in ipairs(looks_of_deputies(q)) do
+    if look > moment + LATEST then return true end
+  end
+  return false
+end
+
+-- How many have passed on the news who knew it, if the next one that is blocked is to have it; nil if it is not. A
+-- reader passes on the news while turns are free, when it hears it: so a round ends with who knows it. If somebody has
+-- missed it by then, it goes on for some hops: those who have heard it stand before who was not blocked yet.
+local function next_hop(q, moment, is_news, hops, lacks_all)
+  if not (hops or lacks_all) or not free_turn(q, moment) then return nil end
+  if is_news then return 0 end
+  if hops and hops < MOST_HOPS and has_missed_news(q, moment) then return hops + 1 end
+  return nil
+end
+
+-- Hands what a reader cannot do to the next one that is blocked: turns that are free, and the watch, if it leaves
+-- before the moment.
+local function hand_on(q, moment, is_news, is_leaving, hops)
   local lacks_all = not is_watched(q, moment)
-  if not (is_news and (is_handed or lacks_all) and free_turn(q, moment) or is_leaving and lacks_all) then return end
-  State.put_odd(q, 'handed', '1')
+  local hop = next_hop(q, moment, is_news, hops, lacks_all) or is_leaving and lacks_all and 0
+  if not hop then return end
+  State.put_odd(q, 'handed', spell(hop))
   q.hands_on = true
 end
 
 -- A reader found nothing, and stays for so many ms. Time brings something at `at`. Returns in how many ms it is to look
 -- again, -1 if it shall sleep, -2 if others watch meanwhile.
-function Notifications.watch(q, at, watch, stays)
-  local is_handed = q.odd.handed
+function Notifications.watch(q, at, watch, turn_before, stays)
+  local hops = tonumber(q.odd.handed)
   State.put_odd(q, 'handed', '')
   -- It looks now, so the watch is free: for itself, unless somebody has it already.
-  stop_watching(q, watch)
+  stop_watching(q, watch, turn_before)
   settle_passed_watch(q)
   -- Nothing comes any more at the moment that was watched. The watcher may be gone, so nobody counts on it.
   if watched_until(q) > 0 and watched_until(q) < floor(at) then State.put_odd(q, 'watched', '') end
@@ -128,7 +150,7 @@ function Notifications.watch(q, at, watch, stays)
   if not turn then return -2 end
   -- A reader that leaves before the moment gets one that is too late for it: by that it says next time what it knows.
   local look = moment > leaves and moment + LATEST or take_turn(q, moment, turn, leaves)
-  hand_on(q, moment, watch == 0 or look + TURN < watch, stays < TURN, is_handed)
+  hand_on(q, moment, watch == 0 or look + TURN < watch, stays < TURN, hops)
   return look - q.now
 end
 
@@ -139,7 +161,7 @@ end
 
 -- Wakes a reader to look, and to hand on what it hears.
 local function hand_watch(q)
-  State.put_odd(q, 'handed', '1')
+  State.put_odd(q, 'handed', '0')
   Notifications.notify_reader(q)
 end
 
@@ -150,8 +172,8 @@ end
 
 -- A reader that was handed messages does not watch any more. The one that is woken is told until when to watch, so it
 -- need not look; but for what comes later, it looks, and says whether it stays for so long.
-function Notifications.pass_watch_on(q, at, watch)
-  stop_watching(q, watch)
+function Notifications.pass_watch_on(q, at, watch, turn)
+  stop_watching(q, watch, turn)
   if not lacks_watcher(q, at) then return end
   local moment = ceil(at)
   -- A notification that nobody reads keeps the watch for so long at most.

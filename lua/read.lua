@@ -329,7 +329,7 @@ local function next_moment(q, till)
   return till and q.shared + q.behind > 0 and min(at, till) or at
 end
 
-local function close_read(q, watch, client)
+local function close_read(q, watch, turn, client)
   local v = q.values
   local till = q.full_at and Limits.charge_queue(q)
   Streams.save_streams(q)
@@ -343,7 +343,7 @@ local function close_read(q, watch, client)
   if q.next_stream ~= v[OFFSET] + 0 then State.put(q, 'offset', spell(q.next_stream)) end
   if q.lease_at ~= v[LEASE_AT] + 0 then State.put(q, 'lease_at', spell(q.lease_at)) end
   if q.shared + q.turns == 0 and not q.more then q.wakes = nil end -- what time has brought was taken: wake nobody
-  if q.found > 0 then Notifications.pass_watch_on(q, next_moment(q, till), watch) end
+  if q.found > 0 then Notifications.pass_watch_on(q, next_moment(q, till), watch, turn) end
   if q.changed_shares then Shares.note(q) end
   State.save_state(q)
   if q.over or q.lists or q.dirty then Settle.save_rest(q) end
@@ -361,7 +361,7 @@ end
 -- Says whether there is nothing for the reader now. Then it may be blocked, and notifications will count as seen. (A
 -- key of another type in their place is found before the first effect.) Returns in how many ms it is to look again,
 -- -1 if it shall sleep, -2 if others watch meanwhile; nil if there is something.
-local function finds_nothing(q, till, watch, stays)
+local function finds_nothing(q, till, watch, turn, stays)
   -- While the limits of the queue let nothing through, there is no use in coming again at once, whatever more there is.
   local goes_on = q.more and not (till and till > q.now)
   if q.found > 0 or q.missed or goes_on then return nil end
@@ -369,7 +369,7 @@ local function finds_nothing(q, till, watch, stays)
   -- Twice as long, since the wait begins only when the caller has this reply. If that is still too short, the read at
   -- the end of the wait finds the message.
   if stays > 0 then q.waiting = max(q.waiting, q.now + 2 * stays) end
-  return Notifications.watch(q, till or min(q.lease_at, q.due_at), watch, stays)
+  return Notifications.watch(q, till or min(q.lease_at, q.due_at), watch, turn, stays)
 end
 
 -- What the reader is told: how much it was handed, or that the call is to be sent again, or how long until something
@@ -420,14 +420,14 @@ local CLOCK_DIGITS = 13 -- a time of the server
 -- Takes the head apart. What is no number here is none of the pattern, and none may be larger than its range. (The
 -- width is bounded by the streams that there are.)
 local function read_head(text)
-  local count, holder, visibility, blocks, width, prefer, all, watch =
-    match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)$')
+  local count, holder, visibility, blocks, width, prefer, all, watch, turn =
+    match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)/?(%d*)$')
   count = count and count + 0
   if not count or count > MOST_COUNT or #visibility > LEASE_DIGITS or #blocks > BLOCK_DIGITS
-    or #watch > CLOCK_DIGITS or #holder > MOST_HOLDER then
+    or #watch > CLOCK_DIGITS or #turn > CLOCK_DIGITS or #holder > MOST_HOLDER then
     Arguments.refuse('the head is none of a read')
   end
-  return count, holder, visibility, blocks + 0, width + 0, prefer, all, watch
+  return count, holder, visibility, blocks + 0, width + 0, prefer, all, watch, turn
 end
 
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
@@ -437,7 +437,7 @@ end
 -- the leases of this call its own; ms that they last; ms for which the caller stays, from when it sent the call, if
 -- there is nothing, 0: it does not; how many hints to return; a stream to try first, '-' for none; '1' if all streams
 -- are declared, in their order; when the caller was last told to look, by the server's clock, 0: it was not, '-':
--- others of its client watch
+-- others of its client watch; "moment/look" if it took over a watch, and was told to look then before
 -- ARGV[2] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
 -- ARGV[3] client: what the journal calls the caller
 -- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' |
@@ -449,7 +449,7 @@ end
 --        streams}
 function verbs.read(KEYS, ARGV)
   if not call then begin() end
-  local count, holder, visibility, blocks, width, prefer, all, watch = read_head(ARGV[1])
+  local count, holder, visibility, blocks, width, prefer, all, watch, turn = read_head(ARGV[1])
   local q = look_of_read(KEYS, count, Arguments.check_plain(KEYS))
   if not q then
     return {'NOQUEUE', read_time(), '', -1, '', {}, {}, ''}
@@ -481,8 +481,8 @@ function verbs.read(KEYS, ARGV)
   elseif q.odd.idle then
     Turns.forget_idle(q)
   end
-  watch = tonumber(watch) -- nil for '-'
-  local wait = finds_nothing(q, till, watch, stays)
-  close_read(q, watch, ARGV[3])
+  watch, turn = tonumber(watch), tonumber(turn) -- nil for '-' and ''
+  local wait = finds_nothing(q, till, watch, turn, stays)
+  close_read(q, watch, turn, ARGV[3])
   return answer_read(q, width, wait)
 end

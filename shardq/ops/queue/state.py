@@ -38,7 +38,8 @@ class QueueState:
     the next one. `producer` is the nonce in the names of its `sequences`. `unsure` has the lease tokens of acks that
     got no answer, so that another ack of them counts as a repetition. At local time `touch_at` the expiry of the
     keys is renewed next, and at `shrink_at` the queue may drop drained streams next. `watch` is when a read was last
-    told to look again, in ms of the server's clock; 0: it was not, or `OTHERS_WATCH`. A verb keeps what it has of the
+    told to look again, in ms of the server's clock; 0: it was not, or `OTHERS_WATCH`. `turn` is when it was to look
+    before a notification told it to watch until `watch`; 0: none did. A verb keeps what it has of the
     queue under its name in `coalescers`, the callers that share its calls, and in `waiting`, those who wait for what
     comes. `names` has the keys of streams by their numbers, as far as they were asked for. Writes remember their dedup
     keys for `remember` seconds; None means for the queue's `dedup_window`. Only a client that was given settings, or
@@ -67,6 +68,7 @@ class QueueState:
     bury_at: float = 0.0
     sweep_at: float = 0.0
     watch: int = 0
+    turn: int = 0
     opened: bool = False
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     unsure: set[str] = field(default_factory=set)

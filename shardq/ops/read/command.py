@@ -112,7 +112,7 @@ def read_call(
     waiting = state.waiting.get("read")
     watches = pumped or waiting is None or waiting.pump is None
     time = clock.argument(sent, sent + delay) if clock else ""
-    call = _call(state, request, delay + block, numbers, holder, time, max(0, state.watch) if watches else "-")
+    call = _call(state, request, delay + block, numbers, holder, time, _watch(state) if watches else "-")
     outstanding.visibility = round(request.visibility * 1000)
     outstanding.since = (clock.ms if clock else 0) + outstanding.visibility
     # The holder comes last: from here on a caller that is cancelled looks for what was granted, by the two above.
@@ -145,6 +145,7 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     # A call of a reader that does not watch says nothing of when somebody must look again.
     if call.watches and (rows or reply[0] == b"OK"):
         state.watch = now_ms + wait_ms if wait_ms >= 0 else OTHERS_WATCH if wait_ms == _OTHERS_WATCH else 0
+        state.turn = 0
     return ReadReply(
         rows,
         wait_ms,
@@ -152,6 +153,13 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
         moved,
         not rows and state.server_time is not None and state.server_time.jump is not None,
     )
+
+
+def _watch(state: QueueState) -> int | str:
+    """Return what a read says of when this client was to look."""
+    if state.turn:
+        return f"{state.watch}/{state.turn}"
+    return max(0, state.watch)
 
 
 def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] | None:
@@ -167,6 +175,8 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
     _note_time(state, call, int(reply[1]), call.sent)
     state.hints = _hints(reply[4])
     _declare_fewer(state, reply)
+    if call.watches:
+        state.watch = state.turn = 0
     return rows
 
 

@@ -172,6 +172,7 @@ class _Pump:
         moments = [int(moment[1]) for _, fields in told if (moment := _MOMENT.fullmatch(fields[1]))]
         if not moments or isinstance(time_before, Refused):
             return False
+        self.state.turn = self.state.turn or max(0, self.state.watch)
         self.state.watch = min(moments)
         # The moment is by the server's clock. Its time before the wait tells how far that is from ours.
         self.wake_at = min(self.wake_at, sent + self.state.watch / 1000 - _seconds(time_before))

@@ -1,4 +1,4 @@
-"""Of the readers that are blocked one watches for what time brings, and four deputies for it: the others sleep."""
+"""Of the readers that are blocked one watches for what time brings, and five deputies for it: the others sleep."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ __all__ = ["patient", "start_reader"]  # fixtures: a slice lasts a minute
 
 LATEST = 250
 """ms after the moment by which somebody looks, whoever is gone."""
-KNOWING = 5
+KNOWING = 6
 """So many readers know the moment."""
+HOPS = 20
+"""More looks than pass one news on."""
 RATE = 0.8
 """Messages a second: a token comes later than the deputies look, and sooner than all do."""
 
@@ -54,7 +56,7 @@ def test_of_many_a_few_look_one_after_the_other_and_the_rest_sleeps(
     """Whoever of these is gone, the next one looks within the promised time."""
     due = round(readers[0].stats().time * 1000) + 4000
     readers[0].write("later", shard_key="t", delay=4)
-    more = [open_queue(by=world.client(wait_slice=SLICE)) for _ in range(3)]
+    more = [open_queue(by=world.client(wait_slice=SLICE)) for _ in range(4)]
     looks = [told(reader) for reader in readers + more]
     assert looks[KNOWING:] == [0, 0]
     assert looks[:KNOWING] == sorted({*looks[:KNOWING]})
@@ -73,6 +75,33 @@ def test_the_news_of_a_moment_goes_round_among_those_who_are_blocked_once(reader
         assert woken(world, first) == before + number, "the next one hears of it"
     assert told(first) > 0
     assert woken(world, first) == before + len(readers) + 1, "it knew"
+
+
+def test_news_reaches_who_was_not_blocked_when_it_went_round(readers: list[Queue], world: World) -> None:
+    """A reader that knows it is woken first, since it was blocked before that one."""
+    first, second, *_ = readers
+    first.write("later", shard_key="t", delay=4)
+    assert all(told(reader) > 0 for reader in (first, second))
+    first.write("sooner", shard_key="u", delay=2)
+    assert told(first) > 0
+    before = woken(world, first)
+    assert told(first) > 0
+    assert woken(world, first) == before + 1, "the other one has not heard of it"
+    assert told(second) > 0
+    assert told(first) > 0
+    assert woken(world, first) == before + 2, "and now it has"
+
+
+def test_news_is_not_passed_on_for_ever_if_those_who_missed_it_are_gone(readers: list[Queue], world: World) -> None:
+    first, gone, *_ = readers
+    first.write("later", shard_key="t", delay=4)
+    assert all(told(reader) > 0 for reader in (first, gone))
+    first.write("sooner", shard_key="u", delay=2)
+    for _ in range(HOPS):
+        assert told(first) > 0
+    before = woken(world, first)
+    assert told(first) > 0
+    assert woken(world, first) == before
 
 
 def test_a_sooner_moment_is_news_to_those_who_watch_for_a_later_one(readers: list[Queue], world: World) -> None:
@@ -149,6 +178,16 @@ def test_who_is_handed_a_message_wakes_another_to_watch(readers: list[Queue], wo
     assert woken(world, watching) == before + 1
 
 
+def test_who_is_handed_a_message_does_not_watch_any_more(readers: list[Queue]) -> None:
+    """Else its next read would give back a watch that is another's by then."""
+    watching = readers[0]
+    watching.write("later", shard_key="t", delay=4)
+    assert told(watching)
+    watching.write("now", shard_key="u")
+    assert watching.read_many(1)
+    assert watching.state.watch == 0
+
+
 def test_a_watch_that_was_passed_on_is_the_sleepers_who_takes_the_notification(
     readers: list[Queue], open_queue: OpenQueue, world: World, start_reader: StartReader
 ) -> None:
@@ -199,6 +238,38 @@ def test_a_passed_watch_is_somebodys_once_its_notification_was_taken(
     if is_taken:
         assert world.raw.xreadgroup("shardq", "reader", {first.state.keys.notifications: ">"}, noack=True)
     assert (told(second) == moment) == (not is_taken)
+
+
+def test_who_passed_a_watch_on_to_a_deputy_has_a_turn_when_it_comes_back(
+    readers: list[Queue], open_queue: OpenQueue, world: World
+) -> None:
+    """The deputy may be stopped, and the three others gone: then nobody else looks."""
+    first, *others = readers
+    others.append(open_queue(by=world.client(wait_slice=SLICE)))
+    first.write("later", shard_key="t", delay=4)
+    moment = told(first)
+    assert all(told(each) > 0 for each in others)
+    pass_on(world, first, moment)
+    assert world.raw.xreadgroup("shardq", "reader", {first.state.keys.notifications: ">"}, noack=True)
+    first.state.watch = 0
+    assert 0 < told(first) - moment <= LATEST
+
+
+def test_who_takes_a_watch_over_gives_back_the_turn_that_it_had(readers: list[Queue], world: World) -> None:
+    first, deputy, *_ = readers
+    first.write("later", shard_key="t", delay=4)
+    moment = told(first)
+    turn = told(deputy)
+    reader = Reader(deputy, None, block=SOON)
+    blocked(world, deputy, 1)
+    pass_on(world, first, moment)
+    eventually(lambda: deputy.state.watch == moment)
+    assert deputy.state.turn == turn
+    deputy.write("now", shard_key="u")
+    assert reader.got().payload == "now"
+    assert deputy.state.turn == 0
+    assert told(first) == moment
+    assert told(deputy) == turn, "nobody has it"
 
 
 def test_what_comes_sooner_wakes_one_and_what_comes_later_none(readers: list[Queue], world: World) -> None:
