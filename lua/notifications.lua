@@ -89,16 +89,25 @@ local function free_turn(q, moment)
   end
 end
 
+-- Notes one more look of a deputy, as the first.
+local function add_look(q, look)
+  local looks = {look}
+  for _, other in ipairs(looks_of_deputies(q)) do looks[#looks + 1] = other end
+  save_looks(q, looks)
+end
+
 -- The caller takes that turn, or looks when it leaves, if that is sooner. Returns when it looks.
 local function take_turn(q, moment, turn, leaves)
-  if turn == 0 then
-    State.put_odd(q, 'watched', spell(moment))
-    return moment
+  if turn > 0 then
+    local look = min(moment + turn * TURN, leaves)
+    add_look(q, look)
+    return look
   end
-  local looks = {min(moment + turn * TURN, leaves)}
-  for _, look in ipairs(looks_of_deputies(q)) do looks[#looks + 1] = look end
-  save_looks(q, looks)
-  return looks[1]
+  -- Who watches for a later moment is a deputy from now on, which has yet to hear of this one.
+  local later = watched_until(q)
+  if later > moment then add_look(q, later) end
+  State.put_odd(q, 'watched', spell(moment))
+  return moment
 end
 
 -- Says whether some deputy looks for a later moment only: it was not blocked when the news of this one went round.
@@ -112,18 +121,19 @@ end
 -- How many have passed on the news who knew it, if the next one that is blocked is to have it; nil if it is not. A
 -- reader passes on the news while turns are free, when it hears it: so a round ends with who knows it. If somebody has
 -- missed it by then, it goes on for some hops: those who have heard it stand before who was not blocked yet.
-local function next_hop(q, moment, is_news, hops, lacks_all)
-  if not (hops or lacks_all) or not free_turn(q, moment) then return nil end
-  if is_news then return 0 end
+local function next_hop(q, moment, watch, look, hops)
+  if not free_turn(q, moment) then return nil end
+  local is_sooner = watch == 0 or look + TURN < watch
+  -- Of a moment that is later than what it watched for it hears, too, if others hand it on.
+  if hops and (is_sooner or watch < moment) or is_sooner and not is_watched(q, moment) then return 0 end
   if hops and hops < MOST_HOPS and has_missed_news(q, moment) then return hops + 1 end
   return nil
 end
 
 -- Hands what a reader cannot do to the next one that is blocked: turns that are free, and the watch, if it leaves
 -- before the moment.
-local function hand_on(q, moment, is_news, is_leaving, hops)
-  local lacks_all = not is_watched(q, moment)
-  local hop = next_hop(q, moment, is_news, hops, lacks_all) or is_leaving and lacks_all and 0
+local function hand_on(q, moment, watch, look, is_leaving, hops)
+  local hop = next_hop(q, moment, watch, look, hops) or is_leaving and not is_watched(q, moment) and 0
   if not hop then return end
   State.put_odd(q, 'handed', spell(hop))
   q.hands_on = true
@@ -150,7 +160,7 @@ function Notifications.watch(q, at, watch, turn_before, stays)
   if not turn then return -2 end
   -- A reader that leaves before the moment gets one that is too late for it: by that it says next time what it knows.
   local look = moment > leaves and moment + LATEST or take_turn(q, moment, turn, leaves)
-  hand_on(q, moment, watch == 0 or look + TURN < watch, stays < TURN, hops)
+  hand_on(q, moment, watch, look, stays < TURN, hops)
   return look - q.now
 end
 

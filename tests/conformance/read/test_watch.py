@@ -92,6 +92,27 @@ def test_news_reaches_who_was_not_blocked_when_it_went_round(readers: list[Queue
     assert woken(world, first) == before + 2, "and now it has"
 
 
+def test_news_reaches_who_watches_for_a_later_moment(readers: list[Queue], world: World) -> None:
+    watching, *others = readers
+    watching.write("later", shard_key="t", delay=4)
+    assert told(watching) > 0
+    watching.write("sooner", shard_key="u", delay=2)
+    assert told(others[0]) > 0
+    before = woken(world, watching)
+    assert told(others[0]) > 0
+    assert woken(world, watching) == before + 1
+
+
+def test_who_watched_for_what_is_over_hands_on_what_it_hears(readers: list[Queue], world: World) -> None:
+    watching = readers[0]
+    assert [told(each) for each in readers] == [0] * 4
+    watching.state.watch = round(watching.stats().time * 1000)
+    watching.write("later", shard_key="t", delay=4)
+    before = woken(world, watching)
+    assert told(watching) > 0
+    assert woken(world, watching) == before + 1
+
+
 def test_news_is_not_passed_on_for_ever_if_those_who_missed_it_are_gone(readers: list[Queue], world: World) -> None:
     first, gone, *_ = readers
     first.write("later", shard_key="t", delay=4)
