@@ -198,7 +198,8 @@ class Tasks(Application, Generic[R_co]):
           by default as often as the queue's `max_deliveries` allows. Then its message is a dead letter.
         - `backoff`: how many seconds until the next try, by the number of failures; the worker's by default.
         - `retry_on`, `give_up_on`: the errors after which it is tried again (all by default), and those after which its
-          message is a dead letter at once.
+          message is a dead letter at once. After TimeLimit (a TimeoutError) and ProcessDied it is tried again whatever
+          `retry_on` says, unless `give_up_on` names them.
         - `time_limit`: seconds after which it has failed.
 
         ConfigError for a function that cannot be called by messages, naming it.

@@ -57,7 +57,7 @@ class Failed(Exception):
         self.error, self.delay, self.text, self.gives_up = error, delay, text, gives_up
 
 
-class TimeLimit(Exception):
+class TimeLimit(TimeoutError):
     """A handler takes longer than its time limit; what it failed with, for an error reporter and as a last error."""
 
 

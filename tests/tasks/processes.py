@@ -46,7 +46,7 @@ def fails() -> None:
     raise ValueError("a part of the payload")
 
 
-@tasks.task(name="dies", retries=1, backoff=Constant(0))
+@tasks.task(name="dies", retries=1, backoff=Constant(0), retry_on=(ConnectionError,))
 def dies() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
