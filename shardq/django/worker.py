@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import logging
 import os
@@ -11,7 +10,6 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -43,6 +41,8 @@ from shardq.tasks import Task as OwnTask
 from shardq.tasks import Tasks
 from shardq.tasks.finding import Finder, judged, tries_of
 from shardq.worker.application import AsyncHandler, PlainHandler
+from shardq.worker.guard import raised_by
+from shardq.worker.hands import Hands
 from shardq.worker.outcome import Failed, GiveBack, Nack, Reject
 from shardq.worker.plan import Plan
 from shardq.worker.trouble import CALL_TIMEOUT
@@ -107,11 +107,11 @@ class DjangoTasks(Tasks[None]):
         """Yield the handler of an AsyncWorker."""
         if jobs.client._target != (wanted := Target.parse(self.backend.settings.url)):
             log.warning("this worker reads %s, but Django's settings write to %s", jobs.client._target, wanted)
-        pool = ThreadPoolExecutor(plan.concurrency, "shardq-django")
+        hands = Hands("shardq-django")
         try:
-            yield Runner(self, Finder(self._by_name, jobs.state.clock), pool)
+            yield Runner(self, Finder(self._by_name, jobs.state.clock), hands)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            hands.close()
 
     @contextmanager
     def opened(self, clock: Clock) -> Iterator[PlainHandler]:
@@ -127,8 +127,8 @@ class DjangoTasks(Tasks[None]):
 class Runner:
     """Runs the tasks of deliveries. What is known of each is noted before and after."""
 
-    def __init__(self, tasks: DjangoTasks, finder: Finder, pool: ThreadPoolExecutor) -> None:
-        self._backend, self._finder, self._pool = tasks.backend, finder, pool
+    def __init__(self, tasks: DjangoTasks, finder: Finder, hands: Hands) -> None:
+        self._backend, self._finder, self._hands = tasks.backend, finder, hands
         self._worker = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
 
     async def __call__(self, delivery: AsyncDelivery) -> object:
@@ -148,8 +148,7 @@ class Runner:
         if inspect.iscoroutinefunction(adapted.task.func):
             await attempt.run_async()
         else:
-            run = partial(contextvars.copy_context().run, attempt.run)
-            await asyncio.get_running_loop().run_in_executor(self._pool, run)
+            await self._hands.run(attempt.run)
         if attempt.outcome is not None:
             if not isinstance(attempt.outcome, _TURNED_BACK):
                 await self._note(delivery, attempt.record)
@@ -249,6 +248,7 @@ class Attempt:
 
     def _note_failure(self, error: BaseException) -> bool:
         """Note an error. Return whether it is the last one."""
+        error = raised_by(error)
         outcome = self.outcome = judged(self._adapted, error, self._delivery, with_text=False)
         if isinstance(outcome, _TURNED_BACK):
             return False

@@ -16,8 +16,8 @@ from shardq.protocol.lease import deliveries_in
 from shardq.tasks.failure import told
 from shardq.tasks.signature import UnknownArguments, WrongArguments
 from shardq.tasks.task import Task
+from shardq.worker.guard import delay_of
 from shardq.worker.outcome import Failed, GiveBack, Nack, Reject
-from shardq.worker.trouble import delay_of
 
 log = logging.getLogger("shardq")
 UNKNOWN_FOR: Final = 3600.0

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -21,8 +19,9 @@ from shardq.tasks.batches import AsyncBatches, Batches
 from shardq.tasks.finding import Finder, judged
 from shardq.tasks.in_thread import InThread
 from shardq.tasks.task import BatchTask, Task
+from shardq.worker.guard import raised_by, tell
+from shardq.worker.hands import Hands
 from shardq.worker.outcome import GiveBack, Nack, Reject
-from shardq.worker.trouble import logged
 
 OnError = Callable[[Any, BaseException], object]
 """Called with the delivery and what its task raised."""
@@ -42,21 +41,21 @@ class Manner(msgspec.Struct, frozen=True):
 
     def judged(self, task: Task[Any, Any, Any], error: BaseException, delivery: DeliveryView) -> BaseException:
         """Return what a worker is to be told of an *error* of a task, after the program was told of it."""
+        error = raised_by(error)
         self.tell(delivery, error)
         return judged(task, error, delivery, with_text=self.stores_text)
 
     def tell(self, delivery: DeliveryView, error: BaseException) -> None:
         """Tell the program of an *error* of a task."""
         if self.on_error is not None and not isinstance(error, (Nack, Reject, GiveBack)):
-            with logged("on_error"):
-                self.on_error(delivery, error)
+            tell("on_error", self.on_error, delivery, error)
 
 
 class AsyncRunner:
-    """Runs the tasks of deliveries in an event loop, and plain functions in *pool*."""
+    """Runs the tasks of deliveries in an event loop, and plain functions by *hands*."""
 
-    def __init__(self, finder: Finder, manner: Manner, pool: ThreadPoolExecutor, clock: Clock) -> None:
-        self._manner, self._pool, self._clock = manner, pool, clock
+    def __init__(self, finder: Finder, manner: Manner, hands: Hands, clock: Clock) -> None:
+        self._manner, self._hands, self._clock = manner, hands, clock
         self._find, self._note, self._middleware = finder.find, manner.note, manner.middleware
         self._batches: dict[str, AsyncBatches] = {}
 
@@ -86,10 +85,12 @@ class AsyncRunner:
 
     async def _in_thread(self, task: Task[Any, Any, Any], arguments: dict[str, Any], noted: object) -> object:
         """Run a plain function in the context of its task, but with a delivery that a thread can use."""
-        context = contextvars.copy_context()
-        context.run(self._note, noted)
-        call = partial(context.run, task.function, **arguments)
-        return _checked(task, await asyncio.get_running_loop().run_in_executor(self._pool, call))
+
+        def call() -> object:
+            self._note(noted)
+            return task.function(**arguments)
+
+        return _checked(task, await self._hands.run(call))
 
     def _batches_of(self, task: BatchTask[Any, Any]) -> AsyncBatches:
         found = self._batches.get(task.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -33,6 +32,7 @@ from shardq.tasks.schedules import SHARD_KEY, Schedules, interval
 from shardq.tasks.task import BatchTask, Retries, Task
 from shardq.telemetry import TaskTimes, measures
 from shardq.worker.application import Application, AsyncHandler, PlainHandler
+from shardq.worker.hands import Hands
 from shardq.worker.plan import Plan
 
 P = ParamSpec("P")
@@ -302,13 +302,13 @@ class Tasks(Application, Generic[R_co]):
         """Enter the lifespan, and yield the handler of an AsyncWorker."""
         if self.has_plain_middleware:
             raise ConfigError("a middleware is no async def: an AsyncWorker awaits it, a Worker calls plain ones")
-        pool, clock = ThreadPoolExecutor(plan.concurrency, "shardq-task"), jobs.state.clock
+        hands, clock = Hands("shardq-task"), jobs.state.clock
         try:
             async with self._lifetime():
-                run = AsyncRunner(Finder(self._by_name, clock), self._manner, pool, clock).run
+                run = AsyncRunner(Finder(self._by_name, clock), self._manner, hands, clock).run
                 yield measured_async(run, self._times(), clock) if measures() else run
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            hands.close()
 
     @contextmanager
     def opened(self, clock: Clock) -> Iterator[PlainHandler]:

@@ -9,13 +9,11 @@ child ends when the parent closes its pipe.
 from __future__ import annotations
 
 import contextlib
-import io
 import math
 import multiprocessing
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -31,6 +29,7 @@ from shardq.ops.results.keep import kept_result
 from shardq.protocol.lease import deliveries_in
 from shardq.protocol.results import KeptResult
 from shardq.timing import Entry
+from shardq.worker import guard
 from shardq.worker.application import Application
 from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, outcome_of
 from shardq.worker.state import Job
@@ -252,6 +251,13 @@ def _handled(handle: Callable[..., object], delivery: DeliveryView, codecs: Code
     try:
         value = handle(delivery)
     except BaseException as error:  # noqa: BLE001 (SystemExit in a handler is a failure of the handler; the child continues)
+        return _answer_to(error)
+    return Answer("done", result=None if keeps is None else kept_result(codecs, keeps, value))
+
+
+def _answer_to(error: BaseException) -> Answer:
+    """Return what is told of a handler's *error*."""
+    try:
         outcome = outcome_of(error, lambda: math.nan)
         delay = None if math.isnan(outcome.delay) else outcome.delay
         if isinstance(error, Failed):
@@ -259,11 +265,9 @@ def _handled(handle: Callable[..., object], delivery: DeliveryView, codecs: Code
         if isinstance(error, (Nack, Reject, GiveBack)):
             return Answer(cast("Kind", outcome.verb), outcome.text, delay)
         return Answer("error", outcome.text, None, _trace(error))
-    return Answer("done", result=None if keeps is None else kept_result(codecs, keeps, value))
+    except BaseException:  # noqa: BLE001 (whatever the error's class does)
+        return Answer("error", guard.name_of(error), None, _trace(error))
 
 
 def _trace(error: BaseException) -> str:
-    into = io.StringIO()
-    with contextlib.suppress(Exception):  # a handler's own exception class may fail
-        traceback.print_exception(error, file=into)
-    return into.getvalue()[-MAX_TRACE:].encode(errors="replace").decode()
+    return guard.traced(error)[-MAX_TRACE:]

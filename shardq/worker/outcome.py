@@ -85,8 +85,10 @@ class Outcome(NamedTuple):
     delay: float = 0.0
     text: str = ""
     result: KeptResult | None = None
-    error: BaseException | None = None
-    """The error of the last try, which is told with the dead letter."""
+    is_last_error: bool = False
+    """Whether it is the error of the last try, which is told with the dead letter."""
+    trace: str = ""
+    """The traceback of that error."""
 
 
 ACK: Final = Outcome("ack")

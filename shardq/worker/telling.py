@@ -6,16 +6,16 @@ Calls are made one after the other. At most UNTOLD wait; a caller that brings mo
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from shardq.model import DeliveryView
 from shardq.timing.aside import Aside
+from shardq.worker import guard
 from shardq.worker.plan import OnDead
-from shardq.worker.trouble import RETURN_TIMEOUT, logged
+from shardq.worker.trouble import RETURN_TIMEOUT
 
 log = logging.getLogger("shardq")
 UNTOLD: Final = 1000
@@ -38,8 +38,7 @@ class Teller:
 
     def _call(self, delivery: DeliveryView, reason: str) -> None:
         try:
-            with logged("on_dead"):
-                self._on_dead(delivery, reason)  # type: ignore[misc]
+            guard.tell("on_dead", cast("OnDead", self._on_dead), delivery, reason)
         finally:
             self._room.release()
 
@@ -69,10 +68,7 @@ class AsyncTeller:
     async def _run(self) -> None:
         while (item := await self._untold.get()) is not None:
             try:
-                with logged("on_dead"):
-                    told = self._on_dead(*item)  # type: ignore[misc]
-                    if inspect.isawaitable(told):
-                        await told
+                await guard.tell_async("on_dead", cast("OnDead", self._on_dead), *item)
             finally:
                 self._room.release()
 

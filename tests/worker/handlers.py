@@ -94,7 +94,38 @@ class Bare(Nack):
         Exception.__init__(self)
 
 
+class Forwards(Exception):
+    """One that hands attributes that it does not have on to a dict, as errors of clients of web APIs do."""
+
+    def __getattr__(self, name: str) -> object:
+        return {"code": 7}[name]
+
+
+class Masked(Exception):
+    """One that does not tell its class."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        raise LookupError("no class")
+
+
+class Unnamed(type):
+    """A class that does not tell its name, and asks nobody whether an error is one of its own."""
+
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise LookupError("no name")
+
+
+class Nameless(Exception, metaclass=Unnamed):
+    """An error of such a class."""
+
+
+HOSTILE: dict[str, Callable[[], BaseException]] = {"forwards": Forwards, "masked": Masked, "nameless": Nameless}
+"""Errors that raise others at whoever looks at them."""
+
 AWKWARD: dict[str, Callable[[], BaseException]] = {
+    **HOSTILE,
     "reject": lambda: Reject("not \udcff text\0"),
     "huge": lambda: Reject("x" * 20_000_000),
     "untold": lambda: Reject(Mute()),  # type: ignore[arg-type]
@@ -104,6 +135,9 @@ AWKWARD: dict[str, Callable[[], BaseException]] = {
     "nack": lambda: Nack(0, Mute()),  # type: ignore[arg-type]
 }
 ENDS = {
+    "forwards": ("max deliveries", "Forwards"),
+    "masked": ("max deliveries", "Masked"),
+    "nameless": ("max deliveries", "Nameless"),
     "reject": ("not ? text\0", "not ? text\0"),
     "huge": ("x" * 500, "x" * 500),
     "untold": ("rejected", "rejected"),
