@@ -26,7 +26,7 @@ from shardq.model import DeliveryView
 from shardq.model.schedule import FixedSchedule
 from shardq.tasks import Tasks
 from shardq.worker.application import Application, AsyncHandler, PlainHandler
-from shardq.worker.plan import Plan
+from shardq.worker.hands import Hands
 
 TENANTS: Final = 100
 CONCURRENCIES: Final = (1, 64)
@@ -94,8 +94,8 @@ class _Turns(Application):
         self._spent, self._numbers = spent, itertools.count()
 
     @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:
-        async with self._tasks.opened_async(jobs, plan) as task:
+    async def opened_async(self, jobs: AsyncQueue, hands: Hands) -> AsyncIterator[AsyncHandler]:
+        async with self._tasks.opened_async(jobs, hands) as task:
             handlers = self._bare, task
 
             async def handle(delivery: AsyncDelivery) -> object:

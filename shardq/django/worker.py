@@ -44,7 +44,6 @@ from shardq.worker.application import AsyncHandler, PlainHandler
 from shardq.worker.guard import raised_by
 from shardq.worker.hands import Hands
 from shardq.worker.outcome import Failed, GiveBack, Nack, Reject
-from shardq.worker.plan import Plan
 from shardq.worker.trouble import CALL_TIMEOUT
 
 log = logging.getLogger("shardq")
@@ -103,15 +102,11 @@ class DjangoTasks(Tasks[None]):
         return DjangoTasks(backend, name)
 
     @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:
+    async def opened_async(self, jobs: AsyncQueue, hands: Hands) -> AsyncIterator[AsyncHandler]:
         """Yield the handler of an AsyncWorker."""
         if jobs.client._target != (wanted := Target.parse(self.backend.settings.url)):
             log.warning("this worker reads %s, but Django's settings write to %s", jobs.client._target, wanted)
-        hands = Hands("shardq-django")
-        try:
-            yield Runner(self, Finder(self._by_name, jobs.state.clock), hands)
-        finally:
-            hands.close()
+        yield Runner(self, Finder(self._by_name, jobs.state.clock), hands)
 
     @contextmanager
     def opened(self, clock: Clock) -> Iterator[PlainHandler]:

@@ -14,7 +14,7 @@ from shardq.model import DeliveryView
 from shardq.model.schedule import FixedSchedule
 from shardq.tasks.tasks import Tasks
 from shardq.worker.application import Application, AsyncHandler, PlainHandler
-from shardq.worker.plan import Plan
+from shardq.worker.hands import Hands
 
 H = TypeVar("H")
 
@@ -53,11 +53,11 @@ class Several(Application):
         return any(each.has_plain_middleware for each in self._tasks.values())
 
     @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:
+    async def opened_async(self, jobs: AsyncQueue, hands: Hands) -> AsyncIterator[AsyncHandler]:
         """Enter all lifespans, and yield the handler of an AsyncWorker."""
         async with AsyncExitStack() as stack:
             handlers = {
-                each.queue_name: await stack.enter_async_context(each.opened_async(jobs, plan))
+                each.queue_name: await stack.enter_async_context(each.opened_async(jobs, hands))
                 for each in self._tasks.values()
             }
 

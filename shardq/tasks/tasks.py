@@ -33,7 +33,6 @@ from shardq.tasks.task import BatchTask, Retries, Task
 from shardq.telemetry import TaskTimes, measures
 from shardq.worker.application import Application, AsyncHandler, PlainHandler
 from shardq.worker.hands import Hands
-from shardq.worker.plan import Plan
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -298,17 +297,14 @@ class Tasks(Application, Generic[R_co]):
         return {self.queue_name: self._schedules.all()}
 
     @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:
+    async def opened_async(self, jobs: AsyncQueue, hands: Hands) -> AsyncIterator[AsyncHandler]:
         """Enter the lifespan, and yield the handler of an AsyncWorker."""
         if self.has_plain_middleware:
             raise ConfigError("a middleware is no async def: an AsyncWorker awaits it, a Worker calls plain ones")
-        hands, clock = Hands("shardq-task"), jobs.state.clock
-        try:
-            async with self._lifetime():
-                run = AsyncRunner(Finder(self._by_name, clock), self._manner, hands, clock).run
-                yield measured_async(run, self._times(), clock) if measures() else run
-        finally:
-            hands.close()
+        clock = jobs.state.clock
+        async with self._lifetime():
+            run = AsyncRunner(Finder(self._by_name, clock), self._manner, hands, clock).run
+            yield measured_async(run, self._times(), clock) if measures() else run
 
     @contextmanager
     def opened(self, clock: Clock) -> Iterator[PlainHandler]:

@@ -23,6 +23,8 @@ class Hands:
         self._todo: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
         self._threads = self._idle = 0
+        self.running = 0
+        """How many functions run."""
         self._awaited: set[asyncio.Future[None]] = set()
         self._is_closed = False
 
@@ -41,6 +43,8 @@ class Hands:
                 found.append((context.run(function, *args), None))
             except BaseException as error:  # noqa: BLE001 (raised where it is awaited)
                 found.append((None, error))
+            with self._changed:
+                self.running -= 1
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_wake, ended)
 
@@ -94,15 +98,20 @@ class Hands:
             self._idle += 1
             self._changed.wait_for(lambda: self._todo or self._is_closed)
             self._idle -= 1
-            return self._todo.popleft() if self._todo else None
+            if not self._todo:
+                return None
+            self.running += 1
+            return self._todo.popleft()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let idle threads end, the others when their functions do, for which nobody waits any more."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
         for ended in self._awaited:
             ended.cancel()
+        while self._awaited:  # noqa: ASYNC110 (for a pass or two of the loop)
+            await asyncio.sleep(0)
 
 
 def _wake(ended: asyncio.Future[None]) -> None:

@@ -119,6 +119,14 @@ class Worker:
         """How many messages were done ("ack"), failed ("nack"), rejected and given back so far."""
         return sum_of([lane.state.tally for lane in self._lanes])
 
+    @property
+    def hangs(self) -> int:
+        """How many handlers run: after `run` has returned, those that went on when their grace was over.
+
+        Their threads cannot be ended. A program that shall end all the same calls `os._exit`.
+        """
+        return sum(lane.state.busy for lane in self._lanes)
+
     def stop(self) -> None:
         """Ask `run` to end. May be called from any thread, handler or signal handler, and more than once."""
         for lane in self._lanes:

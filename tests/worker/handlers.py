@@ -17,7 +17,9 @@ from shardq.model import DeliveryView
 def note(delivery: DeliveryView, what: str) -> None:
     """One line, whole even when several processes write."""
     file = os.open(os.environ["SHARDQ_TEST_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(file, f"{what} {delivery.payload} {delivery.count} {os.getpid()} {time.time():.6f}\n".encode())
+    os.write(
+        file, f"{what} {delivery.task or delivery.payload} {delivery.count} {os.getpid()} {time.time():.6f}\n".encode()
+    )
     os.close(file)
 
 

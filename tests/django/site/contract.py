@@ -24,6 +24,7 @@ from typing import Any, cast
 
 import django
 import redis
+from asgiref.sync import async_to_sync, sync_to_async
 
 django.setup()
 
@@ -285,6 +286,19 @@ class Failures(Case):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(60), 0)
 
+    def test_a_worker_ends_after_its_grace_whatever_hangs(self) -> None:
+        for hanging in (tasks.hangs, tasks.hangs_async):
+            with self.subTest(hanging.name):
+                hanging.enqueue(str(self.folder))
+                process = self.begin("--grace", "0.2")
+                eventually(lambda: [*self.folder.glob("runs-*")])
+                process.send_signal(signal.SIGTERM)
+                self.assertEqual(process.wait(60), 0)
+                self.assertEqual(self.queue.stats().backlog, 1)
+                self.queue.purge()
+                for each in self.folder.glob("runs-*"):
+                    each.unlink()
+
     def test_a_worker_that_dies_is_an_attempt_and_no_end(self) -> None:
         with configured(visibility_timeout=1):
             (self.folder / "die").touch()
@@ -534,6 +548,15 @@ class Workers(Case):
             self.assertEqual((told.returncode, told.stderr.count("Traceback")), (2, 0), told.stderr)
             self.assertIn(text, told.stderr)
         self.assertEqual(first_tasks().queue_name, "default")
+
+    def test_an_async_test_runs_a_worker(self) -> None:
+        async def test() -> TaskResult:
+            result = await tasks.echo_async.aenqueue(1)
+            await sync_to_async(work)()
+            await result.arefresh()
+            return result
+
+        self.assertEqual(async_to_sync(test)().status, SUCCESSFUL)
 
     def test_a_worker_for_another_server_says_so(self) -> None:
         command = [sys.executable, "-m", "shardq.cli", "worker", "--until", "empty", "shardq.django:tasks"]

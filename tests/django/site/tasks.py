@@ -104,6 +104,19 @@ def waits(folder: str) -> str:
     return "done"
 
 
+@task
+def hangs(folder: str) -> None:
+    """Say that it runs, and do for an hour."""
+    (Path(folder) / f"runs-{os.getpid()}").touch()
+    time.sleep(3600)
+
+
+@task
+async def hangs_async(folder: str) -> None:
+    """Do so in a thread of its own."""
+    await asyncio.to_thread(hangs.func, folder)
+
+
 def query() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
