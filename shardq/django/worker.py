@@ -41,6 +41,7 @@ from shardq.tasks import Task as OwnTask
 from shardq.tasks import Tasks
 from shardq.tasks.finding import Finder, judged, tries_of
 from shardq.worker.application import AsyncHandler, PlainHandler
+from shardq.worker.contexts import Fresh
 from shardq.worker.guard import raised_by
 from shardq.worker.hands import Hands
 from shardq.worker.outcome import Failed, GiveBack, Nack, Reject
@@ -102,14 +103,14 @@ class DjangoTasks(Tasks[None]):
         return DjangoTasks(backend, name)
 
     @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, hands: Hands) -> AsyncIterator[AsyncHandler]:
+    async def opened_async(self, jobs: AsyncQueue, hands: Hands, fresh: Fresh) -> AsyncIterator[AsyncHandler]:
         """Yield the handler of an AsyncWorker."""
         if jobs.client._target != (wanted := Target.parse(self.backend.settings.url)):
             log.warning("this worker reads %s, but Django's settings write to %s", jobs.client._target, wanted)
         yield Runner(self, Finder(self._by_name, jobs.state.clock), hands)
 
     @contextmanager
-    def opened(self, clock: Clock) -> Iterator[PlainHandler]:
+    def opened(self, clock: Clock, fresh: Fresh) -> Iterator[PlainHandler]:
         """Refuse a Worker, and its child processes: Django's tasks may be async."""
         self.check_forks()
         yield lambda _: None

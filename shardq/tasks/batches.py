@@ -13,6 +13,7 @@ from shardq.clock import Clock
 from shardq.errors import ConfigError
 from shardq.tasks.errors import PartlyFailed
 from shardq.tasks.task import BatchTask
+from shardq.worker.contexts import Fresh
 
 
 class _Waiting:
@@ -47,8 +48,9 @@ class AsyncBatches:
         task: BatchTask[Any, Any],
         run: Callable[[list[Any], Sequence[AsyncDelivery]], Awaitable[Any]],
         clock: Clock,
+        fresh: Fresh,
     ) -> None:
-        self._task, self._run, self._clock = task, run, clock
+        self._task, self._run, self._clock, self._fresh = task, run, clock, fresh
         self._waiting: list[_Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
@@ -87,7 +89,7 @@ class AsyncBatches:
             self._timer = None
         batch, self._waiting = self._waiting, []
         if batch:
-            task = asyncio.get_running_loop().create_task(self._work(batch))
+            task = asyncio.get_running_loop().create_task(self._work(batch), context=self._fresh())
             self._running.add(task)
             task.add_done_callback(self._running.discard)
             running = _Running(task, len(batch))
@@ -153,9 +155,9 @@ class Batches:
     """The batches of one task in the threads of a Worker. *run* runs its function with a list."""
 
     def __init__(
-        self, task: BatchTask[Any, Any], run: Callable[[list[Any], Sequence[Delivery]], Any], clock: Clock
+        self, task: BatchTask[Any, Any], run: Callable[[list[Any], Sequence[Delivery]], Any], clock: Clock, fresh: Fresh
     ) -> None:
-        self._task, self._run, self._clock = task, run, clock
+        self._task, self._run, self._clock, self._fresh = task, run, clock, fresh
         self._lock = threading.Lock()
         self._open: _Batch | None = None
 
@@ -185,7 +187,7 @@ class Batches:
         began = self._clock.monotonic()
         _note_begin(batch.deliveries, began)
         try:
-            self._run(batch.members, batch.deliveries)
+            self._fresh().run(self._run, batch.members, batch.deliveries)
         except BaseException as error:  # noqa: BLE001 (each of the batch may have failed with it)
             batch.errors = errors_of(error, len(batch.members))
         finally:

@@ -19,6 +19,7 @@ from shardq.tasks.batches import AsyncBatches, Batches
 from shardq.tasks.finding import Finder, judged
 from shardq.tasks.in_thread import InThread
 from shardq.tasks.task import BatchTask, Task
+from shardq.worker.contexts import Fresh
 from shardq.worker.guard import raised_by, tell
 from shardq.worker.hands import Hands
 from shardq.worker.outcome import GiveBack, Nack, Reject
@@ -54,8 +55,8 @@ class Manner(msgspec.Struct, frozen=True):
 class AsyncRunner:
     """Runs the tasks of deliveries in an event loop, and plain functions by *hands*."""
 
-    def __init__(self, finder: Finder, manner: Manner, hands: Hands, clock: Clock) -> None:
-        self._manner, self._hands, self._clock = manner, hands, clock
+    def __init__(self, finder: Finder, manner: Manner, hands: Hands, clock: Clock, fresh: Fresh) -> None:
+        self._manner, self._hands, self._clock, self._fresh = manner, hands, clock, fresh
         self._find, self._note, self._middleware = finder.find, manner.note, manner.middleware
         self._batches: dict[str, AsyncBatches] = {}
 
@@ -95,7 +96,9 @@ class AsyncRunner:
     def _batches_of(self, task: BatchTask[Any, Any]) -> AsyncBatches:
         found = self._batches.get(task.name)
         if found is None:
-            found = self._batches[task.name] = AsyncBatches(task, partial(self._run_batch, task), self._clock)
+            found = self._batches[task.name] = AsyncBatches(
+                task, partial(self._run_batch, task), self._clock, self._fresh
+            )
         return found
 
     async def _run_batch(
@@ -111,8 +114,8 @@ class AsyncRunner:
 class Runner:
     """Runs the tasks of deliveries in the threads of a Worker."""
 
-    def __init__(self, finder: Finder, manner: Manner, clock: Clock) -> None:
-        self._manner, self._clock = manner, clock
+    def __init__(self, finder: Finder, manner: Manner, clock: Clock, fresh: Fresh) -> None:
+        self._manner, self._clock, self._fresh = manner, clock, fresh
         self._find, self._note, self._middleware = finder.find, manner.note, manner.middleware
         self._lock = threading.Lock()
         self._batches: dict[str, Batches] = {}
@@ -142,7 +145,9 @@ class Runner:
         with self._lock:
             found = self._batches.get(task.name)
             if found is None:
-                found = self._batches[task.name] = Batches(task, partial(self._run_batch, task), self._clock)
+                found = self._batches[task.name] = Batches(
+                    task, partial(self._run_batch, task), self._clock, self._fresh
+                )
         return found
 
     def _run_batch(self, task: BatchTask[Any, Any], members: list[Any], deliveries: Sequence[Delivery]) -> object:

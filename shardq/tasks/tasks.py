@@ -32,6 +32,7 @@ from shardq.tasks.schedules import SHARD_KEY, Schedules, interval
 from shardq.tasks.task import BatchTask, Retries, Task
 from shardq.telemetry import TaskTimes, measures
 from shardq.worker.application import Application, AsyncHandler, PlainHandler
+from shardq.worker.contexts import Fresh
 from shardq.worker.hands import Hands
 
 P = ParamSpec("P")
@@ -297,17 +298,17 @@ class Tasks(Application, Generic[R_co]):
         return {self.queue_name: self._schedules.all()}
 
     @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, hands: Hands) -> AsyncIterator[AsyncHandler]:
+    async def opened_async(self, jobs: AsyncQueue, hands: Hands, fresh: Fresh) -> AsyncIterator[AsyncHandler]:
         """Enter the lifespan, and yield the handler of an AsyncWorker."""
         if self.has_plain_middleware:
             raise ConfigError("a middleware is no async def: an AsyncWorker awaits it, a Worker calls plain ones")
         clock = jobs.state.clock
         async with self._lifetime():
-            run = AsyncRunner(Finder(self._by_name, clock), self._manner, hands, clock).run
+            run = AsyncRunner(Finder(self._by_name, clock), self._manner, hands, clock, fresh).run
             yield measured_async(run, self._times(), clock) if measures() else run
 
     @contextmanager
-    def opened(self, clock: Clock) -> Iterator[PlainHandler]:
+    def opened(self, clock: Clock, fresh: Fresh) -> Iterator[PlainHandler]:
         """Enter the lifespan, and yield the handler of a Worker. ConfigError if a task or the lifespan is async."""
         if any(inspect.iscoroutinefunction(each) for each in self._middleware):
             raise ConfigError("a middleware is async: run these tasks in an AsyncWorker, with an AsyncClient")
@@ -319,7 +320,7 @@ class Tasks(Application, Generic[R_co]):
         with lifespan as resources:
             self._resources = resources
             try:
-                run = Runner(Finder(self._by_name, clock), self._manner, clock).run
+                run = Runner(Finder(self._by_name, clock), self._manner, clock, fresh).run
                 yield measured(run, self._times(), clock) if measures() else run
             finally:
                 self._resources = _NONE

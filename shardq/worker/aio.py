@@ -13,6 +13,7 @@ from shardq.errors import ConfigError
 from shardq.worker.application import Application
 from shardq.worker.async_lane import AsyncLane, Handler
 from shardq.worker.checks import weights_of
+from shardq.worker.contexts import Contexts
 from shardq.worker.empty import is_empty
 from shardq.worker.hands import Hands
 from shardq.worker.outcome import Verb
@@ -49,7 +50,8 @@ class AsyncWorker:
         self._given = _checked(handle)
         self.application = handle if isinstance(handle, Application) else None
         self.limits = self.application if self.application and self.application.has_time_limits() else None
-        self.teller = AsyncTeller(self._plan.on_dead)
+        self.contexts = Contexts()
+        self.teller = AsyncTeller(self._plan.on_dead, self.contexts.fresh)
         self._hands = Hands("shardq-worker")
         self._slots, own = shares(self._plan.concurrency, [*weights.values()])
         self._queues = [*weights]
@@ -80,6 +82,7 @@ class AsyncWorker:
                 self._stop()
             try:
                 async with self._opened() as self.handle:
+                    self.contexts.keep()
                     self._wake_regularly()
                     self._schedules.start()
                     await self._until_over()
@@ -95,7 +98,7 @@ class AsyncWorker:
 
     def _opened(self) -> AbstractAsyncContextManager[Handler]:
         if self.application is not None:
-            return self.application.opened_async(self._queues[0], self._hands)
+            return self.application.opened_async(self._queues[0], self._hands, self.contexts.fresh)
         return nullcontext(cast("Handler", self._given))
 
     async def _until_over(self) -> None:

@@ -15,6 +15,7 @@ from shardq.ops.read.read import MAX_COUNT
 from shardq.telemetry import enabled
 from shardq.worker import guard
 from shardq.worker.application import Application, limit_of
+from shardq.worker.contexts import Contexts
 from shardq.worker.empty import WAIT
 from shardq.worker.jobs import charge, divided, keeping, next_look, note_unread, terms_of
 from shardq.worker.keeper import Keeper, seen_lost
@@ -50,6 +51,7 @@ class Owner(Protocol):
     application: Application | None
     limits: Application | None
     teller: AsyncTeller
+    contexts: Contexts
 
     def is_stuck(self) -> bool:
         """Whether no slot does anything useful any more."""
@@ -162,7 +164,7 @@ class AsyncLane:
         state, loop = self._state, asyncio.get_running_loop()
         while (action := state.next()) is not None:
             if isinstance(action, Job):
-                action.handle = loop.create_task(self._run(action))
+                action.handle = loop.create_task(self._run(action), context=self._owner.contexts.fresh())
             else:
                 task = loop.create_task(self._read(action) if isinstance(action, Read) else self._settle(action))
                 self._tasks.add(task)
@@ -338,13 +340,14 @@ class AsyncLane:
             self._jobs.client.timer.call_at(then, self._overrun, job, limit)
             return
         application = self._owner.application
-        late, outcome = guard.overdue(job.delivery, limit, application, self._plan.backoff)
+        context = self._owner.contexts.fresh()
+        late, outcome = context.run(guard.overdue, job.delivery, limit, application, self._plan.backoff)
         if self._state.decide(job, outcome):
             self._cancel(job)
         self._schedule()
         log_overrun(job, limit, outcome, self._state.max_deliveries)
         if application is not None:
-            application.tell(job.delivery, late)
+            context.run(application.tell, job.delivery, late)
 
 
 class _KeeperEvents:

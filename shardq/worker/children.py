@@ -31,6 +31,7 @@ from shardq.protocol.results import KeptResult
 from shardq.timing import Entry
 from shardq.worker import guard
 from shardq.worker.application import Application
+from shardq.worker.contexts import Contexts
 from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, outcome_of
 from shardq.worker.state import Job
 
@@ -233,13 +234,20 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
     """The main function of a child: handle messages that come through *pipe*, until the pipe is closed."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    opened = handle.opened(SystemClock()) if isinstance(handle, Application) else contextlib.nullcontext(handle)
+    contexts = Contexts()
+    opened = (
+        handle.opened(SystemClock(), contexts.fresh)
+        if isinstance(handle, Application)
+        else contextlib.nullcontext(handle)
+    )
     with opened as run, contextlib.suppress(EOFError, OSError):
+        contexts.keep()
         pipe.send_bytes(msgspec.msgpack.encode(Answer("ready")))
         while True:
             fields, keeps = msgspec.msgpack.decode(pipe.recv_bytes())
             received = Received(**fields)  # msgspec knows no union of str and bytes
-            answer = _handled(run, DeliveryView(received, codecs, SystemClock()), codecs, keeps)
+            delivery = DeliveryView(received, codecs, SystemClock())
+            answer = contexts.fresh().run(_handled, run, delivery, codecs, keeps)
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()

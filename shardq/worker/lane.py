@@ -25,6 +25,7 @@ from shardq.timing.aside import Aside
 from shardq.worker import guard
 from shardq.worker.application import Application, limit_of
 from shardq.worker.children import Children
+from shardq.worker.contexts import Contexts
 from shardq.worker.empty import WAIT
 from shardq.worker.jobs import charge, keeping, next_look, settle
 from shardq.worker.keeper import Keeper, seen_lost
@@ -64,6 +65,7 @@ class Owner(Protocol):
     application: Application | None
     limits: Application | None
     teller: Teller
+    contexts: Contexts
 
     def is_stuck(self) -> bool:
         """Whether no slot does anything useful any more."""
@@ -272,7 +274,9 @@ class Lane:
         return outcome
 
     def _handled(self, job: Job) -> Outcome:
-        outcome = guard.performed(self._called, job, self._jobs, self._plan.backoff, self._state.max_deliveries)
+        outcome = self._owner.contexts.fresh().run(
+            guard.performed, self._called, job, self._jobs, self._plan.backoff, self._state.max_deliveries
+        )
         job.ended = self._clock.monotonic()
         if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
             self._events.lost(job)
@@ -305,7 +309,8 @@ class Lane:
             self._jobs.client.timer.call_at(then, self._late, partial(self._overdue, job, limit))
             return
         application = self._owner.application
-        late, outcome = guard.overdue(job.delivery, limit, application, self._plan.backoff)
+        context = self._owner.contexts.fresh()
+        late, outcome = context.run(guard.overdue, job.delivery, limit, application, self._plan.backoff)
         with self._lock:
             running = self._state.decide(job, outcome)
         if not running:  # its handler ended just now, and in time
@@ -315,7 +320,7 @@ class Lane:
         self._nudge()
         log_overrun(job, limit, outcome, self._state.max_deliveries)
         if application is not None:
-            application.tell(job.delivery, late)
+            context.run(application.tell, job.delivery, late)
 
     def _call(self, job: Job, delivery: DeliveryView) -> object:
         if self._children is None:

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, cast
 from shardq.model import DeliveryView
 from shardq.timing.aside import Aside
 from shardq.worker import guard
+from shardq.worker.contexts import Fresh
 from shardq.worker.plan import OnDead
 from shardq.worker.trouble import RETURN_TIMEOUT
 
@@ -26,8 +27,8 @@ Dead: TypeAlias = Sequence[tuple[DeliveryView, str]]
 class Teller:
     """Calls *on_dead* in a thread, which runs while there is something to tell."""
 
-    def __init__(self, on_dead: OnDead | None) -> None:
-        self._on_dead, self._aside = on_dead, Aside()
+    def __init__(self, on_dead: OnDead | None, fresh: Fresh) -> None:
+        self._on_dead, self._aside, self._fresh = on_dead, Aside(), fresh
         self._room = threading.Semaphore(UNTOLD)
 
     def tell(self, dead: Dead) -> None:
@@ -38,7 +39,7 @@ class Teller:
 
     def _call(self, delivery: DeliveryView, reason: str) -> None:
         try:
-            guard.tell("on_dead", cast("OnDead", self._on_dead), delivery, reason)
+            self._fresh().run(guard.tell, "on_dead", cast("OnDead", self._on_dead), delivery, reason)
         finally:
             self._room.release()
 
@@ -51,8 +52,8 @@ class Teller:
 class AsyncTeller:
     """Calls *on_dead* in a task, and awaits what it returns if that can be awaited."""
 
-    def __init__(self, on_dead: OnDead | None) -> None:
-        self._on_dead = on_dead
+    def __init__(self, on_dead: OnDead | None, fresh: Fresh) -> None:
+        self._on_dead, self._fresh = on_dead, fresh
         self._room = asyncio.Semaphore(UNTOLD)
         self._untold: asyncio.Queue[tuple[DeliveryView, str] | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
@@ -68,7 +69,8 @@ class AsyncTeller:
     async def _run(self) -> None:
         while (item := await self._untold.get()) is not None:
             try:
-                await guard.tell_async("on_dead", cast("OnDead", self._on_dead), *item)
+                told = guard.tell_async("on_dead", cast("OnDead", self._on_dead), *item)
+                await asyncio.create_task(told, context=self._fresh())
             finally:
                 self._room.release()
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import decimal
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from shardq import Nack
 from shardq.backoff import Constant
 from shardq.tasks import Tasks
+
+tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+PRECISION = decimal.getcontext().prec
 
 
 @contextmanager
@@ -39,6 +44,15 @@ tasks = Tasks("jobs", lifespan=resources, result_ttl=60, on_error=report)
 @tasks.task(name="pid")
 def pid(width: int) -> tuple[int, str, int]:
     return os.getpid(), tasks.resources, tasks.delivery.count
+
+
+@tasks.task(name="leaves")
+def leaves() -> tuple[str, int]:
+    """Say what is there, and leave something."""
+    seen = (tenant.get(), decimal.getcontext().prec)
+    tenant.set("one of the tasks")
+    decimal.getcontext().prec = 3
+    return seen
 
 
 @tasks.task(name="fails", retries=2, backoff=Constant(0))

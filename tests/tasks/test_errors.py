@@ -10,44 +10,13 @@ import pytest
 from shardq import Client
 from shardq.backoff import Constant
 from shardq.tasks import PartlyFailed, Tasks
-from tests.clients import ClientKind
-from tests.tasks.conftest import Work
+from tests.tasks.conftest import Work, each_kind, of_kind
 from tests.worker.handlers import HOSTILE
 
 NOW = Constant(0)
 
 
-def of_kind(is_async: bool, function: Any) -> Any:
-    """Return *function* itself, or a coroutine function that calls it."""
-
-    async def coroutine(number: int) -> Any:
-        return function(number)
-
-    async def coroutine_of_many(numbers: list[int]) -> Any:
-        return function(numbers)
-
-    if not is_async:
-        return function
-    return coroutine_of_many if "numbers" in function.__code__.co_varnames else coroutine
-
-
-@pytest.fixture(params=[("sync", False), ("async", False), ("async", True)], ids=lambda kinds: f"{kinds[0]}-{kinds[1]}")
-def kinds(request: pytest.FixtureRequest) -> tuple[ClientKind, bool]:
-    """The kind of the worker's client, and whether tasks are async."""
-    kinds: tuple[ClientKind, bool] = request.param
-    return kinds
-
-
-@pytest.fixture
-def client_kind(kinds: tuple[ClientKind, bool]) -> ClientKind:
-    return kinds[0]
-
-
-@pytest.fixture
-def is_async(kinds: tuple[ClientKind, bool]) -> bool:
-    return kinds[1]
-
-
+@each_kind
 def test_a_task_that_finds_nothing_has_failed_with_stop_iteration(client: Client, work: Work, is_async: bool) -> None:
     """Python lets it out of no coroutine, and into no future."""
     told: list[str] = []
@@ -81,6 +50,7 @@ def test_a_runtime_error_of_a_task_is_its_own_though_nothing_was_found(client: C
 
 
 @pytest.mark.parametrize("what", HOSTILE)
+@each_kind
 def test_an_error_that_fails_who_looks_at_it_fails_its_own_call(
     client: Client, work: Work, is_async: bool, what: str
 ) -> None:
@@ -120,6 +90,7 @@ ODD_PARTS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("what", ODD_PARTS)
+@each_kind
 def test_a_batch_that_tells_nonsense_of_its_parts_has_failed_whole(
     client: Client, work: Work, is_async: bool, what: str
 ) -> None:
@@ -131,6 +102,7 @@ def test_a_batch_that_tells_nonsense_of_its_parts_has_failed_whole(
 @pytest.mark.parametrize(
     "error", [StopIteration(), asyncio.CancelledError(), SystemExit(1), KeyboardInterrupt()], ids=repr
 )
+@each_kind
 def test_a_part_of_a_batch_fails_with_whatever_error(
     client: Client, work: Work, is_async: bool, error: BaseException
 ) -> None:

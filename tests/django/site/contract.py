@@ -40,7 +40,7 @@ from django.tasks.exceptions import (  # noqa: E402
     TaskResultMismatch,
 )
 from django.test import override_settings  # noqa: E402
-from django.utils import timezone  # noqa: E402
+from django.utils import timezone, translation  # noqa: E402
 
 import shardq.django  # noqa: E402
 from shardq import BackendTimeout, Client, ConfigError, Queue  # noqa: E402
@@ -548,6 +548,15 @@ class Workers(Case):
             self.assertEqual((told.returncode, told.stderr.count("Traceback")), (2, 0), told.stderr)
             self.assertIn(text, told.stderr)
         self.assertEqual(first_tasks().queue_name, "default")
+
+    def test_no_task_speaks_the_language_that_another_one_has_left(self) -> None:
+        for speaks in (tasks.speaks, tasks.speaks_async):
+            with self.subTest(speaks.name):
+                results = [speaks.enqueue("de") for _ in range(5)]
+                work(concurrency=2)
+                for each in results:
+                    each.refresh()
+                self.assertEqual({each.return_value for each in results}, {translation.get_language()})
 
     def test_an_async_test_runs_a_worker(self) -> None:
         async def test() -> TaskResult:

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import connection
 from django.tasks import task
+from django.utils import translation
 
 from shardq.django import options
 
@@ -102,6 +103,19 @@ def waits(folder: str) -> str:
     while place.exists() and not (place / "go").exists():
         time.sleep(0.01)
     return "done"
+
+
+@task
+def speaks(language: str) -> Any:
+    """Say which language there is, and leave another one."""
+    found = translation.get_language()
+    translation.activate(language)
+    return found
+
+
+@task
+async def speaks_async(language: str) -> Any:
+    return speaks.func(language)
 
 
 @task
