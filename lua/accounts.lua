@@ -7,7 +7,7 @@
 --   served    the service received, in 0.1 ms by weight; '-': as much as the virtual time
 --   full_at   when its bucket is full; `look_at` its moment in `due`
 --   listed    1: it waits in `turns`, 2: it is idle there
---   limits    of its own; `queue` where its overflow begins and ends
+--   limits    of its own; `queue` where its overflow begins and ends, of a parent how its children go on (children.lua)
 local FLIGHT = 8796093022208 -- a score in `turns` is flight * FLIGHT + served (2^43, so both fit a double exactly)
 Accounts.IDLE = 1001 * FLIGHT -- behind all others: nothing waits
 
@@ -25,7 +25,6 @@ local function parse_long(name, text)
   }
 end
 
--- (A parent of which nothing waits may have children in its ring: see waiting.lua.)
 local function has_no_block(a)
   if a.overflow then return a.overflow.size == 0 end
   return a.queue == '-'
@@ -74,6 +73,50 @@ end
 -- Returns a score above all of this level, and below those of the next.
 function Accounts.end_of_level(level, virtual) return (level + 0.5) * FLIGHT + virtual end
 
+-- Puts who has one more in flight behind those whose turn comes before. They are in order already, but for weights.
+local function insert_later(later, a, from)
+  local at = #later + 1
+  while at > from do
+    local other = later[at - 1]
+    if other.next_score <= a.next_score then break end
+    later[at] = other
+    at = at - 1
+  end
+  later[at] = a
+end
+
+-- Deals out this number of deliveries among those that are ready, in the order of their scores: the least score gives
+-- one, and comes again with one more in flight. `a.by` says then how many each gives, at most as `most_of` says.
+-- Returns those that give some.
+function Accounts.deal(q, ready, number, virtual, most_of, score_of)
+  local later = {}
+  local picked = {nil}
+  local got, from, to = 0, 1, 1
+  while got < number do
+    local a, other = ready[from], later[to]
+    if other and (not a or other.next_score < a.score) then
+      a, to = other, to + 1
+    elseif a then
+      from = from + 1
+    else
+      break
+    end
+    if not a.by then
+      a.by = 0
+      picked[#picked + 1] = a
+    end
+    a.by, got = a.by + 1, got + 1
+    if got < number then -- its next turn is of interest
+      if a.by == 1 then a.most = most_of(q, a) end
+      if a.by < a.most then
+        a.next_score = score_of(q, a, virtual, a.by)
+        insert_later(later, a, to)
+      end
+    end
+  end
+  return picked
+end
+
 -- Makes an account known to this call. A text that something else wrote counts as nothing, so that it stops nobody
 -- else.
 function Accounts.meet(q, name, text)
@@ -106,7 +149,7 @@ function Accounts.load_accounts(q, names)
   local fields, missing
   for _, name in ipairs(names) do
     if not q.accounts[name] then
-      if not fields then fields, missing = {}, {} end
+      if not fields then fields, missing = {nil}, {nil} end
       fields[#fields + 1], missing[#missing + 1] = 't:' .. name, name
     end
   end

@@ -30,12 +30,10 @@ end
 -- Returns since when one of the children of a parent has something outside of the streams.
 local function since_of_children(q, a, looks)
   local since = nil
-  Overflow.look_at_records(q, a, Waiting.ring_base(a), 0, 0, function(key)
-    looks.left = looks.left - 1
-    since = earlier(since, since_of_holder(q, Waiting.child_of(q, key), looks))
-    looks.is_all = looks.is_all and looks.left > 0
-    return looks.left > 0
-  end)
+  local children = Children.listed(q, a, '', max(1, looks.left))
+  looks.left = looks.left - #children
+  for _, child in ipairs(children) do since = earlier(since, since_of_holder(q, child, looks)) end
+  looks.is_all = looks.is_all and looks.left > 0
   return since
 end
 

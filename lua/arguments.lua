@@ -191,11 +191,12 @@ function Arguments.check_key(keys, at)
   if keys[at] ~= names[at] then refuse_key(at) end
 end
 
--- Looks at keys which are not the first ones of a queue. Those of a router begin in another way.
+-- Looks at keys which are not the first ones of a queue, by their names in Redis. Those of a router begin in another
+-- way.
 function Arguments.check_keys(keys, names, beginning)
   local prefix = prefix_of(keys[1]) .. (beginning or '')
   for at, name in ipairs(names) do
-    if keys[at] ~= prefix .. gsub(name, '_', '-') then refuse_key(at) end
+    if keys[at] ~= prefix .. name then refuse_key(at) end
   end
 end
 

@@ -15,6 +15,7 @@ function Leases.grant(q, a, key, place, id, attempt, flags)
       mark = q.mark
     end
     a.flight = a.flight + 1
+    if q.rules.parents then Children.begin_delivery(q, a, key) end
     -- A token of the rate is taken for each delivery, also of a message that was delivered before.
     if a.ruled and a.interval > 0 then a.full_at = Limits.full_after(a.full_at, a.interval, q.now) end
   end
@@ -39,7 +40,10 @@ local function read_cost(text, age)
   return max(0, min(tonumber(number or 0) or 0, told == '=' and MOST_TOLD or age))
 end
 
-local function add_service(q, a, ms) a.served = (a.served or q.virtual) + floor(ms * 10 / (a.weight or 1) + 0.5) end
+local function add_service(q, a, key, ms)
+  a.served = (a.served or q.virtual) + floor(ms * 10 / (a.weight or 1) + 0.5)
+  if q.rules.parents then Children.charge(q, a, key, ms) end
+end
 
 -- Since when a delivery is charged, in ms: its read, if somebody else waited then; else nil.
 local function charged_since(marks)
@@ -47,30 +51,31 @@ local function charged_since(marks)
 end
 
 -- One less is in flight. A delivery without an account was counted nowhere, so nothing is counted down.
-local function leave_flight(a, marks)
+local function leave_flight(q, a, key, marks)
   if byte(marks, -1) == 45 then return end -- '-': it is on no account
   -- (An account that another program has spoilt begins with nothing in flight.)
   if a.flight > 0 then a.flight = a.flight - 1 end
+  if q.rules.parents then Children.end_delivery(q, key) end
 end
 
 -- A delivery was settled: it is charged 1 ms and its cost, nil for nothing. A cost that is 'nothing' is not charged at
 -- all.
-function Leases.end_flight(q, a, marks, cost)
-  leave_flight(a, marks)
+function Leases.end_flight(q, a, key, marks, cost)
+  leave_flight(q, a, key, marks)
   if marks == '' or cost == 'nothing' then return end
   local since = charged_since(marks)
   if not since then return end
   if not cost or q.rules.is_by_messages then cost = 0 else cost = read_cost(cost, q.now - since) end
-  add_service(q, a, 1 + cost)
+  add_service(q, a, key, 1 + cost)
 end
 
 -- Charges a delivery whose lease is extended with its cost since it was last charged. (A holder that extends its lease
 -- may go on for hours.) One that began while nobody waited is charged from when somebody does. Says whether it was.
-function Leases.charge_so_far(q, a, marks, cost)
+function Leases.charge_so_far(q, a, key, marks, cost)
   if cost == '-' or byte(marks, -1) == 45 then return false end -- '-': nothing, or it is on no account
   local since = charged_since(marks)
   if q.rules.is_by_messages or not since and q.shared + q.behind == 0 then return false end
-  add_service(q, a, read_cost(cost, since and q.now - since or MOST_TOLD))
+  add_service(q, a, key, read_cost(cost, since and q.now - since or MOST_TOLD))
   return true
 end
 
@@ -92,10 +97,10 @@ end
 
 -- A lease ended that nobody settled: its time is charged until its end, so nobody pays for the time in which no reader
 -- came by.
-local function charge_ended(q, a, marks, score)
-  leave_flight(a, marks)
+local function charge_ended(q, a, key, marks, score)
+  leave_flight(q, a, key, marks)
   local since = Leases.charged_until(score) or charged_since(marks)
-  if since then add_service(q, a, q.rules.is_by_messages and 1 or 1 + max(0, ceil(score) - since)) end
+  if since then add_service(q, a, key, q.rules.is_by_messages and 1 or 1 + max(0, ceil(score) - since)) end
 end
 
 -- The flags that stay with a message when its lease is over.
@@ -130,7 +135,7 @@ end
 -- meanwhile is gone with it.
 local function end_lease(q, place, id, attempt, marks, key, score)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
-  charge_ended(q, a, marks, score)
+  charge_ended(q, a, key, marks, score)
   if Leases.end_cancelled(q, place, id, key) then return false end
   Leases.note_end(q, 'l', place, id, key, attempt)
   local flags = Leases.flags_in(marks)
@@ -169,7 +174,7 @@ end
 function Leases.take_ended(q, till)
   local key = q.keys[LEASES]
   local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, LEASES_PIECE)
-  local members, tokens, names, scores = {}, {}, {}, {}
+  local members, tokens, names, scores, keys = {}, {}, {}, {}, {}
   local came = 0
   for at = 1, #list, 2 do
     local token = list[at]
@@ -178,8 +183,10 @@ function Leases.take_ended(q, till)
     -- What another program wrote is no lease: it only goes.
     if place then
       tokens[#tokens + 1], names[#names + 1], scores[#scores + 1] = token, Rules.owner_of(q.rules, owner), list[at + 1]
+      keys[#keys + 1] = owner
     end
   end
+  if q.rules.parents then Children.load(q, keys) end
   if #members > 0 then
     -- Before ZREM, the first effect of a read: the messages are given back below, and no key may refuse that.
     Types.look_at_all(q)

@@ -137,7 +137,7 @@ end
 local function restore_all(q, ARGV, first)
   local moved, left, seen = 0, 0, {}
   local bound = q.rules.max_len
-  local room = bound > 0 and bound - State.count_living(q.keys, q.shared, q.behind) or nil
+  local room = bound > 0 and bound - State.count_living(q.keys, q.shared, q.behind, q.odd) or nil
   for at = first, #ARGV do
     local entry_id = ARGV[at]
     local letter = not seen[entry_id] and letter_of(q, entry_id)

@@ -53,7 +53,7 @@ end
 -- Estimates how many messages of its shard key are before one that waits outside of the streams: those in the streams,
 -- then those that were given back, then those of the overflow.
 local function ahead_outside(q, a, found)
-  local holder = q.rules.parents and Waiting.child_of(q, found.key) or a
+  local holder = q.rules.parents and Children.child_of(q, found.key) or a
   if found.state == 'returned' then
     local prefix = Waiting.prefix_of(found.key)
     return a.taken + call('ZLEXCOUNT', q.keys[RETURNED], '[' .. prefix, '(' .. found.member)

@@ -133,7 +133,7 @@ function verbs.weigh(KEYS, ARGV)
     parts[6] = ARGV[at + 1]
     change_limits(q, a, parts)
     if Rules.owner_of(q.rules, a.name) ~= a.name then
-      local child = Waiting.child_of(q, a.name)
+      local child = Children.child_of(q, a.name)
       child.weight = ARGV[at + 1] + 0
     end
     Journal.note_event(q, 'j', '', a.name, 0)
@@ -455,7 +455,8 @@ end
 
 -- Removes a piece of an index whose members begin with "size:name:". `each` counts what goes.
 local function purge_index(q, index, list, each)
-  local members = call('ZRANGE', index, 1, q.most - q.purged) -- the first is the sentinel
+  -- (The sentinel comes before the digits, the order of children behind them.)
+  local members = call('ZRANGEBYLEX', index, '[0', '(:', 'LIMIT', 0, q.most - q.purged)
   for _, member in ipairs(members) do
     local size, from = match(member, '^(%d+):()')
     local name = sub(member, from, from + size - 1)
@@ -477,12 +478,9 @@ local function purge_returned(q, key, member, rest)
   local place, id = match(member, '^%a%d+:(%w+):([%d-]+):', rest)
   if place ~= 'd' and not Messages.stream_key(q, place) then return false end
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
-  local holder = q.rules.parents and Waiting.child_of(q, key) or a
+  local holder = q.rules.parents and Children.child_of(q, key) or a
   holder.returned, holder.behind, q.behind = holder.returned - 1, holder.behind - 1, q.behind - 1
-  if holder ~= a then
-    a.behind = a.behind - 1
-    Waiting.leave_ring(q, a, holder)
-  end
+  if holder ~= a then a.behind = a.behind - 1 end
   purge_body(q, place, id, key)
   return true
 end
@@ -506,7 +504,6 @@ local function purge_overflow_of(q, a, holder)
     holder.behind, q.behind = holder.behind - got, q.behind - got
     if holder ~= a then a.behind = a.behind - got end
   end
-  if holder ~= a then Waiting.leave_ring(q, a, holder) end
 end
 
 local SCANS = 4 -- of 100 fields each, in one call
@@ -523,7 +520,7 @@ local function purge_overflows(q)
         local a = Accounts.find_account(q, name)
         purge_overflow_of(q, a, a)
       elseif kind == 'c' and q.rules.parents then
-        purge_overflow_of(q, Accounts.find_account(q, Rules.owner_of(q.rules, name)), Waiting.child_of(q, name))
+        purge_overflow_of(q, Accounts.find_account(q, Rules.owner_of(q.rules, name)), Children.child_of(q, name))
       end
     end
     -- Not on from here: something of this piece may be left, so the next call looks at it again.
@@ -572,7 +569,7 @@ function verbs.purge(KEYS, ARGV)
   if answer == 'NOQUEUE' then return {answer, '0|0'} end
   local producer, sequence, keep = Producers.read_number(ARGV[5])
   local q = Settle.open_change(KEYS, producer or '')
-  Types.look_at_all(q) -- gaps in a ring are written at once
+  Types.look_at_all(q)
   -- Whatever the epoch is by now: if it was done, it says so.
   local done = producer and Producers.check_call(q, sequence, keep, q.values[State.COMMON + 1])
   if done then return done end

@@ -1,6 +1,6 @@
 -- Verbs that list messages in the order in which they would be delivered, come due, or are given back: peek, held, due,
 -- leased, fetch. They only read. Each lists at most `most` messages, and none more after `bytes` of them.
-local MOST_CHILDREN = 1000 -- of one parent, where the place to go on is looked for
+local MOST_CHILDREN = 1000 -- of one parent
 
 local function begin_list(ARGV)
   return {rows = {}, most = ARGV[1] + 0, bytes = ARGV[2] + 0, seen = 0, is_bare = ARGV[3] ~= '1'}
@@ -124,17 +124,12 @@ local function list_holder(q, list, holder, position)
   list_overflow(q, list, holder, (block or 0) + 0, (offset or 0) + 0)
 end
 
--- Lists what a parent's children have, in the order of their turns; the first ones are passed over up to `child`.
+-- Lists what a parent's children have, in the order of their turns, from `child` on.
 local function list_children(q, list, a, child, position)
-  local looked = 0
-  local is_passing = child ~= ''
-  Overflow.look_at_records(q, a, Waiting.ring_base(a), 0, 0, function(key)
-    looked = looked + 1
-    if is_passing and key ~= child then return looked < MOST_CHILDREN end
-    list_holder(q, list, Waiting.child_of(q, key), is_passing and position or '')
-    is_passing = false
-    return not is_full(list) and looked < MOST_CHILDREN
-  end)
+  for _, holder in ipairs(Children.listed(q, a, child, MOST_CHILDREN)) do
+    list_holder(q, list, holder, holder.name == child and position or '')
+    if is_full(list) then return end
+  end
 end
 
 -- @verb held | no-writes: list what waits outside of the streams, of one shard key after the other.
@@ -164,7 +159,7 @@ function verbs.held(KEYS, ARGV)
     if a.behind > 0 and not q.rules.parents then
       list_holder(q, list, a, position)
     elseif a.behind > 0 and ARGV[4] ~= '' then
-      list_holder(q, list, Waiting.child_of(q, ARGV[4]), position)
+      list_holder(q, list, Children.child_of(q, ARGV[4]), position)
     elseif a.behind > 0 then
       list_children(q, list, a, at == 7 and ARGV[5] or '', position)
     end

@@ -166,7 +166,7 @@ local function find_of_body(q, place, id, body)
   -- Of those with a body of their own only they wait in an overflow, as references.
   if unique_key == '' then return found end
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
-  local holder = q.rules.parents and Waiting.child_of(q, key) or a
+  local holder = q.rules.parents and Children.child_of(q, key) or a
   found.record = find_record(q, holder, Waiting.overflow_base(key), id)
   if found.record then found.state, found.holder = 'held', holder end
   return found
@@ -181,7 +181,7 @@ local function find_as_written(q, full_id, origin, id, key)
   if body then return find_of_body(q, 'd', id, body) end
   if origin == 'o' then
     local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
-    local holder = q.rules.parents and Waiting.child_of(q, key) or a
+    local holder = q.rules.parents and Children.child_of(q, key) or a
     local record = find_record(q, holder, Waiting.overflow_base(key), id)
     if not record then return nil end
     local text = Messages.spell_body('o', key, sub(record.record, #id + 2))
@@ -227,7 +227,7 @@ function Places.take_out(q, found)
     Due.count_retrying(q, spell(found.at.attempts) .. found.at.flags, -1)
     return
   end
-  local holder = q.rules.parents and Waiting.child_of(q, found.key) or a
+  local holder = q.rules.parents and Children.child_of(q, found.key) or a
   if found.state == 'returned' then
     call('ZREM', q.keys[RETURNED], found.member)
     holder.returned = holder.returned - 1
@@ -236,8 +236,5 @@ function Places.take_out(q, found)
     Overflow.remove_record(q, holder, Waiting.overflow_base(found.key), found.record, number)
   end
   holder.behind, q.behind = holder.behind - 1, q.behind - 1
-  if holder ~= a then
-    a.behind = a.behind - 1
-    Waiting.leave_ring(q, a, holder)
-  end
+  if holder ~= a then a.behind = a.behind - 1 end
 end

@@ -134,8 +134,8 @@ local function refused_change(q, changes)
   local meta = q.keys[META]
   local parents, scope = unpack(call('HMGET', meta, 'parents', 'key_scope')) -- at most 2: the fields
   if changes.parents and changes.parents ~= (parents or '0') then
-    -- Messages delayed or in flight are counted, too, on accounts of the old names. (Each index has a sentinel.)
-    local others = call('ZCARD', q.keys[DELAYED]) + call('ZCARD', q.keys[LEASES]) - 2
+    -- Messages delayed or in flight are counted, too, on accounts of the old names. (`leases` has a sentinel.)
+    local others = State.count_delayed(q.keys, q.odd) + call('ZCARD', q.keys[LEASES]) - 1
     if q.behind + q.shared + others > 0 then return 'BUSY' end
   end
   if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
@@ -188,6 +188,7 @@ function verbs.configure(KEYS, ARGV)
   check_types({}, {}, {KEYS[JOURNAL]})
   answer = refused_change(q, changes)
   if answer then return answer end
+  if changes.parents and (changes.parents == '1') ~= q.rules.parents then Children.forget_all(q) end
   change_journal(q, changes)
   for name, value in pairs(changes) do
     if value == '' then call('HDEL', KEYS[META], name) else call('HSET', KEYS[META], name, value) end
@@ -286,10 +287,10 @@ function verbs.len(KEYS)
   local keys = {
     [META] = KEYS[1], [DELAYED] = KEYS[2], [DUE] = KEYS[3], [LEASES] = KEYS[4], [CANCELLED] = KEYS[5],
   }
-  local shared, text = unpack(call('HMGET', KEYS[1], 'shared', 'line')) -- at most 2: the fields
+  local shared, text, odd = unpack(call('HMGET', KEYS[1], 'shared', 'line', 'odd')) -- at most 3: the fields
   if not shared then return -1 end
   local line = State.read_line(text)
-  local living, delayed = State.count_living(keys, shared, line[2])
+  local living, delayed = State.count_living(keys, shared, line[2], State.read_odd(odd))
   -- Mostly nothing is delayed or limited, and nothing was cancelled in flight. (An ended lease counts as a live one.)
   local may_differ = line[5] < FAR or line[7] > 0
   local brought = may_differ and Present.of_queue(State.open_call(keys, 5)) or {due = 0, gone = 0}
@@ -336,7 +337,7 @@ function verbs.stats(KEYS, ARGV)
   local meta = KEYS[META]
   local ready, lease_at, streams = unpack(q.values, State.COMMON + 1) -- at most 3: the fields
   q.ready, q.lease_at, q.walk = ready, lease_at + 0, q.odd.walk or ''
-  local living, delayed = State.count_living(KEYS, q.shared, q.behind)
+  local living, delayed = State.count_living(KEYS, q.shared, q.behind, q.odd)
   local brought = Present.of_queue(q)
   living, delayed = living - brought.gone, max(0, delayed - brought.due)
   local live = call('ZCARD', KEYS[LEASES]) - 1 - brought.ended

@@ -24,7 +24,7 @@ local CURSOR = State.COMMON + 6
 local function look_of_read(KEYS, count, names)
   -- A read of one takes from one stream, mostly the first that is declared: its fields come with the state.
   local first = count == 1 and KEYS[19] or nil
-  local number = first and match(first, ':s(%d+)$')
+  local number = first and match(first, '^s(%d+)$', #names.streams)
   local q
   if number then
     q = State.open_call(KEYS, 18, 'ready', 'offset', 'lease_at', 'seen_at', first, 'h' .. number)
@@ -33,11 +33,17 @@ local function look_of_read(KEYS, count, names)
   end
   if not q then return nil end
   local v = q.values
-  q.lengths, q.cursors, q.touched, q.prefix = {}, {}, {}, names.streams
+  q.touched, q.prefix = {}, names.streams
   -- The state knows the lengths of streams only. (Of another key, or of one that is new, `know_streams` learns.)
-  if number and v[LENGTH] then q.lengths[number + 0], q.cursors[number + 0] = tonumber(v[LENGTH]), v[CURSOR] or nil end
+  if number and v[LENGTH] then
+    number = number + 0
+    q.lengths, q.cursors = {[number] = tonumber(v[LENGTH])}, {[number] = v[CURSOR] or nil}
+  else
+    q.lengths, q.cursors = {}, {}
+  end
   q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], v[OFFSET] + 0, v[LEASE_AT] + 0, v[SEEN_AT]
-  q.found, q.entries, q.again, q.granted, q.walk, q.owed = 0, {}, {}, {}, q.odd.walk or '', q.odd.owed
+  q.found, q.walk, q.owed = 0, q.odd.walk or '', q.odd.owed
+  q.entries, q.again, q.granted = {nil, nil}, {nil}, {nil, nil} -- tables that grow take longer
   return q
 end
 
@@ -114,18 +120,29 @@ local function deliver_entry(q, number, entry)
   return true
 end
 
-local function owners_of_entries(q, groups)
-  local names, n, rules = {}, 0, q.rules
+local function keys_of_entries(groups)
+  local names = {nil}
+  local n = 0
   for at = 2, #groups, 2 do
     for _, entry in ipairs(groups[at]) do
       local fields = entry[2]
       if fields[1] == 'K' and Messages.is_ours(fields) then
         n = n + 1
-        names[n] = Rules.owner_of(rules, fields[2])
+        names[n] = fields[2]
       end
     end
   end
   return names
+end
+
+-- Loads the accounts of entries.
+local function load_owners(q, groups)
+  local names = keys_of_entries(groups)
+  if q.rules.parents then
+    Children.load(q, names)
+    for at, name in ipairs(names) do names[at] = Rules.parent_of(name) end
+  end
+  Accounts.load_accounts(q, names)
 end
 
 -- Delivers from the legacy stream, if it has its turn: of many messages its share. Returns how many were taken.
@@ -151,7 +168,7 @@ end
 
 -- Delivers what was taken out of streams.
 local function deliver_entries(q, groups)
-  Accounts.load_accounts(q, owners_of_entries(q, groups))
+  load_owners(q, groups)
   for at = 1, #groups, 2 do
     local stream = spell(groups[at])
     -- The list is copied only where an entry is left out of it: mostly none is.
@@ -199,9 +216,7 @@ local function deliver_waiting(q, w)
   local error_text = ''
   if flags ~= '' then
     -- In flight: from here on `replace` is refused, since the holder has the payload already.
-    if find(flags, 'u', 1, true) then
-      Unique.note_unique(q, body, id, 'f', Ended.is_last(q, attempt) and q.granted[#q.granted])
-    end
+    if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'f', q.granted[#q.granted]) end
     error_text = DeadLetters.error_of(q, id, flags)
   end
   q.again[#q.again + 1] = {place .. ':' .. id .. ':' .. attempt .. ':' .. marks, error_text, body, w.since}
@@ -226,6 +241,7 @@ local function from_turns(q, need)
   -- The changes of this call count for whose turn it is: entries of streams may have filled a cap.
   Turns.schedule_all(q)
   flush_waiting(q)
+  if q.children then Children.flush(q) end
   if q.is_catching_up then need = min(need, q.odd.round + 0) end
   if need < 1 then return 0 end
   local picked = Turns.choose_turns(q, need)
@@ -263,7 +279,8 @@ local function share_of_streams(q, count)
   if q.shared == 0 and not Legacy.may_have_some(q) then return count, nil end
   local due = Virtual.due_turns(q) + count
   local one, other = byte(q.holder, 1, 2) -- two of its letters together make each of eight as likely
-  local kept = max(0, floor((due + (one + (other or 0)) % 8) / 8))
+  local kept = floor((due + (one + (other or 0)) % 8) / 8)
+  if kept <= 0 then return count, due end
   -- (Of shard keys with limits the streams may hold more than may be delivered: `servable` has less for it.)
   return count - min(kept, max(q.turns, q.servable)), due
 end
@@ -316,7 +333,7 @@ local function close_read(q, watch, client)
   local v = q.values
   local till = q.full_at and Limits.charge_queue(q)
   Streams.save_streams(q)
-  if q.children then Waiting.save_children(q) end
+  if q.children then Children.save(q) end
   Turns.save_accounts(q)
   -- After the accounts: only they say which changes of `turns` and `due` are pending.
   if q.dirty or q.lists then Types.look_at_pending(q) end
@@ -405,11 +422,12 @@ local CLOCK_DIGITS = 13 -- a time of the server
 local function read_head(text)
   local count, holder, visibility, blocks, width, prefer, all, watch =
     match(text or '', '^(%d+) ([%w_-]+) (%d+) (%d+) (%d+) ([%d-]+) ([01]) ([%d-]+)$')
-  if not count or count + 0 > MOST_COUNT or #visibility > LEASE_DIGITS or #blocks > BLOCK_DIGITS
+  count = count and count + 0
+  if not count or count > MOST_COUNT or #visibility > LEASE_DIGITS or #blocks > BLOCK_DIGITS
     or #watch > CLOCK_DIGITS or #holder > MOST_HOLDER then
     Arguments.refuse('the head is none of a read')
   end
-  return count + 0, holder, visibility, blocks + 0, width + 0, prefer, all, watch
+  return count, holder, visibility, blocks + 0, width + 0, prefer, all, watch
 end
 
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.

@@ -142,7 +142,7 @@ end
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), f(ull): the payload was not kept}
 function verbs.keep(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'leases', 'cancelled', 'results', 'result_ends', 'finished'})
+  Arguments.check_keys(KEYS, {'meta', 'leases', 'cancelled', 'results', 'result-ends', 'finished'})
   Arguments.check(ARGV, {}, {'token', 'message_id', 'kind_of_result', 'any'}, 250)
   local now = read_time()
   local tokens, ids, refused = {}, {}, 0
@@ -180,7 +180,7 @@ end
 -- Reply: 1 if there may be more, else 0
 function verbs.forget_results(KEYS)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'results', 'result_ends'})
+  Arguments.check_keys(KEYS, {'meta', 'results', 'result-ends'})
   local r = open_results(KEYS[1], KEYS[2], KEYS[3], read_time())
   if not r then return 0 end
   local more = forget_ended(r)
@@ -201,7 +201,7 @@ end
 -- Reply: {now, 'o' | 'l' (lost) | 'c' (cancelled) | 'f' (full: not kept)}
 function verbs.progress(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'leases', 'cancelled', 'results', 'result_ends'})
+  Arguments.check_keys(KEYS, {'meta', 'leases', 'cancelled', 'results', 'result-ends'})
   Arguments.check(ARGV, {'token', 'message_id', 'ms', 'record'})
   local now = read_time()
   local field = 'p:' .. ARGV[2]

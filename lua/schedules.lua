@@ -34,7 +34,7 @@ end
 -- Reply: {now, how far it is} | 'NOQUEUE' | 'FULL'
 function verbs.begin_schedule(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'schedule_due'})
+  Arguments.check_keys(KEYS, {'meta', 'schedule-due'})
   Arguments.check(ARGV, {'fixed_schedule'})
   local name = ARGV[1]
   local epoch, said = unpack(call('HMGET', KEYS[1], 'epoch', 'S:' .. name)) -- at most 2: the fields
@@ -76,7 +76,7 @@ end
 --        is no such queue
 function verbs.due_schedules(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'schedules', 'schedule_due'})
+  Arguments.check_keys(KEYS, {'meta', 'schedules', 'schedule-due'})
   Arguments.check(ARGV, {'ms', 'few'}, {'fixed_schedule'}, 1000)
   local now = read_time()
   local fixed = {'epoch'}
@@ -105,7 +105,7 @@ end
 -- Reply: how many were moved
 function verbs.move_schedules(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'schedule_due'})
+  Arguments.check_keys(KEYS, {'meta', 'schedule-due'})
   Arguments.check(ARGV, {}, {'schedule', 'schedule_state', 'moment'}, 100)
   local fields, moved, seen = {}, 0, {}
   for at = 1, #ARGV, 3 do fields[#fields + 1] = 'S:u:' .. ARGV[at] end
@@ -149,7 +149,7 @@ end
 --        | {'FULL', how many there may be, how many there are, how many the shard key has}
 function verbs.store_schedule(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'schedules', 'schedule_due'})
+  Arguments.check_keys(KEYS, {'meta', 'schedules', 'schedule-due'})
   Arguments.check(ARGV, {'schedule', 'record', 'word', 'key', 'schedule_flag'})
   local q = State.open_call(KEYS, 3, 'max_schedules')
   if not q then return 'NOQUEUE' end
@@ -183,7 +183,7 @@ end
 -- Reply: 1, 0 if there is none of this name
 function verbs.pause_schedule(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'schedule_due'})
+  Arguments.check_keys(KEYS, {'meta', 'schedule-due'})
   Arguments.check(ARGV, {'schedule', 'word', 'schedule_flag'})
   local name, flag = ARGV[1], ARGV[3]
   local last, _, before = parts_of(call('HGET', KEYS[1], 'S:u:' .. name))
@@ -207,7 +207,7 @@ end
 -- Reply: {'OK', '1'} | {'OK', '0'} if there is none of this name | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.remove_schedule(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'schedules', 'schedule_due', 'producers'})
+  Arguments.check_keys(KEYS, {'meta', 'schedules', 'schedule-due', 'producers'})
   Arguments.check(ARGV, {'schedule', 'call_number'})
   local producer, number, keep = Producers.read_number(ARGV[2])
   local q = State.open_call({[META] = KEYS[1], [PRODUCERS] = KEYS[4]}, 4, 'last', producer or '')

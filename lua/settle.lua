@@ -149,6 +149,15 @@ function Settle.load_owners(q, parts)
   Accounts.load_accounts(q, names)
 end
 
+-- Loads the children that these deliveries are of.
+function Settle.load_children(q, parts)
+  local names = {}
+  for at = PARTS, #parts, PARTS do
+    if byte(parts[at - 1], -1) ~= 45 then names[#names + 1] = parts[at] end -- '-': it is on no account
+  end
+  Children.load(q, names)
+end
+
 -- Looks at the shares of dead letters of those who get one.
 function Settle.look_at_shares(q, parts)
   local owners = {}
@@ -160,7 +169,7 @@ local function end_delivery(q, parts, n, kind, cost, delay, text)
   local place, id, marks, key = parts[n + 1], parts[n + 2], parts[n + 4], parts[n + 5]
   local a = q.accounts[q.rules.parents and Rules.parent_of(key) or key]
   -- Also of a message that was cancelled: the work was done, and its place in flight is free.
-  if a then Leases.end_flight(q, a, marks, kind == 'g' and 'nothing' or cost) end -- of what nobody saw
+  if a then Leases.end_flight(q, a, key, marks, kind == 'g' and 'nothing' or cost) end -- of what nobody saw
   if q.cancels > 0 and Leases.end_cancelled(q, place, id, key) then return 'c' end
   if kind ~= 'a' then
     local p = {place = place, id = id, attempt = parts[n + 3] + 0, marks = marks, key = key}
@@ -204,6 +213,7 @@ end
 function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, tried)
   local letters, over, tokens, live = {}, {}, {}, nil
   for at = first, #ARGV, stride do tokens[#tokens + 1] = ARGV[at] end
+  if q.rules.parents then Settle.load_children(q, parts) end
   local is_removed = goes_first(q, kind, parts)
   if is_removed then live = {call('ZREM', q.keys[LEASES], tokens[1]) == 1} else live = look_at_leases(q, tokens) end
   local next_cost = costs ~= '' and gmatch(costs, '[^,]+')
@@ -251,7 +261,7 @@ function Settle.open_change(KEYS, ...)
 end
 
 function Settle.close_change(q, client)
-  if q.children then Waiting.save_children(q) end
+  if q.children then Children.save(q) end
   Turns.save_accounts(q)
   -- After the accounts, which say what is pending of `turns` and `due`; before the first effect that cannot be undone.
   if q.dirty or q.lists then Types.look_at_pending(q) end

@@ -97,12 +97,15 @@ end
 -- Charges the time that live deliveries took since they were last charged. Says which were.
 local function charge_so_far(q, parts, live, costs)
   Settle.load_owners(q, parts)
+  if q.rules.parents then Settle.load_children(q, parts) end
   local charged, at = {}, 0
   for cost in gmatch(costs, '[^,]+') do
     at = at + 1
-    local a = live[at] and q.accounts[Rules.owner_of(q.rules, parts[at * PARTS])]
-    charged[at] = a and Leases.charge_so_far(q, a, parts[at * PARTS - 1], cost)
+    local key = parts[at * PARTS]
+    local a = live[at] and q.accounts[Rules.owner_of(q.rules, key)]
+    charged[at] = a and Leases.charge_so_far(q, a, key, parts[at * PARTS - 1], cost)
   end
+  if q.children then Children.save(q) end
   Turns.save_accounts(q)
   if q.dirty or q.lists then Types.look_at_pending(q) end
   Turns.flush_turns(q)

@@ -105,8 +105,8 @@ function verbs.delete(KEYS, ARGV)
   Arguments.check_keys(KEYS, {'meta', 'dead', 'delayed', 'leases'})
   Arguments.check_own(KEYS, 5)
   Arguments.check(ARGV, {'epoch', 'number_or_none'})
-  local epoch, written, adopted, gone, shared, line = unpack( -- at most 6: the fields
-    call('HMGET', KEYS[META], 'epoch', 'n', 'adopted', 'gone', 'shared', 'line'))
+  local epoch, written, adopted, gone, shared, line, odd = unpack( -- at most 7: the fields
+    call('HMGET', KEYS[META], 'epoch', 'n', 'adopted', 'gone', 'shared', 'line', 'odd'))
   if not epoch then return {'NOQUEUE', 0} end
   -- With another epoch there may be streams that the caller has not declared: they would stay.
   if epoch ~= ARGV[1] then return {'EPOCH', 0} end
@@ -115,7 +115,7 @@ function verbs.delete(KEYS, ARGV)
   if gone then
     living = max(0, written + adopted - gone)
   else
-    living = State.count_living(indexes, shared, State.read_line(line)[2])
+    living = State.count_living(indexes, shared, State.read_line(line)[2], State.read_odd(odd))
   end
   local held = living + call('XLEN', KEYS[2])
   if ARGV[2] ~= '' and held ~= ARGV[2] + 0 then return {'HELD', held} end
@@ -131,7 +131,7 @@ end
 -- Reply: 'OK'
 function verbs.complete(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'bulk_offsets'})
+  Arguments.check_keys(KEYS, {'bulk-offsets'})
   Arguments.check(ARGV, {'ms'}, {'bulk_offset'}, 1000)
   local ends = spell(read_time() + ARGV[1])
   for at = 2, #ARGV do call('ZADD', KEYS[1], 'XX', 'LT', ends, ARGV[at]) end
@@ -162,7 +162,7 @@ end
 -- Reply: how many of them were remembered
 function verbs.release(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'dedup', 'dedup_index'})
+  Arguments.check_keys(KEYS, {'dedup', 'dedup-index'})
   Arguments.check(ARGV, {}, {'gateway_id'}, 1000)
   local fields, seen = {}, {}
   for at = 1, #ARGV do

@@ -14,7 +14,7 @@
 --              `dead_lettered`, `redriven`, `vanished` what became of them: who is over and none of these was acked
 --   retrying   delayed messages that wait for their next try
 -- and by name: a stream's key: its messages; 'h' and its number: its cursor, the last entry that a read has taken; 'p:'
--- and a producer: its last call; 't:' and a shard key: its account; 'c:' and a child: what waits of it; 'D:',
+-- and a producer: its last call; 't:' and a shard key: its account; 'c:' and a child: children.lua; 'D:',
 -- 'X:', 'R:' and 'H:': what a tenant uses of bounds (shares.lua); 'S:' and a schedule: how far it is (schedules.lua).
 -- Each field that a call looks at costs it as much as sixty steps of Lua, so what seldom changes has one for several.
 State.COMMON = 4 -- so many fields every call looks at, before those of its own
@@ -57,6 +57,7 @@ local USUAL = {}
 --   deputies   when its deputies do, "ms ms"
 --   handed     1 while blocked readers hand the news of a moment on, one to the next
 --   round      while leases that ended are taken back: how many messages of those that wait may be delivered meanwhile
+--   places     how many places of children `delayed` has (children.lua)
 --   idle       1 while `turns` may hold shard keys of which nothing waits
 function State.read_odd(text)
   if text == '' then return USUAL end
@@ -112,12 +113,15 @@ function State.open_call(KEYS, fixed, ...)
   }
 end
 
--- Returns how many messages are not over: they wait in streams or behind, are not yet due, or in flight. (Each index
--- has a sentinel.)
-function State.count_living(KEYS, shared, behind)
-  local delayed = call('ZCARD', KEYS[DELAYED]) - 1
+-- Returns how many messages are not yet due: without the sentinel, and the places of children. (Not by a look at the
+-- names: who only writes may not tell them.)
+function State.count_delayed(KEYS, odd) return max(0, call('ZCARD', KEYS[DELAYED]) - 1 - (odd.places or 0)) end
+
+-- Returns how many messages are not over: they wait in streams or behind, are not yet due, or in flight.
+function State.count_living(KEYS, shared, behind, odd)
+  local delayed = State.count_delayed(KEYS, odd)
   local leased = call('ZCARD', KEYS[LEASES]) - 1
-  return shared + behind + max(0, delayed) + max(0, leased), delayed
+  return shared + behind + delayed + max(0, leased), delayed
 end
 
 -- Notes what a field of the state says from now on.

@@ -123,7 +123,8 @@ end
 -- The ready streams, in turn from the offset on, and then those before it.
 function Streams.ready_streams(q, most)
   local digits = Streams.ready(q)
-  local turn, found, n = q.next_stream + 1, {}, 0
+  local turn, n = q.next_stream + 1, 0
+  local found = {nil}
   local position = find(digits, '1', turn, true)
   while position and n < most do
     n = n + 1
@@ -219,7 +220,8 @@ end
 function Streams.take_entries(q, need)
   if q.owed then skip_owed(q) end
   local ready = Streams.ready_streams(q, need == 1 and 1 or 9e9)
-  local groups, found = {}, 0
+  local groups = {nil, nil}
+  local found = 0
   know_streams(q, ready, need)
   -- Streams that were read are of the right type, so `Types.look_at_all` need not ask them again.
   q.has_taken = true

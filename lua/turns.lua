@@ -29,9 +29,9 @@ local function unlist_turn(q, a)
 end
 
 -- A shard key of which nothing waits keeps what it has received as long as that is more than the virtual time and
--- somebody else waits.
+-- somebody else waits; and a parent stays until its children are forgotten.
 local function list_idle(q, a)
-  if a.served > q.virtual and q.shared + q.behind > 0 then
+  if a.served > q.virtual and q.shared + q.behind > 0 or Children.may_be_kept(q, a) then
     if a.listed ~= 0 then return end
     add(q, 'turn', spell(Accounts.IDLE + a.served), a.name)
     State.put_odd(q, 'idle', '1')
@@ -108,7 +108,8 @@ local function find_heads(q, need)
   q.has_read_turns = true
   for _ = 1, MENDED do
     local list = call('ZRANGE', q.keys[TURNS], '0', spell(need - 1), 'WITHSCORES')
-    local names, ready = {}, {}
+    local names = {nil}
+    local ready = {nil}
     for at = 1, #list, 2 do
       -- Behind these are only idle ones.
       if list[at + 1] + 0 >= Accounts.IDLE then break end
@@ -135,45 +136,26 @@ local function find_heads(q, need)
   return {}
 end
 
--- Puts who has one more in flight behind those whose turn comes before. They are in order already, but for weights.
-local function insert_later(later, a, from)
-  local at = #later + 1
-  while at > from do
-    local other = later[at - 1]
-    if other.next_score <= a.next_score then break end
-    later[at] = other
-    at = at - 1
-  end
-  later[at] = a
+local function most_of(q, a)
+  local ready = q.is_catching_up and ready_of(q, a) or a.behind
+  return a.ruled and min(ready, Limits.allowance(a, q.now)) or ready
 end
 
--- Chooses how many messages of each are delivered, `a.by`: the least score gives one, and comes again with one more in
--- flight.
+local function score_of(_, a, virtual, more) return Accounts.score_of(a, virtual, more) end
+
+-- Chooses how many messages of each are delivered, `a.by`.
 function Turns.choose_turns(q, need)
-  local ready = find_heads(q, need)
-  local later, picked = {}, {}
-  local got, from, to = 0, 1, 1
-  while got < need do
-    local a, other = ready[from], later[to]
-    if other and (not a or other.next_score < a.score) then
-      a, to = other, to + 1
-    elseif a then
-      from = from + 1
-    else
-      break
-    end
-    if not a.by then
-      local ready_now = q.is_catching_up and ready_of(q, a) or a.behind
-      a.by, a.most, a.next_score = 0, min(ready_now, Limits.allowance(a, q.now)), a.score
-      picked[#picked + 1] = a
-    end
-    a.by, got = a.by + 1, got + 1
-    if a.by < a.most then
-      a.next_score = Accounts.score_of(a, q.virtual, a.by)
-      insert_later(later, a, to)
-    end
-  end
-  return picked
+  return Accounts.deal(q, find_heads(q, need), need, q.virtual, most_of, score_of)
+end
+
+-- Forgets an idle one, but for a parent of whose children something is kept. Says whether it is forgotten.
+local function forget(q, a)
+  local is_idle = a.flight + a.taken + a.behind == 0
+  if is_idle and Children.are_kept(q, a) then return false end
+  if is_idle then a.served = nil end
+  a.listed = 0
+  leave(q, a.name)
+  return true
 end
 
 -- Forgets idle ones that the virtual time has passed, or any if nothing waits: a piece in each call.
@@ -181,15 +163,12 @@ function Turns.forget_idle(q)
   local nothing_waits = q.behind == 0
   local names = nothing_waits and call('ZRANGE', q.keys[TURNS], 0, 15)
     or call('ZRANGEBYSCORE', q.keys[TURNS], spell(Accounts.IDLE), spell(Accounts.IDLE + q.virtual), 'LIMIT', 0, PIECE)
-  if nothing_waits and #names < 16 then State.put_odd(q, 'idle', '') end
+  local are_all = nothing_waits and #names < 16
   if names[#names] == '' then names[#names] = nil end -- the sentinel
   Accounts.load_accounts(q, names)
   for _, name in ipairs(names) do
     local a = q.accounts[name]
-    if a.listed ~= 1 then
-      if a.flight + a.taken + a.behind == 0 then a.served = nil end
-      a.listed = 0
-      leave(q, name)
-    end
+    if a.listed ~= 1 and not forget(q, a) then are_all = false end
   end
+  if are_all then State.put_odd(q, 'idle', '') end
 end

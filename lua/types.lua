@@ -37,11 +37,21 @@ function Types.look_at_written(q)
   look_at_streams(q)
 end
 
--- Looks at the names of the keys that lists of `add` change. (Other lists are of verbs that look at all keys.)
-local function check_changed(keys, lists)
-  if lists.turn or lists.turned then Arguments.check_key(keys, TURNS) end
-  if lists.moments then Arguments.check_key(keys, DUE) end
-  if lists.later or lists.not_later then Arguments.check_key(keys, DELAYED) end
+-- Looks at whatever lists of `add` change: at names of keys, and at types of those that this call has not read. (Other
+-- lists are of verbs that look at all keys.)
+local function look_at_lists(q, keys, lists)
+  if lists.turn or lists.turned then
+    Arguments.check_key(keys, TURNS)
+    if not q.has_read_turns then call('ZCARD', keys[TURNS]) end
+  end
+  if lists.moments then
+    Arguments.check_key(keys, DUE)
+    call('ZCARD', keys[DUE])
+  end
+  if lists.later or lists.not_later then
+    Arguments.check_key(keys, DELAYED)
+    call('ZCARD', keys[DELAYED])
+  end
   if lists.noted or lists.freed then Arguments.check_key(keys, DEDUP) end
   if lists.not_looked_at then Arguments.check_key(keys, DEDUP_INDEX) end
   if lists.without_error then Arguments.check_key(keys, ERRORS) end
@@ -50,13 +60,11 @@ end
 -- Looks at what will be changed of those that wait, at the end of a write that has changed nothing so far.
 function Types.look_at_waiting(q)
   if q.has_looked then return end
-  local keys, lists = q.keys, q.lists or {}
-  check_changed(keys, lists)
-  local has_bodies = q.dirty and next(q.dirty) or lists.kept or lists.used_up
-  if has_bodies and not q.has_read_bodies then call('HLEN', keys[BODIES]) end
-  if (lists.turn or lists.turned) and not q.has_read_turns then call('ZCARD', keys[TURNS]) end
-  if lists.moments then call('ZCARD', keys[DUE]) end
-  if lists.later or lists.not_later then call('ZCARD', keys[DELAYED]) end
+  local keys, lists = q.keys, q.lists
+  if lists then look_at_lists(q, keys, lists) end
+  if q.has_read_bodies then return end
+  local has_bodies = q.dirty and next(q.dirty) or lists and (lists.kept or lists.used_up)
+  if has_bodies then call('HLEN', keys[BODIES]) end
 end
 
 -- The same at the end of a call that may have given something back.

@@ -2,9 +2,9 @@
 -- replaced in its place. `dedup` has 'u:' and the key as "id state message-id|tenant": the state is 'w' while it waits,
 -- 'f' in flight, 'p' past its last delivery, on its way to the dead letters. The key stands in `dedup_index`, too, by
 -- the time when somebody looks whether it can be forgotten. A dedup key is there as "end|message-id|tenant". Both count
--- in the share of `max_dedup` that the tenant uses. (A gateway's ids do not: see ids.lua.) While the last delivery of a
--- message goes on, 'l:' and its unique key is the token of that lease: so who writes finds out whether it is over, and
--- need not list leases.
+-- in the share of `max_dedup` that the tenant uses. (A gateway's ids do not: see ids.lua.) While a message is in
+-- flight, 'l:' and its unique key is the token of its lease: so who writes finds out whether its last delivery is over,
+-- and need not list leases. (Any delivery may be the last: `max_deliveries` can be lowered meanwhile.)
 Unique.FIRST_CHECK = 60000 -- ms
 
 -- Says whether a message can still be delivered, so that it may stand for another: it exists, and its deadline is not
@@ -59,8 +59,8 @@ function Unique.save_unique(q, key, id, state, full_id, owner, known)
   call('HSET', q.keys[DEDUP], 'u:' .. key, spell_unique(id, state, full_id .. '|' .. owner))
 end
 
--- Notes in which state a message with a unique key is, unless the key is another's by now; and the token of its last
--- delivery, nil for none.
+-- Notes in which state a message with a unique key is, unless the key is another's by now; and the token of its lease,
+-- nil for none.
 function Unique.note_unique(q, body, id, state, token)
   if body == '' then return end
   local _, _, _, key = Messages.head_of_body(body)

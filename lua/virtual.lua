@@ -8,78 +8,100 @@
 -- served, too, if it alone has nothing in flight, and the virtual time must not leap to it. It never goes back.
 -- (docs/fairness.md)
 --
--- The field `seen_at` of the state says how turns go on, "ms due": when the virtual time moved last, or was looked at,
--- by a read, or by an extension where no read came for long; and what is due to those that wait beside the streams
--- (`share_of_streams`), in eighths of a message, and 8, so that it has no sign.
+-- The field `seen_at` of the state says how turns go on: behind its first letter the ms when the virtual time moved
+-- last, or was looked at, by a read, or by an extension where no read came for long. The letter is what is due to those
+-- that wait beside the streams (`share_of_streams`), in eighths of a message: '@' for nothing, 'A' for one, '?' for one
+-- that they had before.
 local PACE = 2 -- s of service by which it follows in 1 s: more than one handler gives to one that it holds up
 local LONG = 1000 -- ms: as many count as passed at most, however long nobody looked, also if the clock was set ahead
-local NONE_DUE = 8
+local NONE_DUE = 64 -- '@'
 local MOST_LEVELS = 8 -- numbers in flight at which shard keys are looked at
 
 -- Returns the least service of those that wait for their turn, or one that is at most `enough`. Those with as many in
 -- flight lie together, by service: so it is that of the first of some such level. `score` is the first of all.
-local function least_service(q, score, enough)
-  local least, level = Accounts.service_in(score, q.virtual)
-  local below = '(' .. spell(Accounts.IDLE)
-  for _ = 2, min(MOST_LEVELS, q.turns) do
+local function least_service(q, virtual, score, enough, levels, first_from, a)
+  local least, level = Accounts.service_in(score, virtual)
+  for _ = 2, levels do
     if least <= enough then break end
-    local from = spell(Accounts.end_of_level(level, q.virtual))
-    local other = call('ZRANGEBYSCORE', q.keys[TURNS], from, below, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    local other = first_from(q, Accounts.end_of_level(level, virtual), a)
     if not other then break end
     local service
-    service, level = Accounts.service_in(other + 0, q.virtual)
+    service, level = Accounts.service_in(other, virtual)
     least = min(least, service)
   end
   return least
 end
 
+-- Returns what a virtual time is now that was looked at so many ms ago, nil if it stays. The one with this score is
+-- served next. `levels` is how many may wait at most, 0 if those in the order are not all that wait; `first_from`
+-- returns the first score from one on, among the children of `a` if it is a parent.
+function Virtual.follow(q, virtual, passed, score, levels, first_from, a)
+  if passed == 0 then return nil end
+  local service = Accounts.service_in(score, virtual)
+  if service > virtual then
+    local slowly = virtual + PACE * 10 * max(0, min(LONG, passed))
+    if service > slowly then
+      service = levels == 0 and slowly
+        or max(slowly, least_service(q, virtual, score, slowly, min(MOST_LEVELS, levels), first_from, a))
+    end
+  end
+  if service > virtual then return service end
+  -- While it stays, what it may follow by is saved up, as far as it counts.
+  return (passed >= LONG / 2 or passed <= -LONG / 2) and virtual or nil
+end
+
+local function first_turn_from(q, score)
+  local below = '(' .. spell(Accounts.IDLE)
+  local other = call('ZRANGEBYSCORE', q.keys[TURNS], spell(score), below, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  return other and other + 0
+end
+
 -- Reads the field, once in a call.
 local function load_seen(q)
   if q.due_turns then return end
-  local seen_at, due = match(q.seen_at or call('HGET', q.keys[META], 'seen_at') or '', '^(%d+) (%d+)$')
-  q.seen_at, q.due_turns = tonumber(seen_at) or 0, tonumber(due) or NONE_DUE
+  local text = q.seen_at or call('HGET', q.keys[META], 'seen_at') or ''
+  q.seen_at, q.due_turns = tonumber(sub(text, 2)) or 0, (byte(text) or NONE_DUE) - NONE_DUE
 end
 
-local function save_seen(q) State.put(q, 'seen_at', spell(q.seen_at) .. ' ' .. spell(q.due_turns)) end
+local function save_seen(q) State.put(q, 'seen_at', char(q.due_turns + NONE_DUE) .. spell(q.seen_at)) end
 
 -- Returns how much is due to those that wait for their turn beside the streams, in eighths of a message; below 0 if
 -- they had it before.
 function Virtual.due_turns(q)
   load_seen(q)
-  return q.due_turns - NONE_DUE
+  return q.due_turns
 end
 
 -- (What they cannot take now is not due to them later.)
 function Virtual.put_due_turns(q, due)
-  q.due_turns = min(7, due) + NONE_DUE
+  q.due_turns = min(7, due)
   save_seen(q)
 end
 
 -- Moves it on. The shard key with this score, the first in `turns`, is served next.
 function Virtual.advance(q, score)
   load_seen(q)
-  local passed = q.now - q.seen_at
-  if passed == 0 then return end
-  local slowly = q.virtual + PACE * 10 * max(0, min(LONG, passed))
-  local service = Accounts.service_in(score, q.virtual)
-  if service > slowly then
-    -- What is in a stream was written by one that was not ahead. So while there is something, those in `turns` are not
-    -- all that wait.
-    service = q.shared > 0 and slowly or max(slowly, least_service(q, score, slowly))
-  end
-  -- While it stays, what it may follow by is saved up, as far as it counts.
-  if service <= q.virtual and abs(passed) < LONG / 2 then return end
-  q.virtual, q.seen_at = max(q.virtual, service), q.now
+  -- What is in a stream was written by one that was not ahead. So while there is something, those in `turns` are not
+  -- all that wait.
+  local levels = q.shared > 0 and 0 or q.turns
+  local moved = Virtual.follow(q, q.virtual, q.now - q.seen_at, score, levels, first_turn_from)
+  if not moved then return end
+  q.virtual, q.seen_at = moved, q.now
   save_seen(q)
 end
 
 -- Moves it on where no read has for long: all handlers are busy. What those in `turns` have received changes only where
 -- leases are extended, so that is when it is looked at, and not when somebody begins to wait: who only writes may not
--- list who waits.
+-- list who waits. Nobody is served now, so it follows nobody: those that wait for a free handler would fall behind it.
+-- It rests while a stream has something, as in `advance`.
 function Virtual.look_again(q)
-  if q.turns == 0 then return end
+  if q.turns == 0 or q.shared > 0 then return end
   load_seen(q)
   if abs(q.now - q.seen_at) < LONG then return end
   local score = call('ZRANGE', q.keys[TURNS], '0', '0', 'WITHSCORES')[2]
-  if score and score + 0 < Accounts.IDLE then Virtual.advance(q, score + 0) end
+  if not score or score + 0 >= Accounts.IDLE then return end
+  local least = least_service(q, q.virtual, score + 0, q.virtual, min(MOST_LEVELS, q.turns), first_turn_from)
+  if least <= q.virtual then return end
+  q.virtual, q.seen_at = least, q.now
+  save_seen(q)
 end

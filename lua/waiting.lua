@@ -4,10 +4,7 @@
 -- together. The order is <letter for the size of the number><number> of what was given back, 'd' and 14 digits of ms of
 -- what came due. The place is where the body lies: 'd' in `bodies`, else the number of a stream. The attempts are the
 -- deliveries so far, and flags: 'e' an error is stored, 'l' the last lease ended, 'u' it has a unique key, 'r' it was
--- rejected and waits for room among the dead letters. With parents the parent's own queue is a ring of its children,
--- each once; the rest is the child's. A child is there only while something of it waits, so there are never more
--- children than messages that wait.
-local MOST_PASSED = 64 -- children whose messages were deleted by hand, which one call passes over
+-- rejected and waits for room among the dead letters. With parents all this is a child's (children.lua).
 
 function Waiting.prefix_of(key) return #key .. ':' .. key .. ':' end
 
@@ -23,63 +20,7 @@ local function spell_member(key, order, place, id, attempts, since)
   return concat({Waiting.prefix_of(key) .. order, place, id, attempts, spell(since)}, ':')
 end
 
--- A child is "what waits of it, how much of that was given back, its overflow, its weight, how many more it gives in
--- this turn, the block of the ring that has its name". Its own account has only its weight.
-function Waiting.child_of(q, key)
-  if not q.children then q.children = {} end
-  local child = q.children[key]
-  if not child then
-    -- A child of which nothing waits has no field: its weight is then known by its account only.
-    local text, account = unpack(call('HMGET', q.keys[META], 'c:' .. key, 't:' .. key)) -- at most 2: the fields
-    local behind, returned, queue, weight, turn, block =
-      match(text or '0 0 - 1 0 0', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%d+)$')
-    weight = not text and match(account or '', ',(%d+) %S+$') or weight
-    child = new_child{
-      name = key, behind = behind + 0, returned = returned + 0, queue = queue, weight = weight + 0, turn = turn + 0,
-      is_listed = text and true, block = block + 0, -- in the ring
-    }
-    q.children[key] = child
-  end
-  return child
-end
-
-function Waiting.save_children(q)
-  if not q.children then return end
-  for key, child in pairs(q.children) do
-    if child.is_listed then
-      local queue = child.overflow and Overflow.spell_overflow(child.overflow) or child.queue
-      local text = {child.behind, child.returned, queue, child.weight, child.turn, child.block}
-      State.put(q, 'c:' .. key, concat(text, ' '))
-    else
-      State.unset(q, 'c:' .. key)
-    end
-  end
-end
-
-function Waiting.ring_base(a) return 'p' .. a.name .. '\n' end
 function Waiting.overflow_base(key) return 'm' .. key .. '\n' end
-
--- Puts a child at the end of its parent's ring.
-local function list_child(q, a, child)
-  Overflow.push_record(q, a, Waiting.ring_base(a), child.name)
-  child.is_listed, child.block = true, a.overflow.tail
-end
-
--- Takes a child out of its parent's ring if nothing of it waits any more, wherever its name stands.
-function Waiting.leave_ring(q, a, child)
-  if child.behind > 0 or not child.is_listed then return end
-  local base = Waiting.ring_base(a)
-  local size = #child.name
-  local found
-  Overflow.look_at_records(q, a, base, child.block, 0, function(name, block, offset)
-    if block == child.block and name == child.name then
-      found = {block = block, from = offset - size - #spell(size), upto = offset} -- "size:name"
-    end
-    return not found and block == child.block
-  end)
-  if found then Overflow.remove_record(q, a, base, found, 0) end
-  child.turn, child.is_listed = 0, false
-end
 
 -- Counts one more that waits of an account, and returns who holds it: the account, or with parents the child. One that
 -- was idle has no credit for that time: it has received as much as the virtual time.
@@ -87,11 +28,11 @@ local function count_waiting(q, a, key)
   if a.behind == 0 then
     a.served = a.flight == 0 and max(a.served or q.virtual, q.virtual) or a.served or q.virtual
   end
-  -- With parents the child counts it, too: turns look at the parent, and the parent's ring at the child.
+  -- With parents the child counts it, too: turns look at the parent, and the parent's turns at the child.
   a.behind, q.behind = a.behind + 1, q.behind + 1
   if not q.rules.parents then return a end
-  local child = Waiting.child_of(q, key)
-  if not child.is_listed then list_child(q, a, child) end
+  local child = Children.child_of(q, key)
+  if child.behind == 0 then Children.begin_waiting(a, child) end
   child.behind = child.behind + 1
   return child
 end
@@ -213,40 +154,21 @@ local function take_of_key(q, a, holder, number, out)
   if number > 0 and holder.returned == 0 and not q.missed then take_overflow(q, a, holder, number, out) end
 end
 
--- The child at the head of the ring gives as many messages as its weight says, and goes to the end of the ring if it
--- has more.
+-- Takes messages of the children whose turn it is.
 local function take_of_parent(q, a, number, out)
-  local base = Waiting.ring_base(a)
   local wanted = #out + number
-  for _ = 1, number + MOST_PASSED do
-    if #out == wanted or a.behind == 0 then return end
-    local key, offset = Overflow.peek_record(q, a, base)
-    if not key then
-      a.behind = 0
-      return
-    end
-    local child = Waiting.child_of(q, key)
-    local before = #out
-    -- A turn goes on in the next read where this one ended: the child stays at the head until it is over.
-    if child.turn == 0 then child.turn = child.weight end
-    take_of_key(q, a, child, 1, out)
-    if q.missed and #out == before then return end
-    -- (Its weight may have become less in the middle of a turn.)
-    child.turn = min(child.turn, child.weight) - 1
-    if child.turn == 0 or child.behind == 0 then
-      Overflow.pass_record(q, a, base, offset)
-      child.turn, child.is_listed = 0, false
-      -- A child with nothing is not in the ring, so no turn is spent on it.
-      if child.behind > 0 then list_child(q, a, child) end
-    end
-    a.behind = a.behind - (#out - before)
+  for _, child in ipairs(Children.choose(q, a, number)) do
+    local behind = child.behind
+    if not q.missed then take_of_key(q, a, child, child.by, out) end
+    a.behind, child.by = a.behind - (behind - child.behind), nil
   end
   q.more = q.more or #out < wanted
 end
 
 -- Takes what was chosen: the first blocks by one look, then each account's messages.
 function Waiting.take_turns(q, picked)
-  local out, fields = {}, {}
+  local out = {nil}
+  local fields = {nil}
   if not q.rules.parents then
     for _, a in ipairs(picked) do
       if a.by > a.returned and Overflow.overflow_of(a).size > 0 then
@@ -265,16 +187,17 @@ end
 
 -- Loads the bodies of those that lie by themselves or in a stream.
 function Waiting.load_bodies(q, out)
-  local fields, whose = {}, {}
+  local fields, whose
   for _, w in ipairs(out) do
     if not w.body and w.place == 'd' then
+      if not fields then fields, whose = {}, {} end
       fields[#fields + 1], whose[#whose + 1] = w.id, w
     elseif not w.body then
       local entry = call('XRANGE', Messages.stream_key(q, w.place), w.id, w.id)[1]
       if entry then w.body = Messages.body_of_entry(w.place, entry[2]) end
     end
   end
-  if #fields == 0 then return end
+  if not fields then return end
   local bodies = call('HMGET', q.keys[BODIES], unpack(fields)) -- at most 1,000: one for each message
   for at, w in ipairs(whose) do w.body = bodies[at] or nil end
 end

@@ -227,7 +227,7 @@ end
 -- Says who may not write since the queue holds as many messages as it may.
 local function beyond_length(q, ARGV, count, stride, repeated)
   local bound = q.rules.max_len
-  local unused = bound - State.count_living(q.keys, q.shared, q.behind)
+  local unused = bound - State.count_living(q.keys, q.shared, q.behind, q.odd)
   local used_by = q.rules.window > 0 and count_messages or nil
   local needs = count_new(count, repeated)
   local beyond, free = beyond_bound(q, ARGV, count, stride, unused, needs, used_by, has_share(bound))
@@ -435,7 +435,7 @@ end
 local function close_write(q, producer, offset)
   for position in pairs(q.grown) do State.put(q, q.keys[q.fixed + position], spell(q.lengths[position])) end
   if q.marks then State.put(q, 'ready', Streams.ready(q)) end
-  if q.children then Waiting.save_children(q) end
+  if q.children then Children.note(q) end
   Turns.save_accounts(q)
   -- The last looks. Of the effects after them none may fail. (XADD still can, where another program added an entry with
   -- a later id.)

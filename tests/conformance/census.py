@@ -33,6 +33,16 @@ class Account:
 
 
 @dataclass
+class Child:
+    """What the state says of the child of a parent. `left` is a place that a write may not have taken away."""
+
+    behind: int = 0
+    flight: int = 0
+    place: bytes = b"-"
+    left: bytes = b"-"
+
+
+@dataclass
 class Census:
     """Every message of a queue, by where it is, and the accounts. A handle is `place:entry id`."""
 
@@ -50,6 +60,9 @@ class Census:
     per_stream: dict[int, int] = field(default_factory=dict)
     said: dict[bytes, Account] = field(default_factory=dict)
     counted_of: dict[bytes, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    children: dict[bytes, Child] = field(default_factory=dict)
+    places: set[tuple[bytes, bytes]] = field(default_factory=set)  # of children: a place, and who stands there
+    counted_of_children: dict[bytes, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     counters: dict[str, int] = field(default_factory=dict)
     turns: dict[bytes, float] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  # the ids of messages outside of the streams, by handle
@@ -87,7 +100,7 @@ class Census:
 
     def wrong_accounts(self) -> list[str]:
         """Where the accounts differ from a full count; nothing in a sound queue."""
-        return [*self._wrong_accounts(), *self._wrong_counters()]
+        return [*self._wrong_accounts(), *self._wrong_children(), *self._wrong_counters()]
 
     def _misplaced(self) -> Iterator[str]:
         yield from (f"leased or held twice: {handle}" for handle in self.doubled)
@@ -118,6 +131,18 @@ class Census:
             if (said.listed == 1) != (place is not None and place < IDLE):
                 yield f"account {name!r} says listed={said.listed}, its place in turns is {place}"
 
+    def _wrong_children(self) -> Iterator[str]:
+        for name in {*self.children, *self.counted_of_children}:
+            said, true = self.children.get(name, Child()), self.counted_of_children[name]
+            if (said.behind, said.flight) != (true["behind"], true["flight"]):
+                yield f"child {name!r} says {said}, there are {dict(true)}"
+            stands = said.place != b"-" and int(said.place) < IDLE
+            if stands != (said.behind > 0) or (said.place == b"-" and said.behind + said.flight == 0):
+                yield f"child {name!r} has a wrong place: {said}"
+        wanted = {(place, name) for name, each in self.children.items() for place in (each.place, each.left)}
+        if {each for each in wanted if each[0] != b"-"} != self.places:
+            yield f"the order of children is {self.places}, not {wanted}"
+
     def _wrong_counters(self) -> Iterator[str]:
         waiting = sum(account.behind for account in self.said.values())
         true = {
@@ -126,6 +151,7 @@ class Census:
             "turns": sum(1 for place in self.turns.values() if place < IDLE),
             "servable": sum(account.counted for account in self.said.values()),
             "cancels": len(self.cancelled),
+            "places": len(self.places),
         }
         for name, number in true.items():
             if self.counters[name] != number:
@@ -138,6 +164,11 @@ def _line(text: str) -> dict[str, int]:
     return {"behind": int(behind), "turns": int(turns), "servable": int(servable), "cancels": int(cancels)}
 
 
+def _places(odd: str) -> int:
+    """How many places of children there are, by what is not as usual in the state."""
+    return next((int(line.partition("=")[2]) for line in odd.split("\n") if line.startswith("places=")), 0)
+
+
 def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     """Count; nobody else may use the queue meanwhile."""
     meta = raw.hgetall(keys.meta)
@@ -145,7 +176,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     seen = Census(
         now=int(_time(raw, keys)),
         dead=raw.xlen(keys.dead),
-        counters={"shared": int(text["shared"]), **_line(text["line"])},
+        counters={"shared": int(text["shared"]), "places": _places(text["odd"]), **_line(text["line"])},
         turns={name: score for name, score in raw.zrange(keys.turns, 0, -1, withscores=True) if name or score < IDLE},
     )
     parents = text.get("parents") == "1"
@@ -157,10 +188,14 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
             stored = body_of(body)
             seen.names[f"d:{name.decode()}"] = message_id(name.decode(), stored.origin, text_or_bytes(stored.key))
     _indexes(seen, raw, keys, parents)
+    _leases(seen, raw, keys, parents)
     _overflows(seen, meta, bodies, parents)
     for name, value in meta.items():
         if name[:2] == b"t:":
             seen.said[name[2:]] = _account(value)
+        elif name[:2] == b"c:":
+            behind, _, _, _, flight, _, place, left = value.split(b" ")
+            seen.children[name[2:]] = Child(int(behind), int(flight), place, left)
     seen.errors = {f"d:{name.decode()}" for name in raw.hkeys(keys.errors) if name}
     seen.cancelled = {member.decode() for member in raw.smembers(keys.cancelled) if member}
     if legacy:
@@ -216,14 +251,23 @@ def _indexes(seen: Census, raw: Any, keys: QueueKeys, parents: bool) -> None:
             _, place, entry, _, _ = rest.decode().split(":")
             seen.returned.add(f"{place}:{entry}")
             seen.counted_of[_owner(key, parents)]["behind"] += 1
-            if not parents:
+            if parents:
+                seen.counted_of_children[key]["behind"] += 1
+            else:
                 seen.counted_of[key]["returned"] += 1
-    for member in raw.zrange(keys.delayed, 0, -1):
-        if member:
-            name, rest = _split(member)
-            due, spot, mark, _ = rest.split(b":", 3)
-            seen.delayed[f"{spot.decode()}:{mark.decode()}"] = int(due)
-            seen.counted_of[name]["delayed"] += 1
+    for member in filter(None, raw.zrange(keys.delayed, 0, -1)):
+        name, rest = _split(member.removeprefix(b"p"))
+        if member[:1] == b"p":
+            stands, _, child = rest.partition(b":")
+            seen.doubled += [] if _owner(child, parents=True) == name else [f"a place of another's child: {member!r}"]
+            seen.places.add((stands, child))
+            continue
+        due, spot, mark, _ = rest.split(b":", 3)
+        seen.delayed[f"{spot.decode()}:{mark.decode()}"] = int(due)
+        seen.counted_of[name]["delayed"] += 1
+
+
+def _leases(seen: Census, raw: Any, keys: QueueKeys, parents: bool) -> None:
     for token, ends in raw.zrange(keys.leases, 0, -1, withscores=True):
         if token:
             where, number, _, _, marks, key = token.split(b":", 5)
@@ -232,6 +276,8 @@ def _indexes(seen: Census, raw: Any, keys: QueueKeys, parents: bool) -> None:
             seen.leased[handle] = ends
             if not marks.endswith(b"-"):
                 seen.counted_of[_owner(key, parents)]["flight"] += 1
+                if parents:
+                    seen.counted_of_children[key]["flight"] += 1
 
 
 def _account(value: bytes) -> Account:
@@ -246,7 +292,7 @@ def _account(value: bytes) -> Account:
 def _overflows(seen: Census, meta: Any, bodies: Any, parents: bool) -> None:
     for name, value in meta.items():
         if name[:2] == b"t:" and not parents:
-            _overflow(seen, name[2:], _account(value).queue, bodies, name[2:])
+            _overflow(seen, name[2:], _account(value).queue, bodies, None)
         elif name[:2] == b"c:":
             _overflow(seen, name[2:], value.split(b" ")[2], bodies, _owner(name[2:], parents))
     told = {b"m" + name + b"\n" for name in {each[2:] for each in meta if each[:2] in (b"t:", b"c:")}}
@@ -255,7 +301,7 @@ def _overflows(seen: Census, meta: Any, bodies: Any, parents: bool) -> None:
             seen.doubled.append(f"a block of nobody: {field_name!r}")
 
 
-def _overflow(seen: Census, key: bytes, queue: bytes, bodies: Any, owner: bytes) -> None:
+def _overflow(seen: Census, key: bytes, queue: bytes, bodies: Any, parent: bytes | None) -> None:
     if queue == b"-":
         return
     head, offset, tail, _ = map(int, queue.split(b"."))
@@ -272,4 +318,6 @@ def _overflow(seen: Census, key: bytes, queue: bytes, bodies: Any, owner: bytes)
             seen.doubled += [handle] if handle in seen.held else []
             seen.held.add(handle)
             seen.bodies.add(handle)
-            seen.counted_of[owner]["behind"] += 1
+            seen.counted_of[key if parent is None else parent]["behind"] += 1
+            if parent is not None:
+                seen.counted_of_children[key]["behind"] += 1

@@ -93,7 +93,7 @@ def gate_is_whole(modules: Modules, verb: Verb) -> Iterator[str]:
         calls = {site.name for each in reached for site in each.sites}
         checked = {"Arguments.check_plain", "Arguments.check_first"} <= calls if own else _names_all(verb, gate)
     else:
-        names = [*_texts(gate.get("check_keys", [None, None])[1])]
+        names = [each.replace("-", "_") for each in _texts(gate.get("check_keys", [None, None])[1])]
         checked = names == [verb.keys[at] for at in sorted(verb.keys)]
     if not checked:
         yield "has keys at which the gate does not look as its comment names them"

@@ -250,6 +250,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         5,
+        "a child that leaves after each job and comes back has credit each time",
+        "lua/children.lua",
+        "  child.served = child.flight == 0 and max(child.served or virtual, virtual) or child.served or virtual\n",
+        "  child.served = virtual\n",
+        "tests/promises/test_siblings.py::test_a_child_that_leaves_after_each_job_and_comes_back_gains_nothing[valkey]",
+    ),
+    Mutant(
+        5,
         "reads of few messages leave nothing for who waits in turns, while new shard keys come",
         "lua/read.lua",
         "floor((due + (one + (other or 0)) % 8) / 8)",

@@ -7,12 +7,14 @@ import math
 import random
 import threading
 from collections import Counter
+from itertools import count
+from typing import Any
 
 import pytest
 
 from shardq import Delivery, Message, Queue
 from shardq.model import DeliveryView
-from tests.clients import ClientKind
+from tests.clients import CLIENT_KINDS, ClientKind
 from tests.conformance.world import raw_client
 from tests.promises.conftest import OpenQueue, lone
 from tests.promises.ideal import Ideal, p99
@@ -311,6 +313,8 @@ SHARE = 0.8
 """What part of its share a flood has in so many turns, at least."""
 EIGHTH = 1 / 8
 """What part of all deliveries is for those who wait for their turn, whoever is new."""
+JOB = 0.01
+"""Seconds that each job of a worker is told to cost: how long it really takes depends on the machine."""
 SLOW = pytest.mark.runs_in("test-all")
 
 
@@ -334,6 +338,56 @@ def test_each_flood_that_waits_has_its_share_beside_new_shard_keys(queue: Queue,
         flood(queue, tenant, 3 * ROUNDS)
     got = Counter(beside_new_ones(queue, batch, int(ROUNDS * len(floods) / EIGHTH) // batch))
     assert min(got[tenant] for tenant in floods) >= SHARE * ROUNDS
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("client_kind", CLIENT_KINDS, indirect=True)
+@pytest.mark.parametrize("concurrency", [1, 8, 64, 128])
+@pytest.mark.parametrize(("floods", "is_beside_new"), [(20, False), (100, False), (1, True), (20, True)])
+@pytest.mark.runs_in("test-all")
+def test_each_flood_that_waits_has_its_share_of_a_worker(
+    queue: Queue, server: Server, client_kind: ClientKind, concurrency: int, floods: int, is_beside_new: bool
+) -> None:
+    part = EIGHTH if is_beside_new else 1
+    order = worked_on(queue, client_kind, server.url, concurrency, floods, int(ROUNDS * floods / part), is_beside_new)
+    got = Counter(order)
+    assert min(got[flood_of(number)] for number in range(floods)) >= SHARE * ROUNDS, got.most_common(floods)
+
+
+def flood_of(number: int) -> str:
+    return f"flood-{number}"
+
+
+def worked_on(
+    queue: Queue, kind: ClientKind, url: str, concurrency: int, floods: int, most: int, is_beside_new: bool
+) -> list[str]:
+    """Whose messages a worker's handlers get first, so many of them, beside so many floods.
+
+    With new shard keys, each handler writes a message of another one, so that some wait at any time. What is in the
+    streams is read before: from then on each flood waits for its turn.
+    """
+    for number in range(floods):
+        flood(queue, flood_of(number), 3 * ROUNDS)
+    queue.ack_many(queue.read_many(sum(queue.stats().streams)))
+    order: list[str] = []
+    lock, names = threading.Lock(), count()
+
+    def write(number: int) -> None:
+        queue.write_many([("new", f"new-{next(names)}") for _ in range(number)])
+
+    def handle(delivery: Any) -> None:
+        delivery.cost = JOB
+        with lock:
+            order.append(str(delivery.shard_key))
+            if is_beside_new and len(order) < most:
+                write(1)
+
+    if is_beside_new:
+        write(4 * concurrency)
+    with RunningWorker(kind, url, queue.name, handle, concurrency=concurrency) as begun:
+        eventually(lambda: len(order) >= most or begun.failure, 120, what="so many deliveries")
+    assert begun.failure is None
+    return order[:most]
 
 
 def beside_new_ones(queue: Queue, batch: int, reads: int, *, prefers: bool = False) -> list[str]:

@@ -26,6 +26,7 @@ HOUR = 3600.0
 FOREVER = 10**6
 UNSET = FOREVER / 10
 """A lease that is never extended, nor ended by a clock that is set."""
+LEASES = {"extended": 30.0, "lost": LONG}
 EVEN = 0.05
 """By what part all who came late may get more or less than those who were there before."""
 ABOUT_EVEN = 0.1
@@ -72,16 +73,16 @@ def test_after_a_batch_at_night_all_who_come_in_the_morning_get_the_same(server:
     assert p99(waits) <= 0.7 * JOB
 
 
-@pytest.mark.parametrize(("how", "ahead"), [("done", 0), ("lost", 0), ("done", HOUR), ("done", -HOUR)])
+@pytest.mark.parametrize(("how", "ahead"), [("done", 0), ("extended", 0), ("lost", 0), ("done", HOUR), ("done", -HOUR)])
 @pytest.mark.runs_in("test-all")
 def test_all_who_come_after_one_that_was_alone_get_the_same(
     server: Server, rng: random.Random, how: str, ahead: float
 ) -> None:
-    """Its long jobs end, or their leases do; 15 tenants have come meanwhile, and 30 do then.
+    """Its long jobs end, extended or not, or their leases do; 15 tenants have come meanwhile, and 30 do then.
 
     It goes on with short jobs. The server's clock is set before the 30 come.
     """
-    handlers = Handlers(server, HANDLERS, lease=LONG if how == "lost" else UNSET)
+    handlers = Handlers(server, HANDLERS, lease=LEASES.get(how, UNSET))
     handlers.flood(["alone"], lambda: LONG if handlers.now < LONG / 2 else JOB / 3)
     handlers.lost = {"alone"} if how == "lost" else set()
     handlers.until(LONG / 2)

@@ -99,6 +99,24 @@ def test_a_message_that_had_its_last_delivery_keeps_nobody_from_writing(
     sound(queue, world)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_message_whose_delivery_became_its_last_keeps_nobody_from_writing(
+    open_queue: OpenQueue, world: World, mode: OnConflict
+) -> None:
+    """`max_deliveries` is lowered while it is in flight."""
+    queue = open_queue(max_deliveries=3)
+    first = queue.write("old", shard_key="t", unique_key="doc")
+    leased(queue, world)
+    assert len(queue.read_many(9)) == 1
+    queue.configure(max_deliveries=2)
+    world.elapse(queue, 120)
+    assert queue.status(first).reason == "max_deliveries"
+    assert queue.write("new", shard_key="t", unique_key="doc", on_conflict=mode).is_new
+    assert [each.payload for each in queue.read_many(9)] == ["new"]
+    assert [letter.message_id for letter in queue.dead()] == [first]
+    sound(queue, world)
+
+
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "unique keys"])
 def test_a_purge_takes_what_leases_gave_back(queue: Queue, world: World, keyed: bool) -> None:
     for number in range(300):

@@ -78,8 +78,7 @@ def _moved(field: bytes, text: bytes, ms: int) -> bytes | None:
             words[10] = _moved_limits(words[10], ms)
         return b" ".join(words)
     if field == b"seen_at":
-        seen, due = text.split()
-        return b"%d %b" % (max(0, int(seen) - ms), due)
+        return b"%b%d" % (text[:1], max(0, int(text[1:]) - ms))
     if field in (b"lease_at", b"full_at") and float(text) < FAR:
         return b"%.3f" % (float(text) - ms)
     if field == b"line":

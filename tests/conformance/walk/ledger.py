@@ -136,7 +136,7 @@ def _take_apart(found: Ledger) -> None:
             place, entry, number, holder, _, key = token.split(b":", 5)
             handle = f"{place.decode()}:{entry.decode()}"
             found.leased[handle] = Lease(token, int(number), holder.decode(), key, ends)
-    for member in filter(None, found.sorted["delayed"]):
+    for member in (each for each in found.sorted["delayed"] if each[:1].isdigit()):  # the others are of children
         name, rest = split(member)
         due, place, entry, attempts, _ = rest.split(b":", 4)
         found.delayed[f"{place.decode()}:{entry.decode()}"] = _apart(member, name, int(due), attempts)

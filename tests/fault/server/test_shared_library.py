@@ -81,8 +81,11 @@ def test_long_texts_of_a_queue_fill_no_memory_of_the_library(server: Server, use
             return int(server.info("memory")["used_memory_vm_functions"])
 
         before = used()
+        found: list[int] = []
         for number in range(60):
             mine.hset(meta, "rules", f"{usual['rules']} Z{number}{'x' * 200_000}")
             mine.hset(meta, "line", f"{number:0200000}{usual['line'].lstrip('0123456789')}")
             write(mine, [1])
-        assert used() - before < 6 * MIB
+            found.append(used() - before)
+        # Lua collects what nobody holds once it is as much as the rest: so what counts is where it comes down to.
+        assert min(found[30:]) < 6 * MIB
