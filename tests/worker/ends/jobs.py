@@ -170,7 +170,7 @@ def made(form: Form, place: Place) -> Tasks[None]:  # noqa: C901 (a function for
         return await found if place == "task" and inspect.iscoroutinefunction(ENDS[names[0]].do) else found
 
     for event in ("", "limit", "cancel", "lose", "stop"):
-        for name in ends_of(form, place, event):  # type: ignore[arg-type]
+        for name in ends_of(form, place, event):
             if form in ("batch", "async-batch"):
                 how = options_of(name.partition(".")[0] + ".bad" if "." in name else name, place)
                 if how["name"] not in {task.name for task in tasks}:

@@ -17,7 +17,7 @@ from tests.worker.ends.jobs import AT_ONCE, jobs_of, on_dead
 PATIENCE: Final = 8.0
 """Seconds without any change after which a run is given up."""
 JOIN: Final = 40.0
-SETTINGS: Final = {"streams": 8, "visibility_timeout": 600, "max_deliveries": 5, "result_ttl": 600}
+SETTINGS: Final[dict[str, Any]] = {"streams": 8, "visibility_timeout": 600, "max_deliveries": 5, "result_ttl": 600}
 
 
 class Working:
