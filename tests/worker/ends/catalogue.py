@@ -27,6 +27,7 @@ Form: TypeAlias = Literal["plain", "async", "mixed", "batch", "async-batch", "ch
 Place: TypeAlias = Literal["handler", "task", "middleware", "on_error", "on_dead"]
 Event: TypeAlias = Literal["", "limit", "cancel", "lose", "stop"]
 """What happens when all jobs of a run are under way."""
+EVENTS: Final[tuple[Event, ...]] = ("", "limit", "cancel", "lose", "stop")
 FORMS: Final[tuple[Form, ...]] = ("plain", "async", "mixed", "batch", "async-batch", "child", "django", "async-django")
 IN_LOOP: Final[tuple[Form, ...]] = ("async", "async-batch", "async-django")
 IN_THREAD: Final[tuple[Form, ...]] = ("plain", "mixed", "batch", "django")
@@ -166,8 +167,13 @@ async def awaits_after_cancel(*_: object) -> None:
     await asyncio.sleep(0)
 
 
+async def raises_later(error: BaseException) -> None:
+    await asyncio.sleep(0)
+    raise error
+
+
 async def gathers(*_: object) -> None:
-    await asyncio.gather(asyncio.sleep(0), raises(lambda: StopAsyncIteration("gathered"))() or nothing())
+    await asyncio.gather(nothing(), raises_later(StopAsyncIteration("gathered")))
 
 
 async def awaits_what_was_cancelled(*_: object) -> None:
@@ -176,43 +182,56 @@ async def awaits_what_was_cancelled(*_: object) -> None:
     await other
 
 
-def hangs(*_: object) -> str:
-    """Run until somebody opens the gate."""
+def note_told(delivery: Any) -> None:
+    """Note that the job was told that nobody waits for it any more."""
+    note(f"told-{delivery.shard_key}")
+
+
+def hangs(delivery: Any) -> str:
+    """Run until it is released."""
+    while not delivery.lost and not is_released():
+        time.sleep(0.005)
+    if delivery.lost:
+        note_told(delivery)
     while not is_released():
         time.sleep(0.005)
     return "too late"
 
 
-async def hangs_in_await(*_: object) -> str:
+async def hangs_in_await(delivery: Any) -> None:
     """Wait for what never comes."""
-    await asyncio.sleep(3600)
-    return "never"
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        note_told(delivery)
 
 
-async def ignores_cancel(*_: object) -> str:
+async def ignores_cancel(delivery: Any) -> str:
     """Go on, whoever cancels it."""
     while not is_released():
         try:
             await asyncio.sleep(0.005)
         except asyncio.CancelledError:
-            note("heard")
+            note_told(delivery)
     return "too late"
 
 
-async def hangs_in_cleanup(*_: object) -> None:
+async def hangs_in_cleanup(delivery: Any) -> None:
     """Take long to end when it is cancelled."""
     try:
         await asyncio.sleep(3600)
     finally:
+        note_told(delivery)
         while not is_released():  # noqa: ASYNC110 (a file of the test)
             await asyncio.sleep(0.005)
 
 
-async def turns_cancel_into_error(*_: object) -> None:
+async def turns_cancel_into_error(delivery: Any) -> None:
     """Say something else when it is cancelled."""
     try:
         await asyncio.sleep(3600)
     except asyncio.CancelledError:
+        note_told(delivery)
         raise Reject("not mine") from None
 
 
@@ -614,7 +633,7 @@ _add(
 )  # fmt: skip
 
 for _event, _line, _fate in (
-    ("stop", lines.STOPPED, Fate("waiting")),
+    ("stop", lines.STOPPED, Fate("waiting", "0 deliveries")),
     ("cancel", lines.LOST, Fate("unknown")),
     ("lose", lines.LOST, again("")),
 ):

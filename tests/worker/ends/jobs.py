@@ -9,31 +9,43 @@ from typing import Any, Final
 
 from shardq import Reject
 from shardq.tasks import Tasks
-from tests.worker.ends.catalogue import ENDS, UNAWAITED, Form, Place, ends_of, folder, hangs_in_await, note
+from tests.worker.ends import django_jobs
+from tests.worker.ends.catalogue import (
+    BATCHES,
+    DJANGO,
+    ENDS,
+    EVENTS,
+    UNAWAITED,
+    Form,
+    Place,
+    ends_of,
+    folder,
+    hangs_in_await,
+    note,
+)
 
-AT_ONCE: Final = 4
-"""So many ordinary jobs meet: the first of them wait for one another, which needs as many free slots."""
+WAIT: Final = 3.0
+"""Seconds for which a batch waits for its second member: all are read at once, so only one that comes again waits."""
 
 
-def has_met() -> bool:
-    return len(list(folder().glob("ordinary-*"))) >= AT_ONCE
+def note_ordinary(name: str) -> None:
+    """Note that an ordinary job is under way. The last one that the worker has a slot for lets all go on."""
+    note(name)
+    if len(list(folder().glob("ordinary-*"))) >= int((folder() / "slots").read_text()):
+        (folder() / "met").touch()
 
 
 def meet(name: str) -> None:
-    """Wait until as many ordinary jobs are under way as the worker has slots."""
-    note(name)
-    end = time.monotonic() + 20
-    while not has_met():
-        assert time.monotonic() < end, "not all slots are free"
-        time.sleep(0.005)
+    """Wait until as many ordinary jobs are under way as the worker has slots: so all of these are free."""
+    note_ordinary(name)
+    while not (folder() / "met").exists():
+        time.sleep(0.01)
 
 
 async def meet_async(name: str) -> None:
-    note(name)
-    end = time.monotonic() + 20
-    while not has_met():
-        assert time.monotonic() < end, "not all slots are free"
-        await asyncio.sleep(0.005)
+    note_ordinary(name)
+    while not (folder() / "met").exists():  # noqa: ASYNC110 (a file of the test)
+        await asyncio.sleep(0.01)
 
 
 def is_second(name: str, delivery: Any) -> bool:
@@ -135,8 +147,8 @@ def made(form: Form, place: Place) -> Tasks[None]:  # noqa: C901 (a function for
         [around_async if form in ("async", "mixed", "async-batch") else around] if place == "middleware" else []
     )
     tasks: Tasks[None] = Tasks(
-        "jobs", middleware=middleware, on_error=on_error if place == "on_error" else None, error_text=True, streams=8,
-        visibility_timeout=600, max_deliveries=5, result_ttl=600,
+        "default", middleware=middleware, on_error=on_error if place == "on_error" else None, error_text=True,
+        streams=8, visibility_timeout=600, max_deliveries=5, result_ttl=600,
     )  # fmt: skip
 
     def run(name: str) -> Any:
@@ -150,7 +162,7 @@ def made(form: Form, place: Place) -> Tasks[None]:  # noqa: C901 (a function for
         if place == "task":
             return await end_async(name, tasks.delivery)
         if name.startswith("hangs") and tasks.delivery.count == 1:
-            await hangs_in_await()
+            await hangs_in_await(tasks.delivery)
         return run(name)
 
     def run_batch(names: list[str]) -> Any:
@@ -167,15 +179,16 @@ def made(form: Form, place: Place) -> Tasks[None]:  # noqa: C901 (a function for
 
     async def run_async_batch(names: list[str]) -> Any:
         found = run_batch(names)
-        return await found if place == "task" and inspect.iscoroutinefunction(ENDS[names[0]].do) else found
+        is_awaited = place == "task" and inspect.iscoroutinefunction(ENDS[names[0]].do)
+        return await found if is_awaited and found is not None else found
 
-    for event in ("", "limit", "cancel", "lose", "stop"):
+    for event in EVENTS:
         for name in ends_of(form, place, event):
-            if form in ("batch", "async-batch"):
+            if form in BATCHES:
                 how = options_of(name.partition(".")[0] + ".bad" if "." in name else name, place)
                 if how["name"] not in {task.name for task in tasks}:
                     size = 2 if "." in name else 1
-                    tasks.batch(size=size, wait=1, **how)(run_async_batch if is_loop else run_batch)
+                    tasks.batch(size=size, wait=WAIT, **how)(run_async_batch if is_loop else run_batch)
             else:
                 tasks.task(**options_of(name, place))(run_async if is_loop else run)
     tasks.task(name="ordinary")(meet_async if is_loop else meet)
@@ -189,6 +202,8 @@ child_on_error = made("child", "on_error")
 
 def jobs_of(form: Form, place: Place) -> Any:
     """What a worker of this form runs: a handler, or Tasks."""
+    if form in DJANGO:
+        return django_jobs.all_tasks()
     if place == "handler":
         return handle_async if form == "async" else handle
     if place == "on_dead":

@@ -1,65 +1,87 @@
 """Each end of a job, in each form and at each place: its message is settled as the table of docs/worker.md says.
 
-All ends of a form and place are in one run. If its worker ends, or waits for ever, each is run again by itself: so the
-test of that end fails, and no other one.
+All ends of a kind are in one run. If its worker ends or waits for ever, the others are run again without those that it
+had begun: so the tests of these ends fail, and no other one.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.parts import APPS, APPS_BIN
 from tests.servers import Server
-from tests.worker.ends.catalogue import FORMS, Form, Place, ends_of
-from tests.worker.ends.running import run
+from tests.worker.ends.catalogue import DJANGO, EVENTS, FORMS, Form, Place
+from tests.worker.ends.running import SETTINGS, Kind, Run, kinds, run
 
+ROOT = Path(__file__).parents[3]
 PLACES: tuple[Place, ...] = ("handler", "task", "middleware", "on_error", "on_dead")
+WITH_HANDLER: tuple[Form, ...] = ("plain", "async", "child")
+SHORT = {("plain", "task"), ("async", "task"), ("batch", "task"), ("async-batch", "task"), ("async-django", "task")}
+"""Forms and places that run in `make test`, with all that happens to the others there; the rest in `make test-all`."""
 
 
-def has_place(form: Form, place: Place) -> bool:
-    if form in ("django", "async-django"):
-        return False
-    return place not in ("handler", "on_dead") or form in ("plain", "async", "child")
+def is_there(kind: Kind) -> bool:
+    return kind.place not in ("handler", "on_dead") or kind.form in WITH_HANDLER
+
+
+def marks(kind: Kind) -> list[pytest.MarkDecorator]:
+    later = [] if (kind.form, kind.place) in SHORT else [pytest.mark.runs_in("test-all")]
+    return [*later, *([APPS.needed] if kind.form in DJANGO else [])]
 
 
 CASES = [
-    pytest.param((form, place), name, id=f"{form}-{place}-{name}")
-    for form in FORMS
-    for place in PLACES
-    if has_place(form, place)
-    for name in ends_of(form, place)
+    pytest.param(kind, name, id=f"{kind.form}-{kind.place}-{name}", marks=marks(kind))
+    for kind in filter(is_there, kinds(FORMS, PLACES, EVENTS))
+    for name in kind.names
 ]
 
 
 class Runs:
-    """The runs so far, by form and place."""
+    """The runs so far, by their kinds."""
 
     def __init__(self, server: Server, folder: Path) -> None:
         self._server, self._folder = server, folder
-        self._found: dict[Any, Mapping[str, str]] = {}
+        self._found: dict[Kind, Mapping[str, str]] = {}
 
-    def wrong(self, kind: tuple[Form, Place]) -> Mapping[str, str]:
+    def wrong(self, kind: Kind) -> Mapping[str, str]:
         if kind not in self._found:
-            names = list(ends_of(*kind))
-            found = self._run(kind, names)
-            if "worker" in found:
-                alone = {name: self._run(kind, [name]) for name in names}
-                found = {name: "; ".join(wrong.values()) for name, wrong in alone.items() if wrong}
-            self._found[kind] = found
+            self._found[kind] = {
+                name: wrong for names in kind.groups for name, wrong in run(kind, names, self._begin).items()
+            }
         return self._found[kind]
 
-    def _run(self, kind: tuple[Form, Place], names: list[str]) -> Mapping[str, str]:
+    def _begin(self, kind: Kind, names: Sequence[str]) -> Run:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
         self._server.start()
         self._server.run("FLUSHALL")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SHARDQ_TEST_LOG", str(self._folder))
-            return run(self._server.url, self._folder, *kind, names)
+            return (ElsewhereRun if kind.form in DJANGO else Run)(self._server.url, self._folder, kind, names)
+
+
+class ElsewhereRun(Run):
+    """A run in a process of its own, which has Django."""
+
+    def __init__(self, url: str, folder: Path, kind: Kind, names: Sequence[str]) -> None:
+        self._folder = folder
+        settings = {
+            "DJANGO_SETTINGS_MODULE": "tests.django.site.settings", "SHARDQ_URL": url,
+            "SITE_OPTIONS": json.dumps(SETTINGS | {"retries": 4}),
+        }  # fmt: skip
+        told = subprocess.run(
+            [APPS_BIN / "python", "-m", "tests.worker.ends.of_django"], cwd=ROOT, env=os.environ | settings, text=True,
+            input=json.dumps({"kind": kind, "names": names}), capture_output=True, timeout=100,
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+        self.wrong = json.loads(told.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +90,5 @@ def runs(default_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Ru
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
-def test_what_happens_to_a_job(runs: Runs, kind: tuple[Form, Place], name: str) -> None:
-    found = runs.wrong(kind)
-    assert found.get(name, found.get("worker", "")) == ""
+def test_what_happens_to_a_job(runs: Runs, kind: Kind, name: str) -> None:
+    assert runs.wrong(kind).get(name, "") == ""
