@@ -9,10 +9,11 @@ from typing import Any, Self
 
 from shardq import AsyncClient, AsyncWorker, Client, Worker
 from shardq.model import DeliveryView
+from shardq.tasks import Tasks
 from tests.clients import ClientKind
 from tests.waiting import eventually
 
-Handle = Callable[[DeliveryView], Any]
+Handle = Callable[[DeliveryView], Any] | Tasks[Any]
 LIMIT = 90.0
 
 
@@ -96,10 +97,11 @@ class RunningWorker:
         handle = self._handle
 
         async def plain(delivery: DeliveryView) -> Any:
+            assert callable(handle)
             return handle(delivery)
 
         chosen: Handle = handle.asynchronous if isinstance(handle, Gate) else plain
-        if asyncio.iscoroutinefunction(handle):
+        if asyncio.iscoroutinefunction(handle) or isinstance(handle, Tasks):
             chosen = handle
         async with AsyncClient.from_url(self._url, **self._client_settings) as client:
             self.worker = AsyncWorker(client.queue(self._queue, create=True), chosen, **self._settings)

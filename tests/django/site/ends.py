@@ -7,7 +7,7 @@ from typing import Any
 
 from django.tasks import task
 
-from tests.worker.ends import jobs
+from tests.worker.ends import jobs, leaking
 
 
 def delivery_of(context: Any, name: str) -> Any:
@@ -17,9 +17,10 @@ def delivery_of(context: Any, name: str) -> Any:
 
 @task(takes_context=True)
 def run(context: Any, name: str) -> Any:
-    return jobs.handle(delivery_of(context, name))
+    return leaking.sets(name) if name.startswith("sets-") else jobs.handle(delivery_of(context, name))
 
 
 @task(takes_context=True)
 async def run_async(context: Any, name: str) -> Any:
-    return await jobs.handle_async(delivery_of(context, name))
+    job = leaking.sets_async(name) if name.startswith("sets-") else jobs.handle_async(delivery_of(context, name))
+    return await job

@@ -24,7 +24,8 @@ from tests.worker.ends.errors import HUGE, ODD, USUAL, OddText, OfStrange, error
 
 Form: TypeAlias = Literal["plain", "async", "mixed", "batch", "async-batch", "child", "django", "async-django"]
 """What runs a job. "mixed": a plain function in an AsyncWorker."""
-Place: TypeAlias = Literal["handler", "task", "middleware", "on_error", "on_dead"]
+Place: TypeAlias = Literal["handler", "task", "middleware", "on_error", "on_dead", "context"]
+"""Where an end happens. "context" has none: its jobs look for what others have left there."""
 Event: TypeAlias = Literal["", "limit", "cancel", "lose", "stop"]
 """What happens when all jobs of a run are under way."""
 EVENTS: Final[tuple[Event, ...]] = ("", "limit", "cancel", "lose", "stop")
@@ -37,6 +38,12 @@ WITH_DELIVERY: Final[tuple[Form, ...]] = ("plain", "async", "mixed", "batch", "a
 IN_PROCESS: Final[tuple[Form, ...]] = ("plain", "async", "mixed", "batch", "async-batch")
 LIMIT: Final = 60.0
 """The time limit of jobs that run too long, in seconds."""
+
+LEASE: Final = 600.0
+SETTINGS: Final[dict[str, Any]] = {
+    "streams": 8, "visibility_timeout": LEASE, "max_deliveries": 5, "result_ttl": 600,
+}  # fmt: skip
+"""Those of the queue."""
 
 
 class Fate(NamedTuple):

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+
+def begin() -> None:
+    """Make this process one of the site's."""
+    import django
+
+    django.setup()
+    logging.getLogger("shardq").setLevel(logging.CRITICAL)
 
 
 def enqueued(form: str, name: str) -> str:

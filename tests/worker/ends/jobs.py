@@ -9,12 +9,14 @@ from typing import Any, Final
 
 from shardq import Reject
 from shardq.tasks import Tasks
-from tests.worker.ends import django_jobs
+from tests.worker.ends import django_jobs, leaking
 from tests.worker.ends.catalogue import (
     BATCHES,
     DJANGO,
     ENDS,
     EVENTS,
+    IN_LOOP,
+    SETTINGS,
     UNAWAITED,
     Form,
     Place,
@@ -148,7 +150,7 @@ def made(form: Form, place: Place) -> Tasks[None]:  # noqa: C901 (a function for
     )
     tasks: Tasks[None] = Tasks(
         "default", middleware=middleware, on_error=on_error if place == "on_error" else None, error_text=True,
-        streams=8, visibility_timeout=600, max_deliveries=5, result_ttl=600,
+        **SETTINGS,
     )  # fmt: skip
 
     def run(name: str) -> Any:
@@ -195,6 +197,19 @@ def made(form: Form, place: Place) -> Tasks[None]:  # noqa: C901 (a function for
     return tasks
 
 
+def made_to_leak(form: Form) -> Tasks[None]:
+    """Tasks with one that sets what a context has."""
+    tasks: Tasks[None] = Tasks("default", **SETTINGS)
+    if form in BATCHES:
+        of_many: Any = leaking.sets_of_many_async if form in IN_LOOP else leaking.sets_of_many
+        tasks.batch(name="sets", size=10, wait=0.1)(of_many)
+    else:
+        of_one: Any = leaking.sets_async if form in IN_LOOP else leaking.sets
+        tasks.task(name="sets")(of_one)
+    return tasks
+
+
+child_context = made_to_leak("child")
 child_task = made("child", "task")
 child_middleware = made("child", "middleware")
 child_on_error = made("child", "on_error")
@@ -208,6 +223,8 @@ def jobs_of(form: Form, place: Place) -> Any:
         return handle_async if form == "async" else handle
     if place == "on_dead":
         return rejecting_async if form == "async" else rejecting
+    if place == "context" and form != "child":
+        return made_to_leak(form)
     if form == "child":
         return globals()[f"child_{place}"]
     return made(form, place)

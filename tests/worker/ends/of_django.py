@@ -7,21 +7,18 @@ end, and of the worker.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from pathlib import Path
 
-import django
-
+from tests.worker.ends import django_jobs
 from tests.worker.ends.running import Kind, Run
 
 
 def main() -> None:
     """Run them."""
     asked = json.load(sys.stdin)
-    django.setup()
-    logging.getLogger("shardq").setLevel(logging.CRITICAL)
+    django_jobs.begin()
     found = Run(os.environ["SHARDQ_URL"], Path(os.environ["SHARDQ_TEST_LOG"]), Kind(*asked["kind"]), asked["names"])
     print(json.dumps(found.wrong), flush=True)
     os._exit(0)  # whatever hangs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import decimal
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,18 +15,16 @@ import redis
 from shardq import AsyncClient, AsyncWorker, Client, Queue, Worker
 from shardq.backoff import Constant
 from tests.worker.ends import django_jobs
-from tests.worker.ends.catalogue import BATCHES, DJANGO, ENDS, LIMIT, Event, Fate, Form, Place, ends_of
+from tests.worker.ends.catalogue import BATCHES, DJANGO, ENDS, LEASE, LIMIT, SETTINGS, Event, Fate, Form, Place, ends_of
 from tests.worker.ends.jobs import jobs_of, on_dead
 from tests.worker.forward import Forward, end_leases_earlier
 
 PATIENCE: Final = 4.0
 """Seconds without any change after which a run is given up."""
+PATIENCE_WITH_CHILDREN: Final = 20.0
+"""The same where processes start."""
 AT_ONCE: Final = 4
 """The slots of a worker, but for those that jobs keep until they are released."""
-LEASE: Final = 600.0
-SETTINGS: Final[dict[str, Any]] = {
-    "streams": 8, "visibility_timeout": LEASE, "max_deliveries": 5, "result_ttl": 600,
-}  # fmt: skip
 WORKER: Final = "worker"
 """What stands in place of an end's name in what is wrong of the worker."""
 
@@ -92,6 +91,7 @@ class Working:
         self.has_ended.wait(PATIENCE)
 
     def _run(self) -> None:
+        decimal.getcontext()  # now `run` has one, which a mere copy of its context would share
         try:
             if self._kind.form in ("plain", "batch", "child"):
                 self._run_threads()
@@ -124,6 +124,8 @@ def payload_of(name: str, kind: Kind) -> Any:
         return name
     if name.startswith("ordinary"):
         return ["ordinary", {"name": name}]
+    if kind.place == "context":
+        return ["sets", {"names" if kind.form in BATCHES else "name": name}]
     task = name.partition(".")[0] + ".bad" if "." in name else name
     return [task, {"names" if kind.form in BATCHES else "name": name}]
 
@@ -141,7 +143,10 @@ class Run:
 
     def __init__(self, url: str, folder: Path, kind: Kind, names: Sequence[str]) -> None:
         self._url, self._folder, self._kind, self._names = url, folder, kind, names
-        self._slots = AT_ONCE + (len(names) if kind.event or "." in names[0] else 0)
+        takes_all = kind.event != "" or "." in names[0]
+        self._slots = (
+            max(AT_ONCE, len(names)) if takes_all and kind.form == "child" else AT_ONCE + takes_all * len(names)
+        )
         (folder / "slots").write_text(str(self._slots))
         self.wrong: dict[str, str] = {}
         with Client.from_url(url) as client:
@@ -260,7 +265,7 @@ class Run:
                 return condition()
             if (now := self._seen()) != seen:
                 seen, since = now, time.monotonic()
-            if time.monotonic() - since > PATIENCE:
+            if time.monotonic() - since > (PATIENCE_WITH_CHILDREN if self._kind.form == "child" else PATIENCE):
                 return False
             time.sleep(0.01)
         return True

@@ -6,21 +6,18 @@ had begun: so the tests of these ends fail, and no other one.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.parts import APPS, APPS_BIN
+from tests.parts import APPS
 from tests.servers import Server
 from tests.worker.ends.catalogue import DJANGO, EVENTS, FORMS, Form, Place
-from tests.worker.ends.running import SETTINGS, Kind, Run, kinds, run
+from tests.worker.ends.elsewhere import with_django
+from tests.worker.ends.running import Kind, Run, kinds, run
 
-ROOT = Path(__file__).parents[3]
 PLACES: tuple[Place, ...] = ("handler", "task", "middleware", "on_error", "on_dead")
 WITH_HANDLER: tuple[Form, ...] = ("plain", "async", "child")
 SHORT = {("plain", "task"), ("async", "task"), ("batch", "task"), ("async-batch", "task"), ("async-django", "task")}
@@ -72,16 +69,7 @@ class ElsewhereRun(Run):
 
     def __init__(self, url: str, folder: Path, kind: Kind, names: Sequence[str]) -> None:
         self._folder = folder
-        settings = {
-            "DJANGO_SETTINGS_MODULE": "tests.django.site.settings", "SHARDQ_URL": url,
-            "SITE_OPTIONS": json.dumps(SETTINGS | {"retries": 4}),
-        }  # fmt: skip
-        told = subprocess.run(
-            [APPS_BIN / "python", "-m", "tests.worker.ends.of_django"], cwd=ROOT, env=os.environ | settings, text=True,
-            input=json.dumps({"kind": kind, "names": names}), capture_output=True, timeout=100,
-        )  # fmt: skip
-        assert told.returncode == 0, told.stderr
-        self.wrong = json.loads(told.stdout)
+        self.wrong = with_django("of_django", url, {"kind": kind, "names": names})
 
 
 @pytest.fixture(scope="module")
