@@ -8,6 +8,7 @@ from typing import Any
 from django.tasks import task
 
 from tests.worker.ends import jobs, leaking
+from tests.worker.ends.deaf import goes_on
 
 
 def delivery_of(context: Any, name: str) -> Any:
@@ -24,3 +25,8 @@ def run(context: Any, name: str) -> Any:
 async def run_async(context: Any, name: str) -> Any:
     job = leaking.sets_async(name) if name.startswith("sets-") else jobs.handle_async(delivery_of(context, name))
     return await job
+
+
+@task
+def deaf(name: str) -> None:
+    goes_on(name)
