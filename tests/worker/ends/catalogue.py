@@ -8,6 +8,7 @@ So what is tried again is done at last.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import signal
 import time
@@ -527,7 +528,7 @@ def raises_in_place(call_next: Any, delivery: Any) -> Any:
 
 def in_a_thread(call_next: Any, delivery: Any) -> Any:
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call_next, delivery).result()
+        return pool.submit(contextvars.copy_context().run, call_next, delivery).result()
 
 
 async def swallows_async(call_next: Any, delivery: Any) -> Any:

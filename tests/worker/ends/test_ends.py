@@ -20,7 +20,10 @@ from tests.worker.ends.running import Kind, Run, kinds, run
 
 PLACES: tuple[Place, ...] = ("handler", "task", "middleware", "on_error", "on_dead")
 WITH_HANDLER: tuple[Form, ...] = ("plain", "async", "child")
-SHORT = {("plain", "task"), ("async", "task"), ("batch", "task"), ("async-batch", "task"), ("async-django", "task")}
+SHORT = {
+    ("plain", "task"), ("async", "task"), ("batch", "task"), ("async-batch", "task"), ("async-django", "task"),
+    ("child", "handler"), ("plain", "middleware"), ("async", "on_error"), ("plain", "on_dead"),
+}  # fmt: skip
 """Forms and places that run in `make test`, with all that happens to the others there; the rest in `make test-all`."""
 
 
