@@ -22,7 +22,7 @@ PLACES: tuple[Place, ...] = ("handler", "task", "middleware", "on_error", "on_de
 WITH_HANDLER: tuple[Form, ...] = ("plain", "async", "child")
 SHORT = {
     ("plain", "task"), ("async", "task"), ("batch", "task"), ("async-batch", "task"), ("async-django", "task"),
-    ("child", "handler"), ("plain", "middleware"), ("async", "on_error"), ("plain", "on_dead"),
+    ("plain", "middleware"),
 }  # fmt: skip
 """Forms and places that run in `make test`, with all that happens to the others there; the rest in `make test-all`."""
 
