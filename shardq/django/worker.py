@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import os
@@ -42,9 +41,9 @@ from shardq.tasks import Tasks
 from shardq.tasks.finding import Finder, judged, tries_of
 from shardq.worker.application import AsyncHandler, PlainHandler
 from shardq.worker.contexts import Fresh
-from shardq.worker.guard import raised_by
+from shardq.worker.guard import is_cancelled, raised_by
 from shardq.worker.hands import Hands
-from shardq.worker.outcome import Failed, GiveBack, Nack, Reject
+from shardq.worker.outcome import Failed, GiveBack, Nack, Reject, is_a
 from shardq.worker.trouble import CALL_TIMEOUT
 
 log = logging.getLogger("shardq")
@@ -146,7 +145,7 @@ class Runner:
         else:
             await self._hands.run(attempt.run)
         if attempt.outcome is not None:
-            if not isinstance(attempt.outcome, _TURNED_BACK):
+            if not is_a(attempt.outcome, _TURNED_BACK):
                 await self._note(delivery, attempt.record)
             raise attempt.outcome
         config = delivery.queue.state.config
@@ -228,9 +227,9 @@ class Attempt:
                 await task_started.asend_robust(self._sender, task_result=self._result)
                 try:
                     self._note_success(await self._call())
-                except asyncio.CancelledError:  # its lease is lost, or the worker ends
-                    raise
-                except BaseException as error:  # noqa: BLE001
+                except BaseException as error:
+                    if is_cancelled(error):  # its lease is lost, or the worker ends
+                        raise
                     if self._note_failure(error):
                         await task_finished.asend_robust(self._sender, task_result=self._result)
                 else:
@@ -246,10 +245,10 @@ class Attempt:
         """Note an error. Return whether it is the last one."""
         error = raised_by(error)
         outcome = self.outcome = judged(self._adapted, error, self._delivery, with_text=False)
-        if isinstance(outcome, _TURNED_BACK):
+        if is_a(outcome, _TURNED_BACK):
             return False
         most = self._delivery.queue.state.config.max_deliveries
-        is_last = not isinstance(outcome, Failed) or outcome.gives_up or tries_of(self._delivery) >= most
+        is_last = not is_a(outcome, Failed) or outcome.gives_up or tries_of(self._delivery) >= most
         self.record = self.record.failed(error, _now(), is_last=is_last)
         show(self._result, self.record)
         return is_last

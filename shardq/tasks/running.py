@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,16 +12,15 @@ import msgspec
 
 from shardq.client import AsyncDelivery, Delivery
 from shardq.clock import Clock
-from shardq.errors import ConfigError
 from shardq.model import DeliveryView
 from shardq.tasks.batches import AsyncBatches, Batches
 from shardq.tasks.finding import Finder, judged
 from shardq.tasks.in_thread import InThread
 from shardq.tasks.task import BatchTask, Task
 from shardq.worker.contexts import Fresh
-from shardq.worker.guard import raised_by, tell
+from shardq.worker.guard import checked, is_cancelled, raised_by, tell
 from shardq.worker.hands import Hands
-from shardq.worker.outcome import GiveBack, Nack, Reject
+from shardq.worker.outcome import GiveBack, Nack, Reject, is_a
 
 OnError = Callable[[Any, BaseException], object]
 """Called with the delivery and what its task raised."""
@@ -48,7 +46,7 @@ class Manner(msgspec.Struct, frozen=True):
 
     def tell(self, delivery: DeliveryView, error: BaseException) -> None:
         """Tell the program of an *error* of a task."""
-        if self.on_error is not None and not isinstance(error, (Nack, Reject, GiveBack)):
+        if self.on_error is not None and not is_a(error, (Nack, Reject, GiveBack)):
             tell("on_error", self.on_error, delivery, error)
 
 
@@ -69,10 +67,11 @@ class AsyncRunner:
                 return await _around(self._middleware, partial(self._perform, task, arguments))(delivery)
             # Most are simple. Two coroutines more would be half of what a call costs.
             if task.is_simple:
-                return await task.function(**arguments)
+                result: object = await task.function(**arguments)
+                return None if result is None else checked(result, task.where)
             return await self._perform(task, arguments, delivery)
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if is_cancelled(error):
                 raise  # by the worker, which knows why
             raise self._manner.judged(task, error, delivery) from error
 
@@ -81,7 +80,7 @@ class AsyncRunner:
             await self._batches_of(task).add(delivery, arguments[task.parameter])
             return None
         if task.is_async:
-            return await task.function(**arguments)
+            return checked(await task.function(**arguments), task.where)
         return await self._in_thread(task, arguments, InThread(delivery, asyncio.get_running_loop()))
 
     async def _in_thread(self, task: Task[Any, Any, Any], arguments: dict[str, Any], noted: object) -> object:
@@ -91,7 +90,7 @@ class AsyncRunner:
             self._note(noted)
             return task.function(**arguments)
 
-        return _checked(task, await self._hands.run(call))
+        return checked(await self._hands.run(call), task.where)
 
     def _batches_of(self, task: BatchTask[Any, Any]) -> AsyncBatches:
         found = self._batches.get(task.name)
@@ -106,7 +105,7 @@ class AsyncRunner:
     ) -> object:
         if task.is_async:
             self._note(deliveries)
-            return await task.function(members)
+            return checked(await task.function(members), task.where)
         loop = asyncio.get_running_loop()
         return await self._in_thread(task, {task.parameter: members}, [InThread(each, loop) for each in deliveries])
 
@@ -130,7 +129,7 @@ class Runner:
             if task.is_batch:
                 return self._perform(task, arguments, delivery)
             result: object = task.function(**arguments)
-            return None if result is None else _checked(task, result)
+            return None if result is None else checked(result, task.where)
         except BaseException as error:
             raise self._manner.judged(task, error, delivery) from error
 
@@ -139,7 +138,7 @@ class Runner:
             self._batches_of(task).add(delivery, arguments[task.parameter])
             return None
         result: object = task.function(**arguments)
-        return _checked(task, result)
+        return checked(result, task.where)
 
     def _batches_of(self, task: BatchTask[Any, Any]) -> Batches:
         with self._lock:
@@ -152,19 +151,7 @@ class Runner:
 
     def _run_batch(self, task: BatchTask[Any, Any], members: list[Any], deliveries: Sequence[Delivery]) -> object:
         self._note(deliveries)
-        return task.function(members)
-
-
-def _checked(task: Task[Any, Any, Any], result: object) -> object:
-    """Return what a plain function returned. ConfigError if it is to be awaited, since then nothing was done yet."""
-    if result is not None and inspect.isawaitable(result):
-        raise ConfigError(f"{task.where} returned an awaitable, which nobody awaits: declare it with async def")
-    return result
-
-
-def _is_cancelled() -> bool:
-    """Return whether somebody cancelled this task. Else it awaited something that was cancelled, and so has failed."""
-    return (task := asyncio.current_task()) is None or task.cancelling() > 0
+        return checked(task.function(members), task.where)
 
 
 def _around(middleware: Sequence[Callable[..., Any]], perform: Callable[..., Any]) -> Callable[..., Any]:
