@@ -26,7 +26,8 @@ from shardq.model import DeliveryView
 from shardq.model.schedule import FixedSchedule
 from shardq.tasks import Tasks
 from shardq.worker.application import Application, AsyncHandler, PlainHandler
-from shardq.worker.plan import Plan
+from shardq.worker.contexts import Fresh
+from shardq.worker.hands import Hands
 
 TENANTS: Final = 100
 CONCURRENCIES: Final = (1, 64)
@@ -94,8 +95,8 @@ class _Turns(Application):
         self._spent, self._numbers = spent, itertools.count()
 
     @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:
-        async with self._tasks.opened_async(jobs, plan) as task:
+    async def opened_async(self, jobs: AsyncQueue, hands: Hands, fresh: Fresh) -> AsyncIterator[AsyncHandler]:
+        async with self._tasks.opened_async(jobs, hands, fresh) as task:
             handlers = self._bare, task
 
             async def handle(delivery: AsyncDelivery) -> object:
@@ -108,8 +109,8 @@ class _Turns(Application):
             yield handle
 
     @contextmanager
-    def opened(self, clock: Clock) -> Iterator[PlainHandler]:
-        with self._tasks.opened(clock) as task:
+    def opened(self, clock: Clock, fresh: Fresh) -> Iterator[PlainHandler]:
+        with self._tasks.opened(clock, fresh) as task:
             handlers = self._bare, task
 
             def handle(delivery: Any) -> object:

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from shardq.cli.exits import (
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import DEFAULT_TIMEOUT, DEFAULT_URL, Args
 from shardq.cli.shell import Shell
+from shardq.cli.speech import traceback_of
 from shardq.cli.text import shown_url
 from shardq.errors import (
     BackendTimeout,
@@ -84,9 +84,8 @@ class _Remarks(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         remark(f"{record.levelname.lower()}: {record.getMessage()}")
-        if record.exc_info:
-            trace = "".join(traceback.format_exception(record.exc_info[1]))
-            say(trace.rstrip(), file=sys.stderr)
+        if trace := traceback_of(record):
+            say(trace, file=sys.stderr)
 
 
 def _show_warnings() -> None:

@@ -41,7 +41,7 @@ class Speech(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line, and in the form of text the traceback behind it."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
-        trace = "".join(traceback.format_exception(record.exc_info[1])).rstrip() if record.exc_info else ""
+        trace = traceback_of(record)
         if self.format_name == "json":
             say(json_line(_fields(record, at, trace)), file=sys.stderr, flush=True)
             return
@@ -49,6 +49,13 @@ class Speech(logging.Handler):
         remark(f"{at} {level}{record.getMessage()}")
         if trace:
             say(trace, file=sys.stderr, flush=True)
+
+
+def traceback_of(record: logging.LogRecord) -> str:
+    """Return the traceback of a *record*, which may be a text already; '' if it has none."""
+    if record.exc_text or not record.exc_info:
+        return record.exc_text or ""
+    return "".join(traceback.format_exception(record.exc_info[1])).rstrip()
 
 
 def _fields(record: logging.LogRecord, at: str, trace: str) -> dict[str, Any]:

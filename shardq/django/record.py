@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import traceback
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from shardq.codec import Codecs
 from shardq.django.sent import Sent, sent_of
 from shardq.errors import CodecError
 from shardq.protocol.results import NOTE, TOO_LARGE, VALUE, KeptResult
+from shardq.worker.guard import path_of, traced
 
 READY: Final = "READY"
 RUNNING: Final = "RUNNING"
@@ -49,8 +49,7 @@ class Record:
 
     def failed(self, error: BaseException, now: int, *, is_last: bool) -> Record:
         """Return it as of an attempt that failed."""
-        kind = type(error)
-        found = (f"{kind.__module__}.{kind.__qualname__}", _traced(error))
+        found = (path_of(error), f"{traced(error)}\n"[-MOST_TRACE:])
         status, finished = (FAILED, now) if is_last else (READY, 0)
         return replace(self, status=status, finished=finished, errors=(*self.errors, found)[-MOST_ERRORS:])
 
@@ -87,11 +86,3 @@ def record_in(codecs: Codecs, kept: KeptResult | None) -> Record | None:
 def _text_of(record: Record) -> str:
     found = {name: getattr(record, name) for name in record.__dataclass_fields__}
     return json.dumps(found | {"sent": record.sent.bare() if record.sent else None})
-
-
-def _traced(error: BaseException) -> str:
-    try:
-        text = "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001 (somebody else's __str__)
-        text = f"{type(error).__name__}\n"
-    return text[-MOST_TRACE:]

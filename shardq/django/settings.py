@@ -104,7 +104,7 @@ def retries_of(retries: int | None, backoff: Backoff | None, where: str) -> Retr
 
     Without *retries* an error is final, but a call whose worker died is delivered again, up to `max_deliveries`.
     """
-    found = Retries(retries=retries or None, backoff=backoff, retry_on=(BaseException,) if retries else ())
+    found = Retries(retries=retries or None, backoff=backoff, give_up_on=() if retries else (BaseException,))
     Retries(retries=retries, backoff=backoff).check(where)
     return found
 

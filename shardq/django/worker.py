@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import inspect
 import logging
 import os
@@ -11,7 +9,6 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -43,8 +40,10 @@ from shardq.tasks import Task as OwnTask
 from shardq.tasks import Tasks
 from shardq.tasks.finding import Finder, judged, tries_of
 from shardq.worker.application import AsyncHandler, PlainHandler
-from shardq.worker.outcome import Failed, GiveBack, Nack, Reject
-from shardq.worker.plan import Plan
+from shardq.worker.contexts import Fresh
+from shardq.worker.guard import is_cancelled, raised_by
+from shardq.worker.hands import Hands
+from shardq.worker.outcome import Failed, GiveBack, Nack, Reject, is_a
 from shardq.worker.trouble import CALL_TIMEOUT
 
 log = logging.getLogger("shardq")
@@ -103,18 +102,14 @@ class DjangoTasks(Tasks[None]):
         return DjangoTasks(backend, name)
 
     @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:
+    async def opened_async(self, jobs: AsyncQueue, hands: Hands, fresh: Fresh) -> AsyncIterator[AsyncHandler]:
         """Yield the handler of an AsyncWorker."""
         if jobs.client._target != (wanted := Target.parse(self.backend.settings.url)):
             log.warning("this worker reads %s, but Django's settings write to %s", jobs.client._target, wanted)
-        pool = ThreadPoolExecutor(plan.concurrency, "shardq-django")
-        try:
-            yield Runner(self, Finder(self._by_name, jobs.state.clock), pool)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        yield Runner(self, Finder(self._by_name, jobs.state.clock), hands)
 
     @contextmanager
-    def opened(self, clock: Clock) -> Iterator[PlainHandler]:
+    def opened(self, clock: Clock, fresh: Fresh) -> Iterator[PlainHandler]:
         """Refuse a Worker, and its child processes: Django's tasks may be async."""
         self.check_forks()
         yield lambda _: None
@@ -127,8 +122,8 @@ class DjangoTasks(Tasks[None]):
 class Runner:
     """Runs the tasks of deliveries. What is known of each is noted before and after."""
 
-    def __init__(self, tasks: DjangoTasks, finder: Finder, pool: ThreadPoolExecutor) -> None:
-        self._backend, self._finder, self._pool = tasks.backend, finder, pool
+    def __init__(self, tasks: DjangoTasks, finder: Finder, hands: Hands) -> None:
+        self._backend, self._finder, self._hands = tasks.backend, finder, hands
         self._worker = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
 
     async def __call__(self, delivery: AsyncDelivery) -> object:
@@ -148,10 +143,9 @@ class Runner:
         if inspect.iscoroutinefunction(adapted.task.func):
             await attempt.run_async()
         else:
-            run = partial(contextvars.copy_context().run, attempt.run)
-            await asyncio.get_running_loop().run_in_executor(self._pool, run)
+            await self._hands.run(attempt.run)
         if attempt.outcome is not None:
-            if not isinstance(attempt.outcome, _TURNED_BACK):
+            if not is_a(attempt.outcome, _TURNED_BACK):
                 await self._note(delivery, attempt.record)
             raise attempt.outcome
         config = delivery.queue.state.config
@@ -233,9 +227,9 @@ class Attempt:
                 await task_started.asend_robust(self._sender, task_result=self._result)
                 try:
                     self._note_success(await self._call())
-                except asyncio.CancelledError:  # its lease is lost, or the worker ends
-                    raise
-                except BaseException as error:  # noqa: BLE001
+                except BaseException as error:
+                    if is_cancelled(error):  # its lease is lost, or the worker ends
+                        raise
                     if self._note_failure(error):
                         await task_finished.asend_robust(self._sender, task_result=self._result)
                 else:
@@ -249,11 +243,12 @@ class Attempt:
 
     def _note_failure(self, error: BaseException) -> bool:
         """Note an error. Return whether it is the last one."""
+        error = raised_by(error)
         outcome = self.outcome = judged(self._adapted, error, self._delivery, with_text=False)
-        if isinstance(outcome, _TURNED_BACK):
+        if is_a(outcome, _TURNED_BACK):
             return False
         most = self._delivery.queue.state.config.max_deliveries
-        is_last = not isinstance(outcome, Failed) or outcome.gives_up or tries_of(self._delivery) >= most
+        is_last = not is_a(outcome, Failed) or outcome.gives_up or tries_of(self._delivery) >= most
         self.record = self.record.failed(error, _now(), is_last=is_last)
         show(self._result, self.record)
         return is_last

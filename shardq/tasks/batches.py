@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from shardq.client import AsyncDelivery, Delivery
 from shardq.client.leases import MAX_COST, LeasedDelivery
@@ -13,12 +13,32 @@ from shardq.clock import Clock
 from shardq.errors import ConfigError
 from shardq.tasks.errors import PartlyFailed
 from shardq.tasks.task import BatchTask
+from shardq.worker.contexts import Fresh
+from shardq.worker.outcome import is_a
 
 
-class _Waiting(NamedTuple):
-    delivery: AsyncDelivery
-    member: Any
-    done: asyncio.Future[None]
+class _Waiting:
+    """A member of a batch, and who awaits it. `failure` is what it failed with."""
+
+    def __init__(self, delivery: AsyncDelivery, member: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.delivery, self.member = delivery, member
+        self.done: asyncio.Future[None] = loop.create_future()
+        self.failure: BaseException | None = None
+        self.running: _Running | None = None
+        delivery.began = 0.0
+
+
+class _Running:
+    """A batch whose function runs. It is cancelled when nobody wants any of it: the worker ends, or time is over."""
+
+    def __init__(self, task: asyncio.Task[None], members: int) -> None:
+        self._task, self._wanted = task, members
+
+    def leave(self) -> None:
+        """Note that one of its members is not wanted any more."""
+        self._wanted -= 1
+        if not self._wanted:  # after its first step: a task that is cancelled before that would tell nobody of its end
+            asyncio.get_running_loop().call_soon(self._task.cancel)
 
 
 class AsyncBatches:
@@ -29,8 +49,9 @@ class AsyncBatches:
         task: BatchTask[Any, Any],
         run: Callable[[list[Any], Sequence[AsyncDelivery]], Awaitable[Any]],
         clock: Clock,
+        fresh: Fresh,
     ) -> None:
-        self._task, self._run, self._clock = task, run, clock
+        self._task, self._run, self._clock, self._fresh = task, run, clock, fresh
         self._waiting: list[_Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
@@ -38,58 +59,79 @@ class AsyncBatches:
     async def add(self, delivery: AsyncDelivery, member: Any) -> None:
         """Wait until the function has done this member of a batch. It raises what that has failed with."""
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(delivery, member, loop.create_future())
+        waiting = _Waiting(delivery, member, loop)
         self._waiting.append(waiting)
         if len(self._waiting) >= self._task.size:
             self._begin()
         elif self._timer is None:
             self._timer = loop.call_later(self._task.wait, self._begin)
-        await waiting.done
+        cancelled = await self._ended(waiting)
+        if (failure := cancelled or waiting.failure) is not None:
+            raise failure
+
+    async def _ended(self, waiting: _Waiting) -> BaseException | None:
+        """Wait for the end of the batch, also if it is cancelled: its function still works for this member, too."""
+        cancelled: BaseException | None = None
+        while not waiting.done.done():
+            try:
+                await asyncio.shield(waiting.done)
+            except asyncio.CancelledError as error:
+                if waiting.running is None:  # it waits for others, and has no part in the batch
+                    self._waiting.remove(waiting)
+                    raise
+                if cancelled is None:
+                    waiting.running.leave()
+                cancelled = error
+        return cancelled
 
     def _begin(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # One that was cancelled while it waited, since its lease was lost or the worker ends, has no part in it.
-        batch, self._waiting = [each for each in self._waiting if not each.done.done()], []
+        batch, self._waiting = self._waiting, []
         if batch:
-            running = asyncio.get_running_loop().create_task(self._work(batch))
-            self._running.add(running)
-            running.add_done_callback(self._running.discard)
-            _cancel_with(running, batch)
+            task = asyncio.get_running_loop().create_task(self._work(batch), context=self._fresh())
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+            running = _Running(task, len(batch))
+            for each in batch:
+                each.running = running
 
     async def _work(self, batch: Sequence[_Waiting]) -> None:
         began = self._clock.monotonic()
+        _note_begin([each.delivery for each in batch], began)
         errors: Mapping[int, BaseException] = {}
         try:
             await self._run([each.member for each in batch], [each.delivery for each in batch])
         except BaseException as error:  # noqa: BLE001 (each of the batch may have failed with it)
-            errors = _errors(error, len(batch))
+            errors = errors_of(error, len(batch))
         _charge([each.delivery for each in batch], self._clock.monotonic() - began)
         for number, each in enumerate(batch):
-            if each.done.done():
-                continue
-            _end(each.done, errors.get(number))
+            each.failure = errors.get(number)
+            each.done.set_result(None)
 
 
-def _errors(error: BaseException, size: int) -> Mapping[int, BaseException]:
-    """Return what has failed of a batch, by its place: all, unless the error names some that are there."""
+def errors_of(error: BaseException, size: int) -> Mapping[int, BaseException]:
+    """Return what has failed of a batch, by its place. It raises nothing, whatever the error holds.
+
+    That is all of it, unless the error names some places that are there, each with an error.
+    """
     places = range(size)
-    if not isinstance(error, PartlyFailed):
+    if not is_a(error, PartlyFailed):
         return dict.fromkeys(places, error)
-    if all(place in places for place in error.errors):
-        return error.errors
-    wrong = ConfigError(f"PartlyFailed names a place that a batch of {size} does not have: they are from 0 on")
+    try:
+        found = [(place, each) for place, each in vars(error)["errors"].items()]
+        if all(type(place) is int and place in places and is_a(each, BaseException) for place, each in found):
+            return dict(found)
+    except BaseException:  # noqa: BLE001 (somebody else's mapping)
+        found = []
+    wrong = ConfigError(f"PartlyFailed takes errors by their places in the batch, which are 0 to {size - 1}")
     return dict.fromkeys(places, wrong)
 
 
-def _end(done: asyncio.Future[None], failure: BaseException | None) -> None:
-    if failure is None:
-        done.set_result(None)
-    elif isinstance(failure, asyncio.CancelledError):
-        done.cancel()
-    else:
-        done.set_exception(failure)
+def _note_begin(deliveries: Sequence[LeasedDelivery], began: float) -> None:
+    for delivery in deliveries:
+        delivery.began = began
 
 
 def _charge(deliveries: Sequence[LeasedDelivery], took: float) -> None:
@@ -98,20 +140,6 @@ def _charge(deliveries: Sequence[LeasedDelivery], took: float) -> None:
     for delivery in deliveries:
         if delivery.cost is None:
             delivery.cost = share
-
-
-def _cancel_with(running: asyncio.Task[None], batch: Sequence[_Waiting]) -> None:
-    """Cancel a batch that is under way when nobody waits for any of it: the worker ends, or its time is over."""
-    left = len(batch)
-
-    def ended(done: asyncio.Future[None]) -> None:
-        nonlocal left
-        left -= 1
-        if done.cancelled() and left == 0:
-            running.cancel()
-
-    for each in batch:
-        each.done.add_done_callback(ended)
 
 
 class _Batch:
@@ -128,14 +156,15 @@ class Batches:
     """The batches of one task in the threads of a Worker. *run* runs its function with a list."""
 
     def __init__(
-        self, task: BatchTask[Any, Any], run: Callable[[list[Any], Sequence[Delivery]], Any], clock: Clock
+        self, task: BatchTask[Any, Any], run: Callable[[list[Any], Sequence[Delivery]], Any], clock: Clock, fresh: Fresh
     ) -> None:
-        self._task, self._run, self._clock = task, run, clock
+        self._task, self._run, self._clock, self._fresh = task, run, clock, fresh
         self._lock = threading.Lock()
         self._open: _Batch | None = None
 
     def add(self, delivery: Delivery, member: Any) -> None:
         """Wait until the function has done this member of a batch. It raises what that has failed with."""
+        delivery.began = 0.0
         with self._lock:
             is_first = self._open is None
             batch = self._open = self._open or _Batch()
@@ -157,10 +186,11 @@ class Batches:
             if self._open is batch:
                 self._open = None
         began = self._clock.monotonic()
+        _note_begin(batch.deliveries, began)
         try:
-            self._run(batch.members, batch.deliveries)
+            self._fresh().run(self._run, batch.members, batch.deliveries)
         except BaseException as error:  # noqa: BLE001 (each of the batch may have failed with it)
-            batch.errors = _errors(error, len(batch.members))
+            batch.errors = errors_of(error, len(batch.members))
         finally:
             _charge(batch.deliveries, self._clock.monotonic() - began)
             batch.is_done.set()

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardq.clock import Clock
 from shardq.telemetry import TaskTimes
-from shardq.worker.outcome import Failed, GiveBack
+from shardq.worker.outcome import Failed, GiveBack, is_a
 
 
 def measured(run: Callable[[Any], Any], times: TaskTimes, clock: Clock) -> Callable[[Any], Any]:
@@ -45,8 +45,8 @@ def measured_async(
 
 
 def _note(times: TaskTimes, delivery: Any, took: float, failure: BaseException | None) -> None:
-    if isinstance(failure, GiveBack):  # no task has run
+    if failure is not None and is_a(failure, GiveBack):  # no task has run
         return
-    cause = failure.error if isinstance(failure, Failed) else failure
+    cause = failure.error if failure is not None and is_a(failure, Failed) else failure
     queue = getattr(delivery, "queue", None)  # a child process does not know it
     times.note(None if queue is None else queue.name, delivery.task, took, cause)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import inspect
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -15,14 +12,15 @@ import msgspec
 
 from shardq.client import AsyncDelivery, Delivery
 from shardq.clock import Clock
-from shardq.errors import ConfigError
 from shardq.model import DeliveryView
 from shardq.tasks.batches import AsyncBatches, Batches
 from shardq.tasks.finding import Finder, judged
 from shardq.tasks.in_thread import InThread
 from shardq.tasks.task import BatchTask, Task
-from shardq.worker.outcome import GiveBack, Nack, Reject
-from shardq.worker.trouble import logged
+from shardq.worker.contexts import Fresh
+from shardq.worker.guard import checked, is_cancelled, raised_by, tell
+from shardq.worker.hands import Hands
+from shardq.worker.outcome import GiveBack, Nack, Reject, is_a
 
 OnError = Callable[[Any, BaseException], object]
 """Called with the delivery and what its task raised."""
@@ -42,21 +40,21 @@ class Manner(msgspec.Struct, frozen=True):
 
     def judged(self, task: Task[Any, Any, Any], error: BaseException, delivery: DeliveryView) -> BaseException:
         """Return what a worker is to be told of an *error* of a task, after the program was told of it."""
+        error = raised_by(error)
         self.tell(delivery, error)
         return judged(task, error, delivery, with_text=self.stores_text)
 
     def tell(self, delivery: DeliveryView, error: BaseException) -> None:
         """Tell the program of an *error* of a task."""
-        if self.on_error is not None and not isinstance(error, (Nack, Reject, GiveBack)):
-            with logged("on_error"):
-                self.on_error(delivery, error)
+        if self.on_error is not None and not is_a(error, (Nack, Reject, GiveBack)):
+            tell("on_error", self.on_error, delivery, error)
 
 
 class AsyncRunner:
-    """Runs the tasks of deliveries in an event loop, and plain functions in *pool*."""
+    """Runs the tasks of deliveries in an event loop, and plain functions by *hands*."""
 
-    def __init__(self, finder: Finder, manner: Manner, pool: ThreadPoolExecutor, clock: Clock) -> None:
-        self._manner, self._pool, self._clock = manner, pool, clock
+    def __init__(self, finder: Finder, manner: Manner, hands: Hands, clock: Clock, fresh: Fresh) -> None:
+        self._manner, self._hands, self._clock, self._fresh = manner, hands, clock, fresh
         self._find, self._note, self._middleware = finder.find, manner.note, manner.middleware
         self._batches: dict[str, AsyncBatches] = {}
 
@@ -69,10 +67,11 @@ class AsyncRunner:
                 return await _around(self._middleware, partial(self._perform, task, arguments))(delivery)
             # Most are simple. Two coroutines more would be half of what a call costs.
             if task.is_simple:
-                return await task.function(**arguments)
+                result: object = await task.function(**arguments)
+                return None if result is None else checked(result, task.where)
             return await self._perform(task, arguments, delivery)
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if is_cancelled(error):
                 raise  # by the worker, which knows why
             raise self._manner.judged(task, error, delivery) from error
 
@@ -81,20 +80,24 @@ class AsyncRunner:
             await self._batches_of(task).add(delivery, arguments[task.parameter])
             return None
         if task.is_async:
-            return await task.function(**arguments)
+            return checked(await task.function(**arguments), task.where)
         return await self._in_thread(task, arguments, InThread(delivery, asyncio.get_running_loop()))
 
     async def _in_thread(self, task: Task[Any, Any, Any], arguments: dict[str, Any], noted: object) -> object:
         """Run a plain function in the context of its task, but with a delivery that a thread can use."""
-        context = contextvars.copy_context()
-        context.run(self._note, noted)
-        call = partial(context.run, task.function, **arguments)
-        return _checked(task, await asyncio.get_running_loop().run_in_executor(self._pool, call))
+
+        def call() -> object:
+            self._note(noted)
+            return task.function(**arguments)
+
+        return checked(await self._hands.run(call), task.where)
 
     def _batches_of(self, task: BatchTask[Any, Any]) -> AsyncBatches:
         found = self._batches.get(task.name)
         if found is None:
-            found = self._batches[task.name] = AsyncBatches(task, partial(self._run_batch, task), self._clock)
+            found = self._batches[task.name] = AsyncBatches(
+                task, partial(self._run_batch, task), self._clock, self._fresh
+            )
         return found
 
     async def _run_batch(
@@ -102,7 +105,7 @@ class AsyncRunner:
     ) -> object:
         if task.is_async:
             self._note(deliveries)
-            return await task.function(members)
+            return checked(await task.function(members), task.where)
         loop = asyncio.get_running_loop()
         return await self._in_thread(task, {task.parameter: members}, [InThread(each, loop) for each in deliveries])
 
@@ -110,8 +113,8 @@ class AsyncRunner:
 class Runner:
     """Runs the tasks of deliveries in the threads of a Worker."""
 
-    def __init__(self, finder: Finder, manner: Manner, clock: Clock) -> None:
-        self._manner, self._clock = manner, clock
+    def __init__(self, finder: Finder, manner: Manner, clock: Clock, fresh: Fresh) -> None:
+        self._manner, self._clock, self._fresh = manner, clock, fresh
         self._find, self._note, self._middleware = finder.find, manner.note, manner.middleware
         self._lock = threading.Lock()
         self._batches: dict[str, Batches] = {}
@@ -126,7 +129,7 @@ class Runner:
             if task.is_batch:
                 return self._perform(task, arguments, delivery)
             result: object = task.function(**arguments)
-            return None if result is None else _checked(task, result)
+            return None if result is None else checked(result, task.where)
         except BaseException as error:
             raise self._manner.judged(task, error, delivery) from error
 
@@ -135,30 +138,20 @@ class Runner:
             self._batches_of(task).add(delivery, arguments[task.parameter])
             return None
         result: object = task.function(**arguments)
-        return _checked(task, result)
+        return checked(result, task.where)
 
     def _batches_of(self, task: BatchTask[Any, Any]) -> Batches:
         with self._lock:
             found = self._batches.get(task.name)
             if found is None:
-                found = self._batches[task.name] = Batches(task, partial(self._run_batch, task), self._clock)
+                found = self._batches[task.name] = Batches(
+                    task, partial(self._run_batch, task), self._clock, self._fresh
+                )
         return found
 
     def _run_batch(self, task: BatchTask[Any, Any], members: list[Any], deliveries: Sequence[Delivery]) -> object:
         self._note(deliveries)
-        return task.function(members)
-
-
-def _checked(task: Task[Any, Any, Any], result: object) -> object:
-    """Return what a plain function returned. ConfigError if it is to be awaited, since then nothing was done yet."""
-    if result is not None and inspect.isawaitable(result):
-        raise ConfigError(f"{task.where} returned an awaitable, which nobody awaits: declare it with async def")
-    return result
-
-
-def _is_cancelled() -> bool:
-    """Return whether somebody cancelled this task. Else it awaited something that was cancelled, and so has failed."""
-    return (task := asyncio.current_task()) is None or task.cancelling() > 0
+        return checked(task.function(members), task.where)
 
 
 def _around(middleware: Sequence[Callable[..., Any]], perform: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,8 @@ from shardq.model import DeliveryView
 from shardq.model.schedule import FixedSchedule
 from shardq.tasks.tasks import Tasks
 from shardq.worker.application import Application, AsyncHandler, PlainHandler
-from shardq.worker.plan import Plan
+from shardq.worker.contexts import Fresh
+from shardq.worker.hands import Hands
 
 H = TypeVar("H")
 
@@ -53,11 +54,11 @@ class Several(Application):
         return any(each.has_plain_middleware for each in self._tasks.values())
 
     @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:
+    async def opened_async(self, jobs: AsyncQueue, hands: Hands, fresh: Fresh) -> AsyncIterator[AsyncHandler]:
         """Enter all lifespans, and yield the handler of an AsyncWorker."""
         async with AsyncExitStack() as stack:
             handlers = {
-                each.queue_name: await stack.enter_async_context(each.opened_async(jobs, plan))
+                each.queue_name: await stack.enter_async_context(each.opened_async(jobs, hands, fresh))
                 for each in self._tasks.values()
             }
 
@@ -67,10 +68,12 @@ class Several(Application):
             yield handle
 
     @contextmanager
-    def opened(self, clock: Clock) -> Iterator[PlainHandler]:
+    def opened(self, clock: Clock, fresh: Fresh) -> Iterator[PlainHandler]:
         """Enter all lifespans, and yield the handler of a Worker. ConfigError if anything of them is async."""
         with ExitStack() as stack:
-            handlers = {each.queue_name: stack.enter_context(each.opened(clock)) for each in self._tasks.values()}
+            handlers = {
+                each.queue_name: stack.enter_context(each.opened(clock, fresh)) for each in self._tasks.values()
+            }
 
             def handle(delivery: Delivery) -> object:
                 return handlers[self._of(delivery).queue_name](delivery)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -33,7 +32,8 @@ from shardq.tasks.schedules import SHARD_KEY, Schedules, interval
 from shardq.tasks.task import BatchTask, Retries, Task
 from shardq.telemetry import TaskTimes, measures
 from shardq.worker.application import Application, AsyncHandler, PlainHandler
-from shardq.worker.plan import Plan
+from shardq.worker.contexts import Fresh
+from shardq.worker.hands import Hands
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -198,7 +198,8 @@ class Tasks(Application, Generic[R_co]):
           by default as often as the queue's `max_deliveries` allows. Then its message is a dead letter.
         - `backoff`: how many seconds until the next try, by the number of failures; the worker's by default.
         - `retry_on`, `give_up_on`: the errors after which it is tried again (all by default), and those after which its
-          message is a dead letter at once.
+          message is a dead letter at once. After TimeLimit (a TimeoutError) and ProcessDied it is tried again whatever
+          `retry_on` says, unless `give_up_on` names them.
         - `time_limit`: seconds after which it has failed.
 
         ConfigError for a function that cannot be called by messages, naming it.
@@ -297,20 +298,17 @@ class Tasks(Application, Generic[R_co]):
         return {self.queue_name: self._schedules.all()}
 
     @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AsyncIterator[AsyncHandler]:
+    async def opened_async(self, jobs: AsyncQueue, hands: Hands, fresh: Fresh) -> AsyncIterator[AsyncHandler]:
         """Enter the lifespan, and yield the handler of an AsyncWorker."""
         if self.has_plain_middleware:
             raise ConfigError("a middleware is no async def: an AsyncWorker awaits it, a Worker calls plain ones")
-        pool, clock = ThreadPoolExecutor(plan.concurrency, "shardq-task"), jobs.state.clock
-        try:
-            async with self._lifetime():
-                run = AsyncRunner(Finder(self._by_name, clock), self._manner, pool, clock).run
-                yield measured_async(run, self._times(), clock) if measures() else run
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        clock = jobs.state.clock
+        async with self._lifetime():
+            run = AsyncRunner(Finder(self._by_name, clock), self._manner, hands, clock, fresh).run
+            yield measured_async(run, self._times(), clock) if measures() else run
 
     @contextmanager
-    def opened(self, clock: Clock) -> Iterator[PlainHandler]:
+    def opened(self, clock: Clock, fresh: Fresh) -> Iterator[PlainHandler]:
         """Enter the lifespan, and yield the handler of a Worker. ConfigError if a task or the lifespan is async."""
         if any(inspect.iscoroutinefunction(each) for each in self._middleware):
             raise ConfigError("a middleware is async: run these tasks in an AsyncWorker, with an AsyncClient")
@@ -322,7 +320,7 @@ class Tasks(Application, Generic[R_co]):
         with lifespan as resources:
             self._resources = resources
             try:
-                run = Runner(Finder(self._by_name, clock), self._manner, clock).run
+                run = Runner(Finder(self._by_name, clock), self._manner, clock, fresh).run
                 yield measured(run, self._times(), clock) if measures() else run
             finally:
                 self._resources = _NONE

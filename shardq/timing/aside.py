@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 from collections import deque
@@ -49,7 +50,7 @@ class Aside:
 
     def _run(self) -> None:
         while (function := self._next()) is not None:
-            run_logged(function)
+            contextvars.Context().run(run_logged, function)  # what one sets the next one does not see
 
 
 def run_logged(function: Callable[[], object]) -> None:

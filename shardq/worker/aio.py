@@ -13,7 +13,9 @@ from shardq.errors import ConfigError
 from shardq.worker.application import Application
 from shardq.worker.async_lane import AsyncLane, Handler
 from shardq.worker.checks import weights_of
+from shardq.worker.contexts import Contexts
 from shardq.worker.empty import is_empty
+from shardq.worker.hands import Hands
 from shardq.worker.outcome import Verb
 from shardq.worker.plan import PlanSettings, planned, plans
 from shardq.worker.schedules import SchedulesTasks
@@ -48,7 +50,9 @@ class AsyncWorker:
         self._given = _checked(handle)
         self.application = handle if isinstance(handle, Application) else None
         self.limits = self.application if self.application and self.application.has_time_limits() else None
-        self.teller = AsyncTeller(self._plan.on_dead)
+        self.contexts = Contexts()
+        self.teller = AsyncTeller(self._plan.on_dead, self.contexts.fresh)
+        self._hands = Hands("shardq-worker")
         self._slots, own = shares(self._plan.concurrency, [*weights.values()])
         self._queues = [*weights]
         self._schedules = SchedulesTasks(self._queues, self.application, self._plan)
@@ -78,6 +82,7 @@ class AsyncWorker:
                 self._stop()
             try:
                 async with self._opened() as self.handle:
+                    self.contexts.keep()
                     self._wake_regularly()
                     self._schedules.start()
                     await self._until_over()
@@ -87,12 +92,13 @@ class AsyncWorker:
                 await self._schedules.close()
                 for lane in self._lanes:
                     lane.cancel_timer()
-                    await self._loop.run_in_executor(None, lane.close)
+                    await self._hands.run(lane.close)  # the loop's own threads may hang in what users gave them
                 await self.teller.close()
+                await self._hands.close()
 
     def _opened(self) -> AbstractAsyncContextManager[Handler]:
         if self.application is not None:
-            return self.application.opened_async(self._queues[0], self._plan)
+            return self.application.opened_async(self._queues[0], self._hands, self.contexts.fresh)
         return nullcontext(cast("Handler", self._given))
 
     async def _until_over(self) -> None:
@@ -119,6 +125,14 @@ class AsyncWorker:
     def tally(self) -> Mapping[Verb, int]:
         """How many messages were done ("ack"), failed ("nack"), rejected and given back so far."""
         return sum_of([lane.state.tally for lane in self._lanes])
+
+    @property
+    def hangs(self) -> int:
+        """How many functions run: after `run` has returned, those that went on when their grace was over.
+
+        Plain ones run in threads, which cannot be ended. A program that shall end all the same calls `os._exit`.
+        """
+        return self._hands.running + sum(lane.state.busy for lane in self._lanes)
 
     def stop(self) -> None:
         """Ask `run` to end. May be called from any thread, handler or signal handler, and more than once."""

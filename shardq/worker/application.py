@@ -11,6 +11,8 @@ from shardq.client import AsyncDelivery, AsyncQueue
 from shardq.clock import Clock
 from shardq.model import DeliveryView
 from shardq.model.schedule import FixedSchedule
+from shardq.worker.contexts import Fresh
+from shardq.worker.hands import Hands
 from shardq.worker.plan import Plan
 
 AsyncHandler = Callable[[AsyncDelivery], Awaitable[object]]
@@ -23,11 +25,11 @@ class Application(Protocol):
     """What a worker opens before its first message, and closes after its last. Errors of both are raised by `run`."""
 
     @abstractmethod
-    def opened_async(self, jobs: AsyncQueue, plan: Plan) -> AbstractAsyncContextManager[AsyncHandler]:
+    def opened_async(self, jobs: AsyncQueue, hands: Hands, fresh: Fresh) -> AbstractAsyncContextManager[AsyncHandler]:
         """Return a context that yields the handler of an AsyncWorker. ConfigError if it is for a Worker only."""
 
     @abstractmethod
-    def opened(self, clock: Clock) -> AbstractContextManager[PlainHandler]:
+    def opened(self, clock: Clock, fresh: Fresh) -> AbstractContextManager[PlainHandler]:
         """Return a context that yields the handler of a Worker, or of one of its child processes.
 
         ConfigError if it is for an AsyncWorker only.

@@ -13,11 +13,13 @@ from shardq.model import DeliveryView
 from shardq.ops.read.give_back import unread
 from shardq.ops.read.read import MAX_COUNT
 from shardq.telemetry import enabled
+from shardq.worker import guard
 from shardq.worker.application import Application, limit_of
+from shardq.worker.contexts import Contexts
 from shardq.worker.empty import WAIT
-from shardq.worker.jobs import acked, charge, divided, keeping, note_unread, terms_of
+from shardq.worker.jobs import charge, divided, keeping, next_look, note_unread, terms_of
 from shardq.worker.keeper import Keeper, seen_lost
-from shardq.worker.outcome import ACK, Outcome
+from shardq.worker.outcome import Outcome
 from shardq.worker.plan import Plan
 from shardq.worker.slots import Share
 from shardq.worker.state import AWAY, LEASED, RUNNING, STOPPED, Job, Read, SettleJobs, WorkerState
@@ -28,8 +30,6 @@ from shardq.worker.trouble import (
     RETURN_TIMEOUT,
     Trouble,
     dead_of,
-    judged,
-    late_of,
     log_done,
     log_late,
     log_left,
@@ -51,6 +51,7 @@ class Owner(Protocol):
     application: Application | None
     limits: Application | None
     teller: AsyncTeller
+    contexts: Contexts
 
     def is_stuck(self) -> bool:
         """Whether no slot does anything useful any more."""
@@ -163,7 +164,7 @@ class AsyncLane:
         state, loop = self._state, asyncio.get_running_loop()
         while (action := state.next()) is not None:
             if isinstance(action, Job):
-                action.handle = loop.create_task(self._run(action))
+                action.handle = loop.create_task(self._run(action), context=self._owner.contexts.fresh())
             else:
                 task = loop.create_task(self._read(action) if isinstance(action, Read) else self._settle(action))
                 self._tasks.add(task)
@@ -172,25 +173,11 @@ class AsyncLane:
             self._over.set()
 
     async def _run(self, job: Job) -> None:
-        delivery = cast("AsyncDelivery", job.delivery)
         job.started = self._clock.monotonic()
-        limit = limit_of(self._owner.limits, self._plan, delivery)
-        entry = self._jobs.client.timer.call_at(job.started + limit, self._overrun, job, limit) if limit else None
-        outcome = ACK
-        try:
-            if delivery.lost:  # its lease was lost before the task's first step
-                raise asyncio.CancelledError
-            if self._traced:
-                with delivery.processing():
-                    value = await self._owner.handle(delivery)
-            else:
-                value = await self._owner.handle(delivery)
-            outcome = acked(self._jobs, value)
-        except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
-            outcome = judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
+        outcome = await guard.performed_async(
+            self._called, job, self._jobs, self._plan.backoff, self._state.max_deliveries
+        )
         job.ended = self._clock.monotonic()
-        if entry is not None:
-            entry.cancel()
         job.handle = None
         if self._speaks:
             log_done(job, outcome)
@@ -198,6 +185,21 @@ class AsyncLane:
             self._lose(job)
         self._state.ended(job, outcome)
         self._schedule()
+
+    async def _called(self, job: Job) -> object:
+        delivery = cast("AsyncDelivery", job.delivery)
+        limit = limit_of(self._owner.limits, self._plan, delivery)
+        entry = self._jobs.client.timer.call_at(job.started + limit, self._overrun, job, limit) if limit else None
+        try:
+            if delivery.lost:  # its lease was lost before the task's first step
+                raise asyncio.CancelledError
+            if not self._traced:
+                return await self._owner.handle(delivery)
+            with delivery.processing():
+                return await self._owner.handle(delivery)
+        finally:
+            if entry is not None:
+                entry.cancel()
 
     async def _read(self, action: Read) -> None:
         found: Sequence[AsyncDelivery] = ()
@@ -334,14 +336,18 @@ class AsyncLane:
         """The time limit of the handler of *job* is over. The client's timer calls this in the loop."""
         if job.message != LEASED:
             return
+        if (then := next_look(job, limit, self._clock.monotonic())) is not None:
+            self._jobs.client.timer.call_at(then, self._overrun, job, limit)
+            return
         application = self._owner.application
-        late, outcome = late_of(job.delivery, limit, application, self._plan.backoff)
+        context = self._owner.contexts.fresh()
+        late, outcome = context.run(guard.overdue, job.delivery, limit, application, self._plan.backoff)
         if self._state.decide(job, outcome):
             self._cancel(job)
         self._schedule()
         log_overrun(job, limit, outcome, self._state.max_deliveries)
         if application is not None:
-            application.tell(job.delivery, late)
+            context.run(application.tell, job.delivery, late)
 
 
 class _KeeperEvents:

@@ -9,13 +9,11 @@ child ends when the parent closes its pipe.
 from __future__ import annotations
 
 import contextlib
-import io
 import math
 import multiprocessing
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -31,8 +29,10 @@ from shardq.ops.results.keep import kept_result
 from shardq.protocol.lease import deliveries_in
 from shardq.protocol.results import KeptResult
 from shardq.timing import Entry
+from shardq.worker import guard
 from shardq.worker.application import Application
-from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, outcome_of
+from shardq.worker.contexts import Contexts
+from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, is_a, name_of, outcome_of
 from shardq.worker.state import Job
 
 MAX_TRACE = 4000
@@ -234,13 +234,20 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
     """The main function of a child: handle messages that come through *pipe*, until the pipe is closed."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    opened = handle.opened(SystemClock()) if isinstance(handle, Application) else contextlib.nullcontext(handle)
+    contexts = Contexts()
+    opened = (
+        handle.opened(SystemClock(), contexts.fresh)
+        if isinstance(handle, Application)
+        else contextlib.nullcontext(handle)
+    )
     with opened as run, contextlib.suppress(EOFError, OSError):
+        contexts.keep()
         pipe.send_bytes(msgspec.msgpack.encode(Answer("ready")))
         while True:
             fields, keeps = msgspec.msgpack.decode(pipe.recv_bytes())
             received = Received(**fields)  # msgspec knows no union of str and bytes
-            answer = _handled(run, DeliveryView(received, codecs, SystemClock()), codecs, keeps)
+            delivery = DeliveryView(received, codecs, SystemClock())
+            answer = contexts.fresh().run(_handled, run, delivery, codecs, keeps)
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
@@ -250,20 +257,25 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
 def _handled(handle: Callable[..., object], delivery: DeliveryView, codecs: Codecs, keeps: int | None) -> Answer:
     """Handle *delivery*. The answer has the result of at most *keeps* bytes, none if that is None."""
     try:
-        value = handle(delivery)
+        value = guard.checked(handle(delivery), "the handler")
+        return Answer("done", result=None if keeps is None else kept_result(codecs, keeps, value))
     except BaseException as error:  # noqa: BLE001 (SystemExit in a handler is a failure of the handler; the child continues)
+        return _answer_to(error)
+
+
+def _answer_to(error: BaseException) -> Answer:
+    """Return what is told of a handler's *error*."""
+    try:
         outcome = outcome_of(error, lambda: math.nan)
         delay = None if math.isnan(outcome.delay) else outcome.delay
-        if isinstance(error, Failed):
+        if is_a(error, Failed):
             return Answer("failed", error.text, delay, _trace(error.error), gives_up=error.gives_up)
-        if isinstance(error, (Nack, Reject, GiveBack)):
+        if is_a(error, (Nack, Reject, GiveBack)):
             return Answer(cast("Kind", outcome.verb), outcome.text, delay)
         return Answer("error", outcome.text, None, _trace(error))
-    return Answer("done", result=None if keeps is None else kept_result(codecs, keeps, value))
+    except BaseException:  # noqa: BLE001 (whatever the error's class does)
+        return Answer("error", name_of(error), None, _trace(error))
 
 
 def _trace(error: BaseException) -> str:
-    into = io.StringIO()
-    with contextlib.suppress(Exception):  # a handler's own exception class may fail
-        traceback.print_exception(error, file=into)
-    return into.getvalue()[-MAX_TRACE:].encode(errors="replace").decode()
+    return guard.traced(error)[-MAX_TRACE:]

@@ -1,4 +1,4 @@
-"""What becomes of a worker's jobs: the results that are kept, and how a worker with threads settles them."""
+"""What becomes of a worker's jobs: the results that are kept, how a worker with threads settles them, and limits."""
 
 from __future__ import annotations
 
@@ -9,22 +9,11 @@ from shardq.client import AsyncQueue, Delivery, Queue
 from shardq.client.leases import LeasedDelivery
 from shardq.ops.queue.steps import Op
 from shardq.ops.read.give_back import unread
-from shardq.ops.results.keep import NO_RESULT, keep, kept_result
-from shardq.protocol.results import KeptResult
-from shardq.worker.outcome import ACK, GIVE_BACK, Outcome
+from shardq.ops.results.keep import NO_RESULT, keep
+from shardq.worker.outcome import GIVE_BACK, Outcome
 from shardq.worker.state import Job, SettleJobs
 from shardq.worker.telling import Teller
 from shardq.worker.trouble import CALL_TIMEOUT, dead_of
-
-
-def acked(jobs: Queue | AsyncQueue, value: object) -> Outcome:
-    """Return the outcome of a handler that returned *value*: an ack, with its result if the queue keeps results."""
-    config = jobs.state.config
-    if config.result_ttl is None:
-        return ACK
-    is_kept = isinstance(value, KeptResult)  # a child process has encoded it
-    result = value if is_kept else kept_result(jobs.client.codecs, config.max_result_size, value)
-    return Outcome("ack", result=cast("KeptResult", result))
 
 
 def keeping(jobs: Queue | AsyncQueue, acks: Sequence[Job]) -> Op[None] | None:
@@ -97,3 +86,15 @@ def note_unread(given: Sequence[Job]) -> None:
     """Note that these leases are over: their messages were given back."""
     for job in given:
         cast("LeasedDelivery", job.delivery)._note(lost=False)
+
+
+def next_look(job: Job, limit: float, now: float) -> float | None:
+    """Return when to look whether *job* has run for *limit* seconds, since it cannot have by *now*. None if it has.
+
+    One that waits in a batch for others begins when that does.
+    """
+    began = cast("LeasedDelivery", job.delivery).began
+    if began is None:
+        return None  # it began with its handler, from which the limit counted
+    end = (began or now) + limit
+    return end if end > now else None

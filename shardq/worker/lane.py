@@ -7,7 +7,6 @@ message without a switch of threads. Each thread that is woken wakes the next on
 
 from __future__ import annotations
 
-import inspect
 import logging
 import queue
 import threading
@@ -16,17 +15,19 @@ from functools import partial
 from typing import Literal, Protocol, TypeAlias, cast
 
 from shardq.client import Delivery, Queue
-from shardq.errors import BackendError, ConfigError, DurabilityUnknown, ProcessDied, QueueMissing
+from shardq.errors import BackendError, DurabilityUnknown, ProcessDied, QueueMissing
 from shardq.model import DeliveryView
 from shardq.ops.read.give_back import unread
 from shardq.ops.read.read import MAX_COUNT
 from shardq.telemetry import enabled
 from shardq.timing import Entry
 from shardq.timing.aside import Aside
+from shardq.worker import guard
 from shardq.worker.application import Application, limit_of
 from shardq.worker.children import Children
+from shardq.worker.contexts import Contexts
 from shardq.worker.empty import WAIT
-from shardq.worker.jobs import acked, charge, keeping, settle
+from shardq.worker.jobs import charge, keeping, next_look, settle
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan
@@ -39,8 +40,6 @@ from shardq.worker.trouble import (
     FATAL,
     RETURN_TIMEOUT,
     Trouble,
-    judged,
-    late_of,
     log_done,
     log_late,
     log_left,
@@ -66,6 +65,7 @@ class Owner(Protocol):
     application: Application | None
     limits: Application | None
     teller: Teller
+    contexts: Contexts
 
     def is_stuck(self) -> bool:
         """Whether no slot does anything useful any more."""
@@ -274,27 +274,24 @@ class Lane:
         return outcome
 
     def _handled(self, job: Job) -> Outcome:
-        delivery = job.delivery
-        limit: Entry | None = None
+        outcome = self._owner.contexts.fresh().run(
+            guard.performed, self._called, job, self._jobs, self._plan.backoff, self._state.max_deliveries
+        )
+        job.ended = self._clock.monotonic()
+        if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
+            self._events.lost(job)
+        return outcome
+
+    def _called(self, job: Job) -> object:
+        limit = self._start_limit(job) if self._children is None else None
         try:
-            if self._children is None:
-                limit = self._start_limit(job)
-            if self._traced:
-                with cast("Delivery", delivery).processing():
-                    result = self._call(job, delivery)
-            else:
-                result = self._call(job, delivery)
-            if result is not None and inspect.isawaitable(result):
-                raise ConfigError("the handler returned an awaitable: use AsyncWorker for async handlers")
-        except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
-            return judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
+            if not self._traced:
+                return self._call(job, job.delivery)
+            with cast("Delivery", job.delivery).processing():
+                return self._call(job, job.delivery)
         finally:
-            job.ended = self._clock.monotonic()
             if limit is not None:
                 limit.cancel()
-            if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
-                self._events.lost(job)
-        return acked(self._jobs, result)
 
     def _start_limit(self, job: Job) -> Entry | None:
         """Note that the handler of *job* starts. Return the timer's entry for its time limit, if it has one."""
@@ -308,8 +305,12 @@ class Lane:
         """The time limit of *job* is over. No timer waits for this, since it calls functions of the program."""
         if job.message != LEASED:
             return
+        if (then := next_look(job, limit, self._clock.monotonic())) is not None:
+            self._jobs.client.timer.call_at(then, self._late, partial(self._overdue, job, limit))
+            return
         application = self._owner.application
-        late, outcome = late_of(job.delivery, limit, application, self._plan.backoff)
+        context = self._owner.contexts.fresh()
+        late, outcome = context.run(guard.overdue, job.delivery, limit, application, self._plan.backoff)
         with self._lock:
             running = self._state.decide(job, outcome)
         if not running:  # its handler ended just now, and in time
@@ -319,7 +320,7 @@ class Lane:
         self._nudge()
         log_overrun(job, limit, outcome, self._state.max_deliveries)
         if application is not None:
-            application.tell(job.delivery, late)
+            context.run(application.tell, job.delivery, late)
 
     def _call(self, job: Job, delivery: DeliveryView) -> object:
         if self._children is None:

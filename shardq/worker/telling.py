@@ -6,16 +6,17 @@ Calls are made one after the other. At most UNTOLD wait; a caller that brings mo
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from shardq.model import DeliveryView
 from shardq.timing.aside import Aside
+from shardq.worker import guard
+from shardq.worker.contexts import Fresh
 from shardq.worker.plan import OnDead
-from shardq.worker.trouble import RETURN_TIMEOUT, logged
+from shardq.worker.trouble import RETURN_TIMEOUT
 
 log = logging.getLogger("shardq")
 UNTOLD: Final = 1000
@@ -26,8 +27,8 @@ Dead: TypeAlias = Sequence[tuple[DeliveryView, str]]
 class Teller:
     """Calls *on_dead* in a thread, which runs while there is something to tell."""
 
-    def __init__(self, on_dead: OnDead | None) -> None:
-        self._on_dead, self._aside = on_dead, Aside()
+    def __init__(self, on_dead: OnDead | None, fresh: Fresh) -> None:
+        self._on_dead, self._aside, self._fresh = on_dead, Aside(), fresh
         self._room = threading.Semaphore(UNTOLD)
 
     def tell(self, dead: Dead) -> None:
@@ -38,8 +39,7 @@ class Teller:
 
     def _call(self, delivery: DeliveryView, reason: str) -> None:
         try:
-            with logged("on_dead"):
-                self._on_dead(delivery, reason)  # type: ignore[misc]
+            self._fresh().run(guard.tell, "on_dead", cast("OnDead", self._on_dead), delivery, reason)
         finally:
             self._room.release()
 
@@ -52,8 +52,8 @@ class Teller:
 class AsyncTeller:
     """Calls *on_dead* in a task, and awaits what it returns if that can be awaited."""
 
-    def __init__(self, on_dead: OnDead | None) -> None:
-        self._on_dead = on_dead
+    def __init__(self, on_dead: OnDead | None, fresh: Fresh) -> None:
+        self._on_dead, self._fresh = on_dead, fresh
         self._room = asyncio.Semaphore(UNTOLD)
         self._untold: asyncio.Queue[tuple[DeliveryView, str] | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
@@ -69,10 +69,8 @@ class AsyncTeller:
     async def _run(self) -> None:
         while (item := await self._untold.get()) is not None:
             try:
-                with logged("on_dead"):
-                    told = self._on_dead(*item)  # type: ignore[misc]
-                    if inspect.isawaitable(told):
-                        await told
+                told = guard.tell_async("on_dead", cast("OnDead", self._on_dead), *item)
+                await asyncio.create_task(told, context=self._fresh())
             finally:
                 self._room.release()
 

@@ -12,6 +12,7 @@ from shardq.errors import ConfigError
 from shardq.model import DeliveryView
 from shardq.worker.application import Application
 from shardq.worker.checks import check_plain, weights_of
+from shardq.worker.contexts import Contexts
 from shardq.worker.empty import is_empty
 from shardq.worker.lane import Lane
 from shardq.worker.outcome import Verb
@@ -53,7 +54,8 @@ class Worker:
         self.limits = self.application if self.application and self.application.has_time_limits() else None
         self._forks = run_in == "processes"
         self.handle = cast("Callable[[DeliveryView], object]", handle)
-        self.teller = Teller(self._plan.on_dead)
+        self.contexts = Contexts()
+        self.teller = Teller(self._plan.on_dead, self.contexts.fresh)
         self._slots, own = shares(self._plan.concurrency, [*weights.values()])
         self._queues = [*weights]
         self._schedules = SchedulesThreads(self._queues, self.application, self._plan)
@@ -77,6 +79,7 @@ class Worker:
                 for lane in self._lanes:
                     lane.start()
                 with self._opened() as self.handle:
+                    self.contexts.keep()
                     self._schedules.start()
                     self._work()
             finally:
@@ -88,7 +91,7 @@ class Worker:
     def _opened(self) -> AbstractContextManager[Any]:
         if self.application is None or self._forks:  # each child process opens it
             return nullcontext(self.handle)
-        return self.application.opened(self._queues[0].state.clock)
+        return self.application.opened(self._queues[0].state.clock, self.contexts.fresh)
 
     def _work(self) -> None:
         """Let all lanes work, the first one in this thread. When one has ended, the others are stopped."""
@@ -118,6 +121,14 @@ class Worker:
     def tally(self) -> Mapping[Verb, int]:
         """How many messages were done ("ack"), failed ("nack"), rejected and given back so far."""
         return sum_of([lane.state.tally for lane in self._lanes])
+
+    @property
+    def hangs(self) -> int:
+        """How many handlers run: after `run` has returned, those that went on when their grace was over.
+
+        Their threads cannot be ended. A program that shall end all the same calls `os._exit`.
+        """
+        return sum(lane.state.busy for lane in self._lanes)
 
     def stop(self) -> None:
         """Ask `run` to end. May be called from any thread, handler or signal handler, and more than once."""

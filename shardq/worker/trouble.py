@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import logging
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TypeVar, cast
 
-from shardq.arguments import MAX_BLOCK, seconds
-from shardq.backoff import Backoff, Exponential
+from shardq.backoff import Exponential
 from shardq.client import Delivery
 from shardq.errors import ClosedError, ConfigError, ServerUnfit
 from shardq.model import DeliveryView
-from shardq.worker.application import Application
-from shardq.worker.outcome import Failed, GiveBack, Nack, Outcome, Reject, TimeLimit, described, outcome_of
-from shardq.worker.plan import RETRY
+from shardq.worker.outcome import Outcome
 from shardq.worker.state import Job, is_last
 
 log = logging.getLogger("shardq")
@@ -60,18 +55,18 @@ def dead_of(deliveries: Sequence[D], outcomes: Sequence[Outcome]) -> list[tuple[
     for delivery, outcome in zip(deliveries, outcomes, strict=True):
         if delivery.dead:
             found.append((delivery, outcome.text))
-            say(delivery, f"is a dead letter, after delivery {delivery.count}: {outcome.text}", outcome.error)
-        elif outcome.verb == "reject" or outcome.error is not None:
-            say(delivery, f"failed, delivery {delivery.count}, the last: {outcome.text}", outcome.error)
+            say(delivery, f"is a dead letter, after delivery {delivery.count}: {outcome.text}", outcome.trace)
+        elif outcome.verb == "reject" or outcome.is_last_error:
+            say(delivery, f"failed, delivery {delivery.count}, the last: {outcome.text}", outcome.trace)
     return found
 
 
-def say(delivery: DeliveryView, text: str, error: BaseException | None = None, *, level: int = logging.WARNING) -> None:
+def say(delivery: DeliveryView, text: str, trace: str = "", *, level: int = logging.WARNING) -> None:
     """Log what became of a delivery, and of what: queue, tenant, task and message, which a log of JSON has apart."""
     queue, task = cast("Delivery", delivery).queue.name, delivery.task
-    log.log(
+    note(
         level, "queue %r, tenant %r,%s message %s: %s", queue, delivery.shard_key, f" task {task}," if task else "",
-        delivery.message_id, text, exc_info=_traced(error) if error is not None else None,
+        delivery.message_id, text, trace=trace,
         extra={
             "queue": queue, "tenant": delivery.shard_key, "task": task, "message_id": delivery.message_id,
             "delivery": delivery.count,
@@ -79,35 +74,13 @@ def say(delivery: DeliveryView, text: str, error: BaseException | None = None, *
     )  # fmt: skip
 
 
-@contextmanager
-def logged(what: str) -> Iterator[None]:
-    """Log what a function of the user raises, and go on."""
-    try:
-        yield
-    except Exception:
-        log.exception("the worker's %s raised an error", what)
-
-
-def delay_of(backoff: Backoff, count: int) -> float:
-    """Seconds until the next delivery, by the user's backoff, or by the default one if that raises or is no time."""
-    try:
-        return seconds("the backoff's delay", backoff(count, RANDOM), 0, MAX_BLOCK)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 (somebody else's function)
-        why = described(error)
-    log.error("the worker's backoff failed after delivery %d, and the default one is used: %s", count, why)
-    return RETRY(count, RANDOM)
-
-
-def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most: int | None) -> Outcome:
-    """The outcome for a handler's exception, logged without the payload; *most* is `max_deliveries` or None."""
-    outcome = outcome_of(error, lambda: delay_of(backoff, delivery.count))
-    if delivery.lost or isinstance(error, (Nack, Reject, GiveBack)):
-        return outcome
-    cause = error.error if isinstance(error, Failed) else error
-    if outcome.verb == "reject" or is_last(delivery, most):
-        return outcome._replace(error=cause)  # `dead_of` tells it with the dead letter
-    say(delivery, f"failed, delivery {delivery.count}, again in {outcome.delay:.1f} s: {outcome.text}", cause)
-    return outcome
+def note(level: int, text: str, *args: object, trace: str = "", extra: Mapping[str, object] | None = None) -> None:
+    """Log a line with a traceback that is a text by now: handlers of logs would look at the error once more."""
+    if log.isEnabledFor(level):
+        file, line, function, _ = log.findCaller(stacklevel=2)
+        record = log.makeRecord(log.name, level, file, line, text, args, None, function, extra)
+        record.exc_text = trace or None
+        log.handle(record)
 
 
 def log_overrun(job: Job, limit: float, outcome: Outcome, most: int | None) -> None:
@@ -121,29 +94,6 @@ def log_done(job: Job, outcome: Outcome) -> None:
     """Log that a handler has ended, for those who want to see each message."""
     delivery, took = job.delivery, max(0.0, job.ended - job.started)
     say(delivery, f"delivery {delivery.count} took {took:.3f} s: {outcome.verb}", level=logging.DEBUG)
-
-
-def late_of(
-    delivery: DeliveryView, limit: float, application: Application | None, backoff: Backoff
-) -> tuple[TimeLimit, Outcome]:
-    """Return the error of a handler that takes longer than *limit* seconds, and the outcome."""
-    late = TimeLimit(f"it ran for more than {limit:g} s")
-    error = late if application is None else application.judged(delivery, late)
-    return late, outcome_of(error, lambda: delay_of(backoff, delivery.count))
-
-
-def _traced(error: BaseException) -> BaseException | None:
-    """*error* if the log shall show its traceback; None if not, or if the traceback cannot be encoded as UTF-8.
-
-    A log handler that cannot encode a traceback would lose the whole line.
-    """
-    if isinstance(error, Nack) or getattr(error, "untraced", False):
-        return None
-    try:
-        "".join(traceback.format_exception(error)).encode()
-    except UnicodeEncodeError:
-        return None
-    return error
 
 
 def log_lost(job: Job) -> None:

@@ -30,6 +30,24 @@ def client_kind(request: pytest.FixtureRequest) -> ClientKind:
     return kind
 
 
+each_kind = pytest.mark.parametrize(
+    ("client_kind", "is_async"),
+    [("sync", False), ("async", False), ("async", True)],
+    indirect=["client_kind"],
+    ids=["Worker", "AsyncWorker", "AsyncWorker-async"],
+)
+"""For each kind of worker with each kind of task that it runs."""
+
+
+def of_kind(is_async: bool, function: Any) -> Any:
+    """Return *function* itself, or a coroutine function that calls it."""
+
+    async def coroutine(number: int) -> Any:
+        return function(number)
+
+    return coroutine if is_async else function
+
+
 @pytest.fixture
 def work(url: str, client_kind: ClientKind) -> Work:
     """Run tasks in a worker of the kind under test, until nothing of their queue is left to do."""

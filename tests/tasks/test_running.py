@@ -22,7 +22,10 @@ from shardq import (
     LeaseLost,
     MessageCancelled,
     Nack,
+    ProcessDied,
     Reject,
+    ShardqError,
+    TimeLimit,
     Worker,
 )
 from shardq.backoff import Constant
@@ -278,6 +281,26 @@ def test_errors_that_are_tried_again_and_those_that_are_not(client: Client, work
     assert {name: ran.count(name) for name in ran} == {
         "OSError": 2, "FileExistsError": 1, "KeyError": 1, "Reject": 1, "Nack": 2,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "tries"),
+    [
+        ({"retry_on": (ConnectionError,)}, 2),
+        ({"retry_on": ()}, 2),
+        ({"give_up_on": (TimeLimit, ProcessDied)}, 1),
+        ({"give_up_on": (TimeoutError, ShardqError), "retry_on": (TimeLimit, ProcessDied)}, 1),
+    ],
+)
+@pytest.mark.parametrize(
+    "error", [TimeLimit("too long"), ProcessDied("killed")], ids=lambda error: type(error).__name__
+)
+def test_what_ended_a_task_from_outside_is_tried_again_unless_it_is_given_up(
+    error: BaseException, options: dict[str, Any], tries: int
+) -> None:
+    """Its function did not raise it, so `retry_on` says nothing of it."""
+    task = Tasks("jobs").task(name="f", retries=1, **options)(lambda: None)
+    assert [task.retries.tries_again(error, delivery) for delivery in (1, 2)] == [tries == 2, False]
 
 
 def number_of(letter: DeadLetter) -> int:

@@ -1,4 +1,4 @@
-"""The table of docs/worker.md: what becomes of a call whose worker is killed, drained or hangs; each line is a test."""
+"""Lines of the table of docs/worker.md about calls whose worker is killed, drained or hangs; each is a test."""
 
 from __future__ import annotations
 

@@ -10,19 +10,17 @@ from typing import Any, cast
 import pytest
 
 from shardq import Client, Queue
-from shardq.clock import SystemClock
 from shardq.timing import timer
 from shardq.worker import keeper, lane, signals
 from tests.clients import CLIENT_KINDS, ClientKind
 from tests.servers import Server, ServerKind, available
 from tests.waiting import eventually
+from tests.worker.forward import Forward, end_leases_earlier
 from tests.worker.running import Handle, RunningWorker
 
 Begin = Callable[..., RunningWorker]
 PassTime = Callable[[float], None]
 LEASE = 30.0  # seconds: far longer than a busy machine stands still
-
-EARLIER = "return redis.call('ZADD', KEYS[1], 'XX', 'INCR', ARGV[1], ARGV[2])"
 
 
 @pytest.fixture(scope="session")
@@ -79,16 +77,6 @@ def jobs(client: Client) -> Queue:
     return queue
 
 
-class Forward(SystemClock):
-    """The machine's clock, put forward."""
-
-    def __init__(self) -> None:
-        self.by = 0.0
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.by
-
-
 @pytest.fixture
 def clock() -> Forward:
     """The clock of the workers."""
@@ -100,12 +88,7 @@ def pass_time(clock: Forward, jobs: Queue, default_server: Server) -> PassTime:
     """Lets seconds pass for the leases of `jobs`: their ends move closer in Redis, and the workers' clock goes on."""
 
     def pass_time(seconds: float) -> None:
-        for index in (jobs.state.keys.leases, jobs.state.keys.due):
-            for member in default_server.run("ZRANGE", index, 0, -1):
-                if member:
-                    # By a script, since redis-py takes what INCR returns for a whole number, and a lease has none.
-                    default_server.run("EVAL", EARLIER, 1, index, round(-seconds * 1000), member)
-        default_server.run("HINCRBY", jobs.state.keys.meta, "lease_at", round(-seconds * 1000))
+        end_leases_earlier(default_server.run, jobs, seconds)
         clock.by += seconds
 
     return pass_time

@@ -16,10 +16,12 @@ ROOT = Path(__file__).resolve().parents[2]
 class Program:
     """`python -m WORDS` for the server at *url*, after the words *before*; what it handled goes to the file *log*."""
 
-    def __init__(self, url: str, log: Path, *words: str, before: Sequence[str] = ()) -> None:
+    def __init__(
+        self, url: str, log: Path, *words: str, before: Sequence[str] = (), python: str = sys.executable
+    ) -> None:
         self.log = log
         self.errors = log.with_suffix(f".{time.monotonic_ns()}.err")
-        command = [*before, sys.executable, "-W", "error", "-m", *words]
+        command = [*before, python, "-W", "error", "-m", *words]
         environment = os.environ | {"SHARDQ_URL": url, "SHARDQ_TEST_LOG": str(log), "PYTHONFAULTHANDLER": "1"}
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=errors)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from shardq import AsyncClient, AsyncWorker, Client, Worker
 from shardq.model import DeliveryView
+from shardq.worker.application import Application
 from tests.clients import ClientKind
 from tests.waiting import eventually
 
-Handle = Callable[[DeliveryView], Any]
+Handle = Callable[[DeliveryView], Any] | Application
 LIMIT = 90.0
 
 
@@ -96,10 +97,10 @@ class RunningWorker:
         handle = self._handle
 
         async def plain(delivery: DeliveryView) -> Any:
-            return handle(delivery)
+            return cast("Callable[[DeliveryView], Any]", handle)(delivery)
 
         chosen: Handle = handle.asynchronous if isinstance(handle, Gate) else plain
-        if asyncio.iscoroutinefunction(handle):
+        if asyncio.iscoroutinefunction(handle) or isinstance(handle, Application):
             chosen = handle
         async with AsyncClient.from_url(self._url, **self._client_settings) as client:
             self.worker = AsyncWorker(client.queue(self._queue, create=True), chosen, **self._settings)

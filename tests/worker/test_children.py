@@ -15,7 +15,8 @@ from shardq.model import Received
 from shardq.worker.children import Answer, Child, Children
 from tests.waiting import eventually
 from tests.worker import handlers
-from tests.worker.conftest import Forward, PassTime
+from tests.worker.conftest import PassTime
+from tests.worker.forward import Forward
 from tests.worker.running import RunningWorker
 
 

@@ -30,6 +30,7 @@ from shardq.clock import SystemClock
 from shardq.errors import BackendTimeout, QueueMissing
 from shardq.tasks import Several, Tasks
 from shardq.worker import AsyncWorker, Worker
+from shardq.worker.ending import Pool, leave
 from shardq.worker.liveness import LivenessThread
 from shardq.worker.outcome import Verb
 from shardq.worker.plan import PlanSettings
@@ -132,14 +133,18 @@ def run(args: Args, shell: Shell) -> int:
         f"concurrency {args.concurrency}"
     )
     began = SystemClock().monotonic()
+
+    def tell_end(tally: Mapping[Verb, int]) -> None:
+        speech.say(f"worker {os.getpid()} ended after {SystemClock().monotonic() - began:.1f} s: {_told(tally)}")
+
     if _in_loop(handle, args.run_in):
-        tally: Mapping[Verb, int] = asyncio.run(_run_async(shell, weights, handle, settings))
-    else:
-        run_in: Literal["threads", "processes"] = args.run_in
-        worker = Worker(queues, handle, run_in=run_in, **settings)
-        worker.run()
-        tally = worker.tally
-    speech.say(f"worker {os.getpid()} ended after {SystemClock().monotonic() - began:.1f} s: {_told(tally)}")
+        asyncio.run(_run_async(shell, weights, handle, settings, tell_end))
+        return OK
+    run_in: Literal["threads", "processes"] = args.run_in
+    worker = Worker(queues, handle, run_in=run_in, **settings)
+    worker.run()
+    tell_end(worker.tally)
+    asyncio.run(leave(lambda: worker.hangs))
     return OK
 
 
@@ -218,12 +223,18 @@ def imported(name: str) -> Callable[[Any], Any]:
 
 
 async def _run_async(
-    shell: Shell, weights: Mapping[Any, int], handle: Any, settings: PlanSettings
-) -> Mapping[Verb, int]:
+    shell: Shell,
+    weights: Mapping[Any, int],
+    handle: Any,
+    settings: PlanSettings,
+    tell_end: Callable[[Mapping[Verb, int]], None],
+) -> None:
+    asyncio.get_running_loop().set_default_executor(pool := Pool())
     async with AsyncClient.beside(shell.client) as client:
         worker = AsyncWorker({client.queue(of): weight for of, weight in weights.items()}, handle, **settings)
         await worker.run()
-    return worker.tally
+    tell_end(worker.tally)
+    await leave(lambda: worker.hangs + pool.running)
 
 
 def _wait_for_queue(queue: Queue, liveness: LivenessThread, speech: Speech) -> None:

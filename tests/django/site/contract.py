@@ -24,6 +24,7 @@ from typing import Any, cast
 
 import django
 import redis
+from asgiref.sync import async_to_sync, sync_to_async
 
 django.setup()
 
@@ -39,7 +40,7 @@ from django.tasks.exceptions import (  # noqa: E402
     TaskResultMismatch,
 )
 from django.test import override_settings  # noqa: E402
-from django.utils import timezone  # noqa: E402
+from django.utils import timezone, translation  # noqa: E402
 
 import shardq.django  # noqa: E402
 from shardq import BackendTimeout, Client, ConfigError, Queue  # noqa: E402
@@ -233,6 +234,11 @@ class Failures(Case):
         result.refresh()
         self.assertEqual(result.status, FAILED)
 
+    def test_a_cancelled_error_of_a_task_that_nobody_has_cancelled_is_an_error_as_others(self) -> None:
+        result = tasks.raises_cancelled.enqueue()
+        self.assertTrue(worked_off(result))
+        self.assertEqual((result.status, result.errors[0].exception_class), (FAILED, asyncio.CancelledError))
+
     def test_a_redrive_is_another_attempt(self) -> None:
         result = tasks.waits.enqueue(str(self.folder / "missing"))
         work()
@@ -284,6 +290,19 @@ class Failures(Case):
         self.assertEqual((result.status, result.attempts), (SUCCESSFUL, 2))
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(60), 0)
+
+    def test_a_worker_ends_after_its_grace_whatever_hangs(self) -> None:
+        for hanging in (tasks.hangs, tasks.hangs_async):
+            with self.subTest(hanging.name):
+                hanging.enqueue(str(self.folder))
+                process = self.begin("--grace", "0.2")
+                eventually(lambda: [*self.folder.glob("runs-*")])
+                process.send_signal(signal.SIGTERM)
+                self.assertEqual(process.wait(60), 0)
+                self.assertEqual(self.queue.stats().backlog, 1)
+                self.queue.purge()
+                for each in self.folder.glob("runs-*"):
+                    each.unlink()
 
     def test_a_worker_that_dies_is_an_attempt_and_no_end(self) -> None:
         with configured(visibility_timeout=1):
@@ -534,6 +553,24 @@ class Workers(Case):
             self.assertEqual((told.returncode, told.stderr.count("Traceback")), (2, 0), told.stderr)
             self.assertIn(text, told.stderr)
         self.assertEqual(first_tasks().queue_name, "default")
+
+    def test_no_task_speaks_the_language_that_another_one_has_left(self) -> None:
+        for speaks in (tasks.speaks, tasks.speaks_async):
+            with self.subTest(speaks.name):
+                results = [speaks.enqueue("de") for _ in range(5)]
+                work(concurrency=2)
+                for each in results:
+                    each.refresh()
+                self.assertEqual({each.return_value for each in results}, {translation.get_language()})
+
+    def test_an_async_test_runs_a_worker(self) -> None:
+        async def test() -> TaskResult:
+            result = await tasks.echo_async.aenqueue(1)
+            await sync_to_async(work)()
+            await result.arefresh()
+            return result
+
+        self.assertEqual(async_to_sync(test)().status, SUCCESSFUL)
 
     def test_a_worker_for_another_server_says_so(self) -> None:
         command = [sys.executable, "-m", "shardq.cli", "worker", "--until", "empty", "shardq.django:tasks"]

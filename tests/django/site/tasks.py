@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import connection
 from django.tasks import task
+from django.utils import translation
 
 from shardq.django import options
 
@@ -65,6 +66,11 @@ async def fails_async() -> None:
 
 
 @task
+async def raises_cancelled() -> None:
+    raise asyncio.CancelledError
+
+
+@task
 def returns(kind: str) -> Any:
     return {
         "none": None, "tuple": (1, (2,)), "bytes": b"text", "set": {1}, "object": object(), "nan": float("nan"),
@@ -102,6 +108,32 @@ def waits(folder: str) -> str:
     while place.exists() and not (place / "go").exists():
         time.sleep(0.01)
     return "done"
+
+
+@task
+def speaks(language: str) -> Any:
+    """Say which language there is, and leave another one."""
+    found = translation.get_language()
+    translation.activate(language)
+    return found
+
+
+@task
+async def speaks_async(language: str) -> Any:
+    return speaks.func(language)
+
+
+@task
+def hangs(folder: str) -> None:
+    """Say that it runs, and do for an hour."""
+    (Path(folder) / f"runs-{os.getpid()}").touch()
+    time.sleep(3600)
+
+
+@task
+async def hangs_async(folder: str) -> None:
+    """Do so in a thread of its own."""
+    await asyncio.to_thread(hangs.func, folder)
 
 
 def query() -> int:

@@ -22,7 +22,7 @@ OTHERS = {
     "a call of the operating system": ("fallocate",),
     "Spark's": (
         "--py-files", "lastProgress", "metrics", "pyFiles", "pyspark[connect]", "rand", "remote",
-        "sortWithinPartitions", "submit",
+        "sortWithinPartitions",
     ),
     "a command that is not ours": ("mv shardq-*.whl shardq.zip",),
     "an ending of files": (".whl",),

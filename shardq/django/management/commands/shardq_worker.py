@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextvars import Context
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -15,6 +16,7 @@ from shardq.django.worker import DjangoTasks, backend_of
 from shardq.drivers import Target
 from shardq.errors import ConfigError
 from shardq.worker import AsyncWorker
+from shardq.worker.ending import Pool, leave
 from shardq.worker.plan import PlanSettings
 
 
@@ -52,11 +54,13 @@ class Command(BaseCommand):
                 raise CommandError("QUEUES of Django's settings names no queue: use --queue NAME")
             if wrong := [name for name in names if backend.names and name not in backend.names]:
                 raise CommandError(f"QUEUES of Django's settings have no {wrong[0]!r}")
-            asyncio.run(self._work(backend, names, settings))
+            # In no context of whoever calls this: in an async test, sync_to_async would wait for that test's thread.
+            Context().run(asyncio.run, self._work(backend, names, settings))
         except ConfigError as error:
             raise CommandError(str(error)) from error
 
     async def _work(self, backend: Backend, names: list[str], settings: PlanSettings) -> None:
+        asyncio.get_running_loop().set_default_executor(pool := Pool())
         url, tasks = backend.settings.url, DjangoTasks(backend, names[0])
         async with AsyncClient.from_url(url, timeout=backend.settings.timeout) as client:
             queues = {
@@ -70,6 +74,8 @@ class Command(BaseCommand):
             await worker.run()
         done = worker.tally
         self._say(f"worker {os.getpid()} ended: {done['ack']:,} done, {done['nack'] + done['reject']:,} failed")
+        if self._called_from_command_line:  # else the process is somebody else's, as in a test
+            await leave(lambda: worker.hangs + pool.running)
 
     def _say(self, text: str) -> None:
         self.stderr.write(f"shardq: {text}", lambda line: line)  # no error, so not in red

@@ -1,0 +1,134 @@
+"""Lines of the table of docs/worker.md about what is beside a job: reporters that hang, and lifespans."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+
+from shardq import Client, Queue, Reject
+from shardq.backoff import Constant
+from shardq.tasks import Tasks
+from tests.clients import ClientKind
+from tests.waiting import eventually
+from tests.worker.conftest import Begin
+from tests.worker.ends.catalogue import SETTINGS
+from tests.worker.ends.errors import ODD, USUAL
+
+SLOTS = 4
+
+
+def tasks_with(**settings: Any) -> Tasks[Any]:
+    """Tasks of the queue `jobs`, with one that fails in its first run and one that does nothing, of both kinds."""
+    tasks: Tasks[Any] = Tasks("jobs", **SETTINGS, **settings)
+
+    @tasks.task(name="fails")
+    def fails() -> None:
+        if tasks.delivery.count == 1:
+            raise ValueError("told")
+
+    @tasks.task(name="rejects")
+    def rejects() -> None:
+        raise Reject("poison")
+
+    @tasks.task(name="quick")
+    def quick() -> None: ...
+
+    return tasks
+
+
+def write(jobs: Queue, name: str, count: int) -> None:
+    jobs.write_many([([name, {}], f"{name}-{number}") for number in range(count)])
+
+
+@pytest.mark.parametrize("client_kind", ["sync"])  # in an AsyncWorker it is called in the event loop, which it blocks
+def test_the_others_go_on_while_an_error_reporter_hangs(begin: Begin, client: Client) -> None:
+    """The job that it is told of waits for it, and is settled then."""
+    release, told = threading.Event(), list[BaseException]()
+
+    def on_error(_: Any, error: BaseException) -> None:
+        told.append(error)
+        assert release.wait(90)
+
+    tasks = tasks_with(on_error=on_error)
+    jobs = client.queue(tasks)
+    write(jobs, "fails", 1)
+    begun = begin(tasks, concurrency=SLOTS, backoff=Constant(0))
+    try:
+        eventually(lambda: told)
+        write(jobs, "quick", 20)
+        eventually(lambda: jobs.stats().acked == 20)
+        assert jobs.stats().in_flight == 1
+    finally:
+        release.set()
+    eventually(lambda: jobs.stats().acked == 21)
+    begun.stop()
+    assert (begun.failure, len(told)) == (None, 1)
+
+
+def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, client_kind: ClientKind) -> None:
+    release, told = threading.Event(), list[str]()
+
+    def on_dead(_: Any, reason: str) -> None:
+        told.append(reason)
+        assert release.wait(90)
+
+    async def on_dead_async(_: Any, reason: str) -> None:
+        told.append(reason)
+        while not release.is_set():  # noqa: ASYNC110 (the test's thread sets it)
+            await asyncio.sleep(0.005)
+
+    tasks = tasks_with()
+    jobs = client.queue(tasks)
+    write(jobs, "rejects", 2 * SLOTS)
+    begun = begin(tasks, concurrency=SLOTS, on_dead=on_dead if client_kind == "sync" else on_dead_async)
+    try:
+        eventually(lambda: told)
+        write(jobs, "quick", 20)
+        eventually(lambda: jobs.stats().acked == 20)
+        now = jobs.stats()
+        assert (now.dead, now.in_flight, told) == (2 * SLOTS, 0, ["poison"])
+    finally:
+        release.set()
+    begun.stop()
+    assert begun.failure is None
+    assert told == ["poison"] * 2 * SLOTS
+
+
+@pytest.mark.parametrize("name", ["error", "exit", "stop-iteration", "no-attributes"])
+@pytest.mark.parametrize("at", ["beginning", "end"])
+def test_run_raises_what_a_lifespan_raises_and_no_message_is_lost(
+    begin: Begin, client: Client, client_kind: ClientKind, at: str, name: str
+) -> None:
+    raised = (USUAL | ODD)[name][0]()
+
+    @contextmanager
+    def plain() -> Iterator[None]:
+        if at == "beginning":
+            raise raised
+        yield
+        raise raised
+
+    @asynccontextmanager
+    async def awaited() -> AsyncIterator[None]:
+        with plain():
+            yield
+
+    tasks = tasks_with(lifespan=plain if client_kind == "sync" else awaited)
+    jobs = client.queue(tasks)
+    write(jobs, "quick", 5)
+    begun = begin(tasks, concurrency=SLOTS)
+    if at == "end":
+        eventually(lambda: jobs.stats().acked == 5)
+        begun.stop(wait=False)
+    begun.join()
+    now = jobs.stats()
+    assert (now.acked + now.backlog, now.in_flight, now.dead) == (5, 0, 0)
+    failure = begun.failure
+    if type(failure) is RuntimeError:  # as Python has it of a StopIteration that leaves a generator
+        failure = failure.__cause__
+    assert failure is raised
