@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from contextvars import copy_context
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -173,5 +174,6 @@ GOOD: Final[Mapping[str, Callable[[], Any]]] = {
     "first": lambda: None, "message": lambda: "t", "result": lambda: None, "shards": dict, "limits": dict,
     "other client": lambda: None, "due": lambda: 1, "now": lambda: 1, "limit": lambda: None, "size": lambda: 8,
     "task": lambda: TASK, "clock": SystemClock, "errors": dict,
+    "fresh": lambda: copy_context,
     "capacity": lambda: 8, "thread": lambda: 1, "type": lambda: int, "line": lambda: "0 3 * * *",
 }  # fmt: skip
