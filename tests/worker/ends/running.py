@@ -173,7 +173,7 @@ class Run:
                 return "not all jobs are told that they are not wanted any more"
             if self._kind.event in ("cancel", "lose"):
                 self._end_leases()
-        if not self._waits(self._is_settled):
+        if not self._waits(self._is_settled, beyond_end=self._kind.event == "stop"):
             return "not all jobs are settled"
         (self._folder / "release").touch()
         if self._kind.event != "stop":
@@ -214,7 +214,8 @@ class Run:
     def _is_settled(self) -> bool:
         """Whether the worker has done all that there is to do, right or wrong."""
         if self._kind.event == "stop":
-            return self._working.has_ended.is_set()
+            # A read that `stop` has cut may get what was just given back; the client gives that back, too.
+            return self._working.has_ended.is_set() and not self.complaints()
         return self._is_quiet() and (not self.complaints() or self._is_quiet())
 
     def _is_quiet(self) -> bool:
