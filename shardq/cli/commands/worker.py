@@ -46,9 +46,9 @@ exception it is delivered again after a backoff.
 Several Tasks make a worker of several queues, which share its --concurrency by their weights: app.tasks:tasks=3 has
 three times as many slots as one without a weight. What one queue does not need the others use.
 
-On SIGTERM or Ctrl-C the worker stops reading, gives running handlers --grace seconds to finish, gives the other
-messages back and exits with 0. A second signal ends it at once. With --processes a parent process forwards signals, and
-replaces a worker process that died, with a remark on stderr."""
+On SIGTERM, SIGHUP or Ctrl-C the worker stops reading, gives running handlers --grace seconds to finish, gives the other
+messages back and exits with 0. A second SIGTERM or Ctrl-C ends it at once. With --processes a parent process forwards
+signals, and replaces a worker process that died, with a remark on stderr."""
 
 EXAMPLES = """  shardq worker app.tasks:tasks
   shardq worker app.tasks:tasks --until empty
@@ -102,6 +102,8 @@ SLACK = 10.0
 @argument("--supervised", action="store_true", help=argparse.SUPPRESS)
 def run(args: Args, shell: Shell) -> int:
     """Work until a signal comes."""
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError("shardq worker takes signals, so it needs the main thread: elsewhere use Worker(...).run()")
     for each in stop_signals():
         signal.signal(each, _end)
     speech = Speech(args.log_format, _level(args))

@@ -24,7 +24,7 @@ OTHERS = {
         "--py-files", "lastProgress", "metrics", "pyFiles", "pyspark[connect]", "rand", "remote",
         "sortWithinPartitions",
     ),
-    "a command that is not ours": ("mv shardq-*.whl shardq.zip",),
+    "a command that is not ours": ("nohup", "mv shardq-*.whl shardq.zip",),
     "an ending of files": (".whl",),
     "a folder outside of the checkout, which CI's own runs make": ("~/.cache/shardq/flickers",),
     "an example, of a file beside a spool or of what somebody might call something": (
