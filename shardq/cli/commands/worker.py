@@ -34,6 +34,7 @@ from shardq.worker.ending import Pool, leave
 from shardq.worker.liveness import LivenessThread
 from shardq.worker.outcome import Verb
 from shardq.worker.plan import PlanSettings
+from shardq.worker.process_one import go_on_below
 from shardq.worker.signals import relay, stop_signals
 
 ABOUT = """HANDLER is module:name of a function or of a Tasks; the module is imported from the current directory or from
@@ -106,6 +107,7 @@ def run(args: Args, shell: Shell) -> int:
         raise UsageError("shardq worker takes signals, so it needs the main thread: elsewhere use Worker(...).run()")
     for each in stop_signals():
         signal.signal(each, _end)
+    go_on_below()
     speech = Speech(args.log_format, _level(args))
     speech.listen()
     if args.reload:
