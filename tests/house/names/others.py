@@ -12,7 +12,8 @@ OTHERS = {
     "a setting of Celery, and a field of SQS, which pages compare": ("acks_late", "MessageId"),
     "Django's": ("InvalidTask", "ImmediateBackend", "TaskResultDoesNotExist", "attempts", "robust"),
     "systemd's, Docker's, or uvicorn's": (
-        "EnvironmentFile=", "docker run --init", "docker stop", "docker stop --time 35", "stop_grace_period: 35s", "uvicorn --workers 4",
+        "EnvironmentFile=", "docker run --init", "docker stop", "docker stop --time 35",
+        "stop_grace_period: 35s", "uvicorn --workers 4",
     ),
     "gRPC's, or HTTP's": (
         "GRPC_ENABLE_FORK_SUPPORT", "INVALID_ARGUMENT", "Idempotency-Key", "NOT_SERVING", "RESOURCE_EXHAUSTED",
