@@ -337,8 +337,8 @@ class Lane:
 
     def _read(self, action: Read) -> Report:
         state = self._state
-        self._reader = threading.get_ident()
-        charge(action.acks, self._clock.monotonic())
+        self._reader, began = threading.get_ident(), self._clock.monotonic()
+        charge(action.acks, began)
         try:
             if (op := keeping(self._jobs, action.acks)) is not None:
                 self._jobs.client.run(op)
@@ -369,7 +369,8 @@ class Lane:
         self._traced = enabled()  # once per batch, because the check costs as much as running a handler
         state.max_deliveries = self._jobs.state.config.max_deliveries
         gone = bool(found) and self._stopped.is_set() and self._unread(found)
-        return lambda: self._read_over(action, [] if gone else found)
+        took = self._clock.monotonic() - began
+        return lambda: self._read_over(action, [] if gone else found, took)
 
     def _read_fails(self, action: Read, error: Exception) -> Report:
         with self._lock:
@@ -379,12 +380,14 @@ class Lane:
         self._stopped.wait(self._reads.failed(error))
         return self._state.read_failed
 
-    def _read_over(self, action: Read, found: Sequence[Delivery] = (), *, failed: bool = False) -> None:
+    def _read_over(
+        self, action: Read, found: Sequence[Delivery] = (), took: float = 0.0, *, failed: bool = False
+    ) -> None:
         self._state.acked(action.acks)
         if failed:
             self._state.read_failed()
         else:
-            self._keeper.keep(self._state.arrived(found))
+            self._keeper.keep(self._state.arrived(found, took))
 
     def _unread(self, found: Sequence[Delivery]) -> bool:
         """Give back what came after the stop, without counting the delivery. If that fails (False) it is nacked."""
