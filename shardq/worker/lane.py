@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, Protocol, TypeAlias, cast
@@ -27,6 +28,7 @@ from shardq.worker.application import Application, limit_of
 from shardq.worker.children import Children
 from shardq.worker.contexts import Contexts
 from shardq.worker.empty import WAIT
+from shardq.worker.ending import LOOK, PARTING
 from shardq.worker.jobs import charge, keeping, next_look, settle
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
@@ -120,8 +122,15 @@ class Lane:
         self._keeper.close()
         if self._children:
             self._children.close()
+            self._await_killed()
         if not self._late.wait(RETURN_TIMEOUT):
             log.warning("the worker ends before on_error has been told of all time limits")
+
+    def _await_killed(self) -> None:
+        """Wait for the threads whose child processes were just killed: they do not hang."""
+        end = self._clock.monotonic() + PARTING
+        while self._state.busy and self._clock.monotonic() < end:
+            time.sleep(LOOK)
 
     def stuck(self) -> int:
         """Return `WorkerState.stuck`."""
