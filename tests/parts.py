@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ APPS_BIN = Path(sys.prefix) / "apps" / "bin"
 """Where `make parts` puts Django 6, for which the project's own Python may be too old, and what examples/apps need."""
 NODE = Path(sys.prefix) / "node" / "node_modules"
 """Where `make parts` puts packages of npm."""
+AS_PROCESS_ONE = ("unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc", "--kill-child")
+"""What runs a command as process 1, as a container does."""
 ALL_NEEDED = os.environ.get("SHARDQ_PARTS") == "all"
 
 
@@ -61,6 +64,14 @@ def _has_java() -> bool:
     return True
 
 
+@cache
+def _has_namespaces() -> bool:
+    return (
+        shutil.which("unshare") is not None
+        and subprocess.run([*AS_PROCESS_ONE, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    )
+
+
 def _has_huey() -> bool:
     return any(environments.CACHE.glob("huey-*/ready"))
 
@@ -88,10 +99,14 @@ GCC = Part(
     "tests of a server whose clock jumps are", "apt-get install gcc libc6-dev",
 )  # fmt: skip
 LINUX = Part("Linux", lambda: sys.platform == "linux", "tests that look into /proc are", "run them there")
+NAMESPACES = Part(
+    "a kernel that lets users have namespaces, and unshare", _has_namespaces,
+    "tests of commands as process 1 are", "install util-linux, and allow it where it is forbidden",
+)  # fmt: skip
 ROOT = Part("root", lambda: os.geteuid() == 0, "the test of a small disk that is full is", "run as root")
 HUEY = Part("huey", _has_huey, "tests of the benchmark beside it are", "with a network, make bench-worker")
 CURL = Part("curl", lambda: shutil.which("curl") is not None, "pages that ask a web server are", "apt-get install curl")
-PARTS = (REDIS, JAVA, NODE_CLIENT, APPS, PYRIGHT, GCC, LINUX, ROOT, HUEY, CURL)
+PARTS = (REDIS, JAVA, NODE_CLIENT, APPS, PYRIGHT, GCC, LINUX, NAMESPACES, ROOT, HUEY, CURL)
 
 
 def unexplained(reasons: Iterable[str]) -> list[str]:

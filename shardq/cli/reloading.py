@@ -14,7 +14,7 @@ from typing import Final
 
 from shardq.cli.exits import OK
 from shardq.cli.speech import Speech
-from shardq.worker.signals import stop_signals
+from shardq.worker.signals import worker_signals
 
 POLL: Final = 0.5
 """Seconds between two looks at the files."""
@@ -30,11 +30,12 @@ class Reloader:
         self._command = [sys.executable, "-m", "shardq.cli", "worker", *arguments]
         self._environment, self._folder, self._speech = environment, folder, speech
         self._stopped = threading.Event()
+        self._signals = 0  # without SIGHUP, which ends nobody at once
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """Run until a signal comes, and return the exit code of the worker that was running then."""
-        before = {number: signal.signal(number, self._forward) for number in stop_signals()}
+        before = {number: signal.signal(number, self._forward) for number in worker_signals()}
         try:
             while True:
                 stamps = stamps_of(self._folder)
@@ -63,8 +64,9 @@ class Reloader:
                 return str(Path(different[0][0]).relative_to(self._folder))
         return None
 
-    def _forward(self, _: int, __: FrameType | None) -> None:
-        if self._stopped.is_set() and self._process is not None:
+    def _forward(self, number: int, _: FrameType | None) -> None:
+        self._signals += number != signal.SIGHUP
+        if self._signals > 1 and self._process is not None:
             self._process.kill()  # a second signal ends it at once
         self._stopped.set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import traceback
@@ -39,7 +40,14 @@ class Speech(logging.Handler):
         return record.levelno >= self.level and bool(super().handle(record))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one line, and in the form of text the traceback behind it."""
+        """Print one line, and in the form of text the traceback behind it.
+
+        A line that cannot be printed is lost: its terminal was closed, say. What says it goes on.
+        """
+        with contextlib.suppress(OSError):
+            self._print(record)
+
+    def _print(self, record: logging.LogRecord) -> None:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
         trace = traceback_of(record)
         if self.format_name == "json":

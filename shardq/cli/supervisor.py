@@ -18,7 +18,7 @@ from shardq.backoff import Exponential
 from shardq.cli.exits import FAILED, OK, USAGE
 from shardq.cli.speech import Speech
 from shardq.clock import SystemClock
-from shardq.worker.signals import MAX_WAIT, stop_signals
+from shardq.worker.signals import MAX_WAIT, worker_signals
 
 RESTART = Exponential(base=0.5, cap=30.0)
 LONG_LIFE = 60.0
@@ -41,16 +41,17 @@ class Supervisor:
         self._due: list[tuple[float, int]] = []  # when to start which number again
         self._deaths = 0
         self._code = OK
-        self._signals = 0
+        self._stops = False
+        self._signals = 0  # without SIGHUP, which ends nobody at once
 
     def run(self) -> int:
         """Run until a signal came and all processes have ended; returns the exit code."""
-        before = {number: signal.signal(number, self._forward) for number in stop_signals()}
+        before = {number: signal.signal(number, self._forward) for number in worker_signals()}
         try:
             for number in range(1, self._count + 1):
-                if not self._signals:
+                if not self._stops:
                     self._start(number)
-            while self._members or (self._due and not self._signals):
+            while self._members or (self._due and not self._stops):
                 self._wait()
         finally:
             for number, handler in before.items():
@@ -60,11 +61,11 @@ class Supervisor:
     def _wait(self) -> None:
         """Wait until a process ends, or until it is time to start one."""
         left = MAX_WAIT
-        if self._due and not self._signals:
+        if self._due and not self._stops:
             left = min(MAX_WAIT, max(0.0, min(self._due)[0] - self._clock.monotonic()))
         with contextlib.suppress(queue.Empty):
             self._handle_end(*self._ended.get(timeout=left))
-        if self._due and not self._signals and min(self._due)[0] <= self._clock.monotonic():
+        if self._due and not self._stops and min(self._due)[0] <= self._clock.monotonic():
             self._due.remove(due := min(self._due))
             self._start(due[1])
 
@@ -80,7 +81,7 @@ class Supervisor:
         )
         self._members[process] = number
         began = self._clock.monotonic()
-        if self._signals:  # a signal came while the process was started
+        if self._stops:  # a signal came while the process was started
             self._tell(process, signal.SIGTERM)
 
         def watch() -> None:
@@ -94,10 +95,10 @@ class Supervisor:
         if process.stdin:
             process.stdin.close()
         code = process.returncode
-        if code == OK or (self._signals == 1 and code in (-signal.SIGTERM, -signal.SIGINT)):
+        if code == OK or (self._stops and self._signals <= 1 and code in (-signal.SIGTERM, -signal.SIGINT)):
             return  # the signal killed it while it was starting, when it had no messages
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        if self._signals:
+        if self._stops:
             self._code = max(self._code, code if code > 0 else FAILED)
             self._speech.say(f"worker process {process.pid} {how}", logging.WARNING)
         elif code == USAGE:
@@ -116,7 +117,8 @@ class Supervisor:
         self._stop(number)
 
     def _stop(self, number: int) -> None:
-        self._signals += 1
+        self._stops = True
+        self._signals += number != signal.SIGHUP
         for process in list(self._members):
             self._tell(process, number)
 

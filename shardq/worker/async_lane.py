@@ -203,8 +203,8 @@ class AsyncLane:
 
     async def _read(self, action: Read) -> None:
         found: Sequence[AsyncDelivery] = ()
-        acks = action.acks
-        charge(acks, self._clock.monotonic())
+        acks, began = action.acks, self._clock.monotonic()
+        charge(acks, began)
         self._reading = asyncio.current_task()  # only now: a task that is cancelled before its first step runs nothing
         try:
             if self._state.life not in (RUNNING, AWAY):
@@ -236,7 +236,7 @@ class AsyncLane:
             self._fail(error)
         self._reading = None
         self._state.acked(acks)
-        self._keeper.keep(self._state.arrived(found))
+        self._keeper.keep(self._state.arrived(found, self._clock.monotonic() - began))
         self._schedule()
 
     async def _looked_at(self, found: Sequence[AsyncDelivery]) -> Sequence[AsyncDelivery]:

@@ -1,9 +1,9 @@
 """Child processes that run handlers, each one message at a time. If one dies, only its message fails.
 
 They are started with `multiprocessing`'s spawn, which is safe in a program with threads. A child imports what the
-handler's module imports. Messages and answers are sent through a pipe as MessagePack. Children ignore SIGTERM and
-SIGINT, which a terminal or a service manager sends to all processes of a group: the parent drains the worker, and a
-child ends when the parent closes its pipe.
+handler's module imports. Messages and answers are sent through a pipe as MessagePack. Children ignore SIGTERM, SIGINT
+and SIGHUP, which a terminal or a service manager sends to all processes of a group: the parent drains the worker, and
+a child ends when the parent closes its pipe.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import multiprocessing
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Literal, TypeAlias, cast
@@ -40,6 +40,8 @@ LEAVE_TIMEOUT = 5.0
 """Seconds that a child may take to close what its tasks have opened."""
 START_TIMEOUT = 60.0
 """Seconds that a child may take to import the handler."""
+IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The signals that children ignore."""
 
 
 Kind: TypeAlias = Literal["ready", "done", "nack", "reject", "give back", "failed", "error"]
@@ -67,7 +69,8 @@ class Child:
             target=work, args=(theirs, handle, codecs), name="shardq-handler", daemon=False
         )
         try:
-            self.process.start()
+            with _blocked():
+                self.process.start()
         except Exception:
             self.pipe.close()
             raise
@@ -122,6 +125,16 @@ class Child:
         self.pipe.close()
         with contextlib.suppress(Exception):
             self.process.join(5)
+
+
+@contextlib.contextmanager
+def _blocked() -> Iterator[None]:
+    """Block what children ignore: who is started in here has it blocked until it can ignore it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Children:
@@ -232,8 +245,9 @@ def _raise(answer: Answer) -> None:
 
 def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: Codecs) -> None:
     """The main function of a child: handle messages that come through *pipe*, until the pipe is closed."""
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
     contexts = Contexts()
     opened = (
         handle.opened(SystemClock(), contexts.fresh)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, Protocol, TypeAlias, cast
@@ -27,6 +28,7 @@ from shardq.worker.application import Application, limit_of
 from shardq.worker.children import Children
 from shardq.worker.contexts import Contexts
 from shardq.worker.empty import WAIT
+from shardq.worker.ending import LOOK, PARTING
 from shardq.worker.jobs import charge, keeping, next_look, settle
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
@@ -120,8 +122,15 @@ class Lane:
         self._keeper.close()
         if self._children:
             self._children.close()
+            self._await_killed()
         if not self._late.wait(RETURN_TIMEOUT):
             log.warning("the worker ends before on_error has been told of all time limits")
+
+    def _await_killed(self) -> None:
+        """Wait for the threads whose child processes were just killed: they do not hang."""
+        end = self._clock.monotonic() + PARTING
+        while self._state.busy and self._clock.monotonic() < end:
+            time.sleep(LOOK)
 
     def stuck(self) -> int:
         """Return `WorkerState.stuck`."""
@@ -337,8 +346,8 @@ class Lane:
 
     def _read(self, action: Read) -> Report:
         state = self._state
-        self._reader = threading.get_ident()
-        charge(action.acks, self._clock.monotonic())
+        self._reader, began = threading.get_ident(), self._clock.monotonic()
+        charge(action.acks, began)
         try:
             if (op := keeping(self._jobs, action.acks)) is not None:
                 self._jobs.client.run(op)
@@ -369,7 +378,8 @@ class Lane:
         self._traced = enabled()  # once per batch, because the check costs as much as running a handler
         state.max_deliveries = self._jobs.state.config.max_deliveries
         gone = bool(found) and self._stopped.is_set() and self._unread(found)
-        return lambda: self._read_over(action, [] if gone else found)
+        took = self._clock.monotonic() - began
+        return lambda: self._read_over(action, [] if gone else found, took)
 
     def _read_fails(self, action: Read, error: Exception) -> Report:
         with self._lock:
@@ -379,12 +389,14 @@ class Lane:
         self._stopped.wait(self._reads.failed(error))
         return self._state.read_failed
 
-    def _read_over(self, action: Read, found: Sequence[Delivery] = (), *, failed: bool = False) -> None:
+    def _read_over(
+        self, action: Read, found: Sequence[Delivery] = (), took: float = 0.0, *, failed: bool = False
+    ) -> None:
         self._state.acked(action.acks)
         if failed:
             self._state.read_failed()
         else:
-            self._keeper.keep(self._state.arrived(found))
+            self._keeper.keep(self._state.arrived(found, took))
 
     def _unread(self, found: Sequence[Delivery]) -> bool:
         """Give back what came after the stop, without counting the delivery. If that fails (False) it is nacked."""

@@ -1,7 +1,8 @@
-"""SIGTERM and SIGINT: the first one stops all workers of the process, the second one ends it.
+"""SIGTERM and SIGINT: the first one stops all workers of the process, the second one ends it. SIGHUP only stops them.
 
 A service manager may send one to each process of a group, while the parent of this one hands its own on (`relay`). So
-those of a parent and all others are counted apart: the second one of either kind ends the process.
+those of a parent and all others are counted apart: the second one of either kind ends the process. SIGHUP is not
+counted: a terminal that closes sends it more than once, and some service managers send it beside SIGTERM.
 
 All workers share one handler, from the first one that runs in the main thread (only there can Python set a handler)
 until the last one leaves. The handler that was set before is called, too, if a program chose it, and put back at the
@@ -38,9 +39,21 @@ def stop_signals() -> tuple[signal.Signals, ...]:
     return (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGINT)
 
 
+def worker_signals() -> tuple[signal.Signals, ...]:
+    """The signals that stop a worker: those that stop a program, and SIGHUP unless that has another use here.
+
+    It comes when the terminal closes, and would end the process with all that it holds. `nohup` has it ignored, and
+    many a program reads its settings anew.
+    """
+    hangup = (signal.SIGHUP,) if _beneath(signal.SIGHUP) is signal.SIG_DFL else ()
+    return (*stop_signals(), *hangup)
+
+
 @contextlib.contextmanager
 def stopping(stop: Callable[[], object], leave: Callable[[], object], wanted: bool = True) -> Iterator[None]:
     """Within this context the first signal calls *stop*; the second one calls *leave* and ends the process at once.
+
+    SIGHUP calls *stop*, however often it comes.
 
     It ends without cleaning up, whatever handlers are doing; the exit code is 128 + the signal's number, as in shells.
     If not *wanted*, nothing changes. In another thread than the main one, signals count only if a worker has begun in
@@ -88,6 +101,7 @@ class SharedHandler:
     def __init__(self) -> None:
         self.members: dict[int, Member] = {}
         self.before: dict[int, Found] = {}
+        self.stops = False
         self.received = 0
         self.relayed = 0
         self.raised: BaseException | None = None
@@ -97,7 +111,8 @@ class SharedHandler:
         if not self.members:
             self._pass_on(number, frame)
             return
-        self.received += 1  # first: who joins from now on stops by itself
+        self.stops = True  # first: who joins from now on stops by itself
+        self.received += number != signal.SIGHUP
         members = list(self.members.values())
         if max(self.relayed, self.received - self.relayed) > 1:
             for member in members:
@@ -131,7 +146,7 @@ class SharedHandler:
 
     def install(self) -> None:
         """Set this handler, once for each signal: a handler that replaces it meanwhile shall keep the signal."""
-        for number in stop_signals():
+        for number in worker_signals():
             before = _beneath(number)
             if number not in self.before and before is not None:
                 self.before[number] = before
@@ -150,7 +165,9 @@ _lock = threading.Lock()
 
 def relay(number: int) -> None:
     """Do in this process what a signal does that its parent was sent. Another thread than the main one calls this."""
-    _shared.relayed += 1  # first: the handler must not take it for one of this process's own
+    if number == signal.SIGHUP and not isinstance(signal.getsignal(number), SharedHandler):
+        number = signal.SIGTERM  # here it does something else
+    _shared.relayed += number != signal.SIGHUP  # first: the handler must not take it for one of this process's own
     signal.pthread_kill(threading.main_thread().ident or 0, number)  # the main thread must wake for it
 
 
@@ -160,7 +177,7 @@ def _join(member: Member) -> None:
         _shared.members[id(member)] = member
         if member.in_main:
             _shared.install()
-        if _shared.received:
+        if _shared.stops:
             member.stop()
 
 

@@ -151,8 +151,8 @@ class WorkerState:
     """The state of one worker. At most *concurrency* handlers run.
 
     While these are `SHORT`, up to *read_ahead* more messages may wait for one. With a *share* the slots are those of
-    several queues: each message that was read has one until its handler has ended, and so has each that a read asks
-    for. Then nothing is read ahead.
+    several queues: each message that was read has one until its handler has ended. Then nothing is read ahead, and
+    messages for which there is no slot are given back at once.
     """
 
     def __init__(self, concurrency: int, read_ahead: int = 0, share: Share | None = None) -> None:
@@ -164,7 +164,6 @@ class WorkerState:
         self.max_deliveries: int | None = None
         """The queue's setting, None until it is known."""
         self._read_ahead, self._share = read_ahead, share
-        self._asked = 0  # for how many messages the read asks that is under way, of a share
         self._mean: float | None = None  # of the seconds that handlers took lately; None before the first one
         self._waiting: tuple[deque[Job], deque[Job]] = deque(), deque()  # those that start first, the others
         self._startable = 0  # how many of the waiting jobs may still start
@@ -188,7 +187,7 @@ class WorkerState:
         if not self._settling and (action := self._settle(leave_acks=credit > 0)):
             return action
         if credit > 0 and self._share is not None:
-            credit = self._asked = self._share.take(credit)
+            credit = self._share.take(credit)
         if credit > 0:
             self._reading = True
             return Read(credit, self._take_along())
@@ -256,26 +255,24 @@ class WorkerState:
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def arrived(self, deliveries: Iterable[DeliveryView]) -> list[Job]:
-        """Event: a read returned. After `stop` its messages are given back at once. Return their jobs."""
+    def arrived(self, deliveries: Iterable[DeliveryView], took: float = 0.0) -> list[Job]:
+        """Event: a read returned after *took* seconds. After `stop` its messages are given back. Return all jobs."""
         self._reading = False
         jobs = [Job(delivery) for delivery in deliveries]
-        if self._share is not None:
-            self._share.give(self._asked - len(jobs), is_idle=not jobs)
+        over = self._share.came(len(jobs), took) if self._share is not None else 0
         self.held.update(jobs)
         first, others = self._waiting
         for job in jobs:
             (first if is_of_newcomer(job.delivery) else others).append(job)
         self._startable += len(jobs)
-        if self.life not in (RUNNING, AWAY):
-            self._let_go(jobs)
+        self._let_go(jobs[len(jobs) - over :] if self.life in (RUNNING, AWAY) else jobs)
         return jobs
 
     def read_failed(self) -> None:
         """Event: a read failed."""
         self._reading = False
         if self._share is not None:
-            self._share.give(self._asked)
+            self._share.failed()
 
     def ended(self, job: Job, outcome: Outcome) -> None:
         """Event: a handler ended. Its outcome counts only if nothing was decided before and the lease is not lost."""

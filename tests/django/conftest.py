@@ -19,18 +19,23 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def run(url: str, tmp_path: Path) -> Run:
+def site(url: str, tmp_path: Path) -> dict[str, str]:
+    """The environment of programs with Django's settings of this folder."""
+    return os.environ | {
+        "DJANGO_SETTINGS_MODULE": "tests.django.site.settings",
+        "SHARDQ_URL": url,
+        "SITE_DATABASE": str(tmp_path / "site.sqlite3"),
+    }
+
+
+@pytest.fixture
+def run(site: dict[str, str]) -> Run:
     """Run a module with Django's settings of this folder."""
     APPS.need()
 
     def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        settings = {
-            "DJANGO_SETTINGS_MODULE": "tests.django.site.settings",
-            "SHARDQ_URL": url,
-            "SITE_DATABASE": str(tmp_path / "site.sqlite3"),
-        }
         command = [str(APPS_BIN / "python"), "-W", "error::RuntimeWarning", "-m", *words]
-        environment = os.environ | settings | environment
+        environment = site | environment
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150)
 
     return run

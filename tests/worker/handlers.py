@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,13 @@ def pause(delivery: DeliveryView) -> None:
     """Takes a moment."""
     note(delivery, "began")
     time.sleep(1)
+
+
+def leaves(delivery: DeliveryView) -> None:
+    """Starts a program that outlives the one that it began with, and one whose end it looks at."""
+    subprocess.run(["sh", "-c", "sleep 0.01 & exit 0"], check=True)
+    assert subprocess.run(["sh", "-c", "exit 7"], check=False).returncode == 7
+    note(delivery, "done")
 
 
 def stdin(delivery: DeliveryView) -> None:

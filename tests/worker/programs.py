@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import uvicorn
+from gunicorn.app.base import BaseApplication
 
 from shardq import AsyncClient, AsyncWorker, Client, Worker
 from tests.worker.handlers import quick, quick_async
@@ -107,5 +108,45 @@ def beside() -> None:
     asyncio.run(both())
 
 
+class Gunicorn(BaseApplication):  # type: ignore[misc]
+    """gunicorn with one process that serves *served*, and these *settings*."""
+
+    def __init__(self, served: object, **settings: Any) -> None:
+        self._served, self._settings = served, settings
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in (self._settings | {"bind": ["127.0.0.1:0"], "loglevel": "warning"}).items():
+            self.cfg.set(name, value)
+
+    def load(self) -> object:
+        return self._served
+
+
+def gunicorn() -> None:
+    """An AsyncWorker in the lifespan of an application that gunicorn serves."""
+    Gunicorn(application, worker_class="uvicorn_worker.UvicornWorker").run()
+
+
+def forked() -> None:
+    """A Worker in a thread of each process that gunicorn forks."""
+    begun: list[tuple[Client, Worker, threading.Thread]] = []
+
+    def begin(_: object, __: object) -> None:
+        client = Client.from_url(URL)
+        working = worker(client, "jobs")
+        begun.append((client, working, threading.Thread(target=working.run)))
+        begun[0][2].start()
+
+    def end(_: object, __: object) -> None:
+        client, working, thread = begun[0]
+        working.stop()
+        thread.join()
+        client.close()
+
+    Gunicorn(lambda _, start: start("204 No Content", []), post_fork=begin, worker_exit=end).run()
+
+
 if __name__ == "__main__":
-    {each.__name__: each for each in (alone, tasks, threads, loops, kinds, served, beside)}[sys.argv[1]]()
+    all_of_them = (alone, tasks, threads, loops, kinds, served, beside, gunicorn, forked)
+    {each.__name__: each for each in all_of_them}[sys.argv[1]]()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
 
 from shardq import AsyncClient, AsyncWorker, Client, Worker
@@ -48,10 +48,16 @@ class Gate:
 
 
 class RunningWorker:
-    """`with RunningWorker(...) as begun`: at work until `stop`; `failure` is what `run` raised."""
+    """`with RunningWorker(...) as begun`: at work until `stop`; `failure` is what `run` raised.
 
-    def __init__(self, client_kind: ClientKind, url: str, queue: str, handle: Handle, **settings: Any) -> None:
-        self._client_kind, self._url, self._queue, self._handle = client_kind, url, queue, handle
+    *queue* names one or several.
+    """
+
+    def __init__(
+        self, client_kind: ClientKind, url: str, queue: str | Sequence[str], handle: Handle, **settings: Any
+    ) -> None:
+        self._client_kind, self._url, self._handle = client_kind, url, handle
+        self._names = [queue] if isinstance(queue, str) else queue
         self._client_settings = settings.pop("client", {})
         self._settings = settings
         self.worker: Worker | AsyncWorker | None = None
@@ -90,7 +96,8 @@ class RunningWorker:
 
     def _run_threads(self) -> None:
         with Client.from_url(self._url, **self._client_settings) as client:
-            self.worker = Worker(client.queue(self._queue, create=True), self._handle, **self._settings)
+            queues = {client.queue(name, create=True): 1 for name in self._names}
+            self.worker = Worker(queues, self._handle, **self._settings)
             self.worker.run()
 
     async def _run_tasks(self) -> None:
@@ -103,5 +110,6 @@ class RunningWorker:
         if asyncio.iscoroutinefunction(handle) or isinstance(handle, Application):
             chosen = handle
         async with AsyncClient.from_url(self._url, **self._client_settings) as client:
-            self.worker = AsyncWorker(client.queue(self._queue, create=True), chosen, **self._settings)
+            queues = {client.queue(name, create=True): 1 for name in self._names}
+            self.worker = AsyncWorker(queues, chosen, **self._settings)
             await self.worker.run()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
+
+import pytest
 
 from shardq import Client
 from shardq.tasks import Tasks
 from tests.clients import ClientKind
 from tests.waiting import eventually
+from tests.worker import handlers
 from tests.worker.running import RunningWorker
 
 
@@ -41,3 +45,18 @@ def test_a_worker_of_which_nothing_hangs_counts_none(client: Client, url: str, c
         begun.stop()
         assert begun.worker
         assert begun.worker.hangs == 0
+
+
+@pytest.mark.runs_in("test-all")
+def test_handlers_whose_child_processes_were_killed_do_not_hang(
+    client: Client, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDQ_TEST_LOG", str(tmp_path / "log"))
+    queue = client.queue("jobs", create=True)
+    queue.write_many([(number, f"t{number}") for number in range(4)])
+    with RunningWorker("sync", url, "jobs", handlers.deaf, run_in="processes", concurrency=4, grace=0.1) as begun:
+        eventually(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text().count("began") == 4, 60)
+        begun.stop()
+        assert begun.worker
+        assert begun.worker.hangs == 0
+    assert queue.stats().backlog == 4

@@ -9,6 +9,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from shardq import Client, Queue
+from shardq.cli import main
 from shardq.ops.queue.steps import Ask
 from tests.servers import Server, ServerKind
 from tests.waiting import answered, eventually
@@ -82,6 +84,86 @@ def test_who_was_started_in_the_background_does_not_heed_ctrl_c(
     program.signal(signal.SIGTERM)
     assert program.wait() == 0
     assert told(program.errors.read_text()) == []
+
+
+HANGS_UP = """
+import os, signal, sys
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may have it ignored
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        pytest.param(("--processes", "2"), marks=pytest.mark.runs_in("test-all")),
+        pytest.param(("--reload",), marks=pytest.mark.runs_in("test-all")),
+    ],
+    ids=["one", "several", "reloaded"],
+)
+def test_hangups_and_a_signal_drain_as_one_signal(begin: Begin, jobs: Queue, words: tuple[str, ...]) -> None:
+    jobs.write_many([(n, f"t{n % 9}") for n in range(MANY)])
+    program = begin("quick", "--concurrency", "4", *words, before=(sys.executable, "-c", HANGS_UP))
+    eventually(lambda: len(program.lines("done")) > 20, 30)
+    for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
+        program.signal(number)
+    assert program.wait() == 0
+    now = jobs.stats()
+    assert (now.in_flight, now.acked) == (0, len(program.lines("done")))
+    assert told(program.errors.read_text()) == []
+
+
+@pytest.mark.runs_in("test-all")
+def test_a_worker_under_nohup_works_on(begin: Begin, jobs: Queue) -> None:
+    program = begin("quick", before=("nohup",))
+    for number in range(2):
+        jobs.write(number, shard_key="t")
+        eventually(lambda number=number: len(program.lines("done")) > number, 30)  # type: ignore[misc]
+        program.signal(signal.SIGHUP)
+    jobs.write("last", shard_key="t")
+    eventually(lambda: len(program.lines("done")) == 3, 30)
+    program.signal(signal.SIGTERM)
+    assert program.wait() == 0
+
+
+TERMINAL = """
+import os, pty, signal, sys
+
+child, screen = pty.fork()
+if not child:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.execvp(sys.argv[1], sys.argv[1:])
+
+def close(*_):
+    os.killpg(child, signal.SIGHUP)  # as the shell does, before the kernel does
+    os.close(screen)
+
+signal.signal(signal.SIGUSR1, close)
+try:
+    while os.read(screen, 4096):
+        pass
+except OSError:  # it is closed, or the program has ended
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.runs_in("test-all")
+@pytest.mark.parametrize(
+    "words", [(), ("--processes", "2"), ("--run-in", "processes")], ids=["one", "several", "child processes"]
+)
+def test_a_worker_drains_whose_terminal_closes_while_it_prints(
+    begin: Begin, jobs: Queue, words: tuple[str, ...]
+) -> None:
+    """Nothing that it prints goes anywhere then: what it held waited until its lease ended."""
+    jobs.write_many([(n, f"t{n % 9}") for n in range(MANY)])
+    program = begin("quick", "--verbose", "--concurrency", "4", *words, before=(sys.executable, "-c", TERMINAL))
+    eventually(lambda: len(program.lines("done")) > 20, 30)
+    program.signal(signal.SIGUSR1)
+    assert program.wait() == 0
+    now = jobs.stats()
+    assert (now.in_flight, now.delayed, now.acked) == (0, 0, len(program.lines("done")))
 
 
 @pytest.mark.runs_in("test-all")
@@ -197,6 +279,16 @@ def test_a_signal_counts_where_python_ignores_exceptions(url: str, tmp_path: Pat
     command = [sys.executable, "-m", "shardq.cli", "--url", url, "worker", "dying:handle", "--queue", "jobs", *words]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, told(ended.stderr)) == (0, [])
+
+
+def test_the_command_says_that_it_needs_the_main_thread(capsys: pytest.CaptureFixture[str]) -> None:
+    codes: list[int] = []
+    words = ["worker", "tests.worker.handlers:quick", "--queue", "jobs"]
+    thread = threading.Thread(target=lambda: codes.append(main(words)))
+    thread.start()
+    thread.join(30)
+    assert codes == [2]
+    assert "it needs the main thread" in capsys.readouterr().err
 
 
 @pytest.mark.runs_in("test-all")

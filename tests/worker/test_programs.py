@@ -106,3 +106,33 @@ def test_a_signal_ends_uvicorn_and_the_worker_that_it_hosts(
     assert program.wait() == (-signal.SIGTERM if (name, number) == ("served", signal.SIGTERM) else 0)
     nothing_is_lost(program, queues)
     assert program.errors.read_text() == ""
+
+
+hosts = pytest.mark.parametrize("name", ["gunicorn", pytest.param("forked", marks=LATER)])
+
+
+@hosts
+def test_a_signal_ends_gunicorn_and_the_worker_that_it_hosts(
+    begin: Begin, filled: Callable[..., list[Queue]], name: str
+) -> None:
+    queues = filled("jobs")
+    program = begin(name)
+    eventually(lambda: at_work(program, queues))
+    program.signal(signal.SIGTERM)
+    assert program.wait() == 0
+    nothing_is_lost(program, queues)
+
+
+@hosts
+@LATER
+def test_gunicorn_begins_anew_at_a_hangup_with_another_worker(
+    begin: Begin, filled: Callable[..., list[Queue]], name: str
+) -> None:
+    queues = filled("jobs")
+    program = begin(name)
+    eventually(lambda: at_work(program, queues))
+    program.signal(signal.SIGHUP)
+    eventually(lambda: len({row[2] for row in program.lines("done")}) == 2, what="another process works")
+    program.signal(signal.SIGTERM)
+    assert program.wait() == 0
+    nothing_is_lost(program, queues)

@@ -133,6 +133,44 @@ def test_the_second_signal_of_one_s_own_ends_the_process_whatever_the_parent_sai
             signal.raise_signal(signal.SIGTERM)
 
 
+def test_a_hangup_stops_all_and_ends_no_process_however_often_it_comes(workers: Workers) -> None:
+    """A shell and the kernel both send it when a terminal closes, and some service managers beside SIGTERM."""
+    with handled(signal.SIG_DFL, signal.SIGHUP):
+        with workers.running("a"):
+            for send in (signal.raise_signal, relay, signal.raise_signal):
+                send(signal.SIGHUP)
+            signal.raise_signal(signal.SIGTERM)
+            assert workers.told == ["a"] * 4
+            with pytest.raises(Ended):
+                signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_who_begins_while_others_end_for_a_hangup_ends_too(workers: Workers) -> None:
+    with handled(signal.SIG_DFL, signal.SIGHUP), workers.running("a"):
+        signal.raise_signal(signal.SIGHUP)
+        with workers.running("b"):
+            assert workers.told == ["a", "b"]
+
+
+def test_a_hangup_that_has_another_use_stops_nobody(workers: Workers) -> None:
+    """Under nohup it is ignored, and many a program reads its settings anew."""
+    told: list[int] = []
+    for handler in (signal.SIG_IGN, lambda number, _: told.append(number)):
+        with handled(handler, signal.SIGHUP), workers.running("a"):
+            assert signal.getsignal(signal.SIGHUP) is handler
+            signal.raise_signal(signal.SIGHUP)
+    assert told == [signal.SIGHUP]
+    assert workers.told == []
+
+
+def test_a_hangup_of_the_parent_stops_one_for_whom_it_has_another_use(workers: Workers) -> None:
+    """The parent means its processes to end, whatever the handlers' module does with that signal."""
+    with handled(signal.SIG_IGN, signal.SIGHUP), workers.running("a"):
+        relay(signal.SIGHUP)
+        assert workers.told == ["a"]
+
+
 def test_who_begins_while_others_end_for_a_signal_ends_too(workers: Workers) -> None:
     """Or a program that starts two workers and gets its signal between would work on."""
     with workers.running("a"):

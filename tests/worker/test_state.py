@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from shardq.worker.outcome import ACK, GIVE_BACK, Outcome
+from shardq.worker.slots import Slots
 from shardq.worker.state import (
     AWAY,
     BATCH,
@@ -447,6 +448,20 @@ def test_what_waits_is_given_back_while_draining_since_that_does_not_count() -> 
     given_back = state.next()
     assert isinstance(given_back, SettleJobs)
     assert [(job.delivery.count, job.outcome) for job in given_back.jobs] == [(4, GIVE_BACK), (3, GIVE_BACK)]
+
+
+def test_messages_for_which_several_queues_have_no_slot_are_given_back_at_once() -> None:
+    slots = Slots(2, [1, 1])
+    slots.nudges += [lambda: None] * 2
+    busy, state = slots.share(0), WorkerState(2, share=slots.share(1))
+    assert state.next() == Read(2)
+    assert [busy.take(1), busy.came(1, 0.0)] == [1, 0]
+    began, over = state.arrived(deliveries(2))
+    assert state.next() is began
+    assert state.next() == SettleJobs("give back", [over])
+    assert state.next() is None, "it reads when a slot is free"
+    state.settled([over])
+    assert state.held == {began}
 
 
 def test_away_changes_only_with_news() -> None:

@@ -34,6 +34,7 @@ from shardq.worker.ending import Pool, leave
 from shardq.worker.liveness import LivenessThread
 from shardq.worker.outcome import Verb
 from shardq.worker.plan import PlanSettings
+from shardq.worker.process_one import go_on_below
 from shardq.worker.signals import relay, stop_signals
 
 ABOUT = """HANDLER is module:name of a function or of a Tasks; the module is imported from the current directory or from
@@ -46,9 +47,9 @@ exception it is delivered again after a backoff.
 Several Tasks make a worker of several queues, which share its --concurrency by their weights: app.tasks:tasks=3 has
 three times as many slots as one without a weight. What one queue does not need the others use.
 
-On SIGTERM or Ctrl-C the worker stops reading, gives running handlers --grace seconds to finish, gives the other
-messages back and exits with 0. A second signal ends it at once. With --processes a parent process forwards signals, and
-replaces a worker process that died, with a remark on stderr."""
+On SIGTERM, SIGHUP or Ctrl-C the worker stops reading, gives running handlers --grace seconds to finish, gives the other
+messages back and exits with 0. A second SIGTERM or Ctrl-C ends it at once. With --processes a parent process forwards
+signals, and replaces a worker process that died, with a remark on stderr."""
 
 EXAMPLES = """  shardq worker app.tasks:tasks
   shardq worker app.tasks:tasks --until empty
@@ -102,8 +103,11 @@ SLACK = 10.0
 @argument("--supervised", action="store_true", help=argparse.SUPPRESS)
 def run(args: Args, shell: Shell) -> int:
     """Work until a signal comes."""
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError("shardq worker takes signals, so it needs the main thread: elsewhere use Worker(...).run()")
     for each in stop_signals():
         signal.signal(each, _end)
+    go_on_below()
     speech = Speech(args.log_format, _level(args))
     speech.listen()
     if args.reload:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -128,6 +129,12 @@ def hangs(folder: str) -> None:
     """Say that it runs, and do for an hour."""
     (Path(folder) / f"runs-{os.getpid()}").touch()
     time.sleep(3600)
+
+
+@task
+def leaves() -> None:
+    """Start a program that outlives the one that it began with."""
+    subprocess.run(["sh", "-c", "sleep 0.01 & exit 0"], check=True)
 
 
 @task

@@ -12,7 +12,8 @@ OTHERS = {
     "a setting of Celery, and a field of SQS, which pages compare": ("acks_late", "MessageId"),
     "Django's": ("InvalidTask", "ImmediateBackend", "TaskResultDoesNotExist", "attempts", "robust"),
     "systemd's, Docker's, or uvicorn's": (
-        "EnvironmentFile=", "docker stop", "docker stop --time 35", "stop_grace_period: 35s", "uvicorn --workers 4",
+        "EnvironmentFile=", "docker run --init", "docker stop", "docker stop --time 35",
+        "stop_grace_period: 35s", "uvicorn --workers 4",
     ),
     "gRPC's, or HTTP's": (
         "GRPC_ENABLE_FORK_SUPPORT", "INVALID_ARGUMENT", "Idempotency-Key", "NOT_SERVING", "RESOURCE_EXHAUSTED",
@@ -24,7 +25,7 @@ OTHERS = {
         "--py-files", "lastProgress", "metrics", "pyFiles", "pyspark[connect]", "rand", "remote",
         "sortWithinPartitions",
     ),
-    "a command that is not ours": ("mv shardq-*.whl shardq.zip",),
+    "a command that is not ours": ("nohup", "mv shardq-*.whl shardq.zip",),
     "an ending of files": (".whl",),
     "a folder outside of the checkout, which CI's own runs make": ("~/.cache/shardq/flickers",),
     "an example, of a file beside a spool or of what somebody might call something": (

@@ -18,6 +18,7 @@ from shardq.errors import ConfigError
 from shardq.worker import AsyncWorker
 from shardq.worker.ending import Pool, leave
 from shardq.worker.plan import PlanSettings
+from shardq.worker.process_one import go_on_below
 
 
 class Command(BaseCommand):
@@ -39,6 +40,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Work."""
+        if self._called_from_command_line:  # else the process is somebody else's, as in a test
+            go_on_below()
         settings: PlanSettings = {
             "concurrency": options["concurrency"],
             "time_limit": options["time_limit"],
