@@ -7,6 +7,7 @@ and how long the job of a quiet tenant waits beside 100 floods of jobs of 20 ms.
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -156,9 +157,10 @@ def _with_backlog(place: Place, contender: Contender, length: float, seconds: fl
     warm = WARM + length
     enough = round(1.2 * min(MOST_RATE, SLOTS / length) * (warm + seconds))
     with _bench(place, contender) as bench:
+        bench.worker.pause()
         bench.enqueuer.enqueue(enough, "x" * place.settings.payload)
-        whole = bench.left()
-        bench.wait("the first job", lambda: bench.left() < whole)
+        bench.worker.signal(signal.SIGCONT)
+        bench.wait("the first job", lambda: bench.left() < enough)
         time.sleep(warm)
         began, left, cpu, scripts = time.monotonic(), bench.left(), bench.cpu(), _scripts(bench.server)
         time.sleep(seconds)
