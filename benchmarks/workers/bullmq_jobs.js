@@ -10,10 +10,12 @@ const IORedis = require("ioredis");
 const URL = process.env.BENCH_URL;
 const [MARK, RAN, EACH, SEEN] = ["mark", "bench:ran", "each-", "bench:seen"];
 const TOGETHER = 100;
+const [TAKES, SLOTS] = [1000 * Number(process.env.BENCH_TAKES || 0), Number(process.env.BENCH_SLOTS || TOGETHER)];
 const connection = new IORedis(URL, { maxRetriesPerRequest: null });
 
 function work() {
   let calls = 0;
+  let starts = 0;
   const server = new IORedis(URL);
   const handle = async (job) => {
     const payload = job.data;
@@ -23,10 +25,14 @@ function work() {
       await new Promise((done) => setTimeout(done, 1 + (Number(payload.slice(EACH.length)) % 9)));
       await server.sadd(SEEN, payload);
     } else {
+      if (TAKES) {
+        starts += 1; // the first ones take less, or all would end together
+        await new Promise((done) => setTimeout(done, (TAKES * Math.min(SLOTS, starts)) / SLOTS));
+      }
       calls += 1;
     }
   };
-  new Worker("jobs", handle, { connection, concurrency: TOGETHER, removeOnComplete: { count: 0 } });
+  new Worker("jobs", handle, { connection, concurrency: SLOTS, removeOnComplete: { count: 0 } });
 }
 
 async function enqueue(queue, payloads) {

@@ -1,6 +1,7 @@
 """The job: it only counts itself. A job whose payload is MARK writes the count to the server.
 
 One whose payload begins with EACH takes 1 to 9 ms, and notes on the server that it ran: that says how many were lost.
+All others take TAKES seconds. One whose payload begins with SINCE notes there how many ns after that moment it began.
 
 Runs in the environment of each contender, so it needs nothing but redis-py.
 """
@@ -20,8 +21,14 @@ MARK = "mark"
 RAN = "bench:ran"
 EACH = "each-"
 SEEN = "bench:seen"
+SINCE = "since-"
+LATE = "bench:late"
+TAKES = float(os.environ.get("BENCH_TAKES", "0"))
+SLOTS = int(os.environ.get("BENCH_SLOTS", "100"))
+"""How many jobs run at once, if they take time."""
 
 _calls = itertools.count()  # `next` is atomic, `+= 1` is not
+_starts = itertools.count(1)
 _lock = threading.Lock()
 _told = 0
 
@@ -34,6 +41,8 @@ def work(payload: str) -> None:
         time.sleep(_pause(payload))
         _server().sadd(SEEN, payload)
     else:
+        if TAKES:
+            time.sleep(_begun(payload))
         next(_calls)
 
 
@@ -42,6 +51,9 @@ async def work_async(payload: str) -> None:
     if payload.startswith(EACH):
         await asyncio.sleep(_pause(payload))
         _server().sadd(SEEN, payload)
+    elif TAKES and payload != MARK:
+        await asyncio.sleep(_begun(payload))
+        next(_calls)
     else:
         work(payload)
 
@@ -49,6 +61,13 @@ async def work_async(payload: str) -> None:
 def _pause(payload: str) -> float:
     """1 to 9 ms, so that jobs that began together do not end together."""
     return (1 + int(payload.removeprefix(EACH)) % 9) / 1000
+
+
+def _begun(payload: str) -> float:
+    """Note the start of a job; how many seconds it takes. The first ones take less, or all would end together."""
+    if payload.startswith(SINCE):
+        _server().rpush(LATE, time.monotonic_ns() - int(payload.removeprefix(SINCE)))
+    return TAKES * min(SLOTS, next(_starts)) / SLOTS
 
 
 def _report() -> None:

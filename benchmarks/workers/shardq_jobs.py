@@ -11,7 +11,7 @@ from shardq import AsyncClient, AsyncDelivery, AsyncQueue, Client, Delivery
 from shardq.worker import AsyncWorker, Worker
 
 TOGETHER = 100
-AHEAD = 500
+AHEAD = int(os.environ.get("BENCH_AHEAD", "500"))
 TENANTS = int(os.environ.get("BENCH_TENANTS", "100"))
 LEASE = float(os.environ.get("BENCH_LEASE", "30"))
 queue = Client.from_url(URL).queue("jobs", visibility_timeout=LEASE)

@@ -11,7 +11,6 @@ from shardq.client import AsyncDelivery, AsyncQueue
 from shardq.errors import BackendError, DurabilityUnknown, QueueMissing
 from shardq.model import DeliveryView
 from shardq.ops.read.give_back import unread
-from shardq.ops.read.read import MAX_COUNT
 from shardq.telemetry import enabled
 from shardq.worker import guard
 from shardq.worker.application import Application, limit_of
@@ -22,7 +21,7 @@ from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import Outcome
 from shardq.worker.plan import Plan
 from shardq.worker.slots import Share
-from shardq.worker.state import AWAY, LEASED, RUNNING, STOPPED, Job, Read, SettleJobs, WorkerState
+from shardq.worker.state import AWAY, LEASED, RUNNING, STOPPED, Job, LookLater, Read, SettleJobs, WorkerState
 from shardq.worker.telling import AsyncTeller
 from shardq.worker.trouble import (
     CALL_TIMEOUT,
@@ -165,12 +164,18 @@ class AsyncLane:
         while (action := state.next()) is not None:
             if isinstance(action, Job):
                 action.handle = loop.create_task(self._run(action), context=self._owner.contexts.fresh())
+            elif isinstance(action, LookLater):
+                loop.call_later(action.seconds, self._look)
             else:
                 task = loop.create_task(self._read(action) if isinstance(action, Read) else self._settle(action))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         if state.life == STOPPED:
             self._over.set()
+
+    def _look(self) -> None:
+        self._state.look()
+        self._schedule()
 
     async def _run(self, job: Job) -> None:
         job.started = self._clock.monotonic()
@@ -212,7 +217,7 @@ class AsyncLane:
             if (op := keeping(self._jobs, acks)) is not None:
                 await self._jobs.client.run(op)
             found = await self._jobs.read_many(
-                min(action.credit, MAX_COUNT),
+                action.credit,
                 block=BLOCK if self._plan.until is None else WAIT,
                 visibility_timeout=self._plan.visibility_timeout,
                 ack=[cast("AsyncDelivery", job.delivery) for job in acks],
@@ -223,6 +228,7 @@ class AsyncLane:
             self._speaks = log.isEnabledFor(logging.DEBUG)
             self._traced = enabled()  # once per batch, because the check costs as much as running a handler
             self._state.max_deliveries = self._jobs.state.config.max_deliveries
+            self._state.pace.lasts = self._plan.visibility_timeout or self._jobs.state.config.visibility_timeout
             found = await self._looked_at(found)
         except QueueMissing as error:  # it is not declared yet
             acks = await self._read_fails(acks, error)

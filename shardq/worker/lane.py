@@ -19,7 +19,6 @@ from shardq.client import Delivery, Queue
 from shardq.errors import BackendError, DurabilityUnknown, ProcessDied, QueueMissing
 from shardq.model import DeliveryView
 from shardq.ops.read.give_back import unread
-from shardq.ops.read.read import MAX_COUNT
 from shardq.telemetry import enabled
 from shardq.timing import Entry
 from shardq.timing.aside import Aside
@@ -35,7 +34,18 @@ from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan
 from shardq.worker.signals import MAX_WAIT
 from shardq.worker.slots import Share
-from shardq.worker.state import AWAY, DRAINING, LEASED, RETURNING, STOPPED, Job, Read, SettleJobs, WorkerState
+from shardq.worker.state import (
+    AWAY,
+    DRAINING,
+    LEASED,
+    RETURNING,
+    STOPPED,
+    Job,
+    LookLater,
+    Read,
+    SettleJobs,
+    WorkerState,
+)
 from shardq.worker.telling import Teller
 from shardq.worker.trouble import (
     CALL_TIMEOUT,
@@ -57,7 +67,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
 """Seconds between two tries to end a waiting read."""
 
 Report: TypeAlias = Callable[[], object]
-Order: TypeAlias = Literal["stop", "over", "nudge"] | BaseException
+Order: TypeAlias = Literal["stop", "over", "nudge", "look"] | BaseException
 
 
 class Owner(Protocol):
@@ -162,8 +172,8 @@ class Lane:
                 continue
             if order == "over":
                 return raised(failure)
-            if order == "nudge":
-                self._nudge()
+            if order in ("nudge", "look"):
+                self._go_on(order)
                 continue
             if isinstance(order, BaseException):
                 failure = failure or order
@@ -174,6 +184,12 @@ class Lane:
                 self._stopped.set()
                 threading.Thread(target=self._end_read, name="shardq-worker-stop", daemon=True).start()
             self._nudge()
+
+    def _go_on(self, order: Order) -> None:
+        if order == "look":
+            with self._lock:
+                self._state.look()
+        self._nudge()
 
     def _wait_time(self, end: float | None) -> float:
         return MAX_WAIT if end is None else min(MAX_WAIT, max(0.0, end - self._clock.monotonic()))
@@ -266,7 +282,10 @@ class Lane:
             else:
                 report = self._performed(action)
 
-    def _performed(self, action: Read | SettleJobs) -> Report:
+    def _performed(self, action: Read | SettleJobs | LookLater) -> Report:
+        if isinstance(action, LookLater):
+            self._jobs.client.timer.call_at(self._clock.monotonic() + action.seconds, self._orders.put, "look")
+            return lambda: None
         try:
             return self._read(action) if isinstance(action, Read) else self._settle(action)
         except BaseException as error:  # noqa: BLE001 (raised by run)
@@ -352,7 +371,7 @@ class Lane:
             if (op := keeping(self._jobs, action.acks)) is not None:
                 self._jobs.client.run(op)
             found = self._jobs.read_many(
-                min(action.credit, MAX_COUNT),
+                action.credit,
                 block=BLOCK if self._plan.until is None else WAIT,
                 visibility_timeout=self._plan.visibility_timeout,
                 ack=[cast("Delivery", job.delivery) for job in action.acks],
@@ -377,6 +396,7 @@ class Lane:
         self._speaks = log.isEnabledFor(logging.DEBUG)
         self._traced = enabled()  # once per batch, because the check costs as much as running a handler
         state.max_deliveries = self._jobs.state.config.max_deliveries
+        state.pace.lasts = self._plan.visibility_timeout or self._jobs.state.config.visibility_timeout
         gone = bool(found) and self._stopped.is_set() and self._unread(found)
         took = self._clock.monotonic() - began
         return lambda: self._read_over(action, [] if gone else found, took)

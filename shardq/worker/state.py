@@ -17,9 +17,11 @@ from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from shardq.model import DeliveryView
+from shardq.ops.read.read import MAX_COUNT
 from shardq.ops.settle.command import CHUNK
 from shardq.protocol.lease import deliveries_in
 from shardq.worker.outcome import GIVE_BACK, Outcome, Verb
+from shardq.worker.pace import Pace
 from shardq.worker.slots import Share
 
 Table: TypeAlias = Mapping[str, Mapping[str, str]]
@@ -63,13 +65,6 @@ SLOT: Final[Table] = {
 
 BATCH: Final = 500
 """How many messages are settled by one call, at most."""
-
-SHORT: Final = 0.01
-"""Seconds that handlers may take on average while messages are read ahead. A message that is read ahead waits for a
-handler of this worker, even if another worker is free: that is worth a round trip, and no more."""
-
-RECENT: Final = 16
-"""The mean time of handlers is that of about so many, the last ones."""
 
 MOST_PIGGYBACKED: Final = CHUNK
 """How many acks are piggybacked on a read, at most: as many as go out in one round trip."""
@@ -138,7 +133,13 @@ class SettleJobs(NamedTuple):
     jobs: list[Job]
 
 
-Action: TypeAlias = Job | Read | SettleJobs
+class LookLater(NamedTuple):
+    """Action: call `look` in so many seconds, and go on meanwhile. There is one at a time."""
+
+    seconds: float
+
+
+Action: TypeAlias = Job | Read | SettleJobs | LookLater
 """What a runner does next. A Job means: run its handler, then call `ended`."""
 
 
@@ -150,9 +151,10 @@ def sum_of(tallies: Sequence[Mapping[Verb, int]]) -> Mapping[Verb, int]:
 class WorkerState:
     """The state of one worker. At most *concurrency* handlers run.
 
-    While these are `SHORT`, up to *read_ahead* more messages may wait for one. With a *share* the slots are those of
-    several queues: each message that was read has one until its handler has ended. Then nothing is read ahead, and
-    messages for which there is no slot are given back at once.
+    While these are short, up to *read_ahead* more messages may wait for one. Of longer ones a few do behind a backlog
+    (`Pace`), and the next read waits until these have begun. With a *share* the slots are those of several queues: each
+    message that was read has one until its handler has ended. Then nothing is read ahead, and messages for which there
+    is no slot are given back at once.
     """
 
     def __init__(self, concurrency: int, read_ahead: int = 0, share: Share | None = None) -> None:
@@ -163,8 +165,10 @@ class WorkerState:
         """The jobs that are not finished: the message is not settled, or the handler still runs."""
         self.max_deliveries: int | None = None
         """The queue's setting, None until it is known."""
-        self._read_ahead, self._share = read_ahead, share
-        self._mean: float | None = None  # of the seconds that handlers took lately; None before the first one
+        self.pace = Pace(concurrency, read_ahead)
+        self._most_held, self._share = max(concurrency + read_ahead, BATCH), share
+        self._looks = False  # whether a look is due; since it was asked for:
+        self._has_begun = self._has_read = False  # whether a message that waited has begun, and whether a read has
         self._waiting: tuple[deque[Job], deque[Job]] = deque(), deque()  # those that start first, the others
         self._startable = 0  # how many of the waiting jobs may still start
         self._outbox: dict[Verb, list[Job]] = {"ack": [], "nack": [], "reject": [], "give back": []}
@@ -184,13 +188,13 @@ class WorkerState:
         if self.life == STOPPED:
             return None
         credit = 0 if self._reading else self.credit
-        if not self._settling and (action := self._settle(leave_acks=credit > 0)):
+        if not self._settling and (action := self._settle(leave_acks=credit > 0 or self._leaves_acks)):
             return action
-        if credit > 0 and self._share is not None:
-            credit = self._share.take(credit)
-        if credit > 0:
-            self._reading = True
-            return Read(credit, self._take_along())
+        if credit > 0 and (read := self._read(min(credit, MAX_COUNT))):
+            return read
+        if self._is_look_due:
+            self._looks, self._has_begun, self._has_read = True, False, False
+            return LookLater(self.pace.patience)
         if self.life in (DRAINING, RETURNING) and self._holds_nothing():
             self._change("nothing held")
         return None
@@ -200,19 +204,45 @@ class WorkerState:
         """Whether `next` most likely has an action, so that it is worth waking one more thread."""
         return bool(
             (self._startable and self.busy < self.concurrency)
-            or (not self._settling and self._unsettled > self._piggybacked)
+            or (not self._settling and self._unsettled > self._piggybacked + self._left)
             or (not self._reading and self.credit > 0)
+            or self._is_look_due
         )
 
     @property
     def credit(self) -> int:
         """How many messages may be read now."""
-        if self.life not in (RUNNING, AWAY) or self._unsettled > 2 * max(self.concurrency + self._read_ahead, BATCH):
+        if self.life not in (RUNNING, AWAY) or self._unsettled > 2 * self._most_held:
             return 0
         if self._share is not None:
             return self._share.free()
-        ahead = self._read_ahead if self._mean is not None and self._mean < SHORT else 0
-        return self.concurrency + ahead - self.busy - self._startable
+        if self._startable and not self.pace.is_short:
+            return 0  # the next read comes when what was read ahead has begun
+        return self.concurrency + self.pace.ahead - self.busy - self._startable
+
+    @property
+    def _waits_ahead(self) -> bool:
+        """Whether the next read waits until what was read ahead has begun."""
+        return self._startable > 0 and self._share is None and not self.pace.is_short
+
+    @property
+    def _leaves_acks(self) -> bool:
+        """Whether acks wait for the next read: what was read ahead begins before, or a read behind a backlog ends."""
+        if self.pace.is_short or self._share is not None:
+            return False
+        return self._startable > 0 or (self._reading and self.pace.is_behind and self.life == RUNNING)
+
+    @property
+    def _left(self) -> int:
+        """How many acks wait for the next read."""
+        if self._apart or not self._leaves_acks:
+            return 0
+        acks = len(self._outbox["ack"])
+        return acks if acks <= MOST_PIGGYBACKED else 0
+
+    @property
+    def _is_look_due(self) -> bool:
+        return not self._looks and (self._waits_ahead or self._left > 0)
 
     @property
     def stuck(self) -> int:
@@ -226,7 +256,17 @@ class WorkerState:
         job.slot = SLOT[WAITING]["start"]
         self._startable -= 1
         self.busy += 1
+        self._has_begun = True
         return job
+
+    def _read(self, credit: int) -> Read | None:
+        if self._share is not None:
+            credit = self._share.take(credit)
+        if not credit:
+            return None
+        self._reading = self._has_read = True
+        self.pace.reads(credit)
+        return Read(credit, self._take_along())
 
     def _settle(self, *, leave_acks: bool) -> SettleJobs | None:
         """Settle what waits. With *leave_acks*, a few acks are left for the read that comes next."""
@@ -259,6 +299,7 @@ class WorkerState:
         """Event: a read returned after *took* seconds. After `stop` its messages are given back. Return all jobs."""
         self._reading = False
         jobs = [Job(delivery) for delivery in deliveries]
+        self.pace.has_read(len(jobs))
         over = self._share.came(len(jobs), took) if self._share is not None else 0
         self.held.update(jobs)
         first, others = self._waiting
@@ -271,6 +312,7 @@ class WorkerState:
     def read_failed(self) -> None:
         """Event: a read failed."""
         self._reading = False
+        self.pace.has_read(0)
         if self._share is not None:
             self._share.failed()
 
@@ -281,11 +323,22 @@ class WorkerState:
         if self._share is not None:
             self._share.give(1)
         took = job.ended - job.started if job.started else 0.0  # a process that did not start took none
-        self._mean = took if self._mean is None else self._mean + (took - self._mean) / RECENT
+        self.pace.has_ended(took)
         if job.message == LEASED:
             self._decide(job, outcome)
         elif job.message == GONE:
             self.held.discard(job)
+
+    def look(self) -> None:
+        """Event: the look that was asked for is due. If nothing has begun since, what was read ahead is given back.
+
+        Handlers may hang here while other workers are free. Acks that no read took along since go out by themselves.
+        """
+        self._looks = False
+        if self._waits_ahead and not self._has_begun:
+            self._let_go(list(chain(*self._waiting)))
+        if self._outbox["ack"] and not self._has_read:
+            self._apart = True
 
     def decide(self, job: Job, outcome: Outcome) -> bool:
         """Settle *job* now, although its handler has not ended. True if the handler runs and must be interrupted."""

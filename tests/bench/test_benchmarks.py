@@ -28,6 +28,7 @@ TINY = (
 OF_THEIR_OWN = {
     *("single", "concurrent", "before"),  # test_calls.py
     "modes",  # test_modes.py
+    "slow",  # test_slow.py
     *("pipelines", "routing", "spark", "timing", "worker"),  # tests/routing, tests/spark, tests/timing, test_worker.py
 }
 

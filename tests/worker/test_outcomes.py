@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import cast
 
@@ -328,6 +329,48 @@ def test_no_more_is_taken_than_can_start_unless_asked_for(
     gate.open.set()
     eventually(lambda: jobs.stats().acked == 21)
     assert {each.count for each in gate.inside} == {1}
+
+
+class HangsAfter(Gate):
+    """Its first jobs take 20 ms; the later ones wait for the gate."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self.first, self.numbers = first, count()
+
+    def __call__(self, delivery: DeliveryView) -> None:
+        """Run in a thread."""
+        if next(self.numbers) < self.first:
+            time.sleep(0.02)
+        else:
+            super().__call__(delivery)
+
+    async def asynchronous(self, delivery: DeliveryView) -> None:
+        """Run in a task."""
+        if next(self.numbers) < self.first:
+            await asyncio.sleep(0.02)
+        else:
+            await super().asynchronous(delivery)
+
+
+def test_what_was_read_ahead_goes_to_others_uncounted_when_handlers_hang(begin: Begin, jobs: Queue) -> None:
+    gate = HangsAfter(60)
+    jobs.write_many([(n, f"t{n % 10}") for n in range(120)])
+    begun = begin(gate, concurrency=12)
+    eventually(lambda: len(gate.inside) == 12)
+    others: list[Delivery] = []
+
+    def all_are_taken() -> bool:
+        others.extend(jobs.read_many(48))
+        return len(others) == 48
+
+    eventually(all_are_taken)
+    assert begun.worker
+    assert begun.worker.tally["give back"] > 0
+    assert {each.count for each in others} == {1}
+    jobs.ack_many(others)
+    gate.open.set()
+    eventually(lambda: jobs.stats().acked == 120)
 
 
 def _raises(count: int, _: object) -> float:

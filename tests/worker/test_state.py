@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from shardq.worker.outcome import ACK, GIVE_BACK, Outcome
+from shardq.worker.pace import PART
 from shardq.worker.slots import Slots
 from shardq.worker.state import (
     AWAY,
@@ -31,6 +32,7 @@ from shardq.worker.state import (
     STOPPED,
     WAITING,
     Job,
+    LookLater,
     Read,
     SettleJobs,
     WorkerState,
@@ -76,12 +78,14 @@ class Simulation:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.concurrency, ahead = rng.choice([1, 2, 5, 40]), rng.choice([0, 0, 1, 7])
-        self.window = self.concurrency + ahead
+        self.window = self.concurrency + max(ahead, self.concurrency // PART)
+        self.took = rng.choice([0.0, 0.02, 2.0])
         self.state = WorkerState(self.concurrency, ahead)
         self.state.max_deliveries = 4
         self.running: list[Job] = []
         self.reading: Read | None = None
         self.settling: SettleJobs | None = None
+        self.looks = False
         self.lost: set[Job] = set()
         self.arrived: list[Job] = []
         self.told: Counter[Job] = Counter()
@@ -106,6 +110,10 @@ class Simulation:
                 assert len(action.acks) <= MOST_PIGGYBACKED
                 self.check_sent("ack", action.acks)
                 self.reading = action
+            elif isinstance(action, LookLater):
+                assert not self.looks
+                assert not self.stopping
+                self.looks = True
             else:
                 assert self.settling is None
                 assert 0 < len(action.jobs) <= BATCH
@@ -144,7 +152,8 @@ class Simulation:
 
     def read_returns(self) -> None:
         if self.reading is not None:
-            found = deliveries(self.rng.randint(0, self.reading.credit), count=self.rng.randint(1, 4))
+            most = self.reading.credit
+            found = deliveries(self.rng.choice([most, self.rng.randint(0, most)]), count=self.rng.randint(1, 4))
             self.acks_return(answered=1.0)
             before = set(self.state.held)
             self.reading = None
@@ -161,7 +170,13 @@ class Simulation:
     def handler_ends(self) -> None:
         if self.running:
             job = self.running.pop(self.rng.randrange(len(self.running)))
+            job.started, job.ended = 1.0, 1.0 + self.took
             self.state.ended(job, self.rng.choice(OUTCOMES))
+
+    def look_is_due(self) -> None:
+        if self.looks:
+            self.looks = False
+            self.state.look()
 
     def settle_returns(self) -> None:
         if self.settling:
@@ -214,7 +229,7 @@ class Simulation:
         events = [
             self.read_returns, self.read_returns, self.read_fails, self.handler_ends, self.handler_ends,
             self.handler_ends, self.settle_returns, self.settle_returns, self.settle_fails, self.lease_is_lost,
-            self.time_is_up, self.state.redis_answers,
+            self.time_is_up, self.look_is_due, self.state.redis_answers,
         ]  # fmt: skip
         self.rng.choice(events)()
         self.perform()

@@ -1,0 +1,82 @@
+"""How far a worker reads ahead of its handlers: it follows how long these take, and what the last read brought.
+
+If a worker read whenever a handler ends, each job would cost a read and an ack. So behind a backlog a few messages are
+read ahead: handlers that end begin with these, and the next read comes when all have begun. It is one for all these
+handlers, takes their acks along, and leaves no slot idle.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SHORT: Final = 0.01
+"""Seconds: while handlers take less on average, as many messages are read ahead as the program allows. One that is
+read ahead waits for a handler of this worker, even if another worker is free: that is worth a round trip, and no more.
+"""
+
+LONG: Final = 0.5
+"""Seconds: while handlers take more on average, nothing is read ahead, since reads are rare then."""
+
+PART: Final = 6
+"""Between the two a worker reads a sixth of its slots ahead. So many handlers end within a sixth of their mean time."""
+
+PATIENCE: Final = 0.25
+"""Whether what was read ahead gets on is looked at after such a part of that time."""
+
+OF_LEASE: Final = 1 / 12
+"""And after such a part of a lease at most: acks wait for two looks, and nobody extends their leases."""
+
+RECENT: Final = 16
+"""The mean time of handlers is that of about so many, the last ones."""
+
+
+class Pace:
+    """The pace of one worker of so many slots, whose program allows *most* messages to be read ahead of short handlers.
+
+    `lasts` is for how many seconds a lease lasts.
+    """
+
+    def __init__(self, slots: int, most: int) -> None:
+        self._part, self._most = slots // PART, most
+        self._mean = -1.0  # of the seconds that handlers took lately; negative before the first one
+        self._asked = 0  # for how many messages the last read asks
+        self._ended = 0  # how many handlers have ended since it began
+        self._is_full = False  # whether the last read that is over brought all that it asked for
+        self.is_short = False
+        """Whether handlers take so little that the program says how much is read ahead."""
+        self.lasts = 0.0
+
+    @property
+    def ahead(self) -> int:
+        """For how many messages a read asks beyond the free slots.
+
+        There are never more than handlers have ended lately: those of a worker that hangs shall not wait there.
+        """
+        if self.is_short:
+            return self._most
+        return min(self._part, self._ended) if self.is_behind else 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is a backlog, of which this worker reads ahead: a read returns soon then."""
+        return self._is_full and self._part > 0 and SHORT <= self._mean <= LONG
+
+    @property
+    def patience(self) -> float:
+        """In how many seconds it is looked at what was read ahead, and at the acks that wait for a read."""
+        return min(PATIENCE * min(self._mean, LONG), OF_LEASE * self.lasts)
+
+    def reads(self, asked: int) -> None:
+        """Note that a read begins."""
+        self._asked, self._ended = asked, 0
+
+    def has_read(self, found: int) -> None:
+        """Note that the read brought so many."""
+        self._is_full = found == self._asked
+
+    def has_ended(self, took: float) -> None:
+        """Note that a handler has ended, which *took* so many seconds."""
+        self._ended += 1
+        before = self._mean
+        self._mean = mean = took if before < 0 else before + (took - before) / RECENT
+        self.is_short = mean < SHORT
