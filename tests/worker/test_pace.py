@@ -292,10 +292,14 @@ def test_what_was_read_ahead_stays_while_something_begins_and_else_goes_back() -
 
 def test_queues_that_share_their_slots_read_nothing_ahead() -> None:
     _, (share, _) = shares(24, [1, 1])
+    jobs: list[Job] = []
     state = WorkerState(24, 0, share)
-    state.next()
-    answer(state, (), 12)
-    jobs = started(state)
+    while isinstance(action := state.next(), (Job, Read)):
+        if isinstance(action, Read):
+            answer(state, (), action.credit)
+        else:
+            action.started = 1.0
+            jobs.append(action)
     end(state, jobs[0])
     assert state.next() == Read(1, [jobs[0]])
     answer(state, [jobs[0]], 1)
