@@ -25,7 +25,8 @@ APPS_BIN = Path(sys.prefix) / "apps" / "bin"
 """Where `make parts` puts Django 6, for which the project's own Python may be too old, and what examples/apps need."""
 NODE = Path(sys.prefix) / "node" / "node_modules"
 """Where `make parts` puts packages of npm."""
-AS_PROCESS_ONE = ("unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc", "--kill-child")
+_AS_ROOT = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+AS_PROCESS_ONE = ("unshare", *_AS_ROOT, "--fork", "--pid", "--mount-proc", "--kill-child")
 """What runs a command as process 1, as a container does."""
 ALL_NEEDED = os.environ.get("SHARDQ_PARTS") == "all"
 
