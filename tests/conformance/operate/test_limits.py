@@ -257,6 +257,7 @@ def test_a_rate_lets_a_burst_pass_and_then_one_at_a_time(queue: Queue, world: Wo
 
 def test_a_blocked_reader_gets_a_message_when_its_token_is_there(open_queue: OpenQueue, real: None) -> None:
     queue = open_queue(journal=100)
+    queue.declare()
     queue.set_limits({"t": Limits(rate=20, burst=1)})
     flood(queue, "t", 11)
     for _ in range(11):
