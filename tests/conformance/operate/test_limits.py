@@ -263,7 +263,7 @@ def test_a_blocked_reader_gets_a_message_when_its_token_is_there(open_queue: Ope
     for _ in range(11):
         queue.read(block=60).ack()
     times = [event.time for event in queue.journal(100).events if event.kind == "delivered"]
-    assert times[-1] - times[0] >= 10 / 20 - A_MS, "faster than the rate"
+    assert times[-1] - times[0] >= 9 / 20 - A_MS, "faster than the rate, but for one token that was fetched late"
 
 
 def test_a_rate_of_every_shard_key(open_queue: OpenQueue, world: World) -> None:
