@@ -21,7 +21,6 @@ from shardq.errors import ConfigError
 from shardq.model import DeliveryView
 from shardq.ops.results.keep import kept_result
 from shardq.protocol.results import KeptResult
-from shardq.worker.application import Application
 from shardq.worker.outcome import (
     ACK,
     MAX_TEXT,
@@ -43,35 +42,66 @@ _NAME: Final = type.__dict__["__name__"].__get__
 
 
 def performed(
-    call: Callable[[Job], object], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
+    run: Callable[[Job], object], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
 ) -> Outcome:
-    """Return the outcome of *call*, a plain function; *most* is `max_deliveries` or None."""
+    """Return the outcome of *run*, a plain function that makes the call of *job*; *most* is `max_deliveries` or None."""
     try:
-        return _done(jobs, call(job))
+        return _done(job, jobs, run(job))
     except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
-        return judged(error, job.delivery, backoff, most)
+        return _failed(error, job, backoff, most)
 
 
 async def performed_async(
-    call: Callable[[Job], Awaitable[object]], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
+    run: Callable[[Job], Awaitable[object]], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
 ) -> Outcome:
     """Do as `performed`, for a coroutine function. It does not raise CancelledError either."""
     try:
-        return _done(jobs, await call(job))
+        return _done(job, jobs, await run(job))
     except BaseException as error:  # noqa: BLE001 (as above)
-        return judged(error, job.delivery, backoff, most)
+        return _failed(error, job, backoff, most)
 
 
-def _done(jobs: Queue | AsyncQueue, value: object) -> Outcome:
-    """Return the outcome of a handler that returned *value*: an ack, with its result if the queue keeps results."""
-    if value is not None and inspect.isawaitable(value):
-        raise ConfigError("the handler returned an awaitable, which nobody awaits: declare it with async def")
+def _done(job: Job, jobs: Queue | AsyncQueue, value: object) -> Outcome:
+    """Return the outcome of a call that returned *value*: an ack, with its result if the queue keeps results."""
+    if value is not None:
+        check_returned(job.call.where, value)
     config = jobs.state.config
     if config.result_ttl is None:
         return ACK
     if isinstance(value, KeptResult):  # a child process has encoded it
         return Outcome("ack", result=value)
     return Outcome("ack", result=kept_result(jobs.client.codecs, config.max_result_size, value))
+
+
+def check_returned(where: str, value: object) -> None:
+    """ConfigError if the *value* that a function returned is to be awaited, since then nothing was done yet."""
+    if inspect.isawaitable(value):
+        raise ConfigError(f"{where} returned an awaitable, which nobody awaits: declare it with async def")
+
+
+def _failed(error: BaseException, job: Job, backoff: Backoff, most: int | None) -> Outcome:
+    return judged(judged_by_call(error, job), job.delivery, backoff, most)
+
+
+def judged_by_call(error: BaseException, job: Job) -> BaseException:
+    """Return what the call of *job* makes of its *error*, after the program was told of it."""
+    try:
+        error = raised_by(error)
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            return error  # the worker knows why
+        job.call.tell(job.delivery, error)
+        return job.call.judged(job.delivery, error)
+    except BaseException as wrong:  # noqa: BLE001 (whatever the error's class does)
+        return wrong
+
+
+def _is_cancelled() -> bool:
+    """Return whether somebody cancelled this task. Else it awaited something that was cancelled, and so has failed."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # in a thread
+        return False
+    return task is None or task.cancelling() > 0
 
 
 def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most: int | None) -> Outcome:
@@ -103,16 +133,14 @@ def _logged(error: BaseException, outcome: Outcome, delivery: DeliveryView, most
     return outcome
 
 
-def overdue(
-    delivery: DeliveryView, limit: float, application: Application | None, backoff: Backoff
-) -> tuple[TimeLimit, Outcome]:
-    """Return the error of a handler that takes longer than *limit* seconds, and the outcome."""
-    late = TimeLimit(f"it ran for more than {limit:g} s")
+def overdue(job: Job, backoff: Backoff) -> tuple[TimeLimit, Outcome]:
+    """Return the error of a *job* that takes longer than it may, and the outcome."""
+    late = TimeLimit(f"it ran for more than {job.call.limit:g} s")
     try:
-        error = late if application is None else application.judged(delivery, late)
-        return late, outcome_of(error, lambda: delay_of(backoff, delivery.count))
+        error = job.call.judged(job.delivery, late)
+        return late, outcome_of(error, lambda: delay_of(backoff, job.delivery.count))
     except BaseException:  # noqa: BLE001 (a class in `retry_on` may have a metaclass)
-        return late, _unknown(late, delivery)._replace(text=described(late))
+        return late, _unknown(late, job.delivery)._replace(text=described(late))
 
 
 def delay_of(backoff: Backoff, count: int) -> float:
