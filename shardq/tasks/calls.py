@@ -50,11 +50,8 @@ class TasksCalls:
         self._known: dict[str, TaskCall] = {}
 
     def __call__(self, received: Received) -> Call:
-        """Return what a message calls."""
-        return self.named(name_in(received))
-
-    def named(self, name: str) -> Call:
-        """Return the call of the task of this *name*; of an unknown one that which says so."""
+        """Return what a message calls; for an unknown name a call that says so."""
+        name = name_in(received)
         return self._known.get(name) or self._add(name)
 
     def _add(self, name: str) -> Call:
@@ -85,7 +82,8 @@ class TaskCall(Call):
         self._innermost_is_async = self._collector is not None or (task is not None and task.is_async)
         self.is_async = self._layers[0][1] if self._layers else self._innermost_is_async
         if times is not None:
-            self.run = (measured_async if self.is_async else measured)(self.run, times, environment.clock)  # type: ignore[method-assign]
+            measure: Any = measured_async if self.is_async else measured
+            self.run = measure(self.run, times, environment.clock)  # type: ignore[method-assign]
 
     def run(self, job: Job) -> Any:
         """Run what *job* calls."""

@@ -52,7 +52,7 @@ class Several(Application):
         def call_of(received: Received) -> Call:
             name = name_in(received)
             found = next((each for each in every if each.find(name) is not None), own)
-            return calls[found.queue_name].named(name)
+            return calls[found.queue_name](received)
 
         return call_of
 

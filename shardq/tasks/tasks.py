@@ -26,7 +26,7 @@ from shardq.tasks.schedules import SHARD_KEY, Schedules, interval
 from shardq.tasks.task import BatchTask, Retries, Task
 from shardq.worker.application import Application
 from shardq.worker.application import Lifespan as Opened
-from shardq.worker.call import Environment, is_async
+from shardq.worker.call import CallOf, Environment, is_async
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -285,7 +285,7 @@ class Tasks(Application, Generic[R_co]):
         """Return the schedules of these tasks, by the name of their queue."""
         return {self.queue_name: self._schedules.all()}
 
-    def calls(self, environment: Environment) -> TasksCalls:
+    def calls(self, environment: Environment) -> CallOf:
         """Return what messages call: each task by its name."""
         return TasksCalls(self.queue_name, self._by_name, self._manner, environment)
 

@@ -87,12 +87,12 @@ def judged_by_call(error: BaseException, job: Job) -> BaseException:
     """Return what the call of *job* makes of its *error*, after the program was told of it."""
     try:
         error = raised_by(error)
-        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+        if issubclass(type(error), asyncio.CancelledError) and _is_cancelled():
             return error  # the worker knows why
         job.call.tell(job.delivery, error)
         return job.call.judged(job.delivery, error)
-    except BaseException as wrong:  # noqa: BLE001 (whatever the error's class does)
-        return wrong
+    except BaseException:  # noqa: BLE001 (whatever the error's class does)
+        return error
 
 
 def _is_cancelled() -> bool:
