@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -14,11 +15,13 @@ import pytest
 
 from shardq import (
     AsyncClient,
+    AsyncDelivery,
     AsyncWorker,
     Client,
     CodecError,
     ConfigError,
     DeadLetter,
+    Delivery,
     LeaseLost,
     MessageCancelled,
     Nack,
@@ -139,8 +142,6 @@ def test_a_plain_function_learns_that_its_work_is_in_vain(client: Client, work: 
 
 
 def run_async(url: str, tasks: Tasks[Any]) -> None:
-    import asyncio
-
     async def run() -> None:
         async with AsyncClient.from_url(url) as client:
             await AsyncWorker(client.queue(tasks), tasks, until="empty").run()
