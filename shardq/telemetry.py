@@ -48,6 +48,9 @@ MOST_TASKS: Final = 100
 OTHER: Final = "other"
 """What the others are called."""
 
+_NAME: Final = type.__dict__["__name__"].__get__
+"""Gives the name of a class, by no code of its metaclass."""
+
 _IS_NAMED: Final = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 """Whether the environment that the process began with names a provider, which OpenTelemetry makes at its first use."""
 
@@ -218,7 +221,7 @@ class TaskTimes:
             TASK: self._name_of(task),
         }
         if error is not None:
-            attributes["error.type"] = type(error).__name__
+            attributes["error.type"] = _kind_of(error)
         try:
             if self._works:
                 self._duration.record(seconds, attributes)
@@ -322,8 +325,13 @@ def _of(deliveries: Sequence[Received]) -> dict[str, Any]:
 
 
 def _fail(span: Span, error: BaseException) -> None:
-    span.set_attribute("error.type", type(error).__name__)
+    span.set_attribute("error.type", _kind_of(error))
     span.set_status(_api().ERROR)
+
+
+def _kind_of(error: BaseException) -> str:
+    """Return the name of the class of *error*, by no code of its metaclass."""
+    return str(_NAME(type(error)))
 
 
 def _message(delivery: Received) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from shardq.codec import Codecs
 from shardq.django.sent import Sent, sent_of
 from shardq.errors import CodecError
 from shardq.protocol.results import NOTE, TOO_LARGE, VALUE, KeptResult
-from shardq.worker.guard import traced
+from shardq.worker.guard import path_of, traced
 
 READY: Final = "READY"
 RUNNING: Final = "RUNNING"
@@ -49,8 +49,7 @@ class Record:
 
     def failed(self, error: BaseException, now: int, *, is_last: bool) -> Record:
         """Return it as of an attempt that failed."""
-        kind = type(error)
-        found = (f"{kind.__module__}.{kind.__qualname__}", f"{traced(error)}\n"[-MOST_TRACE:])
+        found = (path_of(error), f"{traced(error)}\n"[-MOST_TRACE:])
         status, finished = (FAILED, now) if is_last else (READY, 0)
         return replace(self, status=status, finished=finished, errors=(*self.errors, found)[-MOST_ERRORS:])
 

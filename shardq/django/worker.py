@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import os
@@ -42,8 +41,8 @@ from shardq.tasks.finding import Finder, judged, name_in, tries_of
 from shardq.tasks.task import INTERRUPTED
 from shardq.worker.call import Call, CallOf, Environment
 from shardq.worker.crossing import Crossing
-from shardq.worker.guard import raised_by
-from shardq.worker.outcome import Failed, GiveBack, Nack, Reject
+from shardq.worker.guard import is_cancelled, raised_by
+from shardq.worker.outcome import Failed, GiveBack, Nack, Reject, is_a
 from shardq.worker.state import Job
 from shardq.worker.trouble import CALL_TIMEOUT
 
@@ -157,7 +156,7 @@ class DjangoCall(Call):
         else:
             await self._crossing.in_hand(attempt.run)
         if attempt.outcome is not None:
-            if not isinstance(attempt.outcome, _TURNED_BACK):
+            if not is_a(attempt.outcome, _TURNED_BACK):
                 await self._note(delivery, attempt.record)
             raise attempt.outcome
         config = delivery.queue.state.config
@@ -239,9 +238,9 @@ class Attempt:
                 await task_started.asend_robust(self._sender, task_result=self._result)
                 try:
                     self._note_success(await self._call())
-                except asyncio.CancelledError:  # its lease is lost, or the worker ends
-                    raise
-                except BaseException as error:  # noqa: BLE001
+                except BaseException as error:
+                    if is_cancelled(error):  # its lease is lost, or the worker ends
+                        raise
                     if self._note_failure(error):
                         await task_finished.asend_robust(self._sender, task_result=self._result)
                 else:
@@ -257,10 +256,10 @@ class Attempt:
         """Note an error. Return whether it is the last one."""
         error = raised_by(error)
         outcome = self.outcome = judged(self._adapted, error, self._delivery, with_text=False)
-        if isinstance(outcome, _TURNED_BACK):
+        if is_a(outcome, _TURNED_BACK):
             return False
         most = self._delivery.queue.state.config.max_deliveries
-        is_last = not isinstance(outcome, Failed) or outcome.gives_up or tries_of(self._delivery) >= most
+        is_last = not is_a(outcome, Failed) or outcome.gives_up or tries_of(self._delivery) >= most
         self.record = self.record.failed(error, _now(), is_last=is_last)
         show(self._result, self.record)
         return is_last

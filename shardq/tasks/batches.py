@@ -12,6 +12,7 @@ from shardq.errors import ConfigError
 from shardq.tasks.errors import PartlyFailed
 from shardq.tasks.task import BatchTask
 from shardq.worker.call import Environment
+from shardq.worker.outcome import is_a
 from shardq.worker.state import Job
 
 
@@ -115,11 +116,11 @@ def errors_of(error: BaseException, size: int) -> Mapping[int, BaseException]:
     That is all of it, unless the error names some places that are there, each with an error.
     """
     places = range(size)
-    if not isinstance(error, PartlyFailed):
+    if not is_a(error, PartlyFailed):
         return dict.fromkeys(places, error)
     try:
         found = [(place, each) for place, each in vars(error)["errors"].items()]
-        if all(type(place) is int and place in places and isinstance(each, BaseException) for place, each in found):
+        if all(type(place) is int and place in places and is_a(each, BaseException) for place, each in found):
             return dict(found)
     except BaseException:  # noqa: BLE001 (somebody else's mapping)
         found = []

@@ -18,8 +18,8 @@ from shardq.tasks.task import INTERRUPTED, BatchTask, Task
 from shardq.telemetry import TaskTimes, measures
 from shardq.worker.call import Call, Environment, is_async
 from shardq.worker.crossing import Crossing
-from shardq.worker.guard import check_returned, tell
-from shardq.worker.outcome import GiveBack, Nack, Reject
+from shardq.worker.guard import checked, tell
+from shardq.worker.outcome import GiveBack, Nack, Reject, is_a
 from shardq.worker.state import NO_TASKS, Job
 
 OnError = Callable[[Any, BaseException], object]
@@ -113,9 +113,7 @@ class TaskCall(Call):
             return self._collector.add(job, arguments)
         task = cast("Task[Any, Any, Any]", self._task)
         value = task.function(**arguments)
-        if value is not None and not task.is_async:
-            check_returned(self.where, value)
-        return value
+        return value if task.is_async else checked(value, self.where)
 
     def _across(self, job: Job, call: Callable[[Any], Any], is_async: bool) -> Callable[[Any], Any]:
         """Return *call* as a function of the other kind, which notes and passes on the delivery of its kind."""
@@ -147,19 +145,19 @@ class TaskCall(Call):
         deliveries = [self._delivery(job, task.is_async) for job in jobs]
         if task.is_async:
             self._note(deliveries)
-            await task.function(members)
+            checked(await task.function(members), self.where)
             return
 
         def plain() -> None:
             self._note(deliveries)
-            check_returned(self.where, task.function(members))
+            checked(task.function(members), self.where)
 
         await self._crossing.in_hand(plain)
 
     def tell(self, delivery: DeliveryView, error: BaseException) -> None:
         """Tell `on_error` of an *error*."""
         on_error = self._manner.on_error
-        if on_error is not None and self._task is not None and not isinstance(error, (Nack, Reject, GiveBack)):
+        if on_error is not None and self._task is not None and not is_a(error, (Nack, Reject, GiveBack)):
             tell("on_error", on_error, delivery, error)
 
     def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any, Final
 
-from shardq.worker.outcome import MAX_TEXT, described
+from shardq.worker.guard import traceback_of
+from shardq.worker.outcome import MAX_TEXT, described, name_of
 
 _OWN: Final = str(Path(__file__).parents[1])
 MOST_FRAMES: Final = 8
@@ -18,8 +19,8 @@ def told(error: BaseException, function: Callable[..., Any], *, with_text: bool)
 
     It is one line: `ValueError (report app/tasks.py:31 > total app/totals.py:12)`.
     """
-    head = described(error) if with_text else type(error).__name__
-    frames = _frames(error.__traceback__, getattr(function, "__code__", None))
+    head = described(error) if with_text else name_of(error)
+    frames = _frames(traceback_of(error), getattr(function, "__code__", None))
     kept = frames[-MOST_FRAMES:]
     while kept and len(line := f"{head} ({' > '.join(kept)})") > MAX_TEXT:
         kept = kept[1:]

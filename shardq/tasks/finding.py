@@ -18,7 +18,7 @@ from shardq.tasks.failure import told
 from shardq.tasks.signature import UnknownArguments, WrongArguments
 from shardq.tasks.task import Task
 from shardq.worker.guard import delay_of
-from shardq.worker.outcome import Failed, GiveBack, Nack, Reject
+from shardq.worker.outcome import Failed, GiveBack, Nack, Reject, is_a
 
 log = logging.getLogger("shardq")
 UNKNOWN_FOR: Final = 3600.0
@@ -109,7 +109,7 @@ def judged(
     task: Task[Any, Any, Any], error: BaseException, delivery: DeliveryView, *, with_text: bool
 ) -> BaseException:
     """Return what a worker is to be told of an *error* of a task's function."""
-    if isinstance(error, (Nack, Reject, GiveBack)):
+    if is_a(error, (Nack, Reject, GiveBack)):
         return error
     text = told(error, task.function, with_text=with_text)
     if not task.retries.tries_again(error, tries_of(delivery)):

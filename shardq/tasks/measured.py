@@ -7,7 +7,7 @@ from typing import Any
 
 from shardq.clock import Clock
 from shardq.telemetry import TaskTimes
-from shardq.worker.outcome import GiveBack
+from shardq.worker.outcome import GiveBack, is_a
 from shardq.worker.state import Job
 
 
@@ -46,7 +46,7 @@ def measured_async(
 
 
 def _note(times: TaskTimes, delivery: Any, took: float, failure: BaseException | None) -> None:
-    if isinstance(failure, GiveBack):  # no task has run
+    if failure is not None and is_a(failure, GiveBack):  # no task has run
         return
     queue = getattr(delivery, "queue", None)  # a child process does not know it
     times.note(None if queue is None else queue.name, delivery.task, took, failure)

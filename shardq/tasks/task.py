@@ -14,6 +14,7 @@ from shardq.backoff import Backoff, check_backoff
 from shardq.errors import ConfigError, ProcessDied
 from shardq.model.call import IS_NAME, Call
 from shardq.tasks.signature import Signature
+from shardq.worker.guard import is_one_of
 from shardq.worker.outcome import TimeLimit
 
 P = ParamSpec("P")
@@ -50,7 +51,7 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
     def tries_again(self, error: BaseException, deliveries: int) -> bool:
         """Say whether a task that failed with *error* in its delivery number *deliveries* is tried once more."""
         # The function did not raise INTERRUPTED, so whoever lists in `retry_on` what it raises does not think of them.
-        if isinstance(error, self.give_up_on) or not isinstance(error, (*self.retry_on, *INTERRUPTED)):
+        if is_one_of(error, self.give_up_on) or is_one_of(error, (*INTERRUPTED, *self.retry_on)) is False:
             return False
         return self.retries is None or deliveries <= self.retries
 

@@ -33,7 +33,7 @@ from shardq.worker import guard
 from shardq.worker.application import Application, calls_of
 from shardq.worker.call import Environment
 from shardq.worker.contexts import Contexts
-from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, outcome_of
+from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, is_a, name_of, outcome_of
 from shardq.worker.state import Job
 
 MAX_TRACE = 4000
@@ -262,12 +262,10 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
 def _handled(job: Job, codecs: Codecs, keeps: int | None) -> Answer:
     """Handle *job*. The answer has the result of at most *keeps* bytes, none if that is None."""
     try:
-        value = job.call.run(job)
-        if value is not None:
-            guard.check_returned(job.call.where, value)
+        value = guard.checked(job.call.run(job), job.call.where)
+        return Answer("done", result=None if keeps is None else kept_result(codecs, keeps, value))
     except BaseException as error:  # noqa: BLE001 (SystemExit in a handler is a failure of the handler; the child continues)
         return _answer_to(guard.judged_by_call(error, job))
-    return Answer("done", result=None if keeps is None else kept_result(codecs, keeps, value))
 
 
 def _answer_to(error: BaseException) -> Answer:
@@ -275,13 +273,13 @@ def _answer_to(error: BaseException) -> Answer:
     try:
         outcome = outcome_of(error, lambda: math.nan)
         delay = None if math.isnan(outcome.delay) else outcome.delay
-        if isinstance(error, Failed):
+        if is_a(error, Failed):
             return Answer("failed", error.text, delay, _trace(error.error), gives_up=error.gives_up)
-        if isinstance(error, (Nack, Reject, GiveBack)):
+        if is_a(error, (Nack, Reject, GiveBack)):
             return Answer(cast("Kind", outcome.verb), outcome.text, delay)
         return Answer("error", outcome.text, None, _trace(error))
     except BaseException:  # noqa: BLE001 (whatever the error's class does)
-        return Answer("error", guard.name_of(error), None, _trace(error))
+        return Answer("error", name_of(error), None, _trace(error))
 
 
 def _trace(error: BaseException) -> str:

@@ -12,6 +12,7 @@ import inspect
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
+from types import TracebackType
 from typing import Final, cast
 
 from shardq.arguments import MAX_BLOCK, seconds
@@ -23,7 +24,6 @@ from shardq.ops.results.keep import kept_result
 from shardq.protocol.results import KeptResult
 from shardq.worker.outcome import (
     ACK,
-    MAX_TEXT,
     Failed,
     GiveBack,
     Nack,
@@ -31,14 +31,18 @@ from shardq.worker.outcome import (
     Reject,
     TimeLimit,
     described,
+    is_a,
+    name_of,
     outcome_of,
+    text_of,
 )
 from shardq.worker.plan import RETRY
 from shardq.worker.state import Job, is_last
 from shardq.worker.trouble import RANDOM, note, say
 
-_NAME: Final = type.__dict__["__name__"].__get__
-"""Gives the name of a class, by no code of its metaclass."""
+_TRACEBACK: Final = BaseException.__dict__["__traceback__"].__get__
+_CAUSE: Final = BaseException.__dict__["__cause__"].__get__
+"""Give these of an error, by no code of its class."""
 
 
 def performed(
@@ -64,7 +68,7 @@ async def performed_async(
 def _done(job: Job, jobs: Queue | AsyncQueue, value: object) -> Outcome:
     """Return the outcome of a call that returned *value*: an ack, with its result if the queue keeps results."""
     if value is not None:
-        check_returned(job.call.where, value)
+        checked(value, job.call.where)
     config = jobs.state.config
     if config.result_ttl is None:
         return ACK
@@ -73,10 +77,11 @@ def _done(job: Job, jobs: Queue | AsyncQueue, value: object) -> Outcome:
     return Outcome("ack", result=kept_result(jobs.client.codecs, config.max_result_size, value))
 
 
-def check_returned(where: str, value: object) -> None:
-    """ConfigError if the *value* that a function returned is to be awaited, since then nothing was done yet."""
-    if inspect.isawaitable(value):
-        raise ConfigError(f"{where} returned an awaitable, which nobody awaits: declare it with async def")
+def checked(value: object, function: str) -> object:
+    """Return what a *function* returned. ConfigError if it is to be awaited, since then nothing was done yet."""
+    if value is not None and inspect.isawaitable(value):
+        raise ConfigError(f"{function} returned an awaitable, which nobody awaits: declare it with async def")
+    return value
 
 
 def _failed(error: BaseException, job: Job, backoff: Backoff, most: int | None) -> Outcome:
@@ -85,23 +90,14 @@ def _failed(error: BaseException, job: Job, backoff: Backoff, most: int | None) 
 
 def judged_by_call(error: BaseException, job: Job) -> BaseException:
     """Return what the call of *job* makes of its *error*, after the program was told of it."""
+    error = raised_by(error)
+    if is_cancelled(error):
+        return error  # the worker knows why
     try:
-        error = raised_by(error)
-        if issubclass(type(error), asyncio.CancelledError) and _is_cancelled():
-            return error  # the worker knows why
         job.call.tell(job.delivery, error)
         return job.call.judged(job.delivery, error)
-    except BaseException:  # noqa: BLE001 (whatever the error's class does)
+    except BaseException:  # noqa: BLE001 (an application's own)
         return error
-
-
-def _is_cancelled() -> bool:
-    """Return whether somebody cancelled this task. Else it awaited something that was cancelled, and so has failed."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # in a thread
-        return False
-    return task is None or task.cancelling() > 0
 
 
 def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most: int | None) -> Outcome:
@@ -124,9 +120,9 @@ def _unknown(error: BaseException, delivery: DeliveryView) -> Outcome:
 
 
 def _logged(error: BaseException, outcome: Outcome, delivery: DeliveryView, most: int | None) -> Outcome:
-    if delivery.lost or isinstance(error, (Nack, Reject, GiveBack)):
+    if delivery.lost or is_a(error, (Nack, Reject, GiveBack)):
         return outcome
-    trace = traced(error.error if isinstance(error, Failed) else error)
+    trace = traced(error.error if is_a(error, Failed) else error)
     if outcome.verb == "reject" or is_last(delivery, most):
         return outcome._replace(is_last_error=True, trace=trace)  # `dead_of` tells it with the dead letter
     say(delivery, f"failed, delivery {delivery.count}, again in {outcome.delay:.1f} s: {outcome.text}", trace)
@@ -148,7 +144,7 @@ def delay_of(backoff: Backoff, count: int) -> float:
     try:
         return seconds("the backoff's delay", backoff(count, RANDOM), 0, MAX_BLOCK)
     except BaseException as error:  # noqa: BLE001 (somebody else's function)
-        why = text_of(error)
+        why = described(error)
     note(logging.ERROR, "the worker's backoff failed after delivery %d, and the default one is used: %s", count, why)
     return RETRY(count, RANDOM)
 
@@ -167,56 +163,70 @@ async def tell_async(what: str, function: Callable[..., object], *args: object) 
         told = function(*args)
         if inspect.isawaitable(told):
             await told
-    except asyncio.CancelledError as error:
-        if (task := asyncio.current_task()) is not None and task.cancelling():
+    except BaseException as error:
+        if is_cancelled(error):
             raise
         _log_failure(what, error)
-    except BaseException as error:  # noqa: BLE001 (somebody else's function)
-        _log_failure(what, error)
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Return whether *error* ends this task because somebody cancelled it; else it awaited what was cancelled."""
+    if not is_a(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # in a thread
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _log_failure(what: str, error: BaseException) -> None:
-    note(logging.ERROR, "the worker's %s raised an error: %s", what, text_of(error), trace=traced(error))
+    note(logging.ERROR, "the worker's %s raised an error: %s", what, described(error), trace=traced(error))
 
 
 def raised_by(error: BaseException) -> BaseException:
     """Return what the user's code raised: Python lets no StopIteration leave a coroutine, and wraps it (PEP 479)."""
-    cause = error.__cause__
-    if (
-        type(error) is RuntimeError
-        and isinstance(cause, (StopIteration, StopAsyncIteration))
-        and error.args in _WRAPPED
-    ):
-        return cast("BaseException", cause)
-    return error
+    if type(error) is not RuntimeError or described(error) not in _WRAPPED:
+        return error
+    cause: BaseException | None = _CAUSE(error)
+    return cause if cause is not None and is_a(cause, (StopIteration, StopAsyncIteration)) else error
 
 
 _WRAPPED: Final = [
-    (f"{kind} raised {what}",)
+    f"RuntimeError: {kind} raised {what}"
     for kind in ("coroutine", "generator", "async generator")
     for what in ("StopIteration", "StopAsyncIteration")
 ]
 
 
-def text_of(error: BaseException) -> str:
-    """Return the class of *error* and its text, in one line; only the class if anything of it raises."""
+def is_one_of(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool | None:
+    """Return whether *error* is of one of the user's classes; None if one of them, or the error, cannot say so."""
     try:
-        return described(error)
-    except BaseException:  # noqa: BLE001 (whatever its class does)
+        return isinstance(error, kinds)
+    except BaseException:  # noqa: BLE001 (whatever its class or a metaclass does)
+        return None
+
+
+def path_of(error: BaseException) -> str:
+    """Return the module and the name of the class of *error*, in one bounded line; only the name if that raises."""
+    kind = type(error)
+    try:
+        return text_of(f"{kind.__module__}.{kind.__qualname__}")
+    except BaseException:  # noqa: BLE001 (whatever its metaclass does)
         return name_of(error)
 
 
-def name_of(error: BaseException) -> str:
-    """Return the name of the class of *error*."""
-    return str(_NAME(type(error)))[:MAX_TEXT].encode(errors="replace").decode()
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """Return the traceback of *error*."""
+    return cast("TracebackType | None", _TRACEBACK(error))
 
 
 def traced(error: BaseException) -> str:
     """Return the traceback of *error* as text, or only its frames if the rest cannot be told; '' if none is wanted."""
     try:
-        if isinstance(error, Nack) or getattr(error, "untraced", False):
+        if is_a(error, Nack) or getattr(error, "untraced", False):
             return ""
         lines = traceback.format_exception(error)
     except BaseException:  # noqa: BLE001 (whatever its class does)
-        lines = [*traceback.format_tb(error.__traceback__), name_of(error)]
+        lines = [*traceback.format_tb(traceback_of(error)), name_of(error)]
     return "".join(lines).rstrip().encode(errors="replace").decode()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple, TypeGuard
+from typing import Final, Literal, NamedTuple, TypeGuard, TypeVar
 
 from shardq.arguments import MAX_BLOCK, shown
 from shardq.errors import ConfigError
 from shardq.protocol.results import KeptResult
 
 MAX_TEXT: Final = 500
+E = TypeVar("E", bound=BaseException)
+_NAME: Final = type.__dict__["__name__"].__get__
+"""Gives the name of a class, by no code of its metaclass."""
 
 
 class Nack(Exception):
@@ -98,27 +101,37 @@ GIVE_BACK: Final = Outcome("give back")
 
 def outcome_of(error: BaseException, backoff: Callable[[], float]) -> Outcome:
     """The outcome that an exception of a handler means; *backoff* returns the seconds until the next delivery."""
-    if isinstance(error, Nack):
+    if is_a(error, Nack):
         delay = _of(error, "delay")
         return Outcome("nack", float(delay) if is_delay(delay) else backoff(), text_of(_of(error, "error")))
-    if isinstance(error, Reject):
+    if is_a(error, Reject):
         return Outcome("reject", 0.0, text_of(_of(error, "reason")) or "rejected")
-    if isinstance(error, GiveBack):
+    if is_a(error, GiveBack):
         return Outcome("give back", error.delay, text_of(error.reason))
-    if isinstance(error, Failed):
+    if is_a(error, Failed):
         if error.gives_up:
             return Outcome("reject", 0.0, error.text)
         return Outcome("nack", backoff() if error.delay is None else error.delay, error.text)
     return Outcome("nack", backoff(), described(error))
 
 
+def is_a(error: BaseException, kinds: type[E] | tuple[type[E], ...]) -> TypeGuard[E]:
+    """Whether *error* is of one of these classes of shardq's. Unlike `isinstance`, it calls no code of the error."""
+    return issubclass(type(error), kinds)
+
+
 def described(error: BaseException) -> str:
     """The type and message of *error* in one bounded line, without the message if `str(error)` fails."""
     text = text_of(error)
-    if isinstance(error, HandlerFailed):
+    if is_a(error, HandlerFailed):
         return text
-    name = type(error).__name__
-    return f"{name}: {text}"[:MAX_TEXT] if text else name[:MAX_TEXT]
+    name = name_of(error)
+    return f"{name}: {text}"[:MAX_TEXT] if text else name
+
+
+def name_of(error: BaseException) -> str:
+    """The name of the class of *error*."""
+    return text_of(_NAME(type(error)))
 
 
 def text_of(value: object) -> str:
@@ -128,9 +141,9 @@ def text_of(value: object) -> str:
     """
     try:
         text = "" if value is None else str(value)
-    except BaseException:  # noqa: BLE001 (somebody else's __str__)
+        line = " ".join(text[: 8 * MAX_TEXT].split())
+    except BaseException:  # noqa: BLE001 (somebody else's __str__, or class of texts)
         return ""
-    line = " ".join(text[: 8 * MAX_TEXT].split())
     return line[:MAX_TEXT].encode(errors="replace").decode()
 
 
@@ -138,5 +151,5 @@ def _of(error: BaseException, name: str) -> object:
     """The attribute *name* of *error*, or None if it is missing or raises, as may be in a subclass."""
     try:
         return getattr(error, name, None)
-    except Exception:  # noqa: BLE001 (somebody else's property)
+    except BaseException:  # noqa: BLE001 (somebody else's property)
         return None

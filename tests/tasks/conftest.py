@@ -45,12 +45,7 @@ def of_kind(is_async: bool, function: Any) -> Any:
     async def coroutine(number: int) -> Any:
         return function(number)
 
-    async def coroutine_of_many(numbers: list[int]) -> Any:
-        return function(numbers)
-
-    if not is_async:
-        return function
-    return coroutine_of_many if "numbers" in function.__code__.co_varnames else coroutine
+    return coroutine if is_async else function
 
 
 @pytest.fixture

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import decimal
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from shardq import Nack
 from shardq.backoff import Constant
 from shardq.tasks import Tasks
-
-tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
-PRECISION = decimal.getcontext().prec
 
 
 @contextmanager
@@ -46,21 +41,12 @@ def pid(width: int) -> tuple[int, str, int]:
     return os.getpid(), tasks.resources, tasks.delivery.count
 
 
-@tasks.task(name="leaves")
-def leaves() -> tuple[str, int]:
-    """Say what is there, and leave something."""
-    seen = (tenant.get(), decimal.getcontext().prec)
-    tenant.set("one of the tasks")
-    decimal.getcontext().prec = 3
-    return seen
-
-
 @tasks.task(name="fails", retries=2, backoff=Constant(0))
 def fails() -> None:
     raise ValueError("a part of the payload")
 
 
-@tasks.task(name="dies", retries=1, backoff=Constant(0), retry_on=(ConnectionError,))
+@tasks.task(name="dies", retries=1, backoff=Constant(0))
 def dies() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

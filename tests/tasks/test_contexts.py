@@ -52,21 +52,6 @@ def test_no_task_sees_what_another_one_has_set(client: Client, work: Work, is_as
 
 
 @each_kind
-def test_no_batch_sees_what_another_one_or_its_middleware_has_set(client: Client, work: Work, is_async: bool) -> None:
-    seen: Seen = []
-
-    def index(numbers: list[int]) -> None:
-        mark(seen, numbers)
-
-    tasks: Tasks[None] = Tasks("jobs", lifespan=lifespan)
-    task = tasks.batch(name="index", size=2, wait=60)(of_kind(is_async, index))
-    queue = client.queue(tasks)
-    queue.write_many([(task.call(number), f"t{number}") for number in range(20)])
-    work(tasks, concurrency=2)
-    assert seen == [UNTOUCHED] * 10
-
-
-@each_kind
 def test_what_is_told_of_a_task_is_told_in_a_context_of_its_own(client: Client, work: Work, is_async: bool) -> None:
     """Of dead letters, and of a policy that is asked when time is over."""
     seen: Seen = []

@@ -15,6 +15,7 @@ from shardq import Client, Nack, telemetry
 from shardq.backoff import Constant
 from shardq.tasks import Tasks, finding
 from tests.tasks.conftest import Work
+from tests.worker.ends.errors import OfUnnamed
 
 pytestmark = pytest.mark.runs_in("test-all")
 
@@ -75,6 +76,21 @@ def test_how_often_each_task_ran_and_failed_and_for_how_long(
         ("jobs", "other", "Reject"): 1,
     }
     assert all(seconds >= 0 for _, seconds in found.values())
+
+
+def test_a_class_that_cannot_say_its_name_is_named_all_the_same(
+    reader: InMemoryMetricReader, client: Client, work: Work
+) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+
+    @tasks.task(name="fails", retries=0)
+    def fails() -> None:
+        raise OfUnnamed
+
+    client.queue(tasks).write(fails.call(), shard_key="t")
+    work(tasks)
+    assert {key: count for key, (count, _) in points(reader).items()} == {("jobs", "fails", "OfUnnamed"): 1}
+    assert [letter.last_error.partition(" ")[0] for letter in client.queue(tasks).dead()] == ["OfUnnamed"]
 
 
 def test_a_process_has_at_most_100_names(reader: InMemoryMetricReader, client: Client, work: Work) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from shardq import Client, ConfigError, Worker
 from shardq.tasks import Tasks
-from tests.tasks.processes import PRECISION, dies, fails, hangs, leaves, nack, pid, tasks
+from tests.tasks.processes import dies, fails, hangs, nack, pid, tasks
 
 WorkInProcesses = Callable[..., None]
 
@@ -41,12 +41,6 @@ def test_a_task_runs_in_another_process_with_its_lifespan(client: Client, log: P
     assert opened == closed
 
 
-def test_no_task_of_a_process_sees_what_another_one_has_set(client: Client, log: Path) -> None:
-    jobs = [client.queue(tasks).write(leaves.call(), shard_key=f"t{number}") for number in range(5)]
-    work(client)
-    assert [job.result(timeout=0) for job in jobs] == [("nobody", PRECISION)] * 5
-
-
 def test_an_error_reporter_is_told_once_of_each_try(client: Client, log: Path) -> None:
     """Of what a task raises, in its process; of one that died or was killed for its time, in that of the worker."""
     client.queue(tasks).write_many([(call, "t") for call in (fails.call(), dies.call(), hangs.call())])
@@ -64,7 +58,7 @@ def test_retries_refusals_and_unknown_tasks_are_those_of_threads(client: Client,
     queue.write_many([(call, "t") for call in calls])
     work(client)
     letters = {letter.task: (letter.count, letter.last_error) for letter in queue.dead()}
-    assert letters["fails"] == (3, "ValueError (fails tasks/processes.py:60)")
+    assert letters["fails"] == (3, "ValueError (fails tasks/processes.py:46)")
     assert letters["dies"][0] == 2
     assert "killed by SIGKILL" in letters["dies"][1]
     assert letters["pid"][0] == 1

@@ -39,7 +39,6 @@ from shardq.tasks import PartlyFailed, Tasks, finding
 from shardq.worker.outcome import GiveBack
 from tests.clients import ClientKind
 from tests.tasks.conftest import Work
-from tests.waiting import eventually
 
 NOW = Constant(0)
 
@@ -341,21 +340,6 @@ def test_what_ended_a_task_from_outside_is_tried_again_unless_it_is_given_up(
     """Its function did not raise it, so `retry_on` says nothing of it."""
     task = Tasks("jobs").task(name="f", retries=1, **options)(lambda: None)
     assert [task.retries.tries_again(error, delivery) for delivery in (1, 2)] == [tries == 2, False]
-
-
-def test_a_task_that_takes_too_long_is_tried_again_whatever_retry_on_says(client: Client, work: Work) -> None:
-    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
-
-    @tasks.task(name="f", retries=1, backoff=NOW, retry_on=(ConnectionError,), time_limit=0.1)
-    def f() -> int:
-        delivery = tasks.delivery
-        if delivery.count == 1:
-            eventually(lambda: delivery.lost)
-        return delivery.count  # type: ignore[no-any-return]
-
-    job = client.queue(tasks).write(f.call(), shard_key="t")
-    work(tasks)
-    assert job.result(timeout=0) == 2
 
 
 def number_of(letter: DeadLetter) -> int:

@@ -17,9 +17,7 @@ from shardq.model import DeliveryView
 def note(delivery: DeliveryView, what: str) -> None:
     """One line, whole even when several processes write."""
     file = os.open(os.environ["SHARDQ_TEST_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(
-        file, f"{what} {delivery.task or delivery.payload} {delivery.count} {os.getpid()} {time.time():.6f}\n".encode()
-    )
+    os.write(file, f"{what} {delivery.payload} {delivery.count} {os.getpid()} {time.time():.6f}\n".encode())
     os.close(file)
 
 
@@ -96,38 +94,7 @@ class Bare(Nack):
         Exception.__init__(self)
 
 
-class Forwards(Exception):
-    """One that hands attributes that it does not have on to a dict, as errors of clients of web APIs do."""
-
-    def __getattr__(self, name: str) -> object:
-        return {"code": 7}[name]
-
-
-class Masked(Exception):
-    """One that does not tell its class."""
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        raise LookupError("no class")
-
-
-class Unnamed(type):
-    """A class that does not tell its name, and asks nobody whether an error is one of its own."""
-
-    @property
-    def __name__(cls) -> str:  # type: ignore[override]
-        raise LookupError("no name")
-
-
-class Nameless(Exception, metaclass=Unnamed):
-    """An error of such a class."""
-
-
-HOSTILE: dict[str, Callable[[], BaseException]] = {"forwards": Forwards, "masked": Masked, "nameless": Nameless}
-"""Errors that raise others at whoever looks at them."""
-
 AWKWARD: dict[str, Callable[[], BaseException]] = {
-    **HOSTILE,
     "reject": lambda: Reject("not \udcff text\0"),
     "huge": lambda: Reject("x" * 20_000_000),
     "untold": lambda: Reject(Mute()),  # type: ignore[arg-type]
@@ -137,9 +104,6 @@ AWKWARD: dict[str, Callable[[], BaseException]] = {
     "nack": lambda: Nack(0, Mute()),  # type: ignore[arg-type]
 }
 ENDS = {
-    "forwards": ("max deliveries", "Forwards"),
-    "masked": ("max deliveries", "Masked"),
-    "nameless": ("max deliveries", "Nameless"),
     "reject": ("not ? text\0", "not ? text\0"),
     "huge": ("x" * 500, "x" * 500),
     "untold": ("rejected", "rejected"),

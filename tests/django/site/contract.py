@@ -234,6 +234,11 @@ class Failures(Case):
         result.refresh()
         self.assertEqual(result.status, FAILED)
 
+    def test_a_cancelled_error_of_a_task_that_nobody_has_cancelled_is_an_error_as_others(self) -> None:
+        result = tasks.raises_cancelled.enqueue()
+        self.assertTrue(worked_off(result))
+        self.assertEqual((result.status, result.errors[0].exception_class), (FAILED, asyncio.CancelledError))
+
     def test_a_redrive_is_another_attempt(self) -> None:
         result = tasks.waits.enqueue(str(self.folder / "missing"))
         work()

@@ -66,6 +66,11 @@ async def fails_async() -> None:
 
 
 @task
+async def raises_cancelled() -> None:
+    raise asyncio.CancelledError
+
+
+@task
 def returns(kind: str) -> Any:
     return {
         "none": None, "tuple": (1, (2,)), "bytes": b"text", "set": {1}, "object": object(), "nan": float("nan"),

@@ -23,20 +23,24 @@ from shardq.tasks import PartlyFailed
 from tests.worker.ends import lines
 from tests.worker.ends.errors import HUGE, ODD, USUAL, OddText, OfStrange, error, exiting, raising
 
-Form: TypeAlias = Literal["plain", "async", "mixed", "batch", "async-batch", "child", "django", "async-django"]
+Form: TypeAlias = Literal[
+    "plain", "async", "mixed", "batch", "async-batch", "mixed-batch", "child", "django", "async-django"
+]
 """What runs a job. "mixed": a plain function in an AsyncWorker."""
 Place: TypeAlias = Literal["handler", "task", "middleware", "on_error", "on_dead", "context"]
 """Where an end happens. "context" has none: its jobs look for what others have left there."""
 Event: TypeAlias = Literal["", "limit", "cancel", "lose", "stop"]
 """What happens when all jobs of a run are under way."""
 EVENTS: Final[tuple[Event, ...]] = ("", "limit", "cancel", "lose", "stop")
-FORMS: Final[tuple[Form, ...]] = ("plain", "async", "mixed", "batch", "async-batch", "child", "django", "async-django")
+FORMS: Final[tuple[Form, ...]] = (
+    "plain", "async", "mixed", "batch", "async-batch", "mixed-batch", "child", "django", "async-django",
+)  # fmt: skip
 IN_LOOP: Final[tuple[Form, ...]] = ("async", "async-batch", "async-django")
-IN_THREAD: Final[tuple[Form, ...]] = ("plain", "mixed", "batch", "django")
+IN_THREAD: Final[tuple[Form, ...]] = ("plain", "mixed", "batch", "mixed-batch", "django")
 DJANGO: Final[tuple[Form, ...]] = ("django", "async-django")
-BATCHES: Final[tuple[Form, ...]] = ("batch", "async-batch")
-WITH_DELIVERY: Final[tuple[Form, ...]] = ("plain", "async", "mixed", "batch", "async-batch", "child")
-IN_PROCESS: Final[tuple[Form, ...]] = ("plain", "async", "mixed", "batch", "async-batch")
+BATCHES: Final[tuple[Form, ...]] = ("batch", "async-batch", "mixed-batch")
+ASYNC_MIDDLEWARE: Final[tuple[Form, ...]] = ("async", "mixed", "async-batch", "mixed-batch")
+WITH_DELIVERY: Final[tuple[Form, ...]] = ("plain", "async", "mixed", "child", *BATCHES)
 LIMIT: Final = 60.0
 """The time limit of jobs that run too long, in seconds."""
 
@@ -388,13 +392,11 @@ _add(
 
 # --- of tasks ------------------------------------------------------------------------------------------------------
 
-_OF_TASKS: Final[tuple[Form, ...]] = ("plain", "async", "mixed", "batch", "async-batch", "child")
-
 
 def _retries(
     name: str, fate: Fate, factory: Callable[[], BaseException] = lambda: ValueError("boom"), **options: Any
 ) -> None:
-    how: dict[str, Any] = {"places": ("task",), "forms": _OF_TASKS, "options": options}
+    how: dict[str, Any] = {"places": ("task",), "forms": WITH_DELIVERY, "options": options}
     _add(lines.NOT_AGAIN, {name: (raises(factory), fate)}, **how)
 
 
@@ -441,7 +443,7 @@ for _name, _policy in BACKOFFS.items():
     _add(
         lines.BACKOFF,
         {f"backoff-{_name}": (raises(lambda: ValueError("boom")), again("ValueError: boom"))},
-        places=("task",), forms=_OF_TASKS, options={"backoff": _policy},
+        places=("task",), forms=WITH_DELIVERY, options={"backoff": _policy},
     )  # fmt: skip
 
 
@@ -468,6 +470,7 @@ PARTLY: Final[dict[str, tuple[Callable[[int, int], object], Fate, Fate]]] = {
     "nack": (lambda bad, _: {bad: Nack(500, "busy")}, Fate("delayed", "busy"), DONE),
     "reject": (lambda bad, _: {bad: Reject("not for us")}, dead("not for us"), DONE),
     "exit": (lambda bad, _: {bad: SystemExit(1)}, again("SystemExit: 1"), DONE),
+    "interrupt": (lambda bad, _: {bad: KeyboardInterrupt()}, again("KeyboardInterrupt"), DONE),
     "stop-iteration": (lambda bad, _: {bad: StopIteration("no more")}, again("StopIteration: no more"), DONE),
     "cancelled": (lambda bad, _: {bad: asyncio.CancelledError()}, again("CancelledError"), DONE),
     "masked": (lambda bad, _: {bad: ODD["class-raises"][0]()}, again("Masked"), DONE),
@@ -593,7 +596,7 @@ _middleware(
     },
 )
 _middleware(
-    ("async", "mixed", "async-batch"),
+    ASYNC_MIDDLEWARE,
     {
         "fails-swallows-async": (swallows_async, DONE),
         "never-async": (returns(lambda: "instead"), DONE),
@@ -645,12 +648,13 @@ for _event, _line, _fate in (
     ("cancel", lines.LOST, Fate("unknown")),
     ("lose", lines.LOST, again("")),
 ):
-    _add(_line, {f"{_event}-thread": (hangs, _fate)}, forms=("plain", "mixed", "batch", "child"), event=_event)
+    _threads: tuple[Form, ...] = ("plain", "mixed", "batch", "mixed-batch", "child")
+    _add(_line, {f"{_event}-thread": (hangs, _fate)}, forms=_threads, event=_event)
     _add(_line, {f"{_event}-await": (hangs_in_await, _fate)}, forms=("async", "async-batch"), event=_event)
     _add(_line, {f"{_event}-deaf": (ignores_cancel, _fate)}, forms=("async", "async-batch"), event=_event)
 
 for _then, _next in (("returns", lambda: None), ("raises", fails), ("rejects", raises(lambda: Reject("later")))):
-    for _made, _forms in ((own, ("plain", "mixed", "batch")), (own_async, ("async", "async-batch"))):
+    for _made, _forms in ((own, ("plain", "mixed", "batch", "mixed-batch")), (own_async, ("async", "async-batch"))):
         _suffix = "-async" if _made is own_async else ""
         _add(
             lines.OWN,

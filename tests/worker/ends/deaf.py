@@ -13,6 +13,7 @@ from tests.worker.ends.catalogue import SETTINGS
 LONG = 60.0
 """Seconds: far longer than any grace."""
 tasks: Tasks[None] = Tasks("default", **SETTINGS)
+mixed: Tasks[None] = Tasks("default", **SETTINGS)
 
 
 def tick(name: str) -> None:
@@ -36,8 +37,30 @@ def handle(delivery: Any) -> None:
 
 @tasks.task(name="deaf")
 def deaf(name: str) -> None:
-    """A plain task, which `shardq worker` runs beside async ones."""
+    """A plain task, in a Worker."""
     goes_on(name)
+
+
+@mixed.task(name="deaf_beside_async")
+def deaf_beside_async(name: str) -> None:
+    """A plain task, in an AsyncWorker."""
+    goes_on(name)
+
+
+@mixed.task(name="deaf_in_its_own_thread")
+async def deaf_in_its_own_thread(name: str) -> None:
+    """An async task that waits for a thread."""
+    await asyncio.to_thread(goes_on, name)
+
+
+@mixed.task(name="heeds")
+def heeds(name: str) -> None:
+    """One that ends soon after it is told to."""
+    while not mixed.delivery.lost:
+        tick(name)
+        time.sleep(0.01)
+    time.sleep(0.2)
+    tick("left")
 
 
 async def handle_async(delivery: Any) -> None:

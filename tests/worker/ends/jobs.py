@@ -11,6 +11,7 @@ from shardq import Reject
 from shardq.tasks import Tasks
 from tests.worker.ends import django_jobs, leaking
 from tests.worker.ends.catalogue import (
+    ASYNC_MIDDLEWARE,
     BATCHES,
     DJANGO,
     ENDS,
@@ -145,9 +146,7 @@ def options_of(name: str, place: Place) -> dict[str, Any]:
 def made(form: Form, place: Place) -> Tasks[None]:  # noqa: C901 (a function for each kind of task)
     """Tasks with one for each end, of the same name, and with an ordinary one."""
     is_loop = form in ("async", "async-batch")
-    middleware = (
-        [around_async if form in ("async", "mixed", "async-batch") else around] if place == "middleware" else []
-    )
+    middleware = [around_async if form in ASYNC_MIDDLEWARE else around] if place == "middleware" else []
     tasks: Tasks[None] = Tasks(
         "default", middleware=middleware, on_error=on_error if place == "on_error" else None, error_text=True,
         **SETTINGS,

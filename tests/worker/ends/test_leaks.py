@@ -14,7 +14,7 @@ from tests.worker.ends.leaks import leaks
 from tests.worker.ends.running import Kind
 
 COUNT = 60 if COMMAND == "test" else 12_500
-"""Jobs of each form: 100,000 in all."""
+"""Jobs of each form: more than 100,000 in all."""
 
 
 @pytest.mark.timeout(180)

@@ -37,6 +37,11 @@ class Command(NamedTuple):
     is_django: bool = False
 
 
+def of_task(task: str) -> Callable[[str], Any]:
+    """Calls of this task."""
+    return lambda name: [task, {"name": name}]
+
+
 def of_django(name: str) -> Any:
     """A call of Django's, as its backend writes it."""
     return ["tests.django.site.ends.deaf", {"call": json.dumps({"args": [name], "kwargs": {}})}]
@@ -45,11 +50,14 @@ def of_django(name: str) -> Any:
 HANDLER: Final = ("shardq.cli", "worker", "tests.worker.ends.deaf:handle", "--queue", "default")
 ASYNC: Final = ("shardq.cli", "worker", "tests.worker.ends.deaf:handle_async", "--queue", "default")
 TASKS: Final = ("shardq.cli", "worker", "tests.worker.ends.deaf:tasks")
+MIXED: Final = ("shardq.cli", "worker", "tests.worker.ends.deaf:mixed")
 SEVERAL: Final = ("--processes", "2", "--concurrency", "2")
 COMMANDS: Final[Mapping[str, Command]] = {
     "handler": Command(HANDLER, str),
-    "tasks": Command(TASKS, lambda name: ["deaf", {"name": name}]),
-    "several": Command((*TASKS, *SEVERAL), lambda name: ["deaf", {"name": name}]),
+    "tasks": Command(TASKS, of_task("deaf")),
+    "several": Command((*TASKS, *SEVERAL), of_task("deaf")),
+    "beside-async": Command(MIXED, of_task("deaf_beside_async")),
+    "own-thread": Command(MIXED, of_task("deaf_in_its_own_thread")),
     "async": Command(ASYNC, str),
     "async-several": Command((*ASYNC, *SEVERAL), str),
     "django": Command(("django", "shardq_worker", "--queue", "default"), of_django, is_django=True),
@@ -109,6 +117,7 @@ def ended(begin: Begin, jobs: Queue, name: str) -> float:
         jobs.ack_many(found)
     eventually(lambda: program.process.poll() is not None, 10, what="the process ends")
     assert program.process.returncode == 0
+    assert program.told("functions run on after the grace, and end with this process")
     took = time.monotonic() - began
     last = {row[0]: row[3] for row in program.lines("tick")}
     assert max(last[each] - taken[each] for each in JOBS) < LATEST, "no job runs twice at once, but while it ends"
@@ -118,6 +127,16 @@ def ended(begin: Begin, jobs: Queue, name: str) -> float:
 @pytest.mark.parametrize("name", EACH)
 def test_a_process_ends_soon_after_its_grace_with_jobs_that_hang(begin: Begin, jobs: Queue, name: str) -> None:
     assert ended(begin, jobs, name) < GRACE + LATEST + ROOM
+
+
+def test_a_command_waits_for_what_ends_when_it_is_told_to(begin: Begin, jobs: Queue) -> None:
+    jobs.write(["heeds", {"name": "a"}], shard_key="a")
+    program = begin("beside-async")
+    eventually(lambda: program.lines("tick"), 60)
+    program.signal(signal.SIGTERM)
+    assert program.wait() == 0
+    assert program.lines("tick")[-1][0] == "left"
+    assert not program.told("run on after the grace")
 
 
 @pytest.mark.runs_in("test-all")
