@@ -21,7 +21,7 @@ HELD: Final = ("received", "answered", "dead", "took", "work", "_codecs", "_cloc
 
 
 class AsyncFace(AsyncDelivery):
-    """What the worker holds as a `Delivery`, for an event loop: what one of them settles or loses, the other has, too."""
+    """What the worker holds as a `Delivery`, for an event loop: what one of them settles the other has settled, too."""
 
     __slots__ = ("_held",)
 

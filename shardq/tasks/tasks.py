@@ -64,11 +64,11 @@ class Tasks(Application, Generic[R_co]):
     *lifespan* is a function that returns a context manager, plain or async: each worker process enters it before its
     first message and leaves it after the last, and `resources` is what it yields. Each of *middleware* is a function of
     the next one and the delivery, plain or async, and is called around each task: `call_next(delivery)`, or
-    `await call_next(delivery)` in an async one, runs the task and returns its result, or raises its error. What a task raised is stored with its class
-    and its frames, and with *error_text* also with its text, which may hold a part of the payload. *on_error* is a
-    plain function of the delivery and the error, as error reporters want it: it is called at once when a task has
-    raised anything but Nack and Reject, took longer than it may, or ended its process. It should be quick, and what it
-    raises is logged. ConfigError for a bad setting.
+    `await call_next(delivery)` in an async one, runs the task and returns its result, or raises its error. What a task
+    raised is stored with its class and its frames, and with *error_text* also with its text, which may hold a part of
+    the payload. *on_error* is a plain function of the delivery and the error, as error reporters want it: it is called
+    at once when a task has raised anything but Nack and Reject, took longer than it may, or ended its process. It
+    should be quick, and what it raises is logged. ConfigError for a bad setting.
     """
 
     @overload
@@ -297,11 +297,14 @@ class Tasks(Application, Generic[R_co]):
     def lifespans(self) -> Sequence[Opened]:
         """Return the lifespan, which also gives its `resources`."""
         lifespan = nullcontext() if self._lifespan is None else self._lifespan()
-        return [self._during(lifespan) if isinstance(lifespan, AbstractContextManager) else self._during_async(lifespan)]
+        if isinstance(lifespan, AbstractContextManager):
+            return [self._during(lifespan)]
+        return [self._during_async(lifespan)]
 
     @contextmanager
     def _during(self, lifespan: AbstractContextManager[Any]) -> Iterator[None]:
-        with lifespan as self._resources:
+        with lifespan as resources:
+            self._resources = resources
             try:
                 yield
             finally:
@@ -309,7 +312,8 @@ class Tasks(Application, Generic[R_co]):
 
     @asynccontextmanager
     async def _during_async(self, lifespan: AbstractAsyncContextManager[Any]) -> AsyncIterator[None]:
-        async with lifespan as self._resources:
+        async with lifespan as resources:
+            self._resources = resources
             try:
                 yield
             finally:

@@ -1,8 +1,8 @@
 """Workers read messages, run handlers, extend leases, settle deliveries, and drain on SIGTERM.
 
-`Worker` is for a `Queue`, `AsyncWorker` for an `AsyncQueue` and the event loop of a program. Both run plain functions in
-threads (those of a `Worker` in child processes, too) and `async def` functions in an event loop, by one engine
-(`lane`), which the state machine of `shardq.worker.state` drives. A thread (`keeper`) extends the leases.
+`Worker` is for a `Queue`, `AsyncWorker` for an `AsyncQueue` and the event loop of a program. Both run plain functions
+in threads, a `Worker` also in child processes, and `async def` functions in an event loop, by one engine (`lane`). The
+state machine of `shardq.worker.state` drives it. A thread (`keeper`) extends the leases.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Application(Protocol):
 
     @abstractmethod
     def lifespans(self) -> Sequence[Lifespan]:
-        """Return what a worker enters before its first message, and leaves after its last. `run` raises their errors."""
+        """Return what a worker enters before its first message and leaves after its last. `run` raises their errors."""
 
     @property
     @abstractmethod

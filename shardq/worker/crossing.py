@@ -73,7 +73,7 @@ class Crossing:
         return _value_of(found)
 
     def in_loop(self, tasks: set[asyncio.Task[None]], function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Wait in a thread for an async function, which runs in a copy of this context. *tasks* has its task meanwhile."""
+        """Wait in a thread for an async function, as the function `in_loop` does."""
         return in_loop(self.loop, tasks, function, *args)
 
     async def close(self) -> None:

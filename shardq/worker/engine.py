@@ -12,7 +12,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from typing import Any
+from typing import Any, cast
 
 from shardq.client import AsyncQueue, Queue
 from shardq.worker.application import Application, Lifespan
@@ -21,7 +21,6 @@ from shardq.worker.contexts import Contexts
 from shardq.worker.empty import is_empty
 from shardq.worker.lane import Lane
 from shardq.worker.outcome import Verb
-from shardq.worker.own_loop import OwnLoop
 from shardq.worker.plan import Plan, plans
 from shardq.worker.schedules import Schedules
 from shardq.worker.slots import shares
@@ -44,15 +43,17 @@ class Engine:
         self._application = handle if isinstance(handle, Application) else None
         self._schedules = Schedules(self._queues, self._application, plan)
         self.lanes = [
-            Lane(self, queue, each, share, forks=forks) for queue, each, share in zip(queues, plans(plan), own, strict=False)
+            Lane(self, queue, each, share, forks=forks)
+            for queue, each, share in zip(queues, plans(plan), own, strict=False)
         ]
 
-    @property
-    def is_async(self) -> bool:
-        """Whether anything but a lifespan needs an event loop."""
+    def needs_loop(self, lifespans: Sequence[Lifespan]) -> bool:
+        """Return whether anything needs an event loop, or one of *lifespans*."""
+        if self.teller.is_async or any(isinstance(each, AbstractAsyncContextManager) for each in lifespans):
+            return True
         if self._forks:
-            return self.teller.is_async
-        return self.teller.is_async or (self._application.is_async if self._application else is_async(self.handle))
+            return False
+        return self._application.is_async if self._application else is_async(self.handle)
 
     def lifespans(self) -> Sequence[Lifespan]:
         """Return what is to be entered before `work`; nothing if each child process does that."""
@@ -63,8 +64,7 @@ class Engine:
         """Enter these *lifespans*, which are plain. Jobs have the context that they leave."""
         with ExitStack() as stack:
             for each in lifespans:
-                if isinstance(each, AbstractContextManager):
-                    stack.enter_context(each)
+                stack.enter_context(cast("AbstractContextManager[Any]", each))
             self.contexts.keep()
             yield
 
@@ -152,8 +152,3 @@ class Engine:
         """Kill all child processes, before this process ends at once."""
         for lane in self.lanes:
             lane.kill_children()
-
-
-def needs_loop(lifespans: Sequence[Lifespan]) -> bool:
-    """Return whether any of them is async."""
-    return any(isinstance(each, AbstractAsyncContextManager) for each in lifespans)

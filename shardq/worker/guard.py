@@ -48,7 +48,7 @@ _CAUSE: Final = BaseException.__dict__["__cause__"].__get__
 def performed(
     run: Callable[[Job], object], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
 ) -> Outcome:
-    """Return the outcome of *run*, a plain function that makes the call of *job*; *most* is `max_deliveries` or None."""
+    """Return the outcome of *run*, a plain function that makes a job's call; *most* is `max_deliveries` or None."""
     try:
         return _done(job, jobs, run(job))
     except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)

@@ -318,18 +318,15 @@ class Lane:
                     self._idle.append(wakeup)
                 elif not self._waking and (self._errands or state.more):
                     self._wake_one()
-            if self._hands is not None:
-                self._hands.wake()
+            self._wake_loop()
             job = report = None
             if isinstance(action, Job):
                 job, outcome = action, self._run(action)
             elif action is None:
                 woken = True
                 wakeup.acquire()
-            elif isinstance(action, (Read, SettleJobs)):
-                report = self._performed(action)
             else:
-                action()
+                report = self._performed(action)
 
     def _next(self) -> Action | Errand | None:
         """Return what is next, after handing over the async jobs that start. The caller has the lock."""
@@ -339,7 +336,14 @@ class Lane:
             cast("LoopHands", self._hands).inbox.append(action)
         return action
 
-    def _performed(self, action: Read | SettleJobs) -> Report:
+    def _wake_loop(self) -> None:
+        if self._hands is not None:
+            self._hands.wake()
+
+    def _performed(self, action: Read | SettleJobs | Errand) -> Report | None:
+        if not isinstance(action, (Read, SettleJobs)):
+            action()
+            return None
         try:
             return self._read(action) if isinstance(action, Read) else self._settle(action)
         except BaseException as error:  # noqa: BLE001 (raised by run)
@@ -409,7 +413,7 @@ class Lane:
         return None if job.call.limit is None else self._look_at(job, job.started + job.call.limit)
 
     def _look_at(self, job: Job, when: float) -> Entry:
-        """Look at *when* whether the time of *job* is over. No timer waits for that, since it calls functions of users."""
+        """Look at *when* whether the time of *job* is over. No timer waits for that: it calls functions of users."""
         return self._jobs.client.timer.call_at(when, self.give, partial(self._overdue, job))
 
     def _overdue(self, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""The event loop of a `Worker`, for what of its functions is async. It is in a thread of its own, which is a daemon."""
+"""The event loop of a `Worker`, for what of its functions is async, and a client there."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import contextlib
 import contextvars
 import queue
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
+from typing import Final
 
+from shardq.client import AsyncClient, AsyncQueue, Client, Queue
 from shardq.worker.ending import Pool
 from shardq.worker.signals import MAX_WAIT
 
@@ -19,9 +20,13 @@ CLOSE_TIMEOUT: Final = 1.0
 
 
 class OwnLoop:
-    """An event loop in a thread. It is no `asyncio.run`, which would wait at its end for whatever runs in threads."""
+    """An event loop in a thread, a daemon, with a client beside *client*.
 
-    def __init__(self) -> None:
+    It is no `asyncio.run`, which would wait at its end for whatever runs in threads.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = AsyncClient.beside(client)
         self.loop = asyncio.new_event_loop()
         self.pool = Pool()
         self.loop.set_default_executor(self.pool)
@@ -54,14 +59,15 @@ class OwnLoop:
             self.loop.call_soon_threadsafe(end.set)
             _raise(told)
 
-    def end(self, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Await *function* of this package in the loop, for CLOSE_TIMEOUT at most."""
-        with contextlib.suppress(Exception):  # the loop may be held up
-            asyncio.run_coroutine_threadsafe(function(), self.loop).result(CLOSE_TIMEOUT)
+    def queue(self, queue: Queue) -> AsyncQueue:
+        """Return this *queue* for the loop."""
+        return AsyncQueue(self._client, self._client.state_beside(queue.state))
 
     def close(self) -> None:
         """Cancel what is left, and end the loop; one that is held up goes on, and nobody waits for it."""
-        self.end(_end_all)
+        for function in (self._client.aclose, _end_all):
+            with contextlib.suppress(Exception):  # the loop may be held up
+                asyncio.run_coroutine_threadsafe(function(), self.loop).result(CLOSE_TIMEOUT)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(CLOSE_TIMEOUT)
         if not self._thread.is_alive():

@@ -14,16 +14,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from shardq.model import DeliveryView
 from shardq.ops.settle.command import CHUNK
 from shardq.protocol.lease import deliveries_in
 from shardq.worker.outcome import GIVE_BACK, Outcome, Verb
 from shardq.worker.slots import Share
-
-if TYPE_CHECKING:
-    from shardq.worker.call import Call
 
 Table: TypeAlias = Mapping[str, Mapping[str, str]]
 
@@ -95,24 +92,23 @@ def is_of_newcomer(delivery: DeliveryView) -> bool:
 class Job:
     """One delivery that the worker holds.
 
-    `call`, `handle` and `tasks` are for the runner: what it calls; the handler's task or child process; and the tasks for
-    which its thread waits. `started` and `ended` are when the handler started and ended, in seconds of the monotonic
-    clock; 0 before, and while it waits for others of its batch. `charged` is for how many of these seconds its shard key was
-    charged when its lease was extended. `batch` is for the keeper: the jobs whose leases are extended together with
-    this one's. A job leaves it when its message is not leased any more.
+    `call`, `handle` and `tasks` are for the runner: what it calls; the handler's task or child process; and the tasks
+    for which its thread waits. `started` and `ended` are when the handler started and ended, in seconds of the
+    monotonic clock; 0 before, and while it waits for others of its batch. `charged` is for how many of these seconds
+    its shard key was charged when its lease was extended. `batch` is for the keeper: the jobs whose leases are extended
+    together with this one's. A job leaves it when its message is not leased any more.
     """
 
     __slots__ = (
         "batch", "call", "charged", "delivery", "ended", "handle", "message", "outcome", "slot", "started", "tasks",
     )  # fmt: skip
 
-    call: Call
-
     def __init__(self, delivery: DeliveryView) -> None:
         self.delivery = delivery
         self.message = LEASED
         self.slot = WAITING
         self.outcome: Outcome | None = None
+        self.call: Any = None
         self.handle: Any = None
         self.started = self.ended = self.charged = 0.0
         self.batch: set[Job] = NO_BATCH

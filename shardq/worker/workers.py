@@ -1,18 +1,18 @@
-"""`Worker`, for a program of threads, and `AsyncWorker`, for one with an event loop. Both run all kinds of functions."""
+"""`Worker`, for programs of threads, and `AsyncWorker`, for those with an event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any, Literal, Unpack
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Literal, Unpack
 
-from shardq.client import AsyncClient, AsyncDelivery, AsyncQueue, Client, Delivery, Queue
+from shardq.client import AsyncQueue, Client, Queue
 from shardq.errors import ConfigError
 from shardq.worker.application import Application
 from shardq.worker.checks import check_handle, weights_of
 from shardq.worker.crossing import apart, until
-from shardq.worker.engine import Engine, needs_loop
+from shardq.worker.engine import Engine
 from shardq.worker.outcome import Verb
 from shardq.worker.own_loop import OwnLoop
 from shardq.worker.plan import PlanSettings, planned
@@ -28,9 +28,9 @@ class Worker:
 
     A handler that returns acks its message; one that raises `Nack` or `Reject` does what they say. After any other
     exception the message is delivered again, after the backoff and with the error in `last_error`; after the queue's
-    `max_deliveries` it becomes a dead letter. Leases are extended while handlers run. An async handler is cancelled when
-    its lease is lost or its time limit is over. With `run_in="processes"` each handler, a plain one, runs in a child
-    process, which is killed then; if the process dies, its handler has failed. Settings are those of
+    `max_deliveries` it becomes a dead letter. Leases are extended while handlers run. An async handler is cancelled
+    when its lease is lost or its time limit is over. With `run_in="processes"` each handler, a plain one, runs in a
+    child process, which is killed then; if the process dies, its handler has failed. Settings are those of
     `shardq.worker.plan.Plan`. ConfigError for a bad one.
     """
 
@@ -59,35 +59,23 @@ class Worker:
             raise ConfigError("a Worker runs once: make a new one")
         self._has_begun = True
         engine = self._engine
-        with stopping(self.stop, engine.kill_children, self._plan.signals is not False):
-            try:
-                engine.start()
-                lifespans = engine.lifespans()
-                if not engine.is_async and not needs_loop(lifespans):
-                    with engine.entered(lifespans):
-                        engine.work()
-                    return
-                with self._own_loop() as (own, queues):
-                    within = own.within(engine.entered_async(lifespans)) if needs_loop(lifespans) else engine.entered(lifespans)
-                    with within:
-                        engine.work(own.loop, queues)
-                    engine.close()  # what is told of dead letters may need the loop
-            finally:
-                engine.close()
+        wanted = self._plan.signals is not False
+        with stopping(self.stop, engine.kill_children, wanted), contextlib.ExitStack() as stack:
+            stack.callback(self._close_loop)  # at last: who tells of dead letters may need it
+            stack.callback(engine.close)
+            engine.start()
+            lifespans = engine.lifespans()
+            if not engine.needs_loop(lifespans):
+                stack.enter_context(engine.entered(lifespans))
+                engine.work()
+                return
+            own = self._loop = OwnLoop(next(iter(self._weights)).client)
+            stack.enter_context(own.within(engine.entered_async(lifespans)))
+            engine.work(own.loop, {each.name: own.queue(each) for each in self._weights})
 
-    @contextlib.contextmanager
-    def _own_loop(self) -> Iterator[tuple[OwnLoop, Mapping[str, AsyncQueue]]]:
-        """The event loop of this worker, and its queues there."""
-        own = self._loop = OwnLoop()
-        try:
-            client = AsyncClient.beside(next(iter(self._weights)).client)
-            queues = {each.name: AsyncQueue(client, client.state_beside(each.state)) for each in self._weights}
-            try:
-                yield own, queues
-            finally:
-                own.end(client.aclose)
-        finally:
-            own.close()
+    def _close_loop(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
 
     @property
     def tally(self) -> Mapping[Verb, int]:

@@ -158,7 +158,7 @@ async def async_layer(call_next: Any, delivery: Any) -> Any:
 
 @pytest.mark.parametrize(
     "layers",
-    [(), (plain_layer,), (async_layer,), (plain_layer, async_layer), (async_layer, plain_layer, async_layer, plain_layer)],
+    [(), (plain_layer,), (async_layer,), (plain_layer, async_layer), (async_layer, plain_layer) * 2],
     ids=lambda layers: "-".join(each.__name__.partition("_")[0] for each in layers) or "bare",
 )
 def test_functions_of_both_kinds_run_in_either_worker(client: Client, work: Work, layers: Any) -> None:

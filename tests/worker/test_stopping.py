@@ -276,7 +276,12 @@ async def test_a_loop_with_signal_handlers_of_its_own_keeps_them_unless_the_work
     gate, called, loop = Gate(), asyncio.Event(), asyncio.get_running_loop()
     stops: list[AsyncWorker] = []
     stop = AsyncWorker.stop
-    monkeypatch.setattr(AsyncWorker, "stop", lambda worker: (stops.append(worker), stop(worker)))
+
+    def stopped(worker: AsyncWorker) -> None:
+        stops.append(worker)
+        stop(worker)
+
+    monkeypatch.setattr(AsyncWorker, "stop", stopped)
     before = signal.getsignal(signal.SIGTERM)
     loop.add_signal_handler(signal.SIGTERM, called.set)
     jobs.write("m", shard_key="t")

@@ -103,9 +103,7 @@ class QueueState:
 
         What one of them knows of the queue the other knows, too.
         """
-        return replace(
-            self, client=client, producer=secrets.token_urlsafe(9), unsure=set(), coalescers={}, waiting={}
-        )
+        return replace(self, client=client, producer=secrets.token_urlsafe(9), unsure=set(), coalescers={}, waiting={})
 
     @property
     def view(self) -> QueueView:
