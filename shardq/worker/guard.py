@@ -95,7 +95,7 @@ def judged_by_call(error: BaseException, job: Job) -> BaseException:
         return error  # the worker knows why
     try:
         job.call.tell(job.delivery, error)
-        return job.call.judged(job.delivery, error)
+        return cast("BaseException", job.call.judged(job.delivery, error))
     except BaseException:  # noqa: BLE001 (an application's own)
         return error
 
