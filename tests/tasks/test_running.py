@@ -162,7 +162,7 @@ async def async_layer(call_next: Any, delivery: Any) -> Any:
     ids=lambda layers: "-".join(each.__name__.partition("_")[0] for each in layers) or "bare",
 )
 def test_functions_of_both_kinds_run_in_either_worker(client: Client, work: Work, layers: Any) -> None:
-    """Each has a delivery of its kind, and so has each batch."""
+    """Each has a delivery of its kind, and so has each batch. Threads that wait for others do not use up all slots."""
     tasks: Tasks[None] = Tasks("jobs", middleware=layers)
     seen: list[tuple[str, int, type]] = []
 
@@ -187,7 +187,7 @@ def test_functions_of_both_kinds_run_in_either_worker(client: Client, work: Work
     for number in range(10):
         for task in (plain, coroutine, batch, async_batch):
             queue.write(task.call(number), shard_key=f"t{number}")
-    work(tasks)
+    work(tasks, concurrency=4)
     kinds = {"plain": Delivery, "coroutine": AsyncDelivery, "batch": Delivery, "async": AsyncDelivery}
     assert sorted(seen, key=str) == sorted(((name, n, kinds[name]) for name in kinds for n in range(10)), key=str)
 

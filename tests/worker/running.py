@@ -48,11 +48,14 @@ class Gate:
 
 
 class RunningWorker:
-    """`with RunningWorker(...) as begun`: at work until `stop`; `failure` is what `run` raised."""
+    """`with RunningWorker(...) as begun`: at work until `stop`; `failure` is what `run` raised.
+
+    An AsyncWorker gets a plain handler as a coroutine function, unless it shall have it *as_it_is*.
+    """
 
     def __init__(self, client_kind: ClientKind, url: str, queue: str, handle: Handle, **settings: Any) -> None:
         self._client_kind, self._url, self._queue, self._handle = client_kind, url, queue, handle
-        self._client_settings = settings.pop("client", {})
+        self._client_settings, self._as_it_is = settings.pop("client", {}), settings.pop("as_it_is", False)
         self._settings = settings
         self.worker: Worker | AsyncWorker | None = None
         self.failure: BaseException | None = None
@@ -100,7 +103,7 @@ class RunningWorker:
             return cast("Callable[[DeliveryView], Any]", handle)(delivery)
 
         chosen: Handle = handle.asynchronous if isinstance(handle, Gate) else plain
-        if asyncio.iscoroutinefunction(handle) or isinstance(handle, Application):
+        if self._as_it_is or asyncio.iscoroutinefunction(handle) or isinstance(handle, Application):
             chosen = handle
         async with AsyncClient.from_url(self._url, **self._client_settings) as client:
             self.worker = AsyncWorker(client.queue(self._queue, create=True), chosen, **self._settings)
