@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from shardq.client import AsyncDelivery, AsyncQueue, Delivery
 from shardq.client.face import AsyncFace
+from shardq.errors import ClosedError
 from shardq.worker.signals import MAX_WAIT
 
 Found: TypeAlias = list[tuple[Any, BaseException | None]]
@@ -36,6 +37,11 @@ class Crossing:
     def running(self) -> int:
         """How many plain functions run that async ones wait for."""
         return len(self._running)
+
+    def check_open(self) -> None:
+        """ClosedError if the program has closed the client of its loop, by which a lane reads nothing."""
+        if self.queue.client._closed:
+            raise ClosedError("the client of this worker was closed")
 
     def face(self, held: Delivery) -> AsyncDelivery:
         """Return what the lane holds, for an async function."""

@@ -152,7 +152,7 @@ def delay_of(backoff: Backoff, count: int) -> float:
 def tell(what: str, function: Callable[..., object], *args: object) -> None:
     """Call a *function* of the user for whose result nobody waits. What it raises is logged."""
     try:
-        function(*args)
+        checked(function(*args), f"the worker's {what}")
     except BaseException as error:  # noqa: BLE001 (somebody else's function)
         _log_failure(what, error)
 

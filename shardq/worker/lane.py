@@ -444,6 +444,8 @@ class Lane:
 
     def _read(self, action: Read) -> Report:
         state = self._state
+        if self.crossing is not None:
+            self.crossing.check_open()
         self._reader = threading.get_ident()
         charge(action.acks, self._clock.monotonic())
         try:

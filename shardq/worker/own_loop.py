@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 import queue
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Final, TypeAlias
 
 from shardq.client import AsyncClient, AsyncQueue, Client, Queue
 from shardq.worker.ending import Pool
 from shardq.worker.signals import MAX_WAIT
 
-CLOSE_TIMEOUT: Final = 1.0
-"""Seconds that the last tasks and generators have to end."""
+log = logging.getLogger("shardq")
+LATEST: Final = 0.5
+"""Seconds that the loop may take to answer at the end, and its last tasks to end."""
+Told: TypeAlias = queue.SimpleQueue[BaseException | None]
 
 
 class OwnLoop:
@@ -32,11 +35,15 @@ class OwnLoop:
         self.loop.set_default_executor(self.pool)
         self._thread = threading.Thread(target=self.loop.run_forever, name="shardq-worker-loop", daemon=True)
         self._thread.start()
+        self._is_held_up = False
 
     @contextlib.contextmanager
     def within(self, opened: AbstractAsyncContextManager[None]) -> Iterator[None]:
-        """Enter *opened* in a task of the loop, in a copy of this context, and leave it in the same task."""
-        told: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        """Enter *opened* in a task of the loop, in a copy of this context, and leave it in the same task.
+
+        If a function holds up the loop, it is not left.
+        """
+        told = Told()
         end = asyncio.Event()
         tasks: list[asyncio.Task[None]] = []
 
@@ -46,18 +53,25 @@ class OwnLoop:
                 async with opened:
                     told.put(None)
                     await end.wait()
+                    told.put(None)
             except BaseException as error:  # noqa: BLE001 (run raises it)
                 failure = error
             told.put(failure)
 
         context = contextvars.copy_context()
         self.loop.call_soon_threadsafe(lambda: tasks.append(self.loop.create_task(live(), context=context)))
-        _raise(told)
+        _next(told)
         try:
             yield
         finally:
             self.loop.call_soon_threadsafe(end.set)
-            _raise(told)
+            try:
+                _next(told, LATEST)
+            except queue.Empty:
+                self._is_held_up = True
+                log.warning("the worker ends while a function holds up its event loop, and does not leave lifespans")
+            else:
+                _next(told)
 
     def queue(self, queue: Queue) -> AsyncQueue:
         """Return this *queue* for the loop."""
@@ -65,32 +79,38 @@ class OwnLoop:
 
     def close(self) -> None:
         """Cancel what is left, and end the loop; one that is held up goes on, and nobody waits for it."""
-        for function in (self._client.aclose, _end_all):
-            with contextlib.suppress(Exception):  # the loop may be held up
-                asyncio.run_coroutine_threadsafe(function(), self.loop).result(CLOSE_TIMEOUT)
+        if self._is_held_up:
+            return
+        with contextlib.suppress(Exception):
+            asyncio.run_coroutine_threadsafe(self._end(), self.loop).result(LATEST)
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(CLOSE_TIMEOUT)
+        self._thread.join(LATEST)
         if not self._thread.is_alive():
             self.pool.shutdown(wait=False)
             self.loop.close()
 
+    async def _end(self) -> None:
+        await self._client.aclose()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=LATEST / 2)
+        await self.loop.shutdown_asyncgens()
 
-async def _end_all() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT / 2)
-    await asyncio.get_running_loop().shutdown_asyncgens()
 
+def _next(told: Told, timeout: float | None = None) -> None:
+    """Wait for what is told next, and raise it if it is an error. A main thread must wake for signals meanwhile.
 
-def _raise(told: queue.SimpleQueue[BaseException | None]) -> None:
-    """Wait for what is told, and raise it if it is an error. A main thread must wake for signals meanwhile."""
+    queue.Empty if nothing is told within *timeout* seconds.
+    """
     while True:
         try:
-            failure = told.get(timeout=MAX_WAIT)
+            failure = told.get(timeout=MAX_WAIT if timeout is None else timeout)
         except queue.Empty:
-            continue
+            if timeout is None:
+                continue
+            raise
         if failure is not None:
             raise failure
         return

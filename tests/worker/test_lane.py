@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncDelivery, Client, Delivery, Queue
+from shardq import AsyncClient, AsyncDelivery, AsyncWorker, Client, ClosedError, Delivery, Queue
 from shardq.backoff import Constant
 from shardq.tasks import Tasks
 from shardq.worker.lane import Lane
+from tests.clients import ClientKind
 from tests.waiting import eventually
 from tests.worker.conftest import LEASE, Begin
 from tests.worker.forward import Forward
@@ -89,13 +90,16 @@ def test_what_blocks_the_event_loop_stops_only_async_tasks(
     assert blocking.ran[-1] == "async"
 
 
-def test_a_worker_whose_event_loop_is_blocked_ends_with_its_grace(begin: Begin, client: Client) -> None:
+def test_a_worker_whose_event_loop_is_blocked_ends_with_its_grace(
+    begin: Begin, client: Client, client_kind: ClientKind
+) -> None:
+    """An AsyncWorker gives the message back; its `run` is in that loop."""
     blocking = Blocking()
     jobs = client.queue(blocking.tasks)
     jobs.write(["blocks", {}], shard_key="t")
     begun = begin(blocking.tasks, grace=0.1)
     assert blocking.blocked.wait(60)
-    begun.stop(wait=False)
+    begun.stop(wait=client_kind == "sync")
     try:
         eventually(lambda: jobs.stats().in_flight == 0, what="it is given back")
         assert begun.worker
@@ -104,6 +108,18 @@ def test_a_worker_whose_event_loop_is_blocked_ends_with_its_grace(begin: Begin, 
         blocking.release.set()
     begun.join()
     assert (jobs.stats().backlog, begun.failure) == (1, None)
+
+
+async def test_an_async_worker_ends_when_its_client_is_closed(url: str, jobs: Queue) -> None:
+    async def handle(_: AsyncDelivery) -> None: ...
+
+    client = AsyncClient.from_url(url)
+    running = asyncio.create_task(AsyncWorker(client.queue("jobs", create=True), handle).run())
+    jobs.write("m", shard_key="t")
+    await asyncio.to_thread(eventually, lambda: jobs.stats().acked == 1)
+    await client.aclose()
+    with pytest.raises(ClosedError):
+        await asyncio.wait_for(running, 60)
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
