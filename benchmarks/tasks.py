@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
@@ -20,14 +19,13 @@ from benchmarks.prior_art import connect
 from benchmarks.report import Table, Target, times, us
 from benchmarks.rounds import Contender, Run, middle, ratio, take_runs
 from benchmarks.settings import Place
-from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWorker, Client, Queue, Worker
-from shardq.clock import Clock
-from shardq.model import DeliveryView
+from shardq import AsyncClient, AsyncWorker, Client, Queue, Worker
+from shardq.model import Received
 from shardq.model.schedule import FixedSchedule
 from shardq.tasks import Tasks
-from shardq.worker.application import Application, AsyncHandler, PlainHandler
-from shardq.worker.contexts import Fresh
-from shardq.worker.hands import Hands
+from shardq.worker.application import Application, Lifespan
+from shardq.worker.call import Call, CallOf, Environment, HandlerCall
+from shardq.worker.state import Job
 
 TENANTS: Final = 100
 CONCURRENCIES: Final = (1, 64)
@@ -94,50 +92,52 @@ class _Turns(Application):
         self._tasks, self._bare = _tasks(finish, is_async=is_async), _handler(finish, is_async=is_async)
         self._spent, self._numbers = spent, itertools.count()
 
-    @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, hands: Hands, fresh: Fresh) -> AsyncIterator[AsyncHandler]:
-        async with self._tasks.opened_async(jobs, hands, fresh) as task:
-            handlers = self._bare, task
+    def calls(self, environment: Environment) -> CallOf:
+        task = self._tasks.calls(environment)
+        bare: Call = HandlerCall(environment, self._bare)
 
-            async def handle(delivery: AsyncDelivery) -> object:
-                turn = next(self._numbers) % 2
-                began = time.thread_time_ns()
-                value: object = await handlers[turn](delivery)
-                self._spent[turn].append(time.thread_time_ns() - began)
-                return value
+        def call_of(received: Received) -> Call:
+            turn = next(self._numbers) % 2
+            call = task(received) if turn else bare
+            return (_AsyncTurn if call.is_async else _Turn)(environment, call, self._spent[turn])
 
-            yield handle
+        return call_of
 
-    @contextmanager
-    def opened(self, clock: Clock, fresh: Fresh) -> Iterator[PlainHandler]:
-        with self._tasks.opened(clock, fresh) as task:
-            handlers = self._bare, task
+    @property
+    def is_async(self) -> bool:
+        return self._tasks.is_async
 
-            def handle(delivery: Any) -> object:
-                turn = next(self._numbers) % 2
-                began = time.thread_time_ns()
-                value: object = handlers[turn](delivery)
-                self._spent[turn].append(time.thread_time_ns() - began)
-                return value
-
-            yield handle
+    def lifespans(self) -> Sequence[Lifespan]:
+        return ()
 
     def check_forks(self) -> None: ...
 
     def schedules(self) -> Mapping[str, Sequence[FixedSchedule]]:
         return {}
 
-    def has_time_limits(self) -> bool:
-        return False
 
-    def time_limit(self, delivery: DeliveryView) -> float | None:
-        return None
+class _Turn(Call):
+    """A call whose cost is noted in *spent*."""
 
-    def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
-        return error
+    def __init__(self, environment: Environment, call: Call, spent: list[int]) -> None:
+        super().__init__(environment)
+        self._call, self._spent, self.is_async = call, spent, call.is_async
 
-    def tell(self, delivery: DeliveryView, error: BaseException) -> None:
-        pass
+    def run(self, job: Job) -> Any:
+        began = time.thread_time_ns()
+        value = self._call.run(job)
+        self._spent.append(time.thread_time_ns() - began)
+        return value
+
+
+class _AsyncTurn(_Turn):
+    """The same, of an async call."""
+
+    async def run(self, job: Job) -> Any:
+        began = time.thread_time_ns()
+        value = await self._call.run(job)
+        self._spent.append(time.thread_time_ns() - began)
+        return value
 
 
 # --- the worker's process

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
-_INSIDE = frozenset({"store", "post", "share", "look", "run", "state_of", "end_wait", "prepare", "lend"})
+_INSIDE = frozenset(
+    {"store", "post", "share", "look", "run", "state_of", "state_beside", "end_wait", "prepare", "lend"}
+)
 MAX_SLICE = 5.0
 MAX_PAYLOAD = 512 * 1024 * 1024  # Redis's proto-max-bulk-len
 
@@ -216,6 +218,13 @@ class BaseClient:
         with self._lock:
             self._all_states.add(state)
         return state
+
+    def state_beside(self, state: QueueState) -> QueueState:
+        """Return this client's state of a queue that a client beside it knows by *state*: both know what one learns."""
+        found = state.beside(self.name)
+        with self._lock:
+            self._all_states.add(found)
+        return found
 
     def router_state(self, name: str = "default") -> RouterState:
         """Return this client's copy of the router called *name*, with version and age. ConfigError for a bad name."""

@@ -184,14 +184,12 @@ class Leases:
 class LeasedDelivery(DeliveryView):
     """What `Delivery` and `AsyncDelivery` share: the delivery's lease, and the callbacks for when it is lost."""
 
-    __slots__ = ("_cost", "_lease", "_queue", "_told", "began", "took", "work")
+    __slots__ = ("_cost", "_lease", "_queue", "_told", "took", "work")
 
     _told: tuple[float, bool] | None  # when the last progress was sent, and whether all was done
     _cost: float | None
     took: float | None
     """How long the work took, in seconds; None until it was measured."""
-    began: float | None
-    """When a worker began on it, if not with its handler, by the monotonic clock; 0 until then."""
     work: Work
 
     def __init__(self, received: Received, queue: Any, work: Work) -> None:
@@ -199,7 +197,7 @@ class LeasedDelivery(DeliveryView):
         self._codecs = queue._codecs
         self._clock = queue.state.clock
         self._lost = self.answered = self.dead = False
-        self._queue, self._told, self._cost, self.took, self.began, self.work = queue, None, None, None, None, work
+        self._queue, self._told, self._cost, self.took, self.work = queue, None, None, None, work
         self._lease: Lease = queue._client.leases.hold(received.deadline)
 
     @property

@@ -1,4 +1,4 @@
-"""How an AsyncWorker runs Django's tasks: `async def` ones in its loop, plain ones in threads."""
+"""How workers run Django's tasks: `async def` ones in an event loop, plain ones in threads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import django
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
@@ -24,8 +23,7 @@ from django.tasks.signals import task_finished, task_started
 from django.utils.json import normalize_json
 from django.utils.module_loading import autodiscover_modules
 
-from shardq.client import AsyncDelivery, AsyncQueue
-from shardq.clock import Clock
+from shardq.client import AsyncDelivery, Delivery
 from shardq.django.backend import Backend
 from shardq.django.finding import find_task, loaded_tasks
 from shardq.django.record import FAILED, Record, kept_of, record_in
@@ -33,17 +31,19 @@ from shardq.django.results import running_result, show
 from shardq.django.sent import Sent, sent_in
 from shardq.drivers import Target
 from shardq.errors import BackendError, ConfigError
+from shardq.model import DeliveryView
 from shardq.ops.inspect.status import whole_status
 from shardq.ops.results.keep import keep
 from shardq.protocol.results import VALUE, KeptResult
 from shardq.tasks import Task as OwnTask
 from shardq.tasks import Tasks
-from shardq.tasks.finding import Finder, judged, tries_of
-from shardq.worker.application import AsyncHandler, PlainHandler
-from shardq.worker.contexts import Fresh
+from shardq.tasks.finding import Finder, judged, name_in, tries_of
+from shardq.tasks.task import INTERRUPTED
+from shardq.worker.call import Call, CallOf, Environment
+from shardq.worker.crossing import Crossing
 from shardq.worker.guard import is_cancelled, raised_by
-from shardq.worker.hands import Hands
 from shardq.worker.outcome import Failed, GiveBack, Nack, Reject, is_a
+from shardq.worker.state import Job
 from shardq.worker.trouble import CALL_TIMEOUT
 
 log = logging.getLogger("shardq")
@@ -79,7 +79,7 @@ class _Registry(dict[str, OwnTask[Any, Any, Any]]):
 
 
 class DjangoTasks(Tasks[None]):
-    """The tasks of a queue of a *backend*, for an AsyncWorker; those of the first one by default.
+    """The tasks of a queue of a *backend*, for a worker; those of the first one by default.
 
     `tasks.emails` are those of the queue that Django calls so.
     """
@@ -101,33 +101,44 @@ class DjangoTasks(Tasks[None]):
             raise AttributeError(f"QUEUES of Django's settings have no {name!r}")
         return DjangoTasks(backend, name)
 
-    @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, hands: Hands, fresh: Fresh) -> AsyncIterator[AsyncHandler]:
-        """Yield the handler of an AsyncWorker."""
-        if jobs.client._target != (wanted := Target.parse(self.backend.settings.url)):
-            log.warning("this worker reads %s, but Django's settings write to %s", jobs.client._target, wanted)
-        yield Runner(self, Finder(self._by_name, jobs.state.clock), hands)
+    def calls(self, environment: Environment) -> CallOf:
+        """Return what all messages call."""
+        call = DjangoCall(self, environment)
+        return lambda _: call
 
-    @contextmanager
-    def opened(self, clock: Clock, fresh: Fresh) -> Iterator[PlainHandler]:
-        """Refuse a Worker, and its child processes: Django's tasks may be async."""
-        self.check_forks()
-        yield lambda _: None
+    @property
+    def is_async(self) -> bool:
+        """Always: what is known of a task is noted in an event loop."""
+        return True
 
     def check_forks(self) -> None:
         """Refuse child processes."""
-        raise ConfigError("Django's tasks run in an AsyncWorker, without run_in: plain ones run in its threads")
+        raise ConfigError("Django's tasks run in one process, without run_in: plain ones run in its threads")
 
 
-class Runner:
-    """Runs the tasks of deliveries. What is known of each is noted before and after."""
+class DjangoCall(Call):
+    """Runs the task that a message calls. What is known of it is noted before and after."""
 
-    def __init__(self, tasks: DjangoTasks, finder: Finder, hands: Hands) -> None:
-        self._backend, self._finder, self._hands = tasks.backend, finder, hands
+    is_async = True
+    where = "a task of Django's"
+
+    def __init__(self, tasks: DjangoTasks, environment: Environment) -> None:
+        super().__init__(environment)
+        self._backend, self._tasks = tasks.backend, tasks._by_name
+        self._finder, self._crossing = Finder(tasks._by_name, environment.clock), cast("Crossing", environment.crossing)
         self._worker = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
+        target, wanted = self._crossing.queue.client._target, Target.parse(self._backend.settings.url)
+        if target != wanted:
+            log.warning("this worker reads %s, but Django's settings write to %s", target, wanted)
 
-    async def __call__(self, delivery: AsyncDelivery) -> object:
-        """Run what *delivery* calls, and return what is kept as its result. Raise what the worker makes of an error."""
+    def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
+        """Judge what ended a task from outside; what it raised an `Attempt` has judged."""
+        task = self._tasks.get(name_in(delivery.received)) if type(error) in INTERRUPTED else None
+        return error if task is None else judged(task, error, delivery, with_text=True)
+
+    async def run(self, job: Job) -> object:
+        """Run what *job* calls, and return what is kept as its result. Raise what the worker makes of an error."""
+        delivery = self._crossing.face(cast("Delivery", job.delivery))
         adapted, arguments = self._finder.find(delivery)
         sent = sent_in(arguments["call"])
         if not isinstance(adapted, Adapted) or sent is None:
@@ -143,7 +154,7 @@ class Runner:
         if inspect.iscoroutinefunction(adapted.task.func):
             await attempt.run_async()
         else:
-            await self._hands.run(attempt.run)
+            await self._crossing.in_hand(attempt.run)
         if attempt.outcome is not None:
             if not is_a(attempt.outcome, _TURNED_BACK):
                 await self._note(delivery, attempt.record)

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from shardq.client import AsyncDelivery, Delivery
-from shardq.client.leases import MAX_COST, LeasedDelivery
-from shardq.clock import Clock
+from shardq.client import Delivery
+from shardq.client.leases import MAX_COST
 from shardq.errors import ConfigError
 from shardq.tasks.errors import PartlyFailed
 from shardq.tasks.task import BatchTask
-from shardq.worker.contexts import Fresh
+from shardq.worker.call import Environment
 from shardq.worker.outcome import is_a
+from shardq.worker.state import Job
 
 
 class _Waiting:
     """A member of a batch, and who awaits it. `failure` is what it failed with."""
 
-    def __init__(self, delivery: AsyncDelivery, member: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self.delivery, self.member = delivery, member
+    def __init__(self, job: Job, member: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.job, self.member = job, member
         self.done: asyncio.Future[None] = loop.create_future()
         self.failure: BaseException | None = None
         self.running: _Running | None = None
-        delivery.began = 0.0
+        job.started = 0.0
 
 
 class _Running:
@@ -41,25 +40,24 @@ class _Running:
             asyncio.get_running_loop().call_soon(self._task.cancel)
 
 
-class AsyncBatches:
-    """The batches of one task. *run* runs its function with a list."""
+class Collector:
+    """The calls of one task, which wait in the event loop, and in no thread. *run* runs its function with a list."""
 
     def __init__(
         self,
         task: BatchTask[Any, Any],
-        run: Callable[[list[Any], Sequence[AsyncDelivery]], Awaitable[Any]],
-        clock: Clock,
-        fresh: Fresh,
+        run: Callable[[list[Any], Sequence[Job]], Awaitable[None]],
+        environment: Environment,
     ) -> None:
-        self._task, self._run, self._clock, self._fresh = task, run, clock, fresh
+        self._task, self._run, self._clock, self._fresh = task, run, environment.clock, environment.fresh
         self._waiting: list[_Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
 
-    async def add(self, delivery: AsyncDelivery, member: Any) -> None:
+    async def add(self, job: Job, arguments: Mapping[str, Any]) -> None:
         """Wait until the function has done this member of a batch. It raises what that has failed with."""
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(delivery, member, loop)
+        waiting = _Waiting(job, arguments[self._task.parameter], loop)
         self._waiting.append(waiting)
         if len(self._waiting) >= self._task.size:
             self._begin()
@@ -98,14 +96,15 @@ class AsyncBatches:
                 each.running = running
 
     async def _work(self, batch: Sequence[_Waiting]) -> None:
-        began = self._clock.monotonic()
-        _note_begin([each.delivery for each in batch], began)
+        jobs, began = [each.job for each in batch], self._clock.monotonic()
+        for job in jobs:
+            job.started = began
         errors: Mapping[int, BaseException] = {}
         try:
-            await self._run([each.member for each in batch], [each.delivery for each in batch])
+            await self._run([each.member for each in batch], jobs)
         except BaseException as error:  # noqa: BLE001 (each of the batch may have failed with it)
             errors = errors_of(error, len(batch))
-        _charge([each.delivery for each in batch], self._clock.monotonic() - began)
+        _charge(jobs, self._clock.monotonic() - began)
         for number, each in enumerate(batch):
             each.failure = errors.get(number)
             each.done.set_result(None)
@@ -129,68 +128,10 @@ def errors_of(error: BaseException, size: int) -> Mapping[int, BaseException]:
     return dict.fromkeys(places, wrong)
 
 
-def _note_begin(deliveries: Sequence[LeasedDelivery], began: float) -> None:
-    for delivery in deliveries:
-        delivery.began = began
-
-
-def _charge(deliveries: Sequence[LeasedDelivery], took: float) -> None:
+def _charge(jobs: Sequence[Job], took: float) -> None:
     """The work was one for all: each tenant is charged its part, and not for how long its message waited for others."""
-    share = min(took / len(deliveries), MAX_COST)
-    for delivery in deliveries:
+    share = min(took / len(jobs), MAX_COST)
+    for job in jobs:
+        delivery = cast("Delivery", job.delivery)
         if delivery.cost is None:
             delivery.cost = share
-
-
-class _Batch:
-    """A batch that threads put together: the first of them runs it for all."""
-
-    def __init__(self) -> None:
-        self.members: list[Any] = []
-        self.deliveries: list[Delivery] = []
-        self.errors: Mapping[int, BaseException] = {}
-        self.is_full, self.is_done = threading.Event(), threading.Event()
-
-
-class Batches:
-    """The batches of one task in the threads of a Worker. *run* runs its function with a list."""
-
-    def __init__(
-        self, task: BatchTask[Any, Any], run: Callable[[list[Any], Sequence[Delivery]], Any], clock: Clock, fresh: Fresh
-    ) -> None:
-        self._task, self._run, self._clock, self._fresh = task, run, clock, fresh
-        self._lock = threading.Lock()
-        self._open: _Batch | None = None
-
-    def add(self, delivery: Delivery, member: Any) -> None:
-        """Wait until the function has done this member of a batch. It raises what that has failed with."""
-        delivery.began = 0.0
-        with self._lock:
-            is_first = self._open is None
-            batch = self._open = self._open or _Batch()
-            number = len(batch.members)
-            batch.members.append(member)
-            batch.deliveries.append(delivery)
-            if number + 1 >= self._task.size:
-                self._open = None
-                batch.is_full.set()
-        if is_first:
-            batch.is_full.wait(self._task.wait)
-            self._work(batch)
-        batch.is_done.wait()
-        if (error := batch.errors.get(number)) is not None:
-            raise error
-
-    def _work(self, batch: _Batch) -> None:
-        with self._lock:
-            if self._open is batch:
-                self._open = None
-        began = self._clock.monotonic()
-        _note_begin(batch.deliveries, began)
-        try:
-            self._fresh().run(self._run, batch.members, batch.deliveries)
-        except BaseException as error:  # noqa: BLE001 (each of the batch may have failed with it)
-            batch.errors = errors_of(error, len(batch.members))
-        finally:
-            _charge(batch.deliveries, self._clock.monotonic() - began)
-            batch.is_done.set()

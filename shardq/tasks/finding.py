@@ -11,7 +11,8 @@ import msgspec
 
 from shardq.clock import Clock
 from shardq.errors import CodecError
-from shardq.model import DeliveryView
+from shardq.model import DeliveryView, Received
+from shardq.model.call import called
 from shardq.protocol.lease import deliveries_in
 from shardq.tasks.failure import told
 from shardq.tasks.signature import UnknownArguments, WrongArguments
@@ -94,11 +95,13 @@ def tries_of(delivery: DeliveryView) -> int:
     return deliveries_in(delivery.received.token)
 
 
-def task_name(delivery: DeliveryView) -> str:
-    """Return the name of the task that *delivery* calls; '' if it is no call."""
+def name_in(received: Received) -> str:
+    """Return the name of the task that a message calls; '' if it is no call, or of a codec of the user's own."""
+    if received.tag != "m":
+        return called(received.tag, received.body)
     try:
-        return _envelope(delivery).name
-    except (msgspec.MsgspecError, CodecError):
+        return _ENVELOPES.decode(received.body).name
+    except msgspec.MsgspecError:
         return ""
 
 
@@ -113,11 +116,3 @@ def judged(
         return Failed(error, None, text, gives_up=True)
     backoff = task.retries.backoff
     return Failed(error, None if backoff is None else delay_of(backoff, tries_of(delivery)), text, gives_up=False)
-
-
-def _envelope(delivery: DeliveryView) -> _Envelope:
-    received = delivery.received
-    if received.tag == "m":
-        return _ENVELOPES.decode(received.body)
-    # Another codec wrote it, which gives a list and a dict.
-    return _ENVELOPES.decode(msgspec.msgpack.encode(delivery.payload))

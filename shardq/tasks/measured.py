@@ -7,39 +7,40 @@ from typing import Any
 
 from shardq.clock import Clock
 from shardq.telemetry import TaskTimes
-from shardq.worker.outcome import Failed, GiveBack, is_a
+from shardq.worker.outcome import GiveBack, is_a
+from shardq.worker.state import Job
 
 
-def measured(run: Callable[[Any], Any], times: TaskTimes, clock: Clock) -> Callable[[Any], Any]:
-    """Return *run* of a Worker, which also notes in *times* how long it took and what it raised."""
+def measured(run: Callable[[Job], Any], times: TaskTimes, clock: Clock) -> Callable[[Job], Any]:
+    """Return *run* of a plain call, which also notes in *times* how long it took and what it raised."""
 
-    def measure(delivery: Any) -> Any:
+    def measure(job: Job) -> Any:
         began, failure = clock.monotonic(), None
         try:
-            return run(delivery)
+            return run(job)
         except BaseException as error:
             failure = error
             raise
         finally:
-            _note(times, delivery, clock.monotonic() - began, failure)
+            _note(times, job.delivery, clock.monotonic() - began, failure)
 
     return measure
 
 
 def measured_async(
-    run: Callable[[Any], Awaitable[Any]], times: TaskTimes, clock: Clock
-) -> Callable[[Any], Awaitable[Any]]:
-    """Do as `measured` for an AsyncWorker."""
+    run: Callable[[Job], Awaitable[Any]], times: TaskTimes, clock: Clock
+) -> Callable[[Job], Awaitable[Any]]:
+    """Do as `measured` for an async call."""
 
-    async def measure(delivery: Any) -> Any:
+    async def measure(job: Job) -> Any:
         began, failure = clock.monotonic(), None
         try:
-            return await run(delivery)
+            return await run(job)
         except BaseException as error:
             failure = error
             raise
         finally:
-            _note(times, delivery, clock.monotonic() - began, failure)
+            _note(times, job.delivery, clock.monotonic() - began, failure)
 
     return measure
 
@@ -47,6 +48,5 @@ def measured_async(
 def _note(times: TaskTimes, delivery: Any, took: float, failure: BaseException | None) -> None:
     if failure is not None and is_a(failure, GiveBack):  # no task has run
         return
-    cause = failure.error if failure is not None and is_a(failure, Failed) else failure
     queue = getattr(delivery, "queue", None)  # a child process does not know it
-    times.note(None if queue is None else queue.name, delivery.task, took, cause)
+    times.note(None if queue is None else queue.name, delivery.task, took, failure)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from shardq.arguments import of_type
-from shardq.client import AsyncDelivery, AsyncQueue, Delivery
-from shardq.clock import Clock
 from shardq.errors import ConfigError
-from shardq.model import DeliveryView
+from shardq.model import Received
 from shardq.model.schedule import FixedSchedule
+from shardq.tasks.finding import name_in
 from shardq.tasks.tasks import Tasks
-from shardq.worker.application import Application, AsyncHandler, PlainHandler
-from shardq.worker.contexts import Fresh
-from shardq.worker.hands import Hands
-
-H = TypeVar("H")
+from shardq.worker.application import Application, Lifespan
+from shardq.worker.call import Call, CallOf, Environment
 
 
 class Several(Application):
@@ -48,37 +43,27 @@ class Several(Application):
         """How many tasks there are."""
         return sum(map(len, self._tasks.values()))
 
+    def calls(self, environment: Environment) -> CallOf:
+        """Return what messages call: a task of their queue, or of the others."""
+        own = self._tasks.get(environment.queue) or next(iter(self._tasks.values()))
+        every = [own, *(each for each in self._tasks.values() if each is not own)]
+        calls = {each.queue_name: each.calls(environment) for each in every}
+
+        def call_of(received: Received) -> Call:
+            name = name_in(received)
+            found = next((each for each in every if each.find(name) is not None), own)
+            return calls[found.queue_name](received)
+
+        return call_of
+
     @property
-    def has_plain_middleware(self) -> bool:
-        """Whether a middleware is for a Worker."""
-        return any(each.has_plain_middleware for each in self._tasks.values())
+    def is_async(self) -> bool:
+        """Whether anything of them needs an event loop."""
+        return any(each.is_async for each in self._tasks.values())
 
-    @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, hands: Hands, fresh: Fresh) -> AsyncIterator[AsyncHandler]:
-        """Enter all lifespans, and yield the handler of an AsyncWorker."""
-        async with AsyncExitStack() as stack:
-            handlers = {
-                each.queue_name: await stack.enter_async_context(each.opened_async(jobs, hands, fresh))
-                for each in self._tasks.values()
-            }
-
-            async def handle(delivery: AsyncDelivery) -> object:
-                return await handlers[self._of(delivery).queue_name](delivery)
-
-            yield handle
-
-    @contextmanager
-    def opened(self, clock: Clock, fresh: Fresh) -> Iterator[PlainHandler]:
-        """Enter all lifespans, and yield the handler of a Worker. ConfigError if anything of them is async."""
-        with ExitStack() as stack:
-            handlers = {
-                each.queue_name: stack.enter_context(each.opened(clock, fresh)) for each in self._tasks.values()
-            }
-
-            def handle(delivery: Delivery) -> object:
-                return handlers[self._of(delivery).queue_name](delivery)
-
-            yield handle
+    def lifespans(self) -> Sequence[Lifespan]:
+        """Return all lifespans."""
+        return [found for each in self._tasks.values() for found in each.lifespans()]
 
     def check_forks(self) -> None:
         """ConfigError: a child process does not know of which queue its message is."""
@@ -87,26 +72,3 @@ class Several(Application):
     def schedules(self) -> Mapping[str, Sequence[FixedSchedule]]:
         """Return the schedules of all tasks, by the names of their queues."""
         return {queue: found for each in self._tasks.values() for queue, found in each.schedules().items()}
-
-    def has_time_limits(self) -> bool:
-        """Whether a task has a time limit of its own."""
-        return any(each.has_time_limits() for each in self._tasks.values())
-
-    def time_limit(self, delivery: DeliveryView) -> float | None:
-        """Return that of the task that *delivery* calls."""
-        return self._of(delivery).time_limit(delivery)
-
-    def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
-        """Return what becomes of the task that *delivery* calls, by its own retries."""
-        return self._of(delivery).judged(delivery, error)
-
-    def tell(self, delivery: DeliveryView, error: BaseException) -> None:
-        """Tell the program of an *error* of the task that *delivery* calls."""
-        self._of(delivery).tell(delivery, error)
-
-    def _of(self, delivery: DeliveryView) -> Tasks[Any]:
-        own, name = self._tasks.get(cast("Delivery", delivery).queue.name), delivery.task
-        if own is not None and own.find(name) is not None:
-            return own
-        every = [*self._tasks.values()]
-        return next((each for each in every if each.find(name) is not None), own or every[0])

@@ -79,7 +79,6 @@ class Task(Generic[P, T, R]):
         self.most_tries = None if retries.retries is None else retries.retries + 1
         self.is_async = inspect.iscoroutinefunction(function)
         self.is_batch = is_batch
-        self.is_simple = self.is_async and not is_batch
         self.signature = Signature(function, self.where, is_batch=is_batch)
         self._call: Any = msgspec.defstruct(
             "Call", [], bases=(Call,), namespace={"result_type": self.signature.returns}, array_like=True, frozen=True

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
-    AsyncExitStack,
     asynccontextmanager,
     contextmanager,
     nullcontext,
@@ -19,21 +17,16 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, ove
 
 from shardq.arguments import check_known, check_name, flag, function, iterable, shown, text
 from shardq.backoff import Backoff
-from shardq.client import AsyncQueue
-from shardq.clock import Clock
 from shardq.errors import ConfigError
-from shardq.model import DeliveryView, QueueConfig
+from shardq.model import QueueConfig
 from shardq.model.queue_settings import QueueSettings
 from shardq.model.schedule import CatchUp, FixedSchedule
-from shardq.tasks.finding import Finder, judged, task_name
-from shardq.tasks.measured import measured, measured_async
-from shardq.tasks.running import AsyncRunner, Manner, OnError, Runner
+from shardq.tasks.calls import Manner, OnError, TasksCalls
 from shardq.tasks.schedules import SHARD_KEY, Schedules, interval
 from shardq.tasks.task import BatchTask, Retries, Task
-from shardq.telemetry import TaskTimes, measures
-from shardq.worker.application import Application, AsyncHandler, PlainHandler
-from shardq.worker.contexts import Fresh
-from shardq.worker.hands import Hands
+from shardq.worker.application import Application
+from shardq.worker.application import Lifespan as Opened
+from shardq.worker.call import CallOf, Environment, is_async
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -70,12 +63,12 @@ class Tasks(Application, Generic[R_co]):
 
     *lifespan* is a function that returns a context manager, plain or async: each worker process enters it before its
     first message and leaves it after the last, and `resources` is what it yields. Each of *middleware* is a function of
-    the next one and the delivery, and is called around each task: `await call_next(delivery)` runs the task and returns
-    its result, or raises its error. In a Worker they are plain functions. What a task raised is stored with its class
-    and its frames, and with *error_text* also with its text, which may hold a part of the payload. *on_error* is a
-    plain function of the delivery and the error, as error reporters want it: it is called at once when a task has
-    raised anything but Nack and Reject, took longer than it may, or ended its process. It should be quick, and what it
-    raises is logged. ConfigError for a bad setting.
+    the next one and the delivery, plain or async, and is called around each task: `call_next(delivery)`, or
+    `await call_next(delivery)` in an async one, runs the task and returns its result, or raises its error. What a task
+    raised is stored with its class and its frames, and with *error_text* also with its text, which may hold a part of
+    the payload. *on_error* is a plain function of the delivery and the error, as error reporters want it: it is called
+    at once when a task has raised anything but Nack and Reject, took longer than it may, or ended its process. It
+    should be quick, and what it raises is logged. ConfigError for a bad setting.
     """
 
     @overload
@@ -148,11 +141,6 @@ class Tasks(Application, Generic[R_co]):
     def __bool__(self) -> bool:
         """Always true: it is no container."""
         return True
-
-    @property
-    def has_plain_middleware(self) -> bool:
-        """Whether a middleware is for a Worker."""
-        return not all(map(inspect.iscoroutinefunction, self._middleware))
 
     def find(self, name: str) -> Task[Any, Any, Any] | None:
         """Return the task of this name, if there is one."""
@@ -297,45 +285,35 @@ class Tasks(Application, Generic[R_co]):
         """Return the schedules of these tasks, by the name of their queue."""
         return {self.queue_name: self._schedules.all()}
 
-    @asynccontextmanager
-    async def opened_async(self, jobs: AsyncQueue, hands: Hands, fresh: Fresh) -> AsyncIterator[AsyncHandler]:
-        """Enter the lifespan, and yield the handler of an AsyncWorker."""
-        if self.has_plain_middleware:
-            raise ConfigError("a middleware is no async def: an AsyncWorker awaits it, a Worker calls plain ones")
-        clock = jobs.state.clock
-        async with self._lifetime():
-            run = AsyncRunner(Finder(self._by_name, clock), self._manner, hands, clock, fresh).run
-            yield measured_async(run, self._times(), clock) if measures() else run
+    def calls(self, environment: Environment) -> CallOf:
+        """Return what messages call: each task by its name."""
+        return TasksCalls(self.queue_name, self._by_name, self._manner, environment)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether a task or a middleware is async, or a task waits in an event loop for others of its batch."""
+        return any(task.is_async or task.is_batch for task in self) or any(map(is_async, self._middleware))
+
+    def lifespans(self) -> Sequence[Opened]:
+        """Return the lifespan, which also gives its `resources`."""
+        lifespan = nullcontext() if self._lifespan is None else self._lifespan()
+        if isinstance(lifespan, AbstractContextManager):
+            return [self._during(lifespan)]
+        return [self._during_async(lifespan)]
 
     @contextmanager
-    def opened(self, clock: Clock, fresh: Fresh) -> Iterator[PlainHandler]:
-        """Enter the lifespan, and yield the handler of a Worker. ConfigError if a task or the lifespan is async."""
-        if any(inspect.iscoroutinefunction(each) for each in self._middleware):
-            raise ConfigError("a middleware is async: run these tasks in an AsyncWorker, with an AsyncClient")
-        if (other := next((task for task in self if task.is_async), None)) is not None:
-            raise ConfigError(f"{other.where} is async: run these tasks in an AsyncWorker, with an AsyncClient")
-        lifespan = nullcontext() if self._lifespan is None else self._lifespan()
-        if not isinstance(lifespan, AbstractContextManager):
-            raise ConfigError("the lifespan is async: run these tasks in an AsyncWorker, with an AsyncClient")
+    def _during(self, lifespan: AbstractContextManager[Any]) -> Iterator[None]:
         with lifespan as resources:
             self._resources = resources
             try:
-                run = Runner(Finder(self._by_name, clock), self._manner, clock, fresh).run
-                yield measured(run, self._times(), clock) if measures() else run
+                yield
             finally:
                 self._resources = _NONE
 
-    def _times(self) -> TaskTimes:
-        return TaskTimes(self.queue_name, self._by_name)
-
     @asynccontextmanager
-    async def _lifetime(self) -> AsyncIterator[None]:
-        lifespan: Any = nullcontext() if self._lifespan is None else self._lifespan()
-        async with AsyncExitStack() as stack:
-            if isinstance(lifespan, AbstractAsyncContextManager):
-                self._resources = await stack.enter_async_context(lifespan)
-            else:
-                self._resources = stack.enter_context(lifespan)
+    async def _during_async(self, lifespan: AbstractAsyncContextManager[Any]) -> AsyncIterator[None]:
+        async with lifespan as resources:
+            self._resources = resources
             try:
                 yield
             finally:
@@ -343,27 +321,12 @@ class Tasks(Application, Generic[R_co]):
 
     def check_forks(self) -> None:
         """ConfigError unless child processes can run its tasks."""
-        if (batch := next((task for task in self if isinstance(task, BatchTask)), None)) is not None:
+        if (batch := next((task for task in self if task.is_batch), None)) is not None:
             raise ConfigError(f"{batch.where} takes a batch, and a child process has one message at a time")
-
-    def has_time_limits(self) -> bool:
-        """Whether a task has a time limit of its own."""
-        return any(task.time_limit is not None for task in self)
-
-    def time_limit(self, delivery: DeliveryView) -> float | None:
-        """Return that of the task that *delivery* calls."""
-        task = self._by_name.get(task_name(delivery))
-        return None if task is None else task.time_limit
-
-    def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
-        """Return what becomes of the task that *delivery* calls, by its own retries."""
-        task = self._by_name.get(task_name(delivery))
-        return error if task is None else judged(task, error, delivery, with_text=True)
-
-    def tell(self, delivery: DeliveryView, error: BaseException) -> None:
-        """Tell the program of an *error* of the task that *delivery* calls."""
-        if self._by_name.get(task_name(delivery)) is not None:
-            self._manner.tell(delivery, error)
+        if (other := next((task for task in self if task.is_async), None)) is not None:
+            raise ConfigError(f"{other.where} is async: it needs run_in='threads', since a child has no event loop")
+        if any(map(is_async, self._middleware)):
+            raise ConfigError("a middleware is async: it needs run_in='threads', since a child has no event loop")
 
     def _add(self, task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
         if (other := self._by_name.get(task.name)) is not None:

@@ -95,7 +95,7 @@ class FakeClient(Client):
     """A `Client` of fakeredis."""
 
     def lend(self, client: BaseClient) -> None:
-        """Let a client beside this one use the same imitation of a server. ConfigError for an AsyncClient."""
+        """Let a client beside this one use the same imitation of a server."""
         _lend(cast("FakeDriver", self._driver), client)
 
 
@@ -105,16 +105,15 @@ class FakeAsyncClient(AsyncClient):
     driver: FakeDriver
 
     def lend(self, client: BaseClient) -> None:
-        """Do as that of `FakeClient`: a worker's leases are kept by a `Client` in a thread."""
+        """Do as that of `FakeClient`: a worker reads by a `Client`, in threads."""
         _lend(self.driver, client)
 
 
 def _lend(driver: FakeDriver, client: BaseClient) -> None:
-    if not isinstance(client, Client):
-        raise ConfigError(
-            "no AsyncClient can be beside one without a server: make one by fake_async_client(server=...)"
-        )
-    client._driver = driver.again()
+    if isinstance(client, AsyncClient):
+        client._driver = AsyncFakeDriver(driver.again(), client.timer)
+    else:
+        cast("Client", client)._driver = driver.again()
 
 
 def fake_server() -> Any:

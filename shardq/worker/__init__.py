@@ -1,8 +1,8 @@
 """Workers read messages, run handlers, extend leases, settle deliveries, and drain on SIGTERM.
 
-`Worker` is for a `Queue` and plain functions (in threads, or in child processes), `AsyncWorker` for an `AsyncQueue` and
-`async def` handlers. Both are driven by the state machine of `shardq.worker.state`, and in both a thread (`keeper`)
-extends the leases.
+`Worker` is for a `Queue`, `AsyncWorker` for an `AsyncQueue` and the event loop of a program. Both run plain functions
+in threads, a `Worker` also in child processes, and `async def` functions in an event loop, by one engine (`lane`). The
+state machine of `shardq.worker.state` drives it. A thread (`keeper`) extends the leases.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shardq.worker.aio import AsyncWorker
-    from shardq.worker.threads import Worker
+    from shardq.worker.workers import AsyncWorker, Worker
 
 __all__ = ["AsyncWorker", "Worker"]
-_MODULES = {"AsyncWorker": "shardq.worker.aio", "Worker": "shardq.worker.threads"}
 
 
 def __getattr__(name: str) -> object:
     """Import a worker when it is asked for: a web server that writes calls of tasks needs none."""
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
+    if name in __all__:
+        return getattr(import_module("shardq.worker.workers"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,7 @@
-"""What a worker is made of must fit: queues of its kind, and a function of its kind."""
+"""What a worker is made of must fit: queues of its kind, and a function."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ from shardq.arguments import one_of, whole
 from shardq.client import AsyncQueue, Queue
 from shardq.errors import ConfigError
 from shardq.worker.application import Application
+from shardq.worker.call import is_async
 
 Q = TypeVar("Q", Queue, AsyncQueue)
 
@@ -30,13 +30,13 @@ def weights_of(jobs: Q | Mapping[Q, int], kind: type[Q], worker: str, other: str
     return dict(pairs)
 
 
-def check_plain(handle: object, run_in: str) -> None:
-    """ConfigError unless a `Worker` can run *handle*."""
+def check_handle(handle: object, run_in: str) -> None:
+    """ConfigError unless a worker can run *handle* like this."""
+    one_of("run_in", run_in, ("threads", "processes"))
     if isinstance(handle, Application):
         if run_in == "processes":
             handle.check_forks()
     elif not callable(handle):
         raise ConfigError(f"the handler must be a function that takes a delivery, not {type(handle).__name__}")
-    if inspect.iscoroutinefunction(handle) or inspect.iscoroutinefunction(getattr(handle, "__call__", None)):  # noqa: B004
-        raise ConfigError("an async handler needs an AsyncWorker, with a queue of an AsyncClient")
-    one_of("run_in", run_in, ("threads", "processes"))
+    elif run_in == "processes" and is_async(handle):
+        raise ConfigError("an async handler needs run_in='threads': a child process has no event loop")

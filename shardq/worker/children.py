@@ -30,7 +30,8 @@ from shardq.protocol.lease import deliveries_in
 from shardq.protocol.results import KeptResult
 from shardq.timing import Entry
 from shardq.worker import guard
-from shardq.worker.application import Application
+from shardq.worker.application import Application, calls_of
+from shardq.worker.call import Environment
 from shardq.worker.contexts import Contexts
 from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, is_a, name_of, outcome_of
 from shardq.worker.state import Job
@@ -249,32 +250,36 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
     contexts = Contexts()
-    opened = (
-        handle.opened(SystemClock(), contexts.fresh)
-        if isinstance(handle, Application)
-        else contextlib.nullcontext(handle)
-    )
-    with opened as run, contextlib.suppress(EOFError, OSError):
+    lifespans = handle.lifespans() if isinstance(handle, Application) else ()
+    environment = Environment("", SystemClock(), None, contexts.fresh, None)
+    with contextlib.ExitStack() as stack, contextlib.suppress(EOFError, OSError):
+        for each in lifespans:
+            if not isinstance(each, contextlib.AbstractContextManager):
+                raise ConfigError("the lifespan is async: it needs run_in='threads', since a child has no event loop")
+            stack.enter_context(each)
         contexts.keep()
+        call_of = calls_of(handle, environment)
         pipe.send_bytes(msgspec.msgpack.encode(Answer("ready")))
         while True:
             fields, keeps = msgspec.msgpack.decode(pipe.recv_bytes())
             received = Received(**fields)  # msgspec knows no union of str and bytes
             delivery = DeliveryView(received, codecs, SystemClock())
-            answer = contexts.fresh().run(_handled, run, delivery, codecs, keeps)
+            job = Job(delivery)
+            job.call = call_of(received)
+            answer = contexts.fresh().run(_handled, job, codecs, keeps)
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
             pipe.send_bytes(msgspec.msgpack.encode(answer))
 
 
-def _handled(handle: Callable[..., object], delivery: DeliveryView, codecs: Codecs, keeps: int | None) -> Answer:
-    """Handle *delivery*. The answer has the result of at most *keeps* bytes, none if that is None."""
+def _handled(job: Job, codecs: Codecs, keeps: int | None) -> Answer:
+    """Handle *job*. The answer has the result of at most *keeps* bytes, none if that is None."""
     try:
-        value = guard.checked(handle(delivery), "the handler")
+        value = guard.checked(job.call.run(job), job.call.where)
         return Answer("done", result=None if keeps is None else kept_result(codecs, keeps, value))
     except BaseException as error:  # noqa: BLE001 (SystemExit in a handler is a failure of the handler; the child continues)
-        return _answer_to(error)
+        return _answer_to(guard.judged_by_call(error, job))
 
 
 def _answer_to(error: BaseException) -> Answer:

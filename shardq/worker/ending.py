@@ -6,7 +6,6 @@ messages are given back, and another worker runs them.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import sys
@@ -46,12 +45,12 @@ class Pool(ThreadPoolExecutor):
         return len(self._futures)
 
 
-async def leave(hangs: Callable[[], int]) -> None:
+def leave(hangs: Callable[[], int]) -> None:
     """End this process, with exit code 0, if functions run on; *hangs* returns how many. Else return."""
-    clock = SystemClock()
+    clock, pause = SystemClock(), threading.Event()
     end = clock.monotonic() + PARTING
-    while hangs() and clock.monotonic() < end:  # noqa: ASYNC110 (threads end without a word)
-        await asyncio.sleep(LOOK)
+    while hangs() and clock.monotonic() < end:
+        pause.wait(LOOK)  # threads end without a word
     if (left := hangs()) > 0:
         last = threading.Timer(FLUSH, os._exit, (0,))
         last.daemon = True

@@ -22,7 +22,6 @@ from shardq.errors import ConfigError
 from shardq.model import DeliveryView
 from shardq.ops.results.keep import kept_result
 from shardq.protocol.results import KeptResult
-from shardq.worker.application import Application
 from shardq.worker.outcome import (
     ACK,
     Failed,
@@ -47,29 +46,29 @@ _CAUSE: Final = BaseException.__dict__["__cause__"].__get__
 
 
 def performed(
-    call: Callable[[Job], object], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
+    run: Callable[[Job], object], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
 ) -> Outcome:
-    """Return the outcome of *call*, a plain function; *most* is `max_deliveries` or None."""
+    """Return the outcome of *run*, a plain function that makes a job's call; *most* is `max_deliveries` or None."""
     try:
-        return _done(jobs, call(job))
+        return _done(job, jobs, run(job))
     except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
-        return judged(error, job.delivery, backoff, most)
+        return _failed(error, job, backoff, most)
 
 
 async def performed_async(
-    call: Callable[[Job], Awaitable[object]], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
+    run: Callable[[Job], Awaitable[object]], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
 ) -> Outcome:
     """Do as `performed`, for a coroutine function. It does not raise CancelledError either."""
     try:
-        return _done(jobs, await call(job))
+        return _done(job, jobs, await run(job))
     except BaseException as error:  # noqa: BLE001 (as above)
-        return judged(error, job.delivery, backoff, most)
+        return _failed(error, job, backoff, most)
 
 
-def _done(jobs: Queue | AsyncQueue, value: object) -> Outcome:
-    """Return the outcome of a handler that returned *value*: an ack, with its result if the queue keeps results."""
+def _done(job: Job, jobs: Queue | AsyncQueue, value: object) -> Outcome:
+    """Return the outcome of a call that returned *value*: an ack, with its result if the queue keeps results."""
     if value is not None:
-        checked(value, "the handler")
+        checked(value, job.call.where)
     config = jobs.state.config
     if config.result_ttl is None:
         return ACK
@@ -83,6 +82,22 @@ def checked(value: object, function: str) -> object:
     if value is not None and inspect.isawaitable(value):
         raise ConfigError(f"{function} returned an awaitable, which nobody awaits: declare it with async def")
     return value
+
+
+def _failed(error: BaseException, job: Job, backoff: Backoff, most: int | None) -> Outcome:
+    return judged(judged_by_call(error, job), job.delivery, backoff, most)
+
+
+def judged_by_call(error: BaseException, job: Job) -> BaseException:
+    """Return what the call of *job* makes of its *error*, after the program was told of it."""
+    error = raised_by(error)
+    if is_cancelled(error):
+        return error  # the worker knows why
+    try:
+        job.call.tell(job.delivery, error)
+        return cast("BaseException", job.call.judged(job.delivery, error))
+    except BaseException:  # noqa: BLE001 (an application's own)
+        return error
 
 
 def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most: int | None) -> Outcome:
@@ -114,16 +129,14 @@ def _logged(error: BaseException, outcome: Outcome, delivery: DeliveryView, most
     return outcome
 
 
-def overdue(
-    delivery: DeliveryView, limit: float, application: Application | None, backoff: Backoff
-) -> tuple[TimeLimit, Outcome]:
-    """Return the error of a handler that takes longer than *limit* seconds, and the outcome."""
-    late = TimeLimit(f"it ran for more than {limit:g} s")
+def overdue(job: Job, backoff: Backoff) -> tuple[TimeLimit, Outcome]:
+    """Return the error of a *job* that takes longer than it may, and the outcome."""
+    late = TimeLimit(f"it ran for more than {job.call.limit:g} s")
     try:
-        error = late if application is None else application.judged(delivery, late)
-        return late, outcome_of(error, lambda: delay_of(backoff, delivery.count))
+        error = job.call.judged(job.delivery, late)
+        return late, outcome_of(error, lambda: delay_of(backoff, job.delivery.count))
     except BaseException:  # noqa: BLE001 (a class in `retry_on` may have a metaclass)
-        return late, _unknown(late, delivery)._replace(text=described(late))
+        return late, _unknown(late, job.delivery)._replace(text=described(late))
 
 
 def delay_of(backoff: Backoff, count: int) -> float:
@@ -139,7 +152,7 @@ def delay_of(backoff: Backoff, count: int) -> float:
 def tell(what: str, function: Callable[..., object], *args: object) -> None:
     """Call a *function* of the user for whose result nobody waits. What it raises is logged."""
     try:
-        function(*args)
+        checked(function(*args), f"the worker's {what}")
     except BaseException as error:  # noqa: BLE001 (somebody else's function)
         _log_failure(what, error)
 
@@ -158,7 +171,12 @@ async def tell_async(what: str, function: Callable[..., object], *args: object) 
 
 def is_cancelled(error: BaseException) -> bool:
     """Return whether *error* ends this task because somebody cancelled it; else it awaited what was cancelled."""
-    task = asyncio.current_task() if is_a(error, asyncio.CancelledError) else None
+    if not is_a(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # in a thread
+        return False
     return task is not None and task.cancelling() > 0
 
 

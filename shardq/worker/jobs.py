@@ -1,22 +1,23 @@
-"""What becomes of a worker's jobs: the results that are kept, how a worker with threads settles them, and limits."""
+"""What becomes of a worker's jobs: the results that are kept, how they are settled, and limits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import cast
 
-from shardq.client import AsyncQueue, Delivery, Queue
+from shardq.client import Delivery, Queue
 from shardq.client.leases import LeasedDelivery
 from shardq.ops.queue.steps import Op
 from shardq.ops.read.give_back import unread
 from shardq.ops.results.keep import NO_RESULT, keep
+from shardq.worker.crossing import Crossing
 from shardq.worker.outcome import GIVE_BACK, Outcome
 from shardq.worker.state import Job, SettleJobs
 from shardq.worker.telling import Teller
 from shardq.worker.trouble import CALL_TIMEOUT, dead_of
 
 
-def keeping(jobs: Queue | AsyncQueue, acks: Sequence[Job]) -> Op[None] | None:
+def keeping(jobs: Queue, acks: Sequence[Job]) -> Op[None] | None:
     """Return the operation that keeps the results of *acks*, which comes before these; None if they have none.
 
     The progress of those without one is forgotten.
@@ -39,7 +40,7 @@ def charge(jobs: Sequence[Job], now: float) -> None:
         cast("LeasedDelivery", job.delivery).took = job.took(now)
 
 
-def settle(jobs: Queue, action: SettleJobs, teller: Teller) -> Sequence[Delivery]:
+def settle(jobs: Queue, action: SettleJobs, teller: Teller, crossing: Crossing | None) -> Sequence[Delivery]:
     """Settle the jobs of *action* in Redis, and tell of dead letters. Return the deliveries whose leases had ended."""
     charge(action.jobs, jobs.state.clock.monotonic())
     deliveries = [cast("Delivery", job.delivery) for job in action.jobs]
@@ -56,45 +57,30 @@ def settle(jobs: Queue, action: SettleJobs, teller: Teller) -> Sequence[Delivery
     else:
         delays = [outcome.delay for outcome in outcomes]
         late = jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
-    teller.tell(dead_of(deliveries, outcomes))
+    teller.tell(dead_of(deliveries, outcomes), crossing)
     return late
 
 
 def _given_back(jobs: Queue, given: Sequence[Job]) -> Sequence[Delivery]:
-    at_once, later = divided(given)
+    """Give back at once what has the error that it had, and the others later or with a reason."""
+    at_once = [job for job in given if job.outcome == GIVE_BACK]
     if at_once:
         jobs.client.run(unread(jobs.state, [job.delivery.received for job in at_once], CALL_TIMEOUT))
-        note_unread(at_once)
+        for job in at_once:
+            cast("LeasedDelivery", job.delivery)._note(lost=False)
+    later = [job for job in given if job.outcome != GIVE_BACK]
+    if not later:
+        return ()
     deliveries = [cast("Delivery", job.delivery) for job in later]
-    delays, texts = terms_of(later)
-    return jobs.nack_many(deliveries, delay=delays, error=texts, counted=False, timeout=CALL_TIMEOUT) if later else ()
+    outcomes = [cast("Outcome", job.outcome) for job in later]
+    delays, texts = [outcome.delay for outcome in outcomes], [outcome.text for outcome in outcomes]
+    return jobs.nack_many(deliveries, delay=delays, error=texts, counted=False, timeout=CALL_TIMEOUT)
 
 
-def divided(given: Sequence[Job]) -> tuple[list[Job], list[Job]]:
-    """Return those that go back at once, with the error that they had, and those that do later or with a reason."""
-    at_once = [job for job in given if job.outcome == GIVE_BACK]
-    return at_once, [job for job in given if job.outcome != GIVE_BACK]
-
-
-def terms_of(given: Sequence[Job]) -> tuple[list[float], list[str]]:
-    """Return the delay and the reason of each."""
-    outcomes = [cast("Outcome", job.outcome) for job in given]
-    return [outcome.delay for outcome in outcomes], [outcome.text for outcome in outcomes]
-
-
-def note_unread(given: Sequence[Job]) -> None:
-    """Note that these leases are over: their messages were given back."""
-    for job in given:
-        cast("LeasedDelivery", job.delivery)._note(lost=False)
-
-
-def next_look(job: Job, limit: float, now: float) -> float | None:
-    """Return when to look whether *job* has run for *limit* seconds, since it cannot have by *now*. None if it has.
+def next_look(job: Job, now: float) -> float | None:
+    """Return when to look whether *job* has run for its limit, since it cannot have by *now*. None if it has.
 
     One that waits in a batch for others begins when that does.
     """
-    began = cast("LeasedDelivery", job.delivery).began
-    if began is None:
-        return None  # it began with its handler, from which the limit counted
-    end = (began or now) + limit
+    end = (job.started or now) + (job.call.limit or 0.0)
     return end if end > now else None

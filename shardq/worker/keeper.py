@@ -1,12 +1,11 @@
 """The thread that extends leases, and gives the worker's sign of life.
 
-When each lease is due to be extended is in a timing wheel: that of the worker's client; or, beside an event loop, which
-a handler may block, that of the keeper's own client. Leases that are due within one batch window share an entry of the
-wheel, and are extended by one call. So what happens to one message costs O(1), however many the worker holds, and most
-handlers end before anything is due. The extensions are sent by a thread with connections of its own: neither a handler
-that blocks the event loop nor handlers that use up the client's connections can stop it, and a server that does not
-answer holds up neither the wheel nor anything else in it. That a lease is lost is told by the lease itself
-(`shardq.client.leases`).
+When each lease is due to be extended is in the timing wheel of the worker's client. Leases that are due within one
+batch window share an entry of the wheel, and are extended by one call. So what happens to one message costs O(1),
+however many the worker holds, and most handlers end before anything is due. The extensions are sent by a thread with
+connections of its own: neither a handler that blocks the event loop nor handlers that use up the client's connections
+can stop it, and a server that does not answer holds up neither the wheel nor anything else in it. That a lease is lost
+is told by the lease itself (`shardq.client.leases`).
 """
 
 from __future__ import annotations
@@ -22,14 +21,13 @@ from typing import Protocol, cast
 from msgspec.structs import replace
 
 from shardq.client import Client
-from shardq.client.base import BaseClient
 from shardq.client.leases import ENDED, LeasedDelivery
 from shardq.errors import BackendError, ClosedError
 from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
 from shardq.ops.settle import settle
 from shardq.ops.settle.command import spelled_cost
-from shardq.timing import Entry, ThreadTimer
+from shardq.timing import Entry
 from shardq.worker.liveness import PULSE, show_alive
 from shardq.worker.plan import Plan
 from shardq.worker.state import LEASED, Job
@@ -74,11 +72,10 @@ class Batch(Entry):
 class Keeper:
     """Extends the leases of the jobs that it was given, until `close`."""
 
-    def __init__(self, client: BaseClient, queue_state: QueueState, plan: Plan, events: KeeperEvents) -> None:
+    def __init__(self, client: Client, queue_state: QueueState, plan: Plan, events: KeeperEvents) -> None:
         self._worker_client, self._queue, self._plan, self._events = client, queue_state, plan, events
         self._clock = queue_state.clock
         self._client: Client | None = None
-        self._timer = client.timer if isinstance(client.timer, ThreadTimer) else None
         self._batches: dict[float, Batch] = {}
         self._lock = threading.Lock()  # guards the batches
         self._owed: queue.SimpleQueue[Sequence[Job] | None] = queue.SimpleQueue()
@@ -160,11 +157,8 @@ class Keeper:
             if not self._closed:
                 self._batches[at] = batch
                 with suppress(ClosedError):  # then the worker's next call raises it
-                    self._wheel().insert_at(batch, at)
+                    self._worker_client.timer.insert_at(batch, at)
         return batch.jobs
-
-    def _wheel(self) -> ThreadTimer:
-        return self._timer or self._own_client().timer
 
     def _due(self, batch: Batch) -> None:
         with self._lock:  # nobody can add to it afterwards

@@ -1,35 +1,43 @@
-"""One queue of a Worker: threads of which each does whatever is next: it runs a handler, reads, or settles.
+"""One queue of a worker: threads of which each does whatever is next: it runs a handler, reads, or settles.
 
 No thread only reads or only settles. A thread that has read messages runs a handler itself, and wakes another thread,
 which reads on. A thread that finds no handler to run settles. So on an idle queue one thread reads, handles and acks a
 message without a switch of threads. Each thread that is woken wakes the next one, as long as there is more to do.
+
+Async handlers are run by an event loop, which takes all that may start by one call (`loop_hands`). What a thread does
+that is no job is an *errand*: a plain function that an async one waits for, or to look whether a job's time is over.
+A thread does these first, since jobs wait for them; so there are as many threads as that takes.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, Protocol, TypeAlias, cast
 
-from shardq.client import Delivery, Queue
-from shardq.errors import BackendError, DurabilityUnknown, ProcessDied, QueueMissing
-from shardq.model import DeliveryView
+from shardq.client import AsyncQueue, Delivery, Queue
+from shardq.errors import BackendError, DurabilityUnknown, QueueMissing
 from shardq.ops.read.give_back import unread
 from shardq.telemetry import enabled
 from shardq.timing import Entry
-from shardq.timing.aside import Aside
 from shardq.worker import guard
-from shardq.worker.application import Application, limit_of
+from shardq.worker.application import Application, calls_of
+from shardq.worker.call import Call, CallOf, ChildCall, Environment
 from shardq.worker.children import Children
 from shardq.worker.contexts import Contexts
+from shardq.worker.crossing import Crossing
 from shardq.worker.empty import WAIT
 from shardq.worker.ending import LOOK, PARTING
 from shardq.worker.jobs import charge, keeping, next_look, settle
 from shardq.worker.keeper import Keeper, seen_lost
+from shardq.worker.loop_hands import Ended, LoopHands
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan
 from shardq.worker.signals import MAX_WAIT
@@ -40,6 +48,7 @@ from shardq.worker.state import (
     LEASED,
     RETURNING,
     STOPPED,
+    Action,
     Job,
     LookLater,
     Read,
@@ -67,15 +76,14 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
 """Seconds between two tries to end a waiting read."""
 
 Report: TypeAlias = Callable[[], object]
-Order: TypeAlias = Literal["stop", "over", "nudge", "look"] | BaseException
+Errand: TypeAlias = Callable[[], None]
+Order: TypeAlias = Literal["stop", "leave", "over", "nudge", "look"] | BaseException
 
 
 class Owner(Protocol):
     """The worker of a lane."""
 
-    handle: Callable[[DeliveryView], object]
-    application: Application | None
-    limits: Application | None
+    handle: Callable[..., object] | Application
     teller: Teller
     contexts: Contexts
 
@@ -91,8 +99,7 @@ class Lane:
 
     def __init__(self, owner: Owner, jobs: Queue, plan: Plan, share: Share | None, *, forks: bool) -> None:
         self._owner, self._jobs, self._plan = owner, jobs, plan
-        given = cast("Callable[..., object]", owner.handle) if forks else None
-        self._children = Children(given, jobs.client.codecs, self._start_limit) if given is not None else None
+        self._children = Children(owner.handle, jobs.client.codecs, self._start_limit) if forks else None
         self._clock = jobs.state.clock
         self.state = self._state = WorkerState(plan.concurrency, plan.read_ahead, share)
         self._lock = threading.Lock()
@@ -108,13 +115,34 @@ class Lane:
         self._settles = Trouble(jobs.name, "settling")
         self._events = _KeeperEvents(self)
         self._keeper = Keeper(jobs.client, jobs.state, plan, self._events)
-        self._late = Aside()
+        self._errands: deque[Errand] = deque()
+        self._overdue_jobs: set[Job] = set()
+        self._call_of: CallOf
+        self._hands: LoopHands | None = None
+        self.crossing: Crossing | None = None
 
     def start(self) -> None:
         """Begin to keep leases and to give a sign of life, which must not wait for a child; then try a child."""
         self._keeper.start()
         if self._children:
             self._children.check()
+
+    def open(self, loop: asyncio.AbstractEventLoop | None, async_queue: AsyncQueue | None) -> None:
+        """Take *loop* for what is async, with a queue of its client; None if nothing is."""
+        if loop is not None and async_queue is not None:
+            self.crossing = Crossing(loop, self.give, async_queue)
+            self._hands = LoopHands(loop, self._run_async, self._ended_in_loop, self._owner.contexts.fresh)
+        self._call_of = self._calls()
+
+    def _calls(self) -> CallOf:
+        owner, children = self._owner, self._children
+        environment = Environment(
+            self._jobs.name, self._clock, self._plan.time_limit, owner.contexts.fresh, self.crossing
+        )
+        call_of = calls_of(owner.handle, environment)
+        if children is None:
+            return call_of
+        return lambda received: ChildCall(call_of(received), children, lambda: self._jobs.state.config)
 
     def work(self) -> None:
         """Work until `stop`, and then until the lane holds nothing. Raise what ended it."""
@@ -133,7 +161,7 @@ class Lane:
         if self._children:
             self._children.close()
             self._await_killed()
-        if not self._late.wait(RETURN_TIMEOUT):
+        if not self._told_overdue():
             log.warning("the worker ends before on_error has been told of all time limits")
 
     def _await_killed(self) -> None:
@@ -141,6 +169,13 @@ class Lane:
         end = self._clock.monotonic() + PARTING
         while self._state.busy and self._clock.monotonic() < end:
             time.sleep(LOOK)
+
+    def _told_overdue(self) -> bool:
+        """Wait until all overdue jobs are told of, for RETURN_TIMEOUT at most."""
+        end, pause = self._clock.monotonic() + RETURN_TIMEOUT, threading.Event()
+        while self._overdue_jobs and self._clock.monotonic() < end:
+            pause.wait(LONGEST_PAUSE)
+        return not self._overdue_jobs
 
     def stuck(self) -> int:
         """Return `WorkerState.stuck`."""
@@ -154,6 +189,30 @@ class Lane:
     def stop(self) -> None:
         """Read no more, and end when what runs has ended, or the grace is over. Safe within a signal handler."""
         self._orders.put("stop")
+
+    def leave(self) -> None:
+        """Do as `stop`, with the grace over at once."""
+        self._orders.put("leave")
+
+    async def close_loop(self) -> None:
+        """Let nobody in the loop wait for threads, which may run on for ever."""
+        if self.crossing is not None:
+            await self.crossing.close()
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._jobs.name
+
+    @property
+    def hangs(self) -> int:
+        """How many functions run."""
+        return self._state.busy + (self.crossing.running if self.crossing else 0)
+
+    def give(self, errand: Errand) -> None:
+        """Let a thread run an *errand*, which raises nothing, soon. Any thread or loop may call this."""
+        self._errands.append(errand)
+        self._nudge()
 
     # --- the thread that called work ---------------------------------------------------------------------------------
 
@@ -178,8 +237,8 @@ class Lane:
             if isinstance(order, BaseException):
                 failure = failure or order
             with self._lock:
-                if self._state.stop():
-                    end = self._clock.monotonic() + self._plan.grace
+                if self._state.stop() or order == "leave":
+                    end = self._clock.monotonic() + (0.0 if order == "leave" else self._plan.grace)
             if not self._stopped.is_set():
                 self._stopped.set()
                 threading.Thread(target=self._end_read, name="shardq-worker-stop", daemon=True).start()
@@ -219,7 +278,7 @@ class Lane:
 
     def _nudge(self) -> None:
         with self._lock:
-            if not self._waking and (self._state.more or self._state.life in (DRAINING, RETURNING)):
+            if not self._waking and (self._errands or self._state.more or self._state.life in (DRAINING, RETURNING)):
                 self._wake_one()
 
     def _wake_one(self) -> None:
@@ -227,16 +286,17 @@ class Lane:
         if self._idle:
             self._waking = True
             self._idle.pop().release()
-        elif self._threads < self._plan.concurrency + 2:  # one thread that reads, one that settles
+        elif self._errands or self._threads < self._plan.concurrency + 2:  # one thread that reads, one that settles
             thread = threading.Thread(target=self._live, name=f"shardq-worker-{self._threads + 1}", daemon=True)
+            self._waking = True  # before it runs, since it takes that back
+            self._threads += 1
             try:
                 thread.start()
             except RuntimeError:  # this process can have no more threads; the others go on
+                self._waking = False
+                self._threads -= 1
                 if not self._threads:
                     raise
-                return
-            self._threads += 1
-            self._waking = True
 
     def _release_all(self) -> None:
         for wakeup in self._idle:
@@ -265,27 +325,43 @@ class Lane:
                     state.ended(job, outcome)
                 elif report is not None:
                     report()
-                action = state.next()
+                action = self._next()
                 if action is None:
                     if state.life == STOPPED:
                         self._orders.put("over")
                         return
                     self._idle.append(wakeup)
-                elif not self._waking and state.more:
+                elif not self._waking and (self._errands or state.more):
                     self._wake_one()
-            job = None
+            self._wake_loop()
+            job = report = None
             if isinstance(action, Job):
                 job, outcome = action, self._run(action)
             elif action is None:
-                report, woken = None, True
+                woken = True
                 wakeup.acquire()
             else:
                 report = self._performed(action)
 
-    def _performed(self, action: Read | SettleJobs | LookLater) -> Report:
+    def _next(self) -> Action | Errand | None:
+        """Return what is next, after handing over the async jobs that start. The caller has the lock."""
+        if self._errands:
+            return self._errands.popleft()
+        while isinstance(action := self._state.next(), Job) and action.call.is_async:
+            cast("LoopHands", self._hands).inbox.append(action)
+        return action
+
+    def _wake_loop(self) -> None:
+        if self._hands is not None:
+            self._hands.wake()
+
+    def _performed(self, action: Read | SettleJobs | LookLater | Errand) -> Report | None:
         if isinstance(action, LookLater):
             self._jobs.client.timer.call_at(self._clock.monotonic() + action.seconds, self._orders.put, "look")
-            return lambda: None
+            return None
+        if not isinstance(action, (Read, SettleJobs)):
+            action()
+            return None
         try:
             return self._read(action) if isinstance(action, Read) else self._settle(action)
         except BaseException as error:  # noqa: BLE001 (raised by run)
@@ -295,50 +371,83 @@ class Lane:
                 return lambda: self._read_over(action, failed=True)
             return lambda: self._state.settled(action.jobs)
 
-    def _run(self, job: Job) -> Outcome:
-        outcome = self._handled(job)
-        if self._speaks:
-            log_done(job, outcome)
-        return outcome
+    # --- jobs -----------------------------------------------------------------------------------------------------
 
-    def _handled(self, job: Job) -> Outcome:
+    def _run(self, job: Job) -> Outcome:
         outcome = self._owner.contexts.fresh().run(
             guard.performed, self._called, job, self._jobs, self._plan.backoff, self._state.max_deliveries
         )
-        job.ended = self._clock.monotonic()
-        if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
-            self._events.lost(job)
+        self._finish(job, outcome)
+        return outcome
+
+    async def _run_async(self, job: Job) -> Outcome:
+        outcome = await guard.performed_async(
+            self._awaited, job, self._jobs, self._plan.backoff, self._state.max_deliveries
+        )
+        self._finish(job, outcome)
         return outcome
 
     def _called(self, job: Job) -> object:
         limit = self._start_limit(job) if self._children is None else None
         try:
             if not self._traced:
-                return self._call(job, job.delivery)
+                return job.call.run(job)
             with cast("Delivery", job.delivery).processing():
-                return self._call(job, job.delivery)
+                return job.call.run(job)
         finally:
             if limit is not None:
                 limit.cancel()
 
+    async def _awaited(self, job: Job) -> object:
+        limit = self._start_limit(job)
+        try:
+            if job.delivery.lost:  # before the task's first step
+                raise asyncio.CancelledError
+            if not self._traced:
+                return await job.call.run(job)
+            with cast("Delivery", job.delivery).processing():
+                return await job.call.run(job)
+        finally:
+            if limit is not None:
+                limit.cancel()
+
+    def _finish(self, job: Job, outcome: Outcome) -> None:
+        """Note the end of what ran for *job*, in its thread or loop."""
+        job.ended = self._clock.monotonic()
+        if self._speaks:
+            log_done(job, outcome)
+        if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
+            self._events.lost(job)
+
+    def _ended_in_loop(self, ended: Ended) -> None:
+        with self._lock:
+            for job, outcome in ended:
+                self._state.ended(job, outcome)
+        self._nudge()
+
     def _start_limit(self, job: Job) -> Entry | None:
         """Note that the handler of *job* starts. Return the timer's entry for its time limit, if it has one."""
         job.started = self._clock.monotonic()
-        limit = limit_of(self._owner.limits, self._plan, job.delivery)
-        if not limit:
-            return None
-        return self._jobs.client.timer.call_at(job.started + limit, self._late, partial(self._overdue, job, limit))
+        return None if job.call.limit is None else self._look_at(job, job.started + job.call.limit)
 
-    def _overdue(self, job: Job, limit: float) -> None:
-        """The time limit of *job* is over. No timer waits for this, since it calls functions of the program."""
+    def _look_at(self, job: Job, when: float) -> Entry:
+        """Look at *when* whether the time of *job* is over. No timer waits for that: it calls functions of users."""
+        return self._jobs.client.timer.call_at(when, self.give, partial(self._overdue, job))
+
+    def _overdue(self, job: Job) -> None:
         if job.message != LEASED:
             return
-        if (then := next_look(job, limit, self._clock.monotonic())) is not None:
-            self._jobs.client.timer.call_at(then, self._late, partial(self._overdue, job, limit))
+        if (then := next_look(job, self._clock.monotonic())) is not None:
+            self._look_at(job, then)
             return
-        application = self._owner.application
-        context = self._owner.contexts.fresh()
-        late, outcome = context.run(guard.overdue, job.delivery, limit, application, self._plan.backoff)
+        self._overdue_jobs.add(job)
+        try:
+            self._owner.contexts.fresh().run(self._end_overdue, job)
+        finally:
+            self._overdue_jobs.discard(job)
+
+    def _end_overdue(self, job: Job) -> None:
+        late, outcome = guard.overdue(job, self._plan.backoff)
         with self._lock:
             running = self._state.decide(job, outcome)
         if not running:  # its handler ended just now, and in time
@@ -346,25 +455,15 @@ class Lane:
         # First, since the program may take long to be told.
         self._interrupt(job)
         self._nudge()
-        log_overrun(job, limit, outcome, self._state.max_deliveries)
-        if application is not None:
-            context.run(application.tell, job.delivery, late)
+        log_overrun(job, outcome, self._state.max_deliveries)
+        job.call.tell(job.delivery, late)
 
-    def _call(self, job: Job, delivery: DeliveryView) -> object:
-        if self._children is None:
-            return self._owner.handle(delivery)
-        try:
-            return self._children.run(job, self._jobs.state.config)
-        except ProcessDied as error:
-            application = self._owner.application
-            if application is None:
-                raise
-            if not delivery.lost:  # else it was killed since its time was over, or its lease: that was told
-                application.tell(delivery, error)
-            raise application.judged(delivery, error) from None
+    # --- reads and settles ----------------------------------------------------------------------------------------
 
     def _read(self, action: Read) -> Report:
         state = self._state
+        if self.crossing is not None:
+            self.crossing.check_open()
         self._reader, began = threading.get_ident(), self._clock.monotonic()
         charge(action.acks, began)
         try:
@@ -397,9 +496,10 @@ class Lane:
         self._traced = enabled()  # once per batch, because the check costs as much as running a handler
         state.max_deliveries = self._jobs.state.config.max_deliveries
         state.pace.lasts = self._plan.visibility_timeout or self._jobs.state.config.visibility_timeout
-        gone = bool(found) and self._stopped.is_set() and self._unread(found)
-        took = self._clock.monotonic() - began
-        return lambda: self._read_over(action, [] if gone else found, took)
+        if found and self._stopped.is_set() and self._unread(found):
+            found = []
+        calls, took = [self._call_of(delivery.received) for delivery in found], self._clock.monotonic() - began
+        return lambda: self._read_over(action, found, calls, took)
 
     def _read_fails(self, action: Read, error: Exception) -> Report:
         with self._lock:
@@ -410,13 +510,22 @@ class Lane:
         return self._state.read_failed
 
     def _read_over(
-        self, action: Read, found: Sequence[Delivery] = (), took: float = 0.0, *, failed: bool = False
+        self,
+        action: Read,
+        found: Sequence[Delivery] = (),
+        calls: Sequence[Call] = (),
+        took: float = 0.0,
+        *,
+        failed: bool = False,
     ) -> None:
         self._state.acked(action.acks)
         if failed:
             self._state.read_failed()
-        else:
-            self._keeper.keep(self._state.arrived(found, took))
+            return
+        jobs = self._state.arrived(found, took)
+        for job, call in zip(jobs, calls, strict=True):
+            job.call = call
+        self._keeper.keep(jobs)
 
     def _unread(self, found: Sequence[Delivery]) -> bool:
         """Give back what came after the stop, without counting the delivery. If that fails (False) it is nacked."""
@@ -432,7 +541,7 @@ class Lane:
     def _settle(self, action: SettleJobs) -> Report:
         jobs, state = action.jobs, self._state
         try:
-            log_late(settle(self._jobs, action, self._owner.teller), action.verb)
+            log_late(settle(self._jobs, action, self._owner.teller, self.crossing), action.verb)
         except FATAL:
             raise
         except DurabilityUnknown as error:  # the messages are settled
@@ -444,10 +553,12 @@ class Lane:
         return lambda: state.settled(jobs)
 
     def _interrupt(self, job: Job) -> None:
-        """Let the handler see that its lease is lost; a child process is killed."""
+        """Let the handler see that its lease is lost; a task is cancelled, a child process is killed."""
         job.delivery.lost = True
         if self._children:
             self._children.kill(job)
+        if self._hands is not None and (job.call.is_async or job.tasks):
+            self._hands.cancel(job)
 
     def kill_children(self) -> None:
         """Kill its child processes, before this process ends at once."""
@@ -460,6 +571,7 @@ class _KeeperEvents:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
+        self._probes = self._answers = 0
 
     def lost(self, job: Job) -> None:
         lane = self._lane
@@ -474,4 +586,18 @@ class _KeeperEvents:
         lane._nudge()
 
     def is_responsive(self) -> bool:
-        return not self._lane._owner.is_stuck()
+        return self._loop_answers() and not self._lane._owner.is_stuck()
+
+    def _loop_answers(self) -> bool:
+        """Whether the event loop, if there is one, has run since it was asked before."""
+        if (crossing := self._lane.crossing) is None:
+            return True
+        answered = self._answers == self._probes
+        if answered:
+            self._probes += 1
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                crossing.loop.call_soon_threadsafe(self._answer)
+        return answered
+
+    def _answer(self) -> None:
+        self._answers = self._probes

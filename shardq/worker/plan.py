@@ -33,7 +33,7 @@ class Plan:
     the worker, and a second one of the first two ends the process at once, for all workers if one runs in the main
     thread; None: yes, unless an AsyncWorker is awaited in a loop whose program has signal handlers of its own.
     `on_dead`: a function that is called with the delivery and the reason when a message of this worker has become a
-    dead letter (an AsyncWorker's may be a coroutine function), apart from all else, in one call after the other; what
+    dead letter (it may be a coroutine function), apart from all else, in one call after the other; what
     it raises is logged. `until`: with "empty" the worker ends when nothing can be delivered, nothing is in flight and
     nothing waits for its next try, as tests and cron jobs want; delayed messages and calls of unknown tasks do not keep
     it. ConfigError for a bad setting.

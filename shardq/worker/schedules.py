@@ -5,13 +5,12 @@ A worker that works until its queues are empty does not: what it is called for i
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Sequence
 from typing import Final
 
-from shardq.client import AsyncQueue, Queue
+from shardq.client import Queue
 from shardq.errors import BackendError, ClosedError, QueueMissing
 from shardq.model.schedule import FixedSchedule
 from shardq.ops.schedules.attend import Attendant
@@ -31,7 +30,7 @@ UNKNOWN: Final = 1.0
 class Attended:
     """One queue whose schedules a worker attends to."""
 
-    def __init__(self, queue: Queue | AsyncQueue, schedules: Sequence[FixedSchedule]) -> None:
+    def __init__(self, queue: Queue, schedules: Sequence[FixedSchedule]) -> None:
         self.queue = queue
         self._attendant = Attendant(queue.state, queue.client.codecs, schedules)
         self._trouble = Trouble(queue.name, "writing the calls of schedules")
@@ -63,7 +62,7 @@ class Attended:
         return float(min(PERIOD, UNKNOWN * 2 ** min(self._failures, 10)))  # a full server is not asked all the time
 
 
-def attended(queues: Sequence[Queue | AsyncQueue], application: Application | None, plan: Plan) -> list[Attended]:
+def attended(queues: Sequence[Queue], application: Application | None, plan: Plan) -> list[Attended]:
     """Return the queues whose schedules a worker attends to. Those of a queue that it does not read are told."""
     if application is None or plan.until is not None:
         return []
@@ -74,8 +73,8 @@ def attended(queues: Sequence[Queue | AsyncQueue], application: Application | No
     return [Attended(queue, declared.get(queue.name, ())) for queue in queues]
 
 
-class SchedulesThreads:
-    """A thread for each queue of a `Worker`: a queue that is slow to answer delays no other."""
+class Schedules:
+    """A thread for each queue of a worker: a queue that is slow to answer delays no other."""
 
     def __init__(self, queues: Sequence[Queue], application: Application | None, plan: Plan) -> None:
         self._over = threading.Event()
@@ -109,33 +108,3 @@ class SchedulesThreads:
                 wait = each.done(error)
             else:
                 wait = each.done(None)
-
-
-class SchedulesTasks:
-    """A task for each queue of an `AsyncWorker`."""
-
-    def __init__(self, queues: Sequence[AsyncQueue], application: Application | None, plan: Plan) -> None:
-        self._queues = [*zip(queues, attended(queues, application, plan), strict=False)]
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def start(self) -> None:
-        """Begin."""
-        self._tasks = [asyncio.create_task(self._attend(queue, each)) for queue, each in self._queues]
-
-    async def close(self) -> None:
-        """End at once: what was not written the next worker writes."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _attend(self, queue: AsyncQueue, each: Attended) -> None:
-        while not each.is_over:
-            wait = each.pause()
-            if wait is None:
-                try:
-                    await queue.client.run(each.op(CALL_TIMEOUT))
-                except Exception as error:  # noqa: BLE001 (told, and tried again)
-                    wait = each.done(error)
-                else:
-                    wait = each.done(None)
-            await asyncio.sleep(wait)

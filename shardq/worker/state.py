@@ -5,7 +5,7 @@ the message's handler takes (SLOT). A message and its slot have tables of their 
 handler may still run when its lease is lost, and a message may still wait to be settled when its handler has ended.
 `docs/worker.md` draws the tables; `make diagrams` checks the drawing.
 
-A runner (`Worker` or `AsyncWorker`) reports events (`arrived`, `ended`, `lost`, ...), and performs the actions that
+A runner (`shardq.worker.lane`) reports events (`arrived`, `ended`, `lost`, ...), and performs the actions that
 `next` returns until that is None. Only one thread at a time may call.
 """
 
@@ -87,22 +87,27 @@ def is_of_newcomer(delivery: DeliveryView) -> bool:
 class Job:
     """One delivery that the worker holds.
 
-    `handle` is for the runner: the handler's task or child process. `started` and `ended` are when the handler started
-    and ended, in seconds of the monotonic clock; 0 before. `charged` is for how many of these seconds its shard key was
-    charged when its lease was extended. `batch` is for the keeper: the jobs whose leases are extended together with
-    this one's. A job leaves it when its message is not leased any more.
+    `call`, `handle` and `tasks` are for the runner: what it calls; the handler's task or child process; and the tasks
+    for which its thread waits. `started` and `ended` are when the handler started and ended, in seconds of the
+    monotonic clock; 0 before, and while it waits for others of its batch. `charged` is for how many of these seconds
+    its shard key was charged when its lease was extended. `batch` is for the keeper: the jobs whose leases are extended
+    together with this one's. A job leaves it when its message is not leased any more.
     """
 
-    __slots__ = ("batch", "charged", "delivery", "ended", "handle", "message", "outcome", "slot", "started")
+    __slots__ = (
+        "batch", "call", "charged", "delivery", "ended", "handle", "message", "outcome", "slot", "started", "tasks",
+    )  # fmt: skip
 
     def __init__(self, delivery: DeliveryView) -> None:
         self.delivery = delivery
         self.message = LEASED
         self.slot = WAITING
         self.outcome: Outcome | None = None
+        self.call: Any = None
         self.handle: Any = None
         self.started = self.ended = self.charged = 0.0
         self.batch: set[Job] = NO_BATCH
+        self.tasks: set[Any] = NO_TASKS
 
     def took(self, now: float) -> float:
         """Return for how many seconds the handler has run by *now*, without those that were charged."""
@@ -111,6 +116,9 @@ class Job:
 
 NO_BATCH: Final[set[Job]] = set()
 """The batch of the jobs that are in none; it stays empty."""
+
+NO_TASKS: Final[set[Any]] = set()
+"""The tasks of the jobs that have none; it stays empty."""
 
 
 class Read(NamedTuple):

@@ -1,4 +1,4 @@
-"""What both workers do after failures: pauses with jitter, one log line when a failure begins or ends, log texts."""
+"""What a worker does after failures: pauses with jitter, one log line when a failure begins or ends, log texts."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def note(level: int, text: str, *args: object, trace: str = "", extra: Mapping[s
         log.handle(record)
 
 
-def log_overrun(job: Job, limit: float, outcome: Outcome, most: int | None) -> None:
-    """Log that a handler ran for more than *limit* seconds; *most* is `max_deliveries` or None."""
+def log_overrun(job: Job, outcome: Outcome, most: int | None) -> None:
+    """Log that a handler ran for longer than its limit; *most* is `max_deliveries` or None."""
     delivery = job.delivery
     then = "the last" if outcome.verb == "reject" or is_last(delivery, most) else f"again in {outcome.delay:.1f} s"
-    say(delivery, f"ran for more than {limit:g} s, delivery {delivery.count}, {then}")
+    say(delivery, f"ran for more than {job.call.limit:g} s, delivery {delivery.count}, {then}")
 
 
 def log_done(job: Job, outcome: Outcome) -> None:

@@ -14,5 +14,5 @@ def test_tasks_import_no_worker() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", f"import sys; {asked}"], capture_output=True, text=True, check=True)
     brought = set(eval(ended.stdout))  # noqa: S307 (a list of names that the line above has printed)
-    heavy = {"multiprocessing", "shardq.worker.aio", "shardq.worker.threads", "shardq.worker.keeper"}
+    heavy = {"multiprocessing", "shardq.worker.workers", "shardq.worker.lane", "shardq.worker.keeper"}
     assert not heavy & brought

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -14,11 +15,13 @@ import pytest
 
 from shardq import (
     AsyncClient,
+    AsyncDelivery,
     AsyncWorker,
     Client,
     CodecError,
     ConfigError,
     DeadLetter,
+    Delivery,
     LeaseLost,
     MessageCancelled,
     Nack,
@@ -96,7 +99,7 @@ def test_plain_and_async_functions_side_by_side(url: str, client: Client) -> Non
 
 
 def test_a_plain_function_tells_how_far_it_is_in_each_worker(client: Client, work: Work) -> None:
-    """An AsyncWorker runs it in a thread, where nothing can be awaited; `shardq worker` is one."""
+    """In a thread, where nothing can be awaited."""
     tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
     queue = client.queue(tasks)
 
@@ -138,8 +141,6 @@ def test_a_plain_function_learns_that_its_work_is_in_vain(client: Client, work: 
 
 
 def run_async(url: str, tasks: Tasks[Any]) -> None:
-    import asyncio
-
     async def run() -> None:
         async with AsyncClient.from_url(url) as client:
             await AsyncWorker(client.queue(tasks), tasks, until="empty").run()
@@ -147,14 +148,52 @@ def run_async(url: str, tasks: Tasks[Any]) -> None:
     asyncio.run(run())
 
 
-def test_async_tasks_need_an_async_worker(client: Client) -> None:
-    tasks: Tasks[None] = Tasks("jobs")
+def plain_layer(call_next: Any, delivery: Any) -> Any:
+    return call_next(delivery)
 
-    @tasks.task
-    async def coroutine() -> None: ...
 
-    with pytest.raises(ConfigError, match="AsyncWorker"):
-        Worker(client.queue(tasks), tasks).run()
+async def async_layer(call_next: Any, delivery: Any) -> Any:
+    return await call_next(delivery)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [(), (plain_layer,), (async_layer,), (plain_layer, async_layer), (async_layer, plain_layer) * 2],
+    ids=lambda layers: "-".join(each.__name__.partition("_")[0] for each in layers) or "bare",
+)
+def test_functions_of_both_kinds_run_in_either_worker(client: Client, work: Work, layers: Any) -> None:
+    """Each has a delivery of its kind, and so has each batch. Threads that wait for others do not use up all slots."""
+    tasks: Tasks[None] = Tasks("jobs", middleware=layers)
+    seen: list[tuple[str, int, type]] = []
+
+    @tasks.task(name="plain")
+    def plain(number: int) -> None:
+        seen.append(("plain", number, kind_of(tasks.delivery)))
+
+    @tasks.task(name="coroutine")
+    async def coroutine(number: int) -> None:
+        await asyncio.sleep(0)
+        seen.append(("coroutine", number, kind_of(tasks.delivery)))
+
+    @tasks.batch(name="batch", size=3, wait=0.01)
+    def batch(numbers: list[int]) -> None:
+        seen.extend(("batch", number, kind_of(each)) for number, each in zip(numbers, tasks.delivery, strict=True))
+
+    @tasks.batch(name="async-batch", size=3, wait=0.01)
+    async def async_batch(numbers: list[int]) -> None:
+        seen.extend(("async", number, kind_of(each)) for number, each in zip(numbers, tasks.delivery, strict=True))
+
+    queue = client.queue(tasks)
+    for number in range(10):
+        for task in (plain, coroutine, batch, async_batch):
+            queue.write(task.call(number), shard_key=f"t{number}")
+    work(tasks, concurrency=4)
+    kinds = {"plain": Delivery, "coroutine": AsyncDelivery, "batch": Delivery, "async": AsyncDelivery}
+    assert sorted(seen, key=str) == sorted(((name, n, kinds[name]) for name in kinds for n in range(10)), key=str)
+
+
+def kind_of(delivery: Any) -> type:
+    return AsyncDelivery if isinstance(delivery, AsyncDelivery) else type(delivery)
 
 
 NAMED_A, NAMED_AB = b"\xa1a\x05", b"\xa1a\x05\xa1b\x05"

@@ -285,14 +285,7 @@ def test_a_task_that_exits_has_failed_as_with_any_error(client: Client, work: Wo
     assert (letter.count, letter.last_error.split()[0]) == (2, "SystemExit")
 
 
-def test_middleware_of_the_other_kind_of_worker_is_refused(client: Client, work: Work, client_kind: ClientKind) -> None:
-    def plain(call_next: Any, delivery: Any) -> Any: ...
-
-    async def coroutine(call_next: Any, delivery: Any) -> Any: ...
-
-    tasks: Tasks[None] = Tasks("jobs", middleware=[plain if client_kind == "async" else coroutine])
-    with pytest.raises(ConfigError, match="middleware"):
-        work(tasks)
+def test_middleware_is_a_function() -> None:
     with pytest.raises(ConfigError, match="middleware"):
         Tasks("jobs", middleware=["x"])  # type: ignore[list-item]
 

@@ -50,7 +50,8 @@ class Gate:
 class RunningWorker:
     """`with RunningWorker(...) as begun`: at work until `stop`; `failure` is what `run` raised.
 
-    *queue* names one or several.
+    *queue* names one or several. An AsyncWorker gets a plain handler as a coroutine function, unless it shall have it
+    *as_it_is*.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class RunningWorker:
     ) -> None:
         self._client_kind, self._url, self._handle = client_kind, url, handle
         self._names = [queue] if isinstance(queue, str) else queue
-        self._client_settings = settings.pop("client", {})
+        self._client_settings, self._as_it_is = settings.pop("client", {}), settings.pop("as_it_is", False)
         self._settings = settings
         self.worker: Worker | AsyncWorker | None = None
         self.failure: BaseException | None = None
@@ -107,7 +108,7 @@ class RunningWorker:
             return cast("Callable[[DeliveryView], Any]", handle)(delivery)
 
         chosen: Handle = handle.asynchronous if isinstance(handle, Gate) else plain
-        if asyncio.iscoroutinefunction(handle) or isinstance(handle, Application):
+        if self._as_it_is or asyncio.iscoroutinefunction(handle) or isinstance(handle, Application):
             chosen = handle
         async with AsyncClient.from_url(self._url, **self._client_settings) as client:
             queues = {client.queue(name, create=True): 1 for name in self._names}

@@ -151,8 +151,8 @@ def test_a_child_that_cannot_be_told_is_not_left(
         eventually(lambda: jobs.stats().acked == 4, 60)
         assert running.worker
         assert isinstance(running.worker, Worker)
-        assert running.worker._lanes[0]._children
-        assert len(running.worker._lanes[0]._children._all) <= 2
+        assert running.worker._engine.lanes[0]._children
+        assert len(running.worker._engine.lanes[0]._children._all) <= 2
         running.stop()
     assert len(started) >= 5
     assert all(child.pipe.closed for child in started)

@@ -13,11 +13,11 @@ from typing import cast
 
 import pytest
 
-from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWorker, Client, Delivery, Nack, Queue, Reject
+from shardq import AsyncClient, AsyncDelivery, AsyncWorker, Client, Delivery, Nack, Queue, Reject
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
 from shardq.ops.settle.settle import Settled, extend
-from shardq.worker import async_lane, lane
+from shardq.worker import lane
 from tests.servers import Server
 from tests.waiting import eventually
 from tests.worker import handlers
@@ -60,10 +60,8 @@ def test_a_slot_that_is_about_to_read_takes_its_ack_along(
 ) -> None:
     """No call is made for the ack alone, and it does not wait for the next message, or for the end of the read."""
     alone: list[object] = []
-    for queue in (Queue, AsyncQueue):
-        monkeypatch.setattr(queue, "ack_many", lambda *_, **__: alone.append(1))
-    for runner in (lane, async_lane):
-        monkeypatch.setattr(runner, "BLOCK", 60.0)
+    monkeypatch.setattr(Queue, "ack_many", lambda *_, **__: alone.append(1))
+    monkeypatch.setattr(lane, "BLOCK", 60.0)
     jobs.write_many([(n, f"t{n % 7}") for n in range(20)])
     begin(lambda _: None, concurrency=1)
     eventually(lambda: jobs.stats().acked == 20)

@@ -18,7 +18,7 @@ from shardq import AsyncClient, AsyncWorker, Client, ClosedError, ConfigError, Q
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
 from shardq.ops.read.waiting import waiting_of
-from shardq.worker import async_lane, keeper, lane
+from shardq.worker import keeper, lane
 from tests.clients import ClientKind
 from tests.hostile.values import Silent
 from tests.waiting import eventually
@@ -89,7 +89,7 @@ def test_stop_on_an_idle_queue_and_before_the_start(
 def test_stop_does_not_wait_for_a_read_to_end(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "BLOCK", 30.0)
     begun = begin(lambda _: None)
-    eventually(lambda: begun.worker and waiting_of(begun.worker._queues[0].state).waiters())
+    eventually(lambda: begun.worker and waiting_of(begun.worker._engine._queues[0].state).waiters())
     asked = time.monotonic()
     begun.stop()
     assert time.monotonic() - asked < 10
@@ -190,10 +190,10 @@ def test_a_worker_whose_handlers_all_hang_shows_no_life(
 @pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("client_kind", ["async"])
 def test_a_blocked_event_loop_shows_no_life(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    is_responsive, looks, signs = async_lane._KeeperEvents.is_responsive, list[bool](), list[float]()
+    is_responsive, looks, signs = lane._KeeperEvents.is_responsive, list[bool](), list[float]()
     release, blocked = threading.Event(), threading.Event()
 
-    def looked(events: async_lane._KeeperEvents) -> bool:
+    def looked(events: lane._KeeperEvents) -> bool:
         looks.append(is_responsive(events))
         return looks[-1]
 
@@ -201,7 +201,7 @@ def test_a_blocked_event_loop_shows_no_life(begin: Begin, jobs: Queue, monkeypat
         blocked.set()
         release.wait(40)  # what this is about
 
-    monkeypatch.setattr(async_lane._KeeperEvents, "is_responsive", looked)
+    monkeypatch.setattr(lane._KeeperEvents, "is_responsive", looked)
     begin(handle, alive=lambda: signs.append(time.monotonic()))
     eventually(lambda: signs)
     jobs.write("blocks", shard_key="t")
@@ -271,9 +271,17 @@ async def test_a_signal_stops_an_async_worker_in_a_program_of_its_own(url: str, 
 
 @pytest.mark.parametrize("signals", [None, True, False])
 async def test_a_loop_with_signal_handlers_of_its_own_keeps_them_unless_the_worker_shall_be_stopped(
-    url: str, jobs: Queue, signals: bool | None
+    url: str, jobs: Queue, monkeypatch: pytest.MonkeyPatch, signals: bool | None
 ) -> None:
     gate, called, loop = Gate(), asyncio.Event(), asyncio.get_running_loop()
+    stops: list[AsyncWorker] = []
+    stop = AsyncWorker.stop
+
+    def stopped(worker: AsyncWorker) -> None:
+        stops.append(worker)
+        stop(worker)
+
+    monkeypatch.setattr(AsyncWorker, "stop", stopped)
     before = signal.getsignal(signal.SIGTERM)
     loop.add_signal_handler(signal.SIGTERM, called.set)
     jobs.write("m", shard_key="t")
@@ -284,7 +292,7 @@ async def test_a_loop_with_signal_handlers_of_its_own_keeps_them_unless_the_work
             await asyncio.sleep(0.005)
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(called.wait(), 30)
-        assert worker._stop_requested is (signals is True)
+        assert stops == ([worker] if signals else [])
         gate.open.set()
         worker.stop()
         await asyncio.wait_for(task, 30)
@@ -309,14 +317,13 @@ class AsyncCallable:
 async def test_what_does_not_fit_is_refused(url: str, jobs: Queue) -> None:
     async with AsyncClient.from_url(url) as client:
         queue = client.queue("jobs", create=True)
-        AsyncWorker(queue, asynchronous)
-        AsyncWorker(queue, AsyncCallable())
-        AsyncWorker(queue, functools.partial(asynchronous))
+        for handle in (plain, asynchronous, AsyncCallable(), functools.partial(asynchronous)):
+            Worker(jobs, handle)
+            AsyncWorker(queue, handle)
         refused: list[tuple[Callable[[], object], str]] = [
-            (lambda: Worker(jobs, asynchronous), "AsyncWorker"),
-            (lambda: Worker(jobs, AsyncCallable()), "AsyncWorker"),
+            (lambda: Worker(jobs, asynchronous, run_in="processes"), "event loop"),
+            (lambda: Worker(jobs, AsyncCallable(), run_in="processes"), "event loop"),
             (lambda: Worker(queue, plain), "AsyncWorker"),  # type: ignore[arg-type]
-            (lambda: AsyncWorker(queue, plain), "async handler"),  # type: ignore[arg-type]
             (lambda: AsyncWorker(jobs, asynchronous), "use Worker"),  # type: ignore[arg-type]
             (lambda: Worker(jobs, "tasks:handle"), "function"),  # type: ignore[arg-type]
             (lambda: Worker(jobs, plain, run_in="fibres"), "run_in"),  # type: ignore[arg-type]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import importlib
-import inspect
 import logging
 import os
 import re
@@ -25,12 +23,12 @@ from shardq.cli.shell import Shell
 from shardq.cli.speech import Speech
 from shardq.cli.supervisor import Supervisor
 from shardq.cli.text import plural, shown_url
-from shardq.client import AsyncClient, Queue
+from shardq.client import Queue
 from shardq.clock import SystemClock
 from shardq.errors import BackendTimeout, QueueMissing
 from shardq.tasks import Several, Tasks
-from shardq.worker import AsyncWorker, Worker
-from shardq.worker.ending import Pool, leave
+from shardq.worker import Worker
+from shardq.worker.ending import leave
 from shardq.worker.liveness import LivenessThread
 from shardq.worker.outcome import Verb
 from shardq.worker.plan import PlanSettings
@@ -137,18 +135,11 @@ def run(args: Args, shell: Shell) -> int:
         f"concurrency {args.concurrency}"
     )
     began = SystemClock().monotonic()
-
-    def tell_end(tally: Mapping[Verb, int]) -> None:
-        speech.say(f"worker {os.getpid()} ended after {SystemClock().monotonic() - began:.1f} s: {_told(tally)}")
-
-    if _in_loop(handle, args.run_in):
-        asyncio.run(_run_async(shell, weights, handle, settings, tell_end))
-        return OK
     run_in: Literal["threads", "processes"] = args.run_in
     worker = Worker(queues, handle, run_in=run_in, **settings)
     worker.run()
-    tell_end(worker.tally)
-    asyncio.run(leave(lambda: worker.hangs))
+    speech.say(f"worker {os.getpid()} ended after {SystemClock().monotonic() - began:.1f} s: {_told(worker.tally)}")
+    leave(lambda: worker.hangs)
     return OK
 
 
@@ -179,13 +170,6 @@ def _named(queues: Mapping[Queue, int]) -> str:
     if len(queues) == 1:
         return f"queue {next(iter(queues)).name!r}"
     return "queues " + ", ".join(f"{each.name!r} (weight {weight})" for each, weight in queues.items())
-
-
-def _in_loop(handle: Any, run_in: str) -> bool:
-    """Whether an AsyncWorker runs *handle*. It runs plain tasks in threads, but has no plain middleware."""
-    if isinstance(handle, TASKS):
-        return run_in == "threads" and not handle.has_plain_middleware
-    return inspect.iscoroutinefunction(handle)
 
 
 def _told(tally: Mapping[Verb, int]) -> str:
@@ -224,21 +208,6 @@ def imported(name: str) -> Callable[[Any], Any]:
     if not callable(found) and not isinstance(found, Tasks):
         raise UsageError(f"module {module_name!r} has no function and no tasks {path!r}")
     return found  # type: ignore[no-any-return]
-
-
-async def _run_async(
-    shell: Shell,
-    weights: Mapping[Any, int],
-    handle: Any,
-    settings: PlanSettings,
-    tell_end: Callable[[Mapping[Verb, int]], None],
-) -> None:
-    asyncio.get_running_loop().set_default_executor(pool := Pool())
-    async with AsyncClient.beside(shell.client) as client:
-        worker = AsyncWorker({client.queue(of): weight for of, weight in weights.items()}, handle, **settings)
-        await worker.run()
-    tell_end(worker.tally)
-    await leave(lambda: worker.hangs + pool.running)
 
 
 def _wait_for_queue(queue: Queue, liveness: LivenessThread, speech: Speech) -> None:

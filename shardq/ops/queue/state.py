@@ -29,9 +29,18 @@ OTHERS_WATCH: Final = -1
 """The `watch` of a reader that sleeps while others watch for what time brings."""
 
 
+class Known:
+    """What the clients of one process know of a queue, in one object that is replaced as a whole."""
+
+    __slots__ = ("view",)
+
+    def __init__(self) -> None:
+        self.view = QueueView()
+
+
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class QueueState:
-    """One queue, as one client sees it.
+    """One queue, as one client sees it. What is `known` of the queue it shares with clients beside that one.
 
     `explicit` names the settings that the caller gave; a difference in these is logged. `hints` are the numbers of
     streams that the last read reported as ready; up to `width` of them, or as many as a read asks for, are declared in
@@ -59,7 +68,7 @@ class QueueState:
     remember: float | None = None
     creates: bool = False
     on_mismatch: Callable[[QueueState, Any], Any] | None = None
-    view: QueueView = field(default_factory=QueueView)
+    known: Known = field(default_factory=Known)
     hints: tuple[str, ...] = ()
     width: int = MIN_WIDTH
     server_time: ServerTime | None = None
@@ -91,39 +100,55 @@ class QueueState:
             return self.clock.monotonic() + self.timeout
         return self.clock.monotonic() + seconds("timeout", timeout, 0, MAX_BLOCK)
 
+    def beside(self, client: str) -> QueueState:
+        """Return a state for another *client* of this process, whose callers can share no calls with those of this one.
+
+        What one of them knows of the queue the other knows, too.
+        """
+        return replace(self, client=client, producer=secrets.token_urlsafe(9), unsure=set(), coalescers={}, waiting={})
+
+    @property
+    def view(self) -> QueueView:
+        """What is known of the queue."""
+        return self.known.view
+
+    @view.setter
+    def view(self, view: QueueView) -> None:
+        self.known.view = view
+
     @property
     def epoch(self) -> str:
         """The queue's epoch; '' if the queue must be looked up first."""
-        return self.view.epoch
+        return self.known.view.epoch
 
     @property
     def streams(self) -> int:
         """The number of streams to read."""
-        return self.view.streams
+        return self.known.view.streams
 
     @property
     def wanted(self) -> int:
         """The number of streams to write to."""
-        return self.view.wanted
+        return self.known.view.wanted
 
     @property
     def config(self) -> QueueConfig:
         """The queue's settings."""
-        return self.view.config
+        return self.known.view.config
 
     @property
     def assigned(self) -> StoredAssignment:
         """The stored assignment."""
-        return self.view.assigned
+        return self.known.view.assigned
 
     def shard(self, key: str | bytes) -> tuple[int, ...]:
         """Return the streams that *key* may use."""
-        return self.view.shard(key)
+        return self.known.view.shard(key)
 
     @property
     def choices(self) -> int:
         """The largest number of streams that a message may go to."""
-        return self.view.choices
+        return self.known.view.choices
 
     def forget(self) -> None:
         """Let the next call look the queue up, because its epoch has changed."""

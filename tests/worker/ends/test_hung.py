@@ -20,7 +20,7 @@ from tests.worker.running import RunningWorker
 def is_stuck(begun: RunningWorker) -> bool:
     """Whether all slots are taken by jobs whose messages are settled."""
     assert begun.worker
-    return begun.worker.is_stuck()
+    return begun.worker._engine.is_stuck()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from contextvars import Context
 from typing import Any
@@ -10,13 +9,13 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from shardq import __version__
-from shardq.client import AsyncClient
+from shardq.client import Client
 from shardq.django.backend import Backend
 from shardq.django.worker import DjangoTasks, backend_of
 from shardq.drivers import Target
 from shardq.errors import ConfigError
-from shardq.worker import AsyncWorker
-from shardq.worker.ending import Pool, leave
+from shardq.worker import Worker
+from shardq.worker.ending import leave
 from shardq.worker.plan import PlanSettings
 from shardq.worker.process_one import go_on_below
 
@@ -58,27 +57,26 @@ class Command(BaseCommand):
             if wrong := [name for name in names if backend.names and name not in backend.names]:
                 raise CommandError(f"QUEUES of Django's settings have no {wrong[0]!r}")
             # In no context of whoever calls this: in an async test, sync_to_async would wait for that test's thread.
-            Context().run(asyncio.run, self._work(backend, names, settings))
+            Context().run(self._work, backend, names, settings)
         except ConfigError as error:
             raise CommandError(str(error)) from error
 
-    async def _work(self, backend: Backend, names: list[str], settings: PlanSettings) -> None:
-        asyncio.get_running_loop().set_default_executor(pool := Pool())
+    def _work(self, backend: Backend, names: list[str], settings: PlanSettings) -> None:
         url, tasks = backend.settings.url, DjangoTasks(backend, names[0])
-        async with AsyncClient.from_url(url, timeout=backend.settings.timeout) as client:
+        with Client.from_url(url, timeout=backend.settings.timeout) as client:
             queues = {
                 client.queue(backend.settings.name_of(name), create=True, **backend.settings.settings_of(name)):
                 backend.settings.weights.get(name, 1)
                 for name in dict.fromkeys(names)
             }  # fmt: skip
-            worker = AsyncWorker(queues, tasks, **settings)
+            worker = Worker(queues, tasks, **settings)
             told = ", ".join(f"{queue.name!r}" for queue in queues)
             self._say(f"worker {os.getpid()}, version {__version__}: queues {told} at {Target.parse(url)}")
-            await worker.run()
+            worker.run()
         done = worker.tally
         self._say(f"worker {os.getpid()} ended: {done['ack']:,} done, {done['nack'] + done['reject']:,} failed")
         if self._called_from_command_line:  # else the process is somebody else's, as in a test
-            await leave(lambda: worker.hangs + pool.running)
+            leave(lambda: worker.hangs)
 
     def _say(self, text: str) -> None:
         self.stderr.write(f"shardq: {text}", lambda line: line)  # no error, so not in red

@@ -1,0 +1,168 @@
+"""How workers run tasks: each with its middleware around it. Functions of both kinds may be mixed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+
+from shardq.client import Delivery
+from shardq.model import DeliveryView, Received
+from shardq.tasks.batches import Collector
+from shardq.tasks.finding import Finder, judged, name_in
+from shardq.tasks.measured import measured, measured_async
+from shardq.tasks.task import INTERRUPTED, BatchTask, Task
+from shardq.telemetry import TaskTimes, measures
+from shardq.worker.call import Call, Environment, is_async
+from shardq.worker.crossing import Crossing
+from shardq.worker.guard import checked, tell
+from shardq.worker.outcome import GiveBack, Nack, Reject, is_a
+from shardq.worker.state import NO_TASKS, Job
+
+OnError = Callable[[Any, BaseException], object]
+"""Called with the delivery and what its task raised."""
+ByName = Mapping[str, Task[Any, Any, Any]]
+
+
+class Manner(msgspec.Struct, frozen=True):
+    """How tasks are run: *middleware* is around each, the first one outermost.
+
+    *note* is told the delivery that a task runs for, in the task's own context. The text of errors is stored if it
+    *stores_text*. *on_error* is told of errors.
+    """
+
+    middleware: Sequence[Callable[..., Any]]
+    note: Callable[[Any], object]
+    stores_text: bool
+    on_error: OnError | None
+
+
+class TasksCalls:
+    """The calls of the *tasks* of one queue, by their names."""
+
+    def __init__(self, queue: str, tasks: ByName, manner: Manner, environment: Environment) -> None:
+        self._tasks, self._manner, self._environment = tasks, manner, environment
+        self._finder = Finder(tasks, environment.clock)
+        self._times = TaskTimes(queue, tasks) if measures() else None
+        self._known: dict[str, TaskCall] = {}
+
+    def __call__(self, received: Received) -> Call:
+        """Return what a message calls; for an unknown name a call that says so."""
+        name = name_in(received)
+        return self._known.get(name) or self._add(name)
+
+    def _add(self, name: str) -> Call:
+        task = self._tasks.get(name)
+        call = TaskCall(task, self._finder, self._manner, self._environment, self._times)
+        if task is not None:  # names come from outside: only those of tasks are remembered
+            self._known[name] = call
+        return call
+
+
+class TaskCall(Call):
+    """A task, with the middleware around it. An unknown one (None) fails before any of that."""
+
+    def __init__(
+        self,
+        task: Task[Any, Any, Any] | None,
+        finder: Finder,
+        manner: Manner,
+        environment: Environment,
+        times: TaskTimes | None,
+    ) -> None:
+        super().__init__(environment, task.time_limit if task else None)
+        self._task, self._find, self._manner, self._note = task, finder.find, manner, manner.note
+        self._crossing = cast("Crossing", environment.crossing)
+        self.where = task.where if task else "a task"
+        self._layers = [(each, is_async(each)) for each in manner.middleware] if task else []
+        self._collector = Collector(task, self._run_batch, environment) if isinstance(task, BatchTask) else None
+        self._innermost_is_async = self._collector is not None or (task is not None and task.is_async)
+        self.is_async = self._layers[0][1] if self._layers else self._innermost_is_async
+        if times is not None:
+            measure: Any = measured_async if self.is_async else measured
+            self.run = measure(self.run, times, environment.clock)  # type: ignore[method-assign]
+
+    def run(self, job: Job) -> Any:
+        """Run what *job* calls."""
+        task, arguments = self._find(job.delivery)
+        delivery = self._delivery(job, self.is_async)
+        self._note(delivery)
+        if self._layers:
+            return self._around(job, arguments)(delivery)
+        if self._collector is not None:
+            return self._collector.add(job, arguments)
+        return task.function(**arguments)
+
+    def _delivery(self, job: Job, is_async: bool) -> Any:
+        """Return the delivery as a function of this kind has it."""
+        return self._crossing.face(cast("Delivery", job.delivery)) if is_async else job.delivery
+
+    def _around(self, job: Job, arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
+        """Return the outermost middleware, which calls the next one, and so on."""
+        call: Callable[[Any], Any] = partial(self._innermost, job, arguments)
+        kind = self._innermost_is_async
+        for layer, wanted in reversed(self._layers):
+            call, kind = partial(layer, call if kind is wanted else self._across(job, call, kind)), wanted
+        return call
+
+    def _innermost(self, job: Job, arguments: Mapping[str, Any], _: Any) -> Any:
+        if self._collector is not None:
+            return self._collector.add(job, arguments)
+        task = cast("Task[Any, Any, Any]", self._task)
+        value = task.function(**arguments)
+        return value if task.is_async else checked(value, self.where)
+
+    def _across(self, job: Job, call: Callable[[Any], Any], is_async: bool) -> Callable[[Any], Any]:
+        """Return *call* as a function of the other kind, which notes and passes on the delivery of its kind."""
+
+        def plain() -> Any:
+            delivery = self._delivery(job, is_async=False)
+            self._note(delivery)
+            return call(delivery)
+
+        async def awaited() -> Any:
+            if job.delivery.lost:  # before the task's first step
+                raise asyncio.CancelledError
+            delivery = self._delivery(job, is_async=True)
+            self._note(delivery)
+            return await call(delivery)
+
+        def in_loop(_: Any) -> Any:
+            if job.tasks is NO_TASKS:
+                job.tasks = set()
+            return self._crossing.in_loop(job.tasks, awaited)
+
+        def in_hand(_: Any) -> Awaitable[Any]:
+            return self._crossing.in_hand(plain)
+
+        return in_loop if is_async else in_hand
+
+    async def _run_batch(self, members: list[Any], jobs: Sequence[Job]) -> None:
+        task = cast("BatchTask[Any, Any]", self._task)
+        deliveries = [self._delivery(job, task.is_async) for job in jobs]
+        if task.is_async:
+            self._note(deliveries)
+            checked(await task.function(members), self.where)
+            return
+
+        def plain() -> None:
+            self._note(deliveries)
+            checked(task.function(members), self.where)
+
+        await self._crossing.in_hand(plain)
+
+    def tell(self, delivery: DeliveryView, error: BaseException) -> None:
+        """Tell `on_error` of an *error*."""
+        on_error = self._manner.on_error
+        if on_error is not None and self._task is not None and not is_a(error, (Nack, Reject, GiveBack)):
+            tell("on_error", on_error, delivery, error)
+
+    def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
+        """Return what becomes of the task after an *error*, by its own retries."""
+        if self._task is None:
+            return error
+        with_text = self._manner.stores_text or type(error) in INTERRUPTED  # which have no text of the program's
+        return judged(self._task, error, delivery, with_text=with_text)

@@ -1,0 +1,101 @@
+"""What a message calls: a handler, or a task with the middleware around it. The lane knows only these."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+from shardq.client import Delivery
+from shardq.clock import Clock
+from shardq.errors import ProcessDied
+from shardq.model import DeliveryView, QueueConfig, Received
+from shardq.worker.contexts import Fresh
+from shardq.worker.outcome import TimeLimit
+
+if TYPE_CHECKING:
+    from shardq.worker.children import Children
+    from shardq.worker.crossing import Crossing
+    from shardq.worker.state import Job
+
+
+class Environment(NamedTuple):
+    """Where calls run: the name of their queue, and the worker's time limit.
+
+    `fresh` returns a context for what runs apart. There is no `crossing` in a process without an event loop.
+    """
+
+    queue: str
+    clock: Clock
+    time_limit: float | None
+    fresh: Fresh
+    crossing: Crossing | None
+
+
+class Call:
+    """What messages call. An async one runs in the event loop, a plain one in a thread: as its outermost layer is.
+
+    `limit` is for how many seconds it may run: the shorter one of its own and the worker's.
+    """
+
+    is_async = False
+    where = "the handler"
+
+    def __init__(self, environment: Environment, limit: float | None = None) -> None:
+        limits = [each for each in (limit, environment.time_limit) if each is not None]
+        self.limit = min(limits, default=None)
+
+    def run(self, job: Job) -> Any:
+        """Call it for *job*. Return what it returned: of an async one that must be awaited."""
+        raise NotImplementedError
+
+    def tell(self, delivery: DeliveryView, error: BaseException) -> None:
+        """Tell the program of an *error* of this call, once."""
+
+    def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
+        """Return what the worker makes of an *error* of this call: a `Failed`, or the error itself."""
+        return error
+
+
+CallOf: TypeAlias = Callable[[Received], Call]
+"""Returns what a message calls. It looks at nothing but the name."""
+
+
+class HandlerCall(Call):
+    """A handler, which takes the delivery."""
+
+    def __init__(self, environment: Environment, handle: Callable[[Any], Any]) -> None:
+        super().__init__(environment)
+        self._handle, self._crossing = handle, cast("Crossing", environment.crossing)
+        self.is_async = is_async(handle)
+
+    def run(self, job: Job) -> Any:
+        """Call the handler."""
+        delivery = cast("Delivery", job.delivery)
+        return self._handle(self._crossing.face(delivery) if self.is_async else delivery)
+
+
+class ChildCall(Call):
+    """A call that runs in a child process, for which a thread waits. What it raised was judged and told of there."""
+
+    def __init__(self, call: Call, children: Children, config: Callable[[], QueueConfig]) -> None:
+        self._call, self._children, self._config = call, children, config
+        self.limit = call.limit
+
+    def run(self, job: Job) -> Any:
+        """Let a child run it."""
+        return self._children.run(job, self._config())
+
+    def tell(self, delivery: DeliveryView, error: BaseException) -> None:
+        """Tell of the end of the process, unless it was killed for what was told already."""
+        if type(error) is TimeLimit or (type(error) is ProcessDied and not delivery.lost):
+            self._call.tell(delivery, error)
+
+    def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
+        """Judge what the child could not."""
+        return self._call.judged(delivery, error) if type(error) in (TimeLimit, ProcessDied) else error
+
+
+def is_async(function: object) -> bool:
+    """Return whether *function* is an `async def`, or an object with such a `__call__`."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -1,0 +1,70 @@
+"""The event loop as a pair of hands, which takes many async jobs at once.
+
+Jobs are handed over by one call for all, and what has ended comes back by one call for all: a switch of threads costs
+more than an empty job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
+
+from shardq.worker.contexts import Fresh
+from shardq.worker.outcome import Outcome
+from shardq.worker.state import Job
+
+Ended: TypeAlias = Sequence[tuple[Job, Outcome]]
+
+
+class LoopHands:
+    """Lets *loop* run async jobs by *run*, and reports those that have *ended*, in the loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        run: Callable[[Job], Coroutine[Any, Any, Outcome]],
+        ended: Callable[[Ended], None],
+        fresh: Fresh,
+    ) -> None:
+        self._loop, self._run, self._ended, self._fresh = loop, run, ended, fresh
+        self.inbox: deque[Job] = deque()
+        """The jobs to begin with, when the loop is told."""
+        self._done: list[tuple[Job, Outcome]] = []
+        self._is_told = False
+
+    def wake(self) -> None:
+        """Tell the loop of the inbox, unless it was told already. Any thread may call this."""
+        if self.inbox and not self._is_told:
+            self._is_told = True
+            self._loop.call_soon_threadsafe(self._begin)
+
+    def cancel(self, job: Job) -> None:
+        """Cancel what runs for *job*. Any thread may call this."""
+        self._loop.call_soon_threadsafe(_cancel, job)
+
+    def _begin(self) -> None:
+        self._is_told = False
+        inbox, loop, fresh = self.inbox, self._loop, self._fresh
+        while inbox:
+            loop.create_task(self._live(inbox.popleft()), context=fresh())
+
+    async def _live(self, job: Job) -> None:
+        job.handle = asyncio.current_task()  # a task that is cancelled before its first step would tell nobody
+        outcome = await self._run(job)
+        job.handle = None
+        self._done.append((job, outcome))
+        if len(self._done) == 1:
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        done, self._done = self._done, []
+        self._ended(done)
+
+
+def _cancel(job: Job) -> None:
+    if isinstance(job.handle, asyncio.Task):
+        job.handle.cancel()
+    for task in list(job.tasks):
+        task.cancel()

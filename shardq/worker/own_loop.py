@@ -1,0 +1,116 @@
+"""The event loop of a `Worker`, for what of its functions is async, and a client there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias
+
+from shardq.client import AsyncClient, AsyncQueue, Client, Queue
+from shardq.worker.ending import Pool
+from shardq.worker.signals import MAX_WAIT
+
+log = logging.getLogger("shardq")
+LATEST: Final = 0.5
+"""Seconds that the loop may take to answer at the end, and its last tasks to end."""
+Told: TypeAlias = queue.SimpleQueue[BaseException | None]
+
+
+class OwnLoop:
+    """An event loop in a thread, a daemon, with a client beside *client*.
+
+    It is no `asyncio.run`, which would wait at its end for whatever runs in threads.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = AsyncClient.beside(client)
+        self.loop = asyncio.new_event_loop()
+        self.pool = Pool()
+        self.loop.set_default_executor(self.pool)
+        self._thread = threading.Thread(target=self.loop.run_forever, name="shardq-worker-loop", daemon=True)
+        self._thread.start()
+        self._is_held_up = False
+
+    @contextlib.contextmanager
+    def within(self, opened: AbstractAsyncContextManager[None]) -> Iterator[None]:
+        """Enter *opened* in a task of the loop, in a copy of this context, and leave it in the same task.
+
+        If a function holds up the loop, it is not left.
+        """
+        told = Told()
+        end = asyncio.Event()
+        tasks: list[asyncio.Task[None]] = []
+
+        async def live() -> None:
+            failure: BaseException | None = None
+            try:
+                async with opened:
+                    told.put(None)
+                    await end.wait()
+                    told.put(None)
+            except BaseException as error:  # noqa: BLE001 (run raises it)
+                failure = error
+            told.put(failure)
+
+        context = contextvars.copy_context()
+        self.loop.call_soon_threadsafe(lambda: tasks.append(self.loop.create_task(live(), context=context)))
+        _next(told)
+        try:
+            yield
+        finally:
+            self.loop.call_soon_threadsafe(end.set)
+            try:
+                _next(told, LATEST)
+            except queue.Empty:
+                self._is_held_up = True
+                log.warning("the worker ends while a function holds up its event loop, and does not leave lifespans")
+            else:
+                _next(told)
+
+    def queue(self, queue: Queue) -> AsyncQueue:
+        """Return this *queue* for the loop."""
+        return AsyncQueue(self._client, self._client.state_beside(queue.state))
+
+    def close(self) -> None:
+        """Cancel what is left, and end the loop; one that is held up goes on, and nobody waits for it."""
+        if self._is_held_up:
+            return
+        with contextlib.suppress(Exception):
+            asyncio.run_coroutine_threadsafe(self._end(), self.loop).result(LATEST)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(LATEST)
+        if not self._thread.is_alive():
+            self.pool.shutdown(wait=False)
+            self.loop.close()
+
+    async def _end(self) -> None:
+        await self._client.aclose()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=LATEST / 2)
+        await self.loop.shutdown_asyncgens()
+
+
+def _next(told: Told, timeout: float | None = None) -> None:
+    """Wait for what is told next, and raise it if it is an error. A main thread must wake for signals meanwhile.
+
+    queue.Empty if nothing is told within *timeout* seconds.
+    """
+    while True:
+        try:
+            failure = told.get(timeout=MAX_WAIT if timeout is None else timeout)
+        except queue.Empty:
+            if timeout is None:
+                continue
+            raise
+        if failure is not None:
+            raise failure
+        return
