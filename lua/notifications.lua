@@ -26,7 +26,7 @@ local TURN = 50 -- ms from one who looks to the next
 local DEPUTIES = 5
 local LATEST = 250 -- ms after the moment: by then the last deputy has looked
 local KEPT_LOOKS = 16 -- of deputies, also of those who look at other moments
-local MOST_HOPS = 16 -- of news through those who have heard it, to one who has not
+local ROUND = 30 -- ms for which news goes on through those who have heard it, to one who has not
 
 -- Until when somebody watches; 0: nobody does. (A moment far ahead was noted by a clock that has been set back.)
 local function watched_until(q)
@@ -118,31 +118,31 @@ local function has_missed_news(q, moment)
   return false
 end
 
--- How many have passed on the news who knew it, if the next one that is blocked is to have it; nil if it is not. A
--- reader passes on the news while turns are free, when it hears it: so a round ends with who knows it. If somebody has
--- missed it by then, it goes on for some hops: those who have heard it stand before who was not blocked yet.
-local function next_hop(q, moment, watch, look, hops)
+-- Since when the news goes round, if the next one that is blocked is to have it; nil if it is not. A reader passes on
+-- the news while turns are free, when it hears it: so a round ends with who knows it. If somebody has missed it by
+-- then, it goes on for a while: those who have heard it stand before who was not blocked yet.
+local function goes_round(q, moment, watch, look, since)
   if not free_turn(q, moment) then return nil end
   local is_sooner = watch == 0 or look + TURN < watch
   -- Of a moment that is later than what it watched for it hears, too, if others hand it on.
-  if hops and (is_sooner or watch < moment) or is_sooner and not is_watched(q, moment) then return 0 end
-  if hops and hops < MOST_HOPS and has_missed_news(q, moment) then return hops + 1 end
-  return nil
+  if since and (is_sooner or watch < moment) then return since end
+  if since and q.now - since < ROUND and has_missed_news(q, moment) then return since end
+  return is_sooner and not is_watched(q, moment) and q.now or nil
 end
 
 -- Hands what a reader cannot do to the next one that is blocked: turns that are free, and the watch, if it leaves
 -- before the moment.
-local function hand_on(q, moment, watch, look, is_leaving, hops)
-  local hop = next_hop(q, moment, watch, look, hops) or is_leaving and not is_watched(q, moment) and 0
-  if not hop then return end
-  State.put_odd(q, 'handed', spell(hop))
+local function hand_on(q, moment, watch, look, is_leaving, since)
+  since = goes_round(q, moment, watch, look, since) or is_leaving and not is_watched(q, moment) and q.now
+  if not since then return end
+  State.put_odd(q, 'handed', spell(since))
   q.hands_on = true
 end
 
 -- A reader found nothing, and stays for so many ms. Time brings something at `at`. Returns in how many ms it is to look
 -- again, -1 if it shall sleep, -2 if others watch meanwhile.
 function Notifications.watch(q, at, watch, turn_before, stays)
-  local hops = tonumber(q.odd.handed)
+  local since = tonumber(q.odd.handed)
   State.put_odd(q, 'handed', '')
   -- It looks now, so the watch is free: for itself, unless somebody has it already.
   stop_watching(q, watch, turn_before)
@@ -160,7 +160,7 @@ function Notifications.watch(q, at, watch, turn_before, stays)
   if not turn then return -2 end
   -- A reader that leaves before the moment gets one that is too late for it: by that it says next time what it knows.
   local look = moment > leaves and moment + LATEST or take_turn(q, moment, turn, leaves)
-  hand_on(q, moment, watch, look, stays < TURN, hops)
+  hand_on(q, moment, watch, look, stays < TURN, since)
   return look - q.now
 end
 
@@ -171,7 +171,7 @@ end
 
 -- Wakes a reader to look, and to hand on what it hears.
 local function hand_watch(q)
-  State.put_odd(q, 'handed', '0')
+  State.put_odd(q, 'handed', spell(q.now))
   Notifications.notify_reader(q)
 end
 

@@ -55,7 +55,7 @@ local USUAL = {}
 --   void       reads that are given up on, and until when: they lease nothing if they come late
 --   watched    when the reader looks that watches for what time brings; with "-" it has yet to hear of it
 --   deputies   when its deputies do, "ms ms"
---   handed     while blocked readers hand the news of a moment on, one to the next: how many of these knew it already
+--   handed     while blocked readers hand the news of a moment on, one to the next: since when they do
 --   round      while leases that ended are taken back: how many messages of those that wait may be delivered meanwhile
 --   places     how many places of children `delayed` has (children.lua)
 --   idle       1 while `turns` may hold shard keys of which nothing waits

@@ -2,7 +2,7 @@
 
 If a worker read whenever a handler ends, each job would cost a read and an ack. So behind a backlog a few messages are
 read ahead: handlers that end begin with these, and the next read comes when all have begun. It is one for all these
-handlers, takes their acks along, and leaves no slot idle.
+handlers, piggybacks their acks, and leaves no slot idle.
 """
 
 from __future__ import annotations

@@ -340,7 +340,7 @@ class WorkerState:
     def look(self) -> None:
         """Event: the look that was asked for is due. If nothing has begun since, what was read ahead is given back.
 
-        Handlers may hang here while other workers are free. Acks that no read took along since go out by themselves.
+        Handlers may hang here while other workers are free. Acks that still wait for a read go out by themselves.
         """
         self._looks = False
         if self._waits_ahead and not self._has_begun:

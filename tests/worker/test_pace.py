@@ -71,6 +71,8 @@ def test_it_is_looked_after_a_quarter_of_a_handlers_time_and_a_twelfth_of_a_leas
     found = behind_a_backlog(took=0.2)
     found.lasts = 30.0
     assert found.patience == pytest.approx(0.05)
+    found.has_ended(60.0)
+    assert found.patience == pytest.approx(0.125), "one that was long makes none of the others wait for minutes"
     found.lasts = 0.24
     assert found.patience == pytest.approx(0.02)
 
