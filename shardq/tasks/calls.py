@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 import msgspec
 
-from shardq.client import Delivery
 from shardq.model import DeliveryView, Received
 from shardq.tasks.batches import Collector
 from shardq.tasks.finding import Finder, judged, name_in
@@ -17,7 +16,6 @@ from shardq.tasks.measured import measured, measured_async
 from shardq.tasks.task import INTERRUPTED, BatchTask, Task
 from shardq.telemetry import TaskTimes, measures
 from shardq.worker.call import Call, Environment, is_async
-from shardq.worker.crossing import Crossing
 from shardq.worker.guard import checked, tell
 from shardq.worker.outcome import GiveBack, Nack, Reject, is_a
 from shardq.worker.state import NO_TASKS, Job
@@ -75,7 +73,7 @@ class TaskCall(Call):
     ) -> None:
         super().__init__(environment, task.time_limit if task else None)
         self._task, self._find, self._manner, self._note = task, finder.find, manner, manner.note
-        self._crossing = cast("Crossing", environment.crossing)
+        self._crossing: Any = environment.crossing
         self.where = task.where if task else "a task"
         self._layers = [(each, is_async(each)) for each in manner.middleware] if task else []
         self._collector = Collector(task, self._run_batch, environment) if isinstance(task, BatchTask) else None
@@ -88,7 +86,7 @@ class TaskCall(Call):
     def run(self, job: Job) -> Any:
         """Run what *job* calls."""
         task, arguments = self._find(job.delivery)
-        delivery = self._delivery(job, self.is_async)
+        delivery = self._crossing.face(job.delivery) if self.is_async else job.delivery
         self._note(delivery)
         if self._layers:
             return self._around(job, arguments)(delivery)
@@ -98,7 +96,7 @@ class TaskCall(Call):
 
     def _delivery(self, job: Job, is_async: bool) -> Any:
         """Return the delivery as a function of this kind has it."""
-        return self._crossing.face(cast("Delivery", job.delivery)) if is_async else job.delivery
+        return self._crossing.face(job.delivery) if is_async else job.delivery
 
     def _around(self, job: Job, arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
         """Return the outermost middleware, which calls the next one, and so on."""
@@ -135,7 +133,7 @@ class TaskCall(Call):
                 job.tasks = set()
             return self._crossing.in_loop(job.tasks, awaited)
 
-        def in_hand(_: Any) -> Awaitable[Any]:
+        def in_hand(_: Any) -> Any:
             return self._crossing.in_hand(plain)
 
         return in_loop if is_async else in_hand

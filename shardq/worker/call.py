@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from shardq.client import Delivery
 from shardq.clock import Clock
 from shardq.errors import ProcessDied
 from shardq.model import DeliveryView, QueueConfig, Received
@@ -66,13 +65,12 @@ class HandlerCall(Call):
 
     def __init__(self, environment: Environment, handle: Callable[[Any], Any]) -> None:
         super().__init__(environment)
-        self._handle, self._crossing = handle, cast("Crossing", environment.crossing)
-        self.is_async = is_async(handle)
+        self._handle, self.is_async = handle, is_async(handle)
+        self._crossing: Any = environment.crossing
 
     def run(self, job: Job) -> Any:
         """Call the handler."""
-        delivery = cast("Delivery", job.delivery)
-        return self._handle(self._crossing.face(delivery) if self.is_async else delivery)
+        return self._handle(self._crossing.face(job.delivery) if self.is_async else job.delivery)
 
 
 class ChildCall(Call):

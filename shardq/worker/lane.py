@@ -310,7 +310,7 @@ class Lane:
             self._orders.put(error)
 
     def _work(self) -> None:
-        lock, state = self._lock, self._state
+        lock, state, wake_loop = self._lock, self._state, self._hands.wake if self._hands else _nothing
         wakeup = threading.Lock()
         wakeup.acquire()
         report: Report | None = None
@@ -327,13 +327,11 @@ class Lane:
                     report()
                 action = self._next()
                 if action is None:
-                    if state.life == STOPPED:
-                        self._orders.put("over")
+                    if self._is_over(wakeup):
                         return
-                    self._idle.append(wakeup)
                 elif not self._waking and (self._errands or state.more):
                     self._wake_one()
-            self._wake_loop()
+            wake_loop()
             job = report = None
             if isinstance(action, Job):
                 job, outcome = action, self._run(action)
@@ -343,17 +341,23 @@ class Lane:
             else:
                 report = self._performed(action)
 
+    def _is_over(self, wakeup: threading.Lock) -> bool:
+        """Let a thread end, or rest until it is woken: there is nothing to do. The caller has the lock."""
+        if self._state.life == STOPPED:
+            self._orders.put("over")
+            return True
+        self._idle.append(wakeup)
+        return False
+
     def _next(self) -> Action | Errand | None:
         """Return what is next, after handing over the async jobs that start. The caller has the lock."""
         if self._errands:
             return self._errands.popleft()
-        while isinstance(action := self._state.next(), Job) and action.call.is_async:
-            cast("LoopHands", self._hands).inbox.append(action)
+        action = self._state.next()
+        while self._hands is not None and isinstance(action, Job) and action.call.is_async:
+            self._hands.inbox.append(action)
+            action = self._state.next()
         return action
-
-    def _wake_loop(self) -> None:
-        if self._hands is not None:
-            self._hands.wake()
 
     def _performed(self, action: Read | SettleJobs | LookLater | Errand) -> Report | None:
         if isinstance(action, LookLater):
@@ -380,12 +384,15 @@ class Lane:
         self._finish(job, outcome)
         return outcome
 
-    async def _run_async(self, job: Job) -> Outcome:
+    async def _run_async(self, job: Job) -> None:
+        job.handle = asyncio.current_task()  # not before: a task that is cancelled before its first step tells nobody
         outcome = await guard.performed_async(
             self._awaited, job, self._jobs, self._plan.backoff, self._state.max_deliveries
         )
+        job.handle = None
         self._finish(job, outcome)
-        return outcome
+        if self._hands is not None:  # it runs there
+            self._hands.over(job, outcome)
 
     def _called(self, job: Job) -> object:
         limit = self._start_limit(job) if self._children is None else None
@@ -601,3 +608,7 @@ class _KeeperEvents:
 
     def _answer(self) -> None:
         self._answers = self._probes
+
+
+def _nothing() -> None:
+    """What is done to wake an event loop that is not there."""

@@ -19,12 +19,12 @@ Ended: TypeAlias = Sequence[tuple[Job, Outcome]]
 
 
 class LoopHands:
-    """Lets *loop* run async jobs by *run*, and reports those that have *ended*, in the loop."""
+    """Lets *loop* run async jobs by *run*, which ends with `over`, and reports those that have *ended*, in the loop."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        run: Callable[[Job], Coroutine[Any, Any, Outcome]],
+        run: Callable[[Job], Coroutine[Any, Any, None]],
         ended: Callable[[Ended], None],
         fresh: Fresh,
     ) -> None:
@@ -48,12 +48,10 @@ class LoopHands:
         self._is_told = False
         inbox, loop, fresh = self.inbox, self._loop, self._fresh
         while inbox:
-            loop.create_task(self._live(inbox.popleft()), context=fresh())
+            loop.create_task(self._run(inbox.popleft()), context=fresh())
 
-    async def _live(self, job: Job) -> None:
-        job.handle = asyncio.current_task()  # a task that is cancelled before its first step would tell nobody
-        outcome = await self._run(job)
-        job.handle = None
+    def over(self, job: Job, outcome: Outcome) -> None:
+        """Note the end of *job*. The task that ran it calls this."""
         self._done.append((job, outcome))
         if len(self._done) == 1:
             self._loop.call_soon(self._flush)

@@ -45,7 +45,6 @@ def write(jobs: Queue, name: str, count: int) -> None:
     jobs.write_many([([name, {}], f"{name}-{number}") for number in range(count)])
 
 
-@pytest.mark.parametrize("client_kind", ["sync"])  # in an AsyncWorker it is called in the event loop, which it blocks
 def test_the_others_go_on_while_an_error_reporter_hangs(begin: Begin, client: Client) -> None:
     """The job that it is told of waits for it, and is settled then."""
     release, told = threading.Event(), list[BaseException]()
