@@ -103,7 +103,7 @@ local function take_turn(q, moment, turn, leaves)
     add_look(q, look)
     return look
   end
-  -- Who watches for a later moment is a deputy from now on, which has yet to hear of this one.
+  -- The watcher of a later moment is a deputy from now on, and has yet to hear of this one.
   local later = watched_until(q)
   if later > moment then add_look(q, later) end
   State.put_odd(q, 'watched', spell(moment))
