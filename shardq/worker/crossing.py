@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 from shardq.client import AsyncDelivery, AsyncQueue, Delivery
 from shardq.client.face import AsyncFace
 from shardq.errors import ClosedError
-from shardq.worker.signals import MAX_WAIT
 
 Found: TypeAlias = list[tuple[Any, BaseException | None]]
 """What a function returned or raised; empty until then."""
@@ -79,8 +78,33 @@ class Crossing:
         return _value_of(found)
 
     def in_loop(self, tasks: set[asyncio.Task[None]], function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Wait in a thread for an async function, as the function `in_loop` does."""
-        return in_loop(self.loop, tasks, function, *args)
+        """Wait in a thread for an async function, which runs in a copy of this context. *tasks* has its task meanwhile.
+
+        RuntimeError if the loop is closed.
+        """
+        context, found, over = contextvars.copy_context(), Found(), threading.Lock()
+        over.acquire()
+
+        async def run() -> None:
+            try:
+                found.append((await function(*args), None))
+            except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+                found.append((None, error))
+
+        def end(task: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            if not found:  # it was cancelled before its first step
+                found.append((None, asyncio.CancelledError()))
+            over.release()
+
+        def begin() -> None:
+            task = self.loop.create_task(run(), context=context)
+            tasks.add(task)
+            task.add_done_callback(end)
+
+        self.loop.call_soon_threadsafe(begin)
+        over.acquire()
+        return _value_of(found)
 
     async def close(self) -> None:
         """Let nobody in the loop wait for a thread any more."""
@@ -89,42 +113,6 @@ class Crossing:
             ended.cancel()
         while self._awaited:  # noqa: ASYNC110 (for a pass or two of the loop)
             await asyncio.sleep(0)
-
-
-def in_loop(
-    loop: asyncio.AbstractEventLoop,
-    tasks: set[asyncio.Task[None]],
-    function: Callable[..., Awaitable[Any]],
-    *args: Any,
-) -> Any:
-    """Wait in a thread for an async function, which runs in *loop*, in a copy of this context.
-
-    *tasks* has its task meanwhile. RuntimeError if the loop is closed.
-    """
-    context, found, over = contextvars.copy_context(), Found(), threading.Lock()
-    over.acquire()
-
-    async def run() -> None:
-        try:
-            found.append((await function(*args), None))
-        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
-            found.append((None, error))
-
-    def end(task: asyncio.Task[None]) -> None:
-        tasks.discard(task)
-        if not found:  # it was cancelled before its first step
-            found.append((None, asyncio.CancelledError()))
-        over.release()
-
-    def begin() -> None:
-        task = loop.create_task(run(), context=context)
-        tasks.add(task)
-        task.add_done_callback(end)
-
-    loop.call_soon_threadsafe(begin)
-    while not over.acquire(timeout=MAX_WAIT):  # a main thread must wake for signals
-        pass
-    return _value_of(found)
 
 
 async def until(ended: asyncio.Future[None]) -> BaseException | None:

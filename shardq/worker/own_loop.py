@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from shardq.client import AsyncClient, AsyncQueue, Client, Queue
 from shardq.worker.ending import Pool
+from shardq.worker.outcome import described
 from shardq.worker.signals import MAX_WAIT
 
 log = logging.getLogger("shardq")
@@ -33,9 +34,18 @@ class OwnLoop:
         self.loop = asyncio.new_event_loop()
         self.pool = Pool()
         self.loop.set_default_executor(self.pool)
-        self._thread = threading.Thread(target=self.loop.run_forever, name="shardq-worker-loop", daemon=True)
+        self._thread = threading.Thread(target=self._live, name="shardq-worker-loop", daemon=True)
         self._thread.start()
         self._is_held_up = False
+
+    def _live(self) -> None:
+        while True:
+            try:
+                self.loop.run_forever()
+            except BaseException as error:  # noqa: BLE001 (SystemExit of a task that a handler left behind)
+                log.error("a task in the worker's event loop raised %s", described(error))
+            else:
+                return
 
     @contextlib.contextmanager
     def within(self, opened: AbstractAsyncContextManager[None]) -> Iterator[None]:

@@ -17,6 +17,7 @@ from shardq.worker.outcome import Verb
 from shardq.worker.own_loop import OwnLoop
 from shardq.worker.plan import PlanSettings, planned
 from shardq.worker.signals import MAX_WAIT, hosted, stopping
+from shardq.worker.trouble import raised
 
 
 class Worker:
@@ -136,9 +137,10 @@ class AsyncWorker:
                 async with engine.entered_async(engine.lifespans()), _awake():
                     await self._work()
             finally:
-                await until(apart(self._close, "shardq-worker-close"))
+                cancelled = await until(apart(self._close, "shardq-worker-close"))
                 for lane in engine.lanes:
                     await lane.close_loop()
+            raised(cancelled)
 
     async def _work(self) -> None:
         """Let the engine work in a thread. If this is cancelled, it leaves at once what it does."""
