@@ -8,7 +8,7 @@ import contextvars
 import logging
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
 
@@ -87,26 +87,34 @@ class OwnLoop:
         """Return this *queue* for the loop."""
         return AsyncQueue(self._client, self._client.state_beside(queue.state))
 
-    def close(self) -> None:
-        """Cancel what is left, and end the loop; one that is held up goes on, and nobody waits for it."""
+    def close(self, first: Callable[[], Awaitable[None]]) -> None:
+        """Await *first*, cancel what is left, and end the loop. One that has more to do goes on, and nobody waits."""
         if self._is_held_up:
             return
-        with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._end(), self.loop).result(LATEST)
+        try:
+            is_over = asyncio.run_coroutine_threadsafe(self._end(first), self.loop).result(2 * LATEST)
+        except Exception as error:  # noqa: BLE001 (so the loop goes on)
+            log.warning("the worker's event loop does not end: %s", described(error))
+            return
+        if not is_over:
+            return
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(LATEST)
         if not self._thread.is_alive():
             self.pool.shutdown(wait=False)
             self.loop.close()
 
-    async def _end(self) -> None:
+    async def _end(self, first: Callable[[], Awaitable[None]]) -> bool:
+        """Return whether all tasks have ended."""
+        await first()
         await self._client.aclose()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=LATEST / 2)
+        if left:
+            _, left = await asyncio.wait(left, timeout=LATEST)
         await self.loop.shutdown_asyncgens()
+        return not left
 
 
 def _next(told: Told, timeout: float | None = None) -> None:

@@ -76,7 +76,7 @@ class Worker:
 
     def _close_loop(self) -> None:
         if self._loop is not None:
-            self._loop.close()
+            self._loop.close(self._engine.close_loop)
 
     @property
     def tally(self) -> Mapping[Verb, int]:
@@ -138,8 +138,7 @@ class AsyncWorker:
                     await self._work()
             finally:
                 cancelled = await until(apart(self._close, "shardq-worker-close"))
-                for lane in engine.lanes:
-                    await lane.close_loop()
+                await engine.close_loop()
             raised(cancelled)
 
     async def _work(self) -> None:
