@@ -28,7 +28,7 @@ class Crossing:
     ) -> None:
         self.loop, self.queue = loop, queue
         self._give = give
-        self._running: set[object] = set()
+        self._running: set[asyncio.Future[None]] = set()
         self._awaited: set[asyncio.Future[None]] = set()
         self._is_closed = False
 
@@ -58,12 +58,12 @@ class Crossing:
         ended: asyncio.Future[None] = self.loop.create_future()
 
         def work() -> None:
-            self._running.add(found_of := object())
+            self._running.add(ended)
             try:
                 found.append((context.run(function, *args), None))
             except BaseException as error:  # noqa: BLE001 (raised where it is awaited)
                 found.append((None, error))
-            self._running.discard(found_of)
+            self._running.discard(ended)
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(_wake, ended)
 
@@ -141,10 +141,13 @@ def apart(function: Callable[[], object], name: str) -> asyncio.Future[None]:
 
 
 def _value_of(found: Found) -> Any:
-    value, error = found[0]
-    if error is not None:
-        raise error
-    return value
+    value, error = found.pop()
+    try:
+        if error is not None:
+            raise error
+        return value
+    finally:
+        del error  # whose traceback has this frame: nothing else would free them soon
 
 
 def _wake(ended: asyncio.Future[None]) -> None:

@@ -169,11 +169,11 @@ class Run:
             if not self._waits(lambda: all(map(self.has_begun, self._names))):
                 return "not all jobs begin at once"
             self._happens()
-            if self._kind.tells() and not self._waits(lambda: all(map(self._is_told, self._names))):
+            if self._kind.tells() and not self._waits(self._are_told, beyond_end=True):
                 return "not all jobs are told that they are not wanted any more"
             if self._kind.event in ("cancel", "lose"):
                 self._end_leases()
-        if not self._waits(self._is_settled):
+        if not self._waits(self._is_settled, beyond_end=self._kind.event == "stop"):
             return "not all jobs are settled"
         (self._folder / "release").touch()
         if self._kind.event != "stop":
@@ -204,13 +204,18 @@ class Run:
             end_leases_earlier(server.execute_command, self._jobs, 2 * LEASE)
         written(self._jobs, ["nothing"], self._kind)
 
+    def _are_told(self) -> bool:
+        """Whether each job has seen that it is not wanted any more, which threads look for now and then."""
+        return all(map(self._is_told, self._names))
+
     def _is_told(self, name: str) -> bool:
         return (self._folder / f"told-{name}").exists()
 
     def _is_settled(self) -> bool:
         """Whether the worker has done all that there is to do, right or wrong."""
         if self._kind.event == "stop":
-            return self._working.has_ended.is_set()
+            # A read that `stop` has cut may get what was just given back; the client gives that back, too.
+            return self._working.has_ended.is_set() and not self.complaints()
         return self._is_quiet() and (not self.complaints() or self._is_quiet())
 
     def _is_quiet(self) -> bool:
@@ -257,11 +262,11 @@ class Run:
             return Fate(state, f"{status.deliveries} deliveries")
         return Fate(state, (status.reason if state == "dead" else status.last_error) or "")
 
-    def _waits(self, condition: Callable[[], bool]) -> bool:
-        """Wait for *condition*, as long as something changes."""
+    def _waits(self, condition: Callable[[], bool], *, beyond_end: bool = False) -> bool:
+        """Wait for *condition*, as long as something changes; *beyond_end*, also when the worker has ended."""
         seen, since = self._seen(), time.monotonic()
         while not condition():
-            if self._working.has_ended.is_set():
+            if self._working.has_ended.is_set() and not beyond_end:
                 return condition()
             if (now := self._seen()) != seen:
                 seen, since = now, time.monotonic()
