@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 from shardq.client import AsyncDelivery, AsyncQueue, Delivery
 from shardq.client.face import AsyncFace
 from shardq.errors import ClosedError
-from shardq.worker.signals import MAX_WAIT
 
 Found: TypeAlias = list[tuple[Any, BaseException | None]]
 """What a function returned or raised; empty until then."""
@@ -29,7 +28,7 @@ class Crossing:
     ) -> None:
         self.loop, self.queue = loop, queue
         self._give = give
-        self._running: set[object] = set()
+        self._running: set[asyncio.Future[None]] = set()
         self._awaited: set[asyncio.Future[None]] = set()
         self._is_closed = False
 
@@ -59,12 +58,12 @@ class Crossing:
         ended: asyncio.Future[None] = self.loop.create_future()
 
         def work() -> None:
-            self._running.add(found_of := object())
+            self._running.add(ended)
             try:
                 found.append((context.run(function, *args), None))
             except BaseException as error:  # noqa: BLE001 (raised where it is awaited)
                 found.append((None, error))
-            self._running.discard(found_of)
+            self._running.discard(ended)
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(_wake, ended)
 
@@ -79,8 +78,33 @@ class Crossing:
         return _value_of(found)
 
     def in_loop(self, tasks: set[asyncio.Task[None]], function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Wait in a thread for an async function, as the function `in_loop` does."""
-        return in_loop(self.loop, tasks, function, *args)
+        """Wait in a thread for an async function, which runs in a copy of this context. *tasks* has its task meanwhile.
+
+        RuntimeError if the loop is closed.
+        """
+        context, found, over = contextvars.copy_context(), Found(), threading.Lock()
+        over.acquire()
+
+        async def run() -> None:
+            try:
+                found.append((await function(*args), None))
+            except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+                found.append((None, error))
+
+        def end(task: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            if not found:  # it was cancelled before its first step
+                found.append((None, asyncio.CancelledError()))
+            over.release()
+
+        def begin() -> None:
+            task = self.loop.create_task(run(), context=context)
+            tasks.add(task)
+            task.add_done_callback(end)
+
+        self.loop.call_soon_threadsafe(begin)
+        over.acquire()
+        return _value_of(found)
 
     async def close(self) -> None:
         """Let nobody in the loop wait for a thread any more."""
@@ -89,42 +113,6 @@ class Crossing:
             ended.cancel()
         while self._awaited:  # noqa: ASYNC110 (for a pass or two of the loop)
             await asyncio.sleep(0)
-
-
-def in_loop(
-    loop: asyncio.AbstractEventLoop,
-    tasks: set[asyncio.Task[None]],
-    function: Callable[..., Awaitable[Any]],
-    *args: Any,
-) -> Any:
-    """Wait in a thread for an async function, which runs in *loop*, in a copy of this context.
-
-    *tasks* has its task meanwhile. RuntimeError if the loop is closed.
-    """
-    context, found, over = contextvars.copy_context(), Found(), threading.Lock()
-    over.acquire()
-
-    async def run() -> None:
-        try:
-            found.append((await function(*args), None))
-        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
-            found.append((None, error))
-
-    def end(task: asyncio.Task[None]) -> None:
-        tasks.discard(task)
-        if not found:  # it was cancelled before its first step
-            found.append((None, asyncio.CancelledError()))
-        over.release()
-
-    def begin() -> None:
-        task = loop.create_task(run(), context=context)
-        tasks.add(task)
-        task.add_done_callback(end)
-
-    loop.call_soon_threadsafe(begin)
-    while not over.acquire(timeout=MAX_WAIT):  # a main thread must wake for signals
-        pass
-    return _value_of(found)
 
 
 async def until(ended: asyncio.Future[None]) -> BaseException | None:
@@ -153,10 +141,13 @@ def apart(function: Callable[[], object], name: str) -> asyncio.Future[None]:
 
 
 def _value_of(found: Found) -> Any:
-    value, error = found[0]
-    if error is not None:
-        raise error
-    return value
+    value, error = found.pop()
+    try:
+        if error is not None:
+            raise error
+        return value
+    finally:
+        del error  # whose traceback has this frame: nothing else would free them soon
 
 
 def _wake(ended: asyncio.Future[None]) -> None:

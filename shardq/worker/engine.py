@@ -119,6 +119,12 @@ class Engine:
             lane.close()
         self.teller.close()
 
+    async def close_loop(self) -> None:
+        """Let nobody in the loop wait for threads, which may run on for ever."""
+        for lane in self.lanes:
+            if lane.crossing is not None:
+                await lane.crossing.close()
+
     def stop(self) -> None:
         """Let `work` end. Safe within a signal handler."""
         for lane in self.lanes:

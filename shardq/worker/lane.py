@@ -194,11 +194,6 @@ class Lane:
         """Do as `stop`, with the grace over at once."""
         self._orders.put("leave")
 
-    async def close_loop(self) -> None:
-        """Let nobody in the loop wait for threads, which may run on for ever."""
-        if self.crossing is not None:
-            await self.crossing.close()
-
     @property
     def name(self) -> str:
         """The queue's name."""

@@ -8,12 +8,13 @@ import contextvars
 import logging
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
 
 from shardq.client import AsyncClient, AsyncQueue, Client, Queue
 from shardq.worker.ending import Pool
+from shardq.worker.outcome import described
 from shardq.worker.signals import MAX_WAIT
 
 log = logging.getLogger("shardq")
@@ -33,9 +34,18 @@ class OwnLoop:
         self.loop = asyncio.new_event_loop()
         self.pool = Pool()
         self.loop.set_default_executor(self.pool)
-        self._thread = threading.Thread(target=self.loop.run_forever, name="shardq-worker-loop", daemon=True)
+        self._thread = threading.Thread(target=self._live, name="shardq-worker-loop", daemon=True)
         self._thread.start()
         self._is_held_up = False
+
+    def _live(self) -> None:
+        while True:
+            try:
+                self.loop.run_forever()
+            except BaseException as error:  # noqa: BLE001 (SystemExit of a task that a handler left behind)
+                log.error("a task in the worker's event loop raised %s", described(error))
+            else:
+                return
 
     @contextlib.contextmanager
     def within(self, opened: AbstractAsyncContextManager[None]) -> Iterator[None]:
@@ -77,26 +87,34 @@ class OwnLoop:
         """Return this *queue* for the loop."""
         return AsyncQueue(self._client, self._client.state_beside(queue.state))
 
-    def close(self) -> None:
-        """Cancel what is left, and end the loop; one that is held up goes on, and nobody waits for it."""
+    def close(self, first: Callable[[], Awaitable[None]]) -> None:
+        """Await *first*, cancel what is left, and end the loop. One that has more to do goes on, and nobody waits."""
         if self._is_held_up:
             return
-        with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._end(), self.loop).result(LATEST)
+        try:
+            is_over = asyncio.run_coroutine_threadsafe(self._end(first), self.loop).result(2 * LATEST)
+        except Exception as error:  # noqa: BLE001 (so the loop goes on)
+            log.warning("the worker's event loop does not end: %s", described(error))
+            return
+        if not is_over:
+            return
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(LATEST)
         if not self._thread.is_alive():
             self.pool.shutdown(wait=False)
             self.loop.close()
 
-    async def _end(self) -> None:
+    async def _end(self, first: Callable[[], Awaitable[None]]) -> bool:
+        """Return whether all tasks have ended."""
+        await first()
         await self._client.aclose()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=LATEST / 2)
+        if left:
+            _, left = await asyncio.wait(left, timeout=LATEST)
         await self.loop.shutdown_asyncgens()
+        return not left
 
 
 def _next(told: Told, timeout: float | None = None) -> None:

@@ -17,6 +17,7 @@ from shardq.worker.outcome import Verb
 from shardq.worker.own_loop import OwnLoop
 from shardq.worker.plan import PlanSettings, planned
 from shardq.worker.signals import MAX_WAIT, hosted, stopping
+from shardq.worker.trouble import raised
 
 
 class Worker:
@@ -75,7 +76,7 @@ class Worker:
 
     def _close_loop(self) -> None:
         if self._loop is not None:
-            self._loop.close()
+            self._loop.close(self._engine.close_loop)
 
     @property
     def tally(self) -> Mapping[Verb, int]:
@@ -136,9 +137,9 @@ class AsyncWorker:
                 async with engine.entered_async(engine.lifespans()), _awake():
                     await self._work()
             finally:
-                await until(apart(self._close, "shardq-worker-close"))
-                for lane in engine.lanes:
-                    await lane.close_loop()
+                cancelled = await until(apart(self._close, "shardq-worker-close"))
+                await engine.close_loop()
+            raised(cancelled)
 
     async def _work(self) -> None:
         """Let the engine work in a thread. If this is cancelled, it leaves at once what it does."""

@@ -198,3 +198,24 @@ def test_dead_letters_are_told_to_functions_of_both_kinds(begin: Begin, jobs: Qu
     begin(handle, on_dead=on_dead_async if is_async else on_dead, backoff=Constant(0))
     eventually(lambda: told)
     assert told == [(AsyncDelivery if is_async else Delivery, "ValueError: no")]
+
+
+@pytest.mark.parametrize("client_kind", ["sync"])  # the loop of an AsyncWorker is the program's own
+def test_a_task_that_a_handler_leaves_behind_does_not_end_the_loop(begin: Begin, jobs: Queue) -> None:
+    left: list[asyncio.Task[None]] = []
+
+    async def leaves() -> None:
+        raise SystemExit(3)
+
+    async def handle(delivery: AsyncDelivery) -> None:
+        if delivery.payload == "m":
+            left.append(asyncio.create_task(leaves()))
+
+    jobs.write("m", shard_key="t")
+    begun = begin(handle)
+    eventually(lambda: jobs.stats().acked == 1)
+    eventually(left[0].done)
+    jobs.write("more", shard_key="t")
+    eventually(lambda: jobs.stats().acked == 2)
+    begun.stop()
+    assert (begun.failure, type(left[0].exception())) == (None, SystemExit)

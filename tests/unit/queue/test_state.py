@@ -1,0 +1,29 @@
+"""What two clients of a process know of a queue: what one of them looked up, the other does not ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardq import AsyncClient, Client
+
+
+def test_what_one_client_knows_of_a_queue_a_client_beside_it_knows() -> None:
+    with Client.from_url("redis://localhost:1") as client:
+        mine = client.queue("jobs", streams=8).state
+        theirs = AsyncClient.beside(client).state_beside(mine)
+        assert theirs.requested == mine.requested
+        mine.view = replace(mine.view, epoch="7", streams=8)
+        assert (theirs.epoch, theirs.streams) == ("7", 8)
+        theirs.forget()
+        assert mine.epoch == ""
+
+
+def test_they_share_no_calls_and_are_different_producers() -> None:
+    with Client.from_url("redis://localhost:1") as client:
+        mine = client.queue("jobs", streams=8).state
+        theirs = AsyncClient.beside(client).state_beside(mine)
+        mine.coalescers["write"] = mine.waiting["read"] = object()
+        mine.unsure.add("token")
+        assert (theirs.coalescers, theirs.waiting, theirs.unsure) == ({}, {}, set())
+        assert theirs.producer != mine.producer
+        assert theirs.names is not mine.names
