@@ -150,6 +150,10 @@ end
 -- Notes what has changed, and writes it down at once.
 function State.save_state(q)
   local line = q.line
+  -- A count that was too low, since somebody has changed it by hand, must not make the state unreadable.
+  if q.behind < 0 then q.behind = 0 end
+  if q.turns < 0 then q.turns = 0 end
+  if q.cancels < 0 then q.cancels = 0 end
   if q.virtual ~= line[1] or q.behind ~= line[2] or q.turns ~= line[3] or q.servable ~= line[4]
     or q.due_at ~= line[5] or q.waiting ~= line[6] or q.cancels ~= line[7] then
     State.put(q, 'line', concat({
