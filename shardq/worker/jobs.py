@@ -1,4 +1,4 @@
-"""What becomes of a worker's jobs: the results that are kept, how a worker with threads settles them, and limits."""
+"""Steps that jobs of a worker need: to charge their time, to keep results, to settle them, to look at time limits."""
 
 from __future__ import annotations
 
