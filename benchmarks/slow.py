@@ -21,7 +21,7 @@ from benchmarks.report import Table, Target, percentile, times, us
 from benchmarks.settings import Place, place
 from benchmarks.workers.contenders import OTHERS, OURS, Contender, forget
 from benchmarks.workers.counting import LATE, SINCE
-from benchmarks.workers.environments import ROOT, Missing, programs
+from benchmarks.workers.environments import ROOT, present_of
 from benchmarks.workers.processes import Enqueuer, Worker
 from benchmarks.workers.run import Bench
 from shardq import Client
@@ -68,7 +68,7 @@ Runs = dict[str, list[Run]]
 
 
 def run(place: Place) -> list[Table]:
-    contenders, missing = _present(_contenders(place))
+    contenders, missing = present_of(_contenders(place))
     tables = [_backlog(place, contenders, missing, length) for length in LENGTHS]
     single = [_paced(each) for each in contenders if not each.name.endswith(ASYNC)]
     return [*tables, _one_by_one(place, single, missing), _beside_floods(place, contenders)]
@@ -100,18 +100,6 @@ def _taking(contender: Contender, seconds: float) -> Contender:
 
 def _paced(contender: Contender) -> Contender:
     return replace(contender, variables={**contender.variables, "BENCH_WRITE": "single"})
-
-
-def _present(asked: Sequence[Contender]) -> tuple[list[Contender], dict[str, str]]:
-    """Those whose packages can be fetched, and why the others are missing."""
-    present, missing = [], {}
-    for contender in asked:
-        try:
-            programs(contender)
-            present.append(contender)
-        except Missing as error:
-            missing[contender.name] = str(error)
-    return present, missing
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from benchmarks.report import Table, Target, times, us
 from benchmarks.settings import Place, Settings, place
 from benchmarks.workers import killed
 from benchmarks.workers.contenders import GATHER, ONE, OTHERS, OURS, SINGLE, Contender
-from benchmarks.workers.environments import Missing, programs
+from benchmarks.workers.environments import present_of
 from benchmarks.workers.run import Run, measured
 
 JOBS_PER_MESSAGE = 4
@@ -41,13 +41,7 @@ def compare(place: Place, asked: Sequence[Contender], patience: float = killed.P
     if sys.platform != "linux":
         raise SystemExit("benchmarks.worker measures CPU time through /proc: run it on Linux")
     chosen = replace(place.settings, messages=JOBS_PER_MESSAGE * place.settings.messages, seconds=5.0)
-    present, missing = [], {}
-    for contender in asked:
-        try:
-            programs(contender)
-            present.append(contender)
-        except Missing as error:
-            missing[contender.name] = str(error)
+    present, missing = present_of(asked)
     runs = _take_runs(present, chosen)
     jobs = min(killed.MOST, chosen.messages)
     kills = killed.table(_killed_once(present), place.described("one run"), jobs, patience)

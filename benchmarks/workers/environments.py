@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.workers.contenders import Contender
@@ -55,3 +56,15 @@ def _make_node(folder: Path, packages: list[str]) -> None:
     if done.returncode:
         raise Missing((done.stderr.strip().splitlines() or ["npm said nothing"])[-1])
     (folder / "ready").touch()
+
+
+def present_of(asked: Sequence[Contender]) -> tuple[list[Contender], dict[str, str]]:
+    """Those whose packages can be fetched, and why the others are missing."""
+    present, missing = [], {}
+    for contender in asked:
+        try:
+            programs(contender)
+            present.append(contender)
+        except Missing as error:
+            missing[contender.name] = str(error)
+    return present, missing

@@ -25,7 +25,7 @@ X = TypeVar("X")
 MAX_BATCH: Final = 1000
 MAX_WAIT: Final = 60.0
 INTERRUPTED: Final = (TimeLimit, ProcessDied)
-"""What a task fails with that was ended from outside."""
+"""The errors of a task that the worker has ended, or whose process has died: its function did not raise them."""
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What becomes of a worker's jobs: the results that are kept, how they are settled, and limits."""
+"""Steps that jobs of a worker need: to keep their results, to settle them, to look at time limits."""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ LONG: Final = 0.5
 PART: Final = 6
 """Between the two a worker reads a sixth of its slots ahead. So many handlers end within a sixth of their mean time."""
 
-PATIENCE: Final = 0.25
-"""Whether what was read ahead gets on is looked at after such a part of that time."""
+PART_OF_MEAN: Final = 0.25
+"""The worker looks whether what was read ahead has begun after a quarter of the handlers' mean time."""
 
-OF_LEASE: Final = 1 / 12
-"""And after such a part of a lease at most: acks wait for two looks, and nobody extends their leases."""
+PART_OF_LEASE: Final = 1 / 12
+"""It looks after a twelfth of a lease at most: acks wait for two looks, and nobody extends their leases."""
 
 RECENT: Final = 16
 """The mean time of handlers is that of about so many, the last ones."""
@@ -64,7 +64,7 @@ class Pace:
     @property
     def patience(self) -> float:
         """In how many seconds it is looked at what was read ahead, and at the acks that wait for a read."""
-        return min(PATIENCE * min(self._mean, LONG), OF_LEASE * self.lasts)
+        return min(PART_OF_MEAN * min(self._mean, LONG), PART_OF_LEASE * self.lasts)
 
     def reads(self, asked: int) -> None:
         """Note that a read begins."""

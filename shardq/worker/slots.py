@@ -23,7 +23,7 @@ ASKED: Final = 2
 WAITED: Final = 0.25
 """A read that took so many seconds has waited, so its queue was empty."""
 RECENT: Final = 32
-"""What idle queues need is learned from about so many of their messages, the last ones."""
+"""The mean of the slots that idle queues need is that of about their last 32 messages."""
 
 
 class Slots:

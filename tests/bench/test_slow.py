@@ -17,12 +17,14 @@ TINY = Settings(rounds=1, seconds=1)
 
 
 def test_a_table_for_each_length_one_of_single_jobs_and_one_of_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = environments.programs
+
     def own(contender: Contender) -> Path:
         if not contender.ours:
             raise environments.Missing("no index")
-        return environments.programs(contender)
+        return programs(contender)
 
-    monkeypatch.setattr(slow, "programs", own)
+    monkeypatch.setattr(environments, "programs", own)
     monkeypatch.setattr(slow, "LENGTHS", (0.02,))
     monkeypatch.setattr(slow, "WARM", 0.2)
     with place(TINY) as here:

@@ -53,7 +53,7 @@ def test_where_nobody_could_be_fetched_the_tables_say_so(here: Place, monkeypatc
     def programs(_: object) -> Path:
         raise environments.Missing("no index")
 
-    monkeypatch.setattr(worker, "programs", programs)
+    monkeypatch.setattr(environments, "programs", programs)
     rates, kills, settings = worker.compare(here, [OTHERS[0]], patience=0.1)
     assert rates.rows[0][1] == "left out: no index"
     assert kills.rows == settings.rows == []

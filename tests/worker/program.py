@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.worker.handlers import noted
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -28,7 +30,7 @@ class Program:
 
     def lines(self, what: str) -> list[tuple[str, int, int, float]]:
         """(payload, delivery count, pid, time) of each line."""
-        rows = [line.split() for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        rows = noted(self.log)
         return [(row[1], int(row[2]), int(row[3]), float(row[4])) for row in rows if row[0] == what]
 
     def told(self, text: str) -> bool:

@@ -30,8 +30,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def lines(log: Path, what: str) -> list[tuple[str, int, int]]:
     """(payload, delivery count, pid) of each line."""
-    rows = [line.split() for line in log.read_text().splitlines()]
-    return [(row[1], int(row[2]), int(row[3])) for row in rows if row[0] == what]
+    return [(row[1], int(row[2]), int(row[3])) for row in handlers.noted(log) if row[0] == what]
 
 
 def open_files() -> int:
