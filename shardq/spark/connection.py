@@ -34,7 +34,7 @@ def seen_queue(options: Connecting, name: str) -> QueueState:
         seen = client.run(sight(state, state.until()))
     except QueueMissing:
         raise QueueMissing(f"there is no queue {name!r}") from None
-    state.view = replace(seen.view, epoch="")  # a call that changes the queue looks it up, which needs other rights
+    state.know(replace(seen.view, epoch=""))  # a call that changes the queue looks it up, which needs other rights
     return state
 
 

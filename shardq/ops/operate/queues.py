@@ -94,7 +94,7 @@ def delete(state: QueueState, expected: int | None, timeout: float | None = None
         if word == b"OK":
             break
     # Before the list: whatever fails from here on, this client must not believe that the queue is there.
-    state.view = QueueView()
+    state.know(QueueView())
     yield from told_after("the queue was deleted", _strike(state, until))
     if doubted and expected != 0:
         raise OutcomeUnknown(

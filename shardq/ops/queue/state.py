@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from weakref import ref
 
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.clock import Clock
@@ -29,18 +30,9 @@ OTHERS_WATCH: Final = -1
 """The `watch` of a reader that sleeps while others watch for what time brings."""
 
 
-class Known:
-    """What the clients of one process know of a queue, in one object that is replaced as a whole."""
-
-    __slots__ = ("view",)
-
-    def __init__(self) -> None:
-        self.view = QueueView()
-
-
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class QueueState:
-    """One queue, as one client sees it. What is `known` of the queue it shares with clients beside that one.
+    """One queue, as one client sees it. `siblings` are the states of clients beside that one, itself included.
 
     `explicit` names the settings that the caller gave; a difference in these is logged. `hints` are the numbers of
     streams that the last read reported as ready; up to `width` of them, or as many as a read asks for, are declared in
@@ -68,7 +60,8 @@ class QueueState:
     remember: float | None = None
     creates: bool = False
     on_mismatch: Callable[[QueueState, Any], Any] | None = None
-    known: Known = field(default_factory=Known)
+    view: QueueView = field(default_factory=QueueView)
+    siblings: list[ref[QueueState]] = field(default_factory=list)
     hints: tuple[str, ...] = ()
     width: int = MIN_WIDTH
     server_time: ServerTime | None = None
@@ -105,55 +98,58 @@ class QueueState:
 
         What one of them knows of the queue the other knows, too.
         """
-        return replace(self, client=client, producer=secrets.token_urlsafe(9), unsure=set(), coalescers={}, waiting={})
+        found = replace(
+            self, client=client, producer=secrets.token_urlsafe(9), unsure=set(), coalescers={}, waiting={}
+        )
+        # All have this one list. It is replaced at once, since other threads walk through it.
+        self.siblings[:] = [each for each in self.siblings or [ref(self)] if each() is not None] + [ref(found)]
+        return found
 
-    @property
-    def view(self) -> QueueView:
-        """What is known of the queue."""
-        return self.known.view
-
-    @view.setter
-    def view(self, view: QueueView) -> None:
-        self.known.view = view
+    def know(self, view: QueueView) -> None:
+        """Take *view* for what is known of the queue from now on; its siblings do, too."""
+        self.view = view
+        for sibling in self.siblings:
+            if (state := sibling()) is not None:
+                state.view = view
 
     @property
     def epoch(self) -> str:
         """The queue's epoch; '' if the queue must be looked up first."""
-        return self.known.view.epoch
+        return self.view.epoch
 
     @property
     def streams(self) -> int:
         """The number of streams to read."""
-        return self.known.view.streams
+        return self.view.streams
 
     @property
     def wanted(self) -> int:
         """The number of streams to write to."""
-        return self.known.view.wanted
+        return self.view.wanted
 
     @property
     def config(self) -> QueueConfig:
         """The queue's settings."""
-        return self.known.view.config
+        return self.view.config
 
     @property
     def assigned(self) -> StoredAssignment:
         """The stored assignment."""
-        return self.known.view.assigned
+        return self.view.assigned
 
     def shard(self, key: str | bytes) -> tuple[int, ...]:
         """Return the streams that *key* may use."""
-        return self.known.view.shard(key)
+        return self.view.shard(key)
 
     @property
     def choices(self) -> int:
         """The largest number of streams that a message may go to."""
-        return self.known.view.choices
+        return self.view.choices
 
     def forget(self) -> None:
         """Let the next call look the queue up, because its epoch has changed."""
         # The rest stays: the number of streams says, when the queue is created anew, that there was one.
-        self.view = replace(self.view, epoch="")
+        self.know(replace(self.view, epoch=""))
 
     def forked(self, client: str) -> None:
         """Become a new producer named *client*: a child process shares no sequences or waiters with its parent."""

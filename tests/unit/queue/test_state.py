@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
+from weakref import ref
 
 from shardq import AsyncClient, Client
 
@@ -12,10 +14,20 @@ def test_what_one_client_knows_of_a_queue_a_client_beside_it_knows() -> None:
         mine = client.queue("jobs", streams=8).state
         theirs = AsyncClient.beside(client).state_beside(mine)
         assert theirs.requested == mine.requested
-        mine.view = replace(mine.view, epoch="7", streams=8)
+        mine.know(replace(mine.view, epoch="7", streams=8))
         assert (theirs.epoch, theirs.streams) == ("7", 8)
         theirs.forget()
         assert mine.epoch == ""
+
+
+def test_a_client_that_is_gone_leaves_nothing_behind() -> None:
+    with Client.from_url("redis://localhost:1") as client:
+        mine = client.queue("jobs", streams=8).state
+        theirs = [ref(AsyncClient.beside(client).state_beside(mine)) for _ in range(3)]
+        gc.collect()
+        assert [each() for each in theirs] == [None] * 3
+        client.state_beside(mine)
+        assert len(mine.siblings) == 2
 
 
 def test_they_share_no_calls_and_are_different_producers() -> None:
