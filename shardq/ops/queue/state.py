@@ -98,9 +98,7 @@ class QueueState:
 
         What one of them knows of the queue the other knows, too.
         """
-        found = replace(
-            self, client=client, producer=secrets.token_urlsafe(9), unsure=set(), coalescers={}, waiting={}
-        )
+        found = replace(self, client=client, producer=secrets.token_urlsafe(9), unsure=set(), coalescers={}, waiting={})
         # All have this one list. It is replaced at once, since other threads walk through it.
         self.siblings[:] = [each for each in self.siblings or [ref(self)] if each() is not None] + [ref(found)]
         return found
