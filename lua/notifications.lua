@@ -126,7 +126,7 @@ local function goes_round(q, moment, watch, look, since)
   local is_sooner = watch == 0 or look + TURN < watch
   -- Of a moment that is later than what it watched for it hears, too, if others hand it on.
   if since and (is_sooner or watch < moment) then return since end
-  if since and q.now - since < ROUND and has_missed_news(q, moment) then return since end
+  if since and abs(q.now - since) < ROUND and has_missed_news(q, moment) then return since end
   return is_sooner and not is_watched(q, moment) and q.now or nil
 end
 

@@ -113,14 +113,18 @@ def test_who_watched_for_what_is_over_hands_on_what_it_hears(readers: list[Queue
     assert woken(world, watching) == before + 1
 
 
-def test_news_is_not_passed_on_for_ever_if_those_who_missed_it_are_gone(readers: list[Queue], world: World) -> None:
+@pytest.mark.parametrize("ago", [ROUND, -5000])
+def test_news_is_not_passed_on_for_ever_if_those_who_missed_it_are_gone(
+    readers: list[Queue], world: World, ago: int
+) -> None:
+    """Also if the server's clock was set back since it began to go round."""
     first, gone, *_ = readers
     first.write("later", shard_key="t", delay=4)
     assert all(told(reader) > 0 for reader in (first, gone))
     first.write("sooner", shard_key="u", delay=2)
     since = int(odd_of(world.raw, first.state.keys)["handed"])
     assert told(first) > 0
-    set_odd(world.raw, first.state.keys, handed=str(since - ROUND))
+    set_odd(world.raw, first.state.keys, handed=str(since - ago))
     before = woken(world, first)
     assert told(first) > 0
     assert woken(world, first) == before
