@@ -19,15 +19,15 @@ CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix", "both")}
 MEANS = {
     "server": "a server program, or `all`: Valkey and Redis, in turn; default: the one that shardq finds",
     "most": "before: how many times the base's server time a call may take; default: 1.05",
-    "base": "a checkout to compare with, a folder or a commit: single, concurrent, before, modes, slow; default: none",
+    "base": "a checkout to compare with, a folder or a commit: single, concurrent, before, instructions, modes, slow",
     "pieces": "modes: commands, tables and functions of each call, instead of costs",
     "members": "bounds: of each index; ten times as many tenants wait; default: 100000",
-    "only": "modes, edge: only those whose names have one of these texts, with commas between; default: all",
+    "only": "instructions, modes, edge: those whose names have one of these texts, with commas between; default: all",
 }
 NAMES = (
-    "single", "concurrent", "before", "modes", "bounds", "service", "waiting", "slow", "throughput", "window",
-    "controls", "results", "journal", "reads", "pickup", "expiry", "driver", "timing", "flow", "edge", "worker",
-    "orders", "fairness", "routing", "spark", "pipelines", "client", "tasks", "schedules",
+    "single", "concurrent", "before", "instructions", "modes", "bounds", "service", "waiting", "slow", "throughput",
+    "window", "controls", "results", "journal", "reads", "pickup", "expiry", "driver", "timing", "flow", "edge",
+    "worker", "orders", "fairness", "routing", "spark", "pipelines", "client", "tasks", "schedules",
 )  # fmt: skip
 
 

@@ -107,7 +107,11 @@ NAMESPACES = Part(
 ROOT = Part("root", lambda: os.geteuid() == 0, "the test of a small disk that is full is", "run as root")
 HUEY = Part("huey", _has_huey, "tests of the benchmark beside it are", "with a network, make bench-worker")
 CURL = Part("curl", lambda: shutil.which("curl") is not None, "pages that ask a web server are", "apt-get install curl")
-PARTS = (REDIS, JAVA, NODE_CLIENT, APPS, PYRIGHT, GCC, LINUX, NAMESPACES, ROOT, HUEY, CURL)
+VALGRIND = Part(
+    "valgrind", lambda: shutil.which("valgrind") is not None,
+    "the test of the benchmark that counts instructions is", "apt-get install valgrind",
+)  # fmt: skip
+PARTS = (REDIS, JAVA, NODE_CLIENT, APPS, PYRIGHT, GCC, LINUX, NAMESPACES, ROOT, HUEY, CURL, VALGRIND)
 
 
 def unexplained(reasons: Iterable[str]) -> list[str]:

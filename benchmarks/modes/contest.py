@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.calls.trees import tree_of
+from benchmarks.grind import Ground, ground
 from benchmarks.modes.caller import FILLED, Order
 from benchmarks.modes.cost import Cost
 from benchmarks.modes.cycles import KEPT
 from benchmarks.modes.matrix import MODES
 from benchmarks.modes.mode import Mode
+from benchmarks.modes.probes import INSTRUCTIONS
 from benchmarks.rounds import take_turns
 from benchmarks.settings import Place, Settings, place
 from benchmarks.workers.environments import ROOT
@@ -30,6 +32,8 @@ SINGLES, BATCHES, MANY = 50, 10, 4
 four times as many."""
 CALLS = 20
 """Of so many calls it is counted what they do."""
+COUNTED = 3
+"""In so many batches, or groups of single calls, the instructions of messages are counted."""
 
 
 class Failed(Exception):
@@ -95,6 +99,7 @@ class Contest:
         self.contenders = contenders
         self._settings, self._stack = settings, stack
         self._agents: dict[Any, Agent] = {}
+        self._grounds: dict[Contender, Ground] = {}
 
     def take(self, mode: Mode, batch: int) -> Costs:
         """The rounds of a mode, in batches or one message a call (*batch* 1), and of the one that stands beside it."""
@@ -126,6 +131,21 @@ class Contest:
             found = self._obey(one, mode, places[one], batch, CALLS * batch, pieces=True)
         return {verb: {name: amount * batch for name, amount in each.items()} for verb, each in found.items()}
 
+    def instructions(self, mode: Mode, batch: int) -> dict[str, dict[str, float]]:
+        """By contender, and then by verb, the instructions that a message of a mode takes the server."""
+        found = {}
+        for one in self.contenders:
+            where = self._ground(one)
+            spent = self._obey(one, mode, where.place, batch, COUNTED * batch, counts=str(where.counts))
+            found[one.name] = {verb: each[INSTRUCTIONS] for verb, each in spent.items()}
+        return found
+
+    def _ground(self, contender: Contender) -> Ground:
+        """Its server under callgrind, which takes long to start: there is one for all modes."""
+        if contender not in self._grounds:
+            self._grounds[contender] = self._stack.enter_context(ground(self._settings))
+        return self._grounds[contender]
+
     @contextlib.contextmanager
     def _places(self) -> Iterator[dict[Contender, Place]]:
         """A new server for each contender."""
@@ -139,13 +159,21 @@ class Contest:
         return self._agents[key]
 
     def _obey(
-        self, contender: Contender, mode: Mode, where: Place, batch: int, messages: int, *, pieces: bool = False
+        self,
+        contender: Contender,
+        mode: Mode,
+        where: Place,
+        batch: int,
+        messages: int,
+        *,
+        pieces: bool = False,
+        counts: str = "",
     ) -> dict[str, Any]:
         chosen = self._settings
         assert where.server.pid
         order = Order(
             mode.name, where.url, where.server.pid, batch, max(2, messages // (mode.group if batch == 1 else batch)),
-            chosen.payload, chosen.streams, chosen.per_shard, chosen.seed, pieces,
+            chosen.payload, chosen.streams, chosen.per_shard, chosen.seed, pieces, counts,
         )  # fmt: skip
         return self._agent(contender, mode).obey(order)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from benchmarks.modes.caller import FILLED, Caller
 from benchmarks.modes.cycles import WITH_ACK, empty, kept
 from benchmarks.modes.mode import COMMANDS, EACH, PLAIN, SUM, Bounds, Mode
-from benchmarks.modes.tenants import children, floods_and_quiet, in_turn, quiet, some
+from benchmarks.modes.tenants import THOUSAND, children, floods_and_quiet, in_turn, quiet, some
 from shardq import Limits
 
 NEVER: Final = 100_000
@@ -128,6 +128,16 @@ PLAINS: Final = (
     Mode(FLOODS, in_turn(20), waiting=1000, group=20),
 )
 
+BACKLOGS: Final = tuple(
+    Mode(f"plain, {said}", tenants, waiting=waiting)
+    for said, tenants, waiting in (
+        ("100 tenants, 1,000 waiting", some(100), 1000),
+        ("100 tenants, 4,000 waiting", some(100), 4000),
+        ("1 tenant, 2,000 waiting", some(1), 2000),
+        ("1,000 tenants, 5,000 waiting", THOUSAND, 5000),
+    )
+)
+
 OF_MESSAGES: Final = (
     Mode("headers", options=headers, singles=LIGHT, batches=LIGHT),
     Mode(
@@ -236,7 +246,18 @@ MEMORY: Final = (
 
 MODES: Final = {
     mode.name: mode
-    for group in (PLAINS, OF_MESSAGES, OF_QUEUES, OF_ANOTHER, EMPTY_READS, WINDOWS, AS_SCRIPTS, PAYLOADS, MEMORY)
+    for group in (
+        PLAINS,
+        BACKLOGS,
+        OF_MESSAGES,
+        OF_QUEUES,
+        OF_ANOTHER,
+        EMPTY_READS,
+        WINDOWS,
+        AS_SCRIPTS,
+        PAYLOADS,
+        MEMORY,
+    )
     for mode in group
 }
 """By name, in the order of the tables."""

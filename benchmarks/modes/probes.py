@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
+
+from benchmarks.grind import dumped
 
 Probe = Callable[[], Mapping[str, float]]
 """What has been spent so far, of one or several things."""
 TABLES: Final = "tables"
 FUNCTIONS: Final = "functions"
+INSTRUCTIONS: Final = "instructions"
 SCRIPTS: Final = ("evalsha", "evalsha_ro", "fcall", "fcall_ro")
 
 
@@ -27,6 +31,18 @@ def commands_of(server: Any) -> Probe:
         found = {name.removeprefix("cmdstat_"): each for name, each in stats.items() if name != "cmdstat_info"}
         scripts = [found.pop(name)["usec"] for name in SCRIPTS if name in found]
         return {"scripts": sum(scripts), **{name: each["calls"] for name, each in found.items()}}
+
+    return probe
+
+
+def instructions_of(pid: int, folder: Path) -> Probe:
+    """How many instructions a server has run that callgrind counts, which writes to *folder*."""
+    found = 0
+
+    def probe() -> Mapping[str, float]:
+        nonlocal found
+        found += dumped(pid, folder)
+        return {INSTRUCTIONS: found}
 
     return probe
 

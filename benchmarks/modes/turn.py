@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from benchmarks.modes.caller import Caller, Order, make_caller
 from benchmarks.modes.cycles import Cycle, Meter, kept, with_ack
 from benchmarks.modes.matrix import MODES
 from benchmarks.modes.mode import Mode
-from benchmarks.modes.probes import Probe, commands_of, cpu_of, memory_of, pieces_of
+from benchmarks.modes.probes import (
+    INSTRUCTIONS,
+    Probe,
+    commands_of,
+    cpu_of,
+    instructions_of,
+    memory_of,
+    pieces_of,
+)
 from benchmarks.prior_art import connect
 from shardq import Client
 
@@ -18,19 +29,25 @@ COLD: Final = 5
 """Calls at first that do not count."""
 FEWER: Final = 5
 """Of how many cycles that are measured one is run again, to see its commands and its time in scripts."""
+GROUP: Final = 25
+"""How many single calls of one verb come together while instructions are counted: each look takes a while."""
 Spent = dict[str, dict[str, float]]
-"""By verb, what was spent for each message: `cpu` and `scripts` in µs, and how often each command ran."""
+"""By verb, what was spent for each message: µs of `cpu` and `scripts`, how often each command ran, or instructions."""
 
 
 def take(order: Order) -> Spent:
     """Run the cycles of a mode."""
     mode = MODES[order.mode]
+    if order.counts:
+        mode = replace(mode, group=max(GROUP, mode.group))
     with connect(order.url) as server:
         server.execute_command("FLUSHALL", "SYNC")  # nothing is freed while the cycles run
         with Client.from_url(_url(server, mode, order.url)) as client:
             caller = make_caller(client, mode, order)
             if mode.cycle is kept:
                 return _run(caller, kept, memory_of(server), order.cycles)
+            if order.counts:
+                return _instructions(caller)
             return _pieces(caller, server) if order.pieces else _costs(caller, server)
 
 
@@ -58,6 +75,21 @@ def _pieces(caller: Caller, server: Any) -> Spent:
     if caller.acks_with_reads:
         seen |= _run(caller, with_ack, probe, order.cycles)
     return seen
+
+
+def _instructions(caller: Caller) -> Spent:
+    """The instructions of each verb: the median of the cycles, since now and then the server does something else."""
+    order, cycle = caller.order, caller.mode.cycle
+    probe = instructions_of(order.pid, Path(order.counts))
+    found: dict[str, list[float]] = {}
+    for each in (cycle, with_ack) if caller.acks_with_reads else (cycle,):
+        each(caller, Meter(dict))  # what is made once is there now
+        for _ in range(order.cycles):
+            meter = Meter(probe)
+            each(caller, meter)
+            for verb, spent in meter.each().items():
+                found.setdefault(verb, []).append(spent[INSTRUCTIONS])
+    return {verb: {INSTRUCTIONS: median(counts)} for verb, counts in found.items()}
 
 
 def _url(server: Any, mode: Mode, url: str) -> str:
