@@ -32,8 +32,8 @@ SINGLES, BATCHES, MANY = 50, 10, 4
 four times as many."""
 CALLS = 20
 """Of so many calls it is counted what they do."""
-COUNTED = 3
-"""In so many batches, or groups of single calls, the instructions of messages are counted."""
+COUNTED_GROUPS, COUNTED_BATCHES = 4, 10
+"""Of so many groups of single calls, and batches, the instructions are counted."""
 
 
 class Failed(Exception):
@@ -136,7 +136,8 @@ class Contest:
         found = {}
         for one in self.contenders:
             where = self._ground(one)
-            spent = self._obey(one, mode, where.place, batch, COUNTED * batch, counts=str(where.counts))
+            messages = COUNTED_GROUPS * mode.group if batch == 1 else COUNTED_BATCHES * batch
+            spent = self._obey(one, mode, where.place, batch, messages, counts=str(where.counts))
             found[one.name] = {verb: each[INSTRUCTIONS] for verb, each in spent.items()}
         return found
 

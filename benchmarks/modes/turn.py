@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 from benchmarks.modes.caller import Caller, Order, make_caller
@@ -13,7 +12,6 @@ from benchmarks.modes.cycles import Cycle, Meter, kept, with_ack
 from benchmarks.modes.matrix import MODES
 from benchmarks.modes.mode import Mode
 from benchmarks.modes.probes import (
-    INSTRUCTIONS,
     Probe,
     commands_of,
     cpu_of,
@@ -29,7 +27,7 @@ COLD: Final = 5
 """Calls at first that do not count."""
 FEWER: Final = 5
 """Of how many cycles that are measured one is run again, to see its commands and its time in scripts."""
-GROUP: Final = 25
+GROUP: Final = 50
 """How many single calls of one verb come together while instructions are counted: each look takes a while."""
 Spent = dict[str, dict[str, float]]
 """By verb, what was spent for each message: µs of `cpu` and `scripts`, how often each command ran, or instructions."""
@@ -78,18 +76,13 @@ def _pieces(caller: Caller, server: Any) -> Spent:
 
 
 def _instructions(caller: Caller) -> Spent:
-    """The instructions of each verb: the median of the cycles, since now and then the server does something else."""
+    """The instructions of each verb. Lua collects its garbage now and then: so it is the mean of some cycles."""
     order, cycle = caller.order, caller.mode.cycle
     probe = instructions_of(order.pid, Path(order.counts))
-    found: dict[str, list[float]] = {}
-    for each in (cycle, with_ack) if caller.acks_with_reads else (cycle,):
-        each(caller, Meter(dict))  # what is made once is there now
-        for _ in range(order.cycles):
-            meter = Meter(probe)
-            each(caller, meter)
-            for verb, spent in meter.each().items():
-                found.setdefault(verb, []).append(spent[INSTRUCTIONS])
-    return {verb: {INSTRUCTIONS: median(counts)} for verb, counts in found.items()}
+    seen = _run(caller, cycle, probe, order.cycles)
+    if caller.acks_with_reads:
+        seen |= _run(caller, with_ack, probe, order.cycles)
+    return seen
 
 
 def _url(server: Any, mode: Mode, url: str) -> str:
