@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import decimal
 import threading
 import time
@@ -12,12 +11,26 @@ from typing import Any, Final, NamedTuple, Self
 
 import redis
 
-from shardq import AsyncClient, AsyncWorker, Client, Queue, Worker
+from shardq import AsyncWorker, Client, Queue, Worker
 from shardq.backoff import Constant
 from tests.worker.ends import django_jobs
-from tests.worker.ends.catalogue import BATCHES, DJANGO, ENDS, LEASE, LIMIT, SETTINGS, Event, Fate, Form, Place, ends_of
+from tests.worker.ends.catalogue import (
+    BATCHES,
+    DJANGO,
+    ENDS,
+    IN_WORKER,
+    LEASE,
+    LIMIT,
+    SETTINGS,
+    Event,
+    Fate,
+    Form,
+    Place,
+    ends_of,
+)
 from tests.worker.ends.jobs import jobs_of, on_dead
 from tests.worker.forward import Forward, end_leases_earlier
+from tests.worker.running import run_worker
 
 PATIENCE: Final = 4.0
 """Seconds without any change after which a run is given up."""
@@ -72,6 +85,8 @@ class Working:
             "time_limit": LIMIT if kind.event == "limit" else None,
             "on_dead": on_dead if kind.place == "on_dead" else None,
         }  # fmt: skip
+        if kind.form == "child":
+            self._settings["run_in"] = "processes"
         self.worker: Worker | AsyncWorker | None = None
         self.failure: BaseException | None = None
         self.has_ended = threading.Event()
@@ -93,29 +108,19 @@ class Working:
     def _run(self) -> None:
         decimal.getcontext()  # now `run` has one, which a mere copy of its context would share
         try:
-            if self._kind.form in ("plain", "batch", "child"):
-                self._run_threads()
-            else:
-                asyncio.run(self._run_loop())
+            run_worker(
+                "sync" if self._kind.form in IN_WORKER else "async", self._url, {"default": 1},
+                jobs_of(self._kind.form, self._kind.place), client={"clock": self.clock}, ready=self._is_ready,
+                over=self.has_ended.set,  # the loop ends later, after tasks that ignore that they are cancelled
+                **self._settings,
+            )  # fmt: skip
         except BaseException as error:  # noqa: BLE001 (looked at by the test)
             self.failure = error
         finally:
             self.has_ended.set()
 
-    def _run_threads(self) -> None:
-        with Client.from_url(self._url, clock=self.clock) as client:
-            self.worker = Worker(
-                client.queue("default", create=True), jobs_of(self._kind.form, self._kind.place),
-                run_in="processes" if self._kind.form == "child" else "threads", **self._settings,
-            )  # fmt: skip
-            self.worker.run()
-
-    async def _run_loop(self) -> None:
-        async with AsyncClient.from_url(self._url, clock=self.clock) as client:
-            jobs = client.queue("default", create=True)
-            self.worker = AsyncWorker(jobs, jobs_of(self._kind.form, self._kind.place), **self._settings)
-            await self.worker.run()
-            self.has_ended.set()  # before the loop ends, which waits for tasks that ignore that they are cancelled
+    def _is_ready(self, worker: Worker | AsyncWorker, _: object) -> None:
+        self.worker = worker
 
 
 def payload_of(name: str, kind: Kind) -> Any:
