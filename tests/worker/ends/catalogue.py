@@ -33,9 +33,9 @@ Form: TypeAlias = Literal[
 """
 Place: TypeAlias = Literal["handler", "task", "middleware", "on_error", "on_dead", "context"]
 """Where an end happens. "context" has none: its jobs look for what others have left there."""
-Event: TypeAlias = Literal["", "limit", "cancel", "lose", "stop"]
-"""What happens when all jobs of a run are under way."""
-EVENTS: Final[tuple[Event, ...]] = ("", "limit", "cancel", "lose", "stop")
+Event: TypeAlias = Literal["", "limit", "cancel", "lose", "stop", "ask"]
+"""What happens when all jobs of a run are under way; "ask": they fail, and what is asked of their errors hangs."""
+EVENTS: Final[tuple[Event, ...]] = ("", "limit", "cancel", "lose", "stop", "ask")
 FORMS: Final[tuple[Form, ...]] = (
     "plain", "async", "mixed", "own-loop", "batch", "async-batch", "mixed-batch", "own-loop-batch", "child", "django",
     "async-django",
@@ -460,6 +460,45 @@ for _name, _policy in BACKOFFS.items():
         {f"backoff-{_name}": (raises(lambda: ValueError("boom")), again("ValueError: boom"))},
         places=("task",), forms=WITH_DELIVERY, options={"backoff": _policy},
     )  # fmt: skip
+
+
+# --- what is asked of an error, and hangs ---------------------------------------------------------------------------
+
+
+def hanging(name: str, answer: object) -> Callable[..., Any]:
+    """What hangs until it is released, of the end *name*, and then returns *answer*."""
+
+    def ask(*_: object) -> Any:
+        note(f"asked-{name}")
+        while not is_released():
+            time.sleep(0.005)
+        return answer
+
+    return ask
+
+
+def of_hanging(name: str, *, answer: bool) -> type[BaseException]:
+    """A class that hangs when it is asked whether an error is one of it."""
+    meta = type("Hanging", (type,), {"__instancecheck__": hanging(name, answer)})
+    return meta("OfHanging", (Exception,), {})  # type: ignore[no-any-return]
+
+
+_HANGING: Final[dict[str, dict[str, Any]]] = {
+    "backoff-hangs": {"backoff": hanging("backoff-hangs", 0.0)},
+    "retry-on-hangs": {"retry_on": (of_hanging("retry-on-hangs", answer=True),)},
+    "give-up-on-hangs": {"give_up_on": (of_hanging("give-up-on-hangs", answer=False),)},
+}
+for _name, _options in _HANGING.items():
+    _add(
+        lines.POLICY,
+        {_name: (raises(lambda: ValueError("boom")), again("ValueError: boom"))},
+        places=("task",), forms=WITH_DELIVERY, options=_options, event="ask",
+    )  # fmt: skip
+_add(
+    lines.ON_ERROR,
+    {"on-error-hangs": (hanging("on-error-hangs", None), DONE)},
+    places=("on_error",), forms=("plain", "mixed", "batch", "mixed-batch", "child"), event="ask",
+)  # fmt: skip
 
 
 # --- batches of two: "bad" and "good" ------------------------------------------------------------------------------
