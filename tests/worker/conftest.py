@@ -16,7 +16,7 @@ from tests.clients import CLIENT_KINDS, ClientKind
 from tests.servers import Server, ServerKind, available
 from tests.waiting import eventually
 from tests.worker.forward import Forward, end_leases_earlier
-from tests.worker.running import Handle, RunningWorker
+from tests.worker.running import FUNCTION_KINDS, FunctionKind, Handle, RunningWorker
 
 Begin = Callable[..., RunningWorker]
 PassTime = Callable[[float], None]
@@ -61,6 +61,12 @@ def own_signals() -> Iterator[None]:
 @pytest.fixture(params=CLIENT_KINDS)
 def client_kind(request: pytest.FixtureRequest) -> ClientKind:
     return cast("ClientKind", request.param)
+
+
+@pytest.fixture(params=FUNCTION_KINDS)
+def functions(request: pytest.FixtureRequest) -> FunctionKind:
+    """The kind of the functions that a worker runs, where that is apart from the kind of its client."""
+    return cast("FunctionKind", request.param)
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ def test_a_server_that_hangs(client_kind: ClientKind, durable: Server, caplog: p
     assert numbers.seen == [0, 1]
 
 
-def test_a_lease_that_nobody_can_extend_is_lost_at_its_end(durable: Server) -> None:
+def test_a_lease_that_nobody_can_extend_is_lost_at_its_end(client_kind: ClientKind, durable: Server) -> None:
     """The handler learns it by the local clock, while the server still hangs."""
     inside, told_lost = threading.Event(), threading.Event()
 
@@ -137,7 +137,7 @@ def test_a_lease_that_nobody_can_extend_is_lost_at_its_end(durable: Server) -> N
     with Client.from_url(durable.url) as client:
         jobs = client.queue("jobs", streams=4, visibility_timeout=0.6)
         jobs.write("a", shard_key="t")
-        with RunningWorker("sync", durable.url, "jobs", handle, client=QUICK) as begun:
+        with RunningWorker(client_kind, durable.url, "jobs", handle, functions="plain", client=QUICK) as begun:
             assert inside.wait(30)
             durable.pause()
             try:

@@ -13,11 +13,11 @@ import pytest
 from shardq import Client, Queue, Reject
 from shardq.backoff import Constant
 from shardq.tasks import Tasks
-from tests.clients import ClientKind
 from tests.waiting import eventually
 from tests.worker.conftest import Begin
 from tests.worker.ends.catalogue import SETTINGS
 from tests.worker.ends.errors import ODD, USUAL
+from tests.worker.running import FunctionKind
 
 SLOTS = 4
 
@@ -69,7 +69,7 @@ def test_the_others_go_on_while_an_error_reporter_hangs(begin: Begin, client: Cl
     assert (begun.failure, len(told)) == (None, 1)
 
 
-def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, client_kind: ClientKind) -> None:
+def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, functions: FunctionKind) -> None:
     release, told = threading.Event(), list[str]()
 
     def on_dead(_: Any, reason: str) -> None:
@@ -84,7 +84,7 @@ def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, clie
     tasks = tasks_with()
     jobs = client.queue(tasks)
     write(jobs, "rejects", 2 * SLOTS)
-    begun = begin(tasks, concurrency=SLOTS, on_dead=on_dead if client_kind == "sync" else on_dead_async)
+    begun = begin(tasks, concurrency=SLOTS, on_dead=on_dead if functions == "plain" else on_dead_async)
     try:
         eventually(lambda: told)
         write(jobs, "quick", 20)
@@ -101,7 +101,7 @@ def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, clie
 @pytest.mark.parametrize("name", ["error", "exit", "stop-iteration", "no-attributes"])
 @pytest.mark.parametrize("at", ["beginning", "end"])
 def test_run_raises_what_a_lifespan_raises_and_no_message_is_lost(
-    begin: Begin, client: Client, client_kind: ClientKind, at: str, name: str
+    begin: Begin, client: Client, functions: FunctionKind, at: str, name: str
 ) -> None:
     raised = (USUAL | ODD)[name][0]()
 
@@ -117,7 +117,7 @@ def test_run_raises_what_a_lifespan_raises_and_no_message_is_lost(
         with plain():
             yield
 
-    tasks = tasks_with(lifespan=plain if client_kind == "sync" else awaited)
+    tasks = tasks_with(lifespan=plain if functions == "plain" else awaited)
     jobs = client.queue(tasks)
     write(jobs, "quick", 5)
     begun = begin(tasks, concurrency=SLOTS)
@@ -127,6 +127,7 @@ def test_run_raises_what_a_lifespan_raises_and_no_message_is_lost(
     begun.join()
     now = jobs.stats()
     assert (now.acked + now.backlog, now.in_flight, now.dead) == (5, 0, 0)
+    assert {each.count for each in jobs.read_many(5)} <= {1}, "and none is counted"
     failure = begun.failure
     if type(failure) is RuntimeError:  # as Python has it of a StopIteration that leaves a generator
         failure = failure.__cause__

@@ -14,21 +14,23 @@ import pytest
 
 from tests.parts import APPS
 from tests.servers import Server
-from tests.worker.ends.catalogue import DJANGO, EVENTS, FORMS, Form, Place
+from tests.worker.ends.catalogue import DJANGO, EVENTS, FORMS, SINGLE, Place
 from tests.worker.ends.elsewhere import with_django
 from tests.worker.ends.running import Kind, Run, kinds, run
 
 PLACES: tuple[Place, ...] = ("handler", "task", "middleware", "on_error", "on_dead")
-WITH_HANDLER: tuple[Form, ...] = ("plain", "async", "child")
 SHORT = {
-    ("plain", "task"), ("async", "task"), ("batch", "task"), ("async-batch", "task"), ("async-django", "task"),
+    ("plain", "task"), ("async", "task"), ("mixed-batch", "task"), ("own-loop-batch", "task"), ("async-django", "task"),
     ("plain", "middleware"),
 }  # fmt: skip
-"""Forms and places that run in `make test`, with all that happens to the others there; the rest in `make test-all`."""
+"""Forms and places that run in `make test`, with all that happens to the others there; the rest in `make test-all`.
+
+Each worker runs functions of each kind there.
+"""
 
 
 def is_there(kind: Kind) -> bool:
-    return kind.place not in ("handler", "on_dead") or kind.form in WITH_HANDLER
+    return kind.place not in ("handler", "on_dead") or kind.form in SINGLE
 
 
 def marks(kind: Kind) -> list[pytest.MarkDecorator]:
