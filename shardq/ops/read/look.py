@@ -107,10 +107,14 @@ def fast_read(
 ) -> Look | None:
     """Return the first try of a read, with the only one of *acks* piggybacked on it.
 
-    None if the operation must do other things first: open the queue, do upkeep, make several acks, or share a call.
+    None if the operation must do other things first: open the queue, do upkeep, make several acks, share a call, or
+    wait without a look.
     """
     view = state.view
     if not view.epoch or view.has_upkeep or count > MAX_PER_CALL:
+        return None
+    waiting = state.waiting.get("read") if block else None
+    if waiting is not None and waiting.proven_for(state.clock.monotonic()):
         return None
     coalescer = None
     if acks is not None:
