@@ -153,7 +153,7 @@ class AsyncDriver:
             self._lost(step.key, route, failure)
             raise
         limit = step.block_ms / 1000 + BLOCK_MARGIN
-        return AsyncPendingRead(self._links, link, armed(step, route.form), limit, route.address)
+        return AsyncPendingRead(self._links, link, armed(step, route.form, link.number), limit, route.address)
 
     async def unblock(self, pending: AsyncPendingRead) -> None:
         """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""

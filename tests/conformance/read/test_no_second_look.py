@@ -74,20 +74,21 @@ def emptied(world: World, queue: Queue, reader: Queue, **wanted: Any) -> Deliver
     return reading.delivery()
 
 
-def scripts(world: World) -> int:
-    """How many scripts the server has run."""
-    return int(world.raw.info("commandstats").get("cmdstat_fcall", {"calls": 0})["calls"])
+def calls(world: World, command: str) -> int:
+    """How often the server has run a command."""
+    return int(world.raw.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"])
 
 
 @pytest.mark.once
 def test_a_job_that_comes_alone_costs_a_write_a_read_and_an_ack(world: World, queue: Queue, reader: Queue) -> None:
     emptied(world, queue, reader).ack()
-    before, found = scripts(world), list[Delivery]()
+    before, asked, found = calls(world, "fcall"), calls(world, "client|id"), list[Delivery]()
     for number in range(JOBS):
         queue.write(number, shard_key="t")
         found = reader.read_many(10, block=40, ack=found)
         assert [each.payload for each in found] == [number]
-    assert scripts(world) - before <= 3 * JOBS
+    assert calls(world, "fcall") - before <= 3 * JOBS
+    assert calls(world, "client|id") == asked
 
 
 @pytest.mark.everywhere
