@@ -108,10 +108,10 @@ class AsyncDriver:
         """
         return self._perform(call.call) if call.replicas else self._call(call)
 
-    async def attempt(self, step: Call | Batch) -> Any:
+    async def attempt(self, step: Sendable | Batch) -> Any:
         """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
         try:
-            return await (self.call(step) if isinstance(step, Call) else self._perform(step))
+            return await (self._perform(step) if isinstance(step, Batch) else self.call(step))
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 

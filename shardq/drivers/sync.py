@@ -124,10 +124,10 @@ class Driver:
             self._check_closed(error)
             raise
 
-    def attempt(self, step: Call | Batch) -> Any:
+    def attempt(self, step: Sendable | Batch) -> Any:
         """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
         try:
-            if isinstance(step, Call):
+            if not isinstance(step, Batch):
                 return self.call(step)
             return self._pair(step) if step.once else self.perform(step)
         except CLOSED as error:

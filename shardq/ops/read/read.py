@@ -61,7 +61,7 @@ def read(
     request = made.request if made else request_of(state, count, visibility, prefer)
     outstanding = outstanding or Outstanding()
     while True:
-        now = made.attempt.sent if made else clock.monotonic()
+        now = made.since if made else clock.monotonic()
         if made is None and state.view.has_upkeep:
             yield from upkeep(state, now)
         remaining = max(0.0, until - now)
@@ -103,9 +103,10 @@ def _look(
 
     If a first try was *made*, go on from its outcome, alone. A reader that may wait without a look only acks.
     """
-    if block and made is None and waiting_of(state).proven_for(state.clock.monotonic()):
+    only_acked = made is not None and made.attempt is None
+    if only_acked or (block and made is None and waiting_of(state).proven_for(state.clock.monotonic())):
         if acks is not None:
-            yield from ack_alone(state, acks, until)
+            yield from ack_alone(state, acks, until, made and made.outcome)
         return ReadReply([], wait_ms=math.floor(1000 * waiting_of(state).proven_for(state.clock.monotonic())))
     if made is not None or acks is not None or request.count > FEW:
         return (yield from look(state, request, block, until, outstanding, acks, made))

@@ -8,20 +8,22 @@ import pytest
 
 from shardq.model import Received
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Call, Step, Wait
+from shardq.ops.queue.steps import Batch, Call, Refused, Step, Unanswered, Wait
 from shardq.ops.read import waiting
 from shardq.ops.read.acks import Acks
-from shardq.ops.read.look import fast_read
+from shardq.ops.read.look import Look, fast_read
 from shardq.ops.read.read import read
 from shardq.ops.read.waiting import FRESH, Outstanding, Waiting
+from shardq.ops.settle.command import LoneAck
 from shardq.ops.settle.settle import Settled
 from shardq.testing import ManualClock
 from tests.unit.driving import Driven, drive, state_of
-from tests.unit.wire import NOW
+from tests.unit.wire import NOW, is_repeated
 from tests.unit.wire import read_reply as reply
 
 ROW = [b"1700000000000-7", [b"k", b"t", b"b", b"x"]]
 WANTED, BLOCK = 2, 5.0
+HELD = Received("1-1-0", "t", 1, 30.0, b"x", "", {}, "", 0, 0.0, "0:1-1:1:holder::t")
 LEFT_SOMETHING = {
     "as many as it wanted": reply(ROW, ROW),
     "more work": reply(ROW, kind=b"MORE"),
@@ -39,7 +41,9 @@ class Room:
         for name, value in state.items():
             setattr(self.state, name, value)
 
-    def read(self, *replies: Any, block: float = BLOCK, acks: Acks | None = None) -> Driven[list[Received]]:
+    def read(
+        self, *replies: Any, block: float = BLOCK, acks: Acks | None = None, made: Look | None = None
+    ) -> Driven[list[Received]]:
         """One read; *replies* are to its looks, and after them its wait ends without a message."""
         left = list(replies)
 
@@ -50,7 +54,7 @@ class Room:
                 step.waiter.rows, step.waiter.done = [], True
             return None
 
-        return drive(read(self.state, WANTED, block, acks=acks), answer, self.clock)
+        return drive(read(self.state, WANTED, block, acks=acks, made=made), answer, self.clock)
 
     def take_all(self, last: Any = None) -> None:
         """Wait until 0.1 s, and look again: the *last* reply is a message by default, which was all that there was."""
@@ -108,13 +112,42 @@ def test_who_does_not_wait_looks() -> None:
     assert room.read(reply(), block=0.0).calls == ["read"]
 
 
-def test_the_fast_path_makes_no_look_for_who_may_wait_without() -> None:
-    room = Room(coalescers={})
+def test_the_first_try_of_a_reader_that_may_wait_without_a_look_only_acks() -> None:
+    room = Room()
     room.take_all()
-    wanted: Any = (room.state, 50, BLOCK, None, None, None, Outstanding(), None)
-    assert fast_read(*wanted) is None
+    wanted = (room.state, 50, BLOCK, None, None, None, Outstanding())
+    assert fast_read(*wanted, None) is None  # there is nothing to send
+    look = fast_read(*wanted, Acks.of([HELD]))
+    assert look is not None
+    assert isinstance(look.step, LoneAck)
     room.clock.advance(FRESH)
-    assert fast_read(*wanted) is not None
+    later = fast_read(*wanted, Acks.of([HELD]))
+    assert later is not None
+    assert isinstance(later.step, Batch)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "more"),
+    [
+        ([NOW, b"o"], []),
+        (Refused("LOADING", ""), ["settle"]),
+        (Unanswered("lost", sent=True), ["settle"]),
+    ],
+)
+def test_a_first_try_that_only_acked_is_followed_by_the_wait(outcome: Any, more: list[str]) -> None:
+    room = Room()
+    room.take_all()
+    acks = Acks.of([HELD])
+    look = fast_read(room.state, WANTED, BLOCK, None, None, None, Outstanding(), acks)
+    assert look is not None
+    assert look.rows(outcome) is None
+    done = room.read(acks=acks, made=look)
+    assert done.calls == more
+    assert len(waits(done)) == 1
+    assert acks.results == {HELD.token: Settled.OK}
+    assert [is_repeated(step) for step in done.steps if isinstance(step, Call)] == [
+        isinstance(outcome, Unanswered)
+    ] * len(more)
 
 
 def test_an_answer_that_came_after_the_read_began_that_took_all_may_stand_for_a_later_look() -> None:
@@ -133,11 +166,10 @@ def test_an_answer_that_came_after_the_read_began_that_took_all_may_stand_for_a_
 def test_the_acks_of_a_read_that_does_not_look_are_sent_before_the_wait() -> None:
     room = Room()
     room.take_all()
-    delivery = Received("1-1-0", "t", 1, 30.0, b"x", "", {}, "", 0, 0.0, "0:1-1:1:holder::t")
-    acks = Acks.of([delivery])
+    acks = Acks.of([HELD])
     done = room.read(acks=acks)
     assert (done.calls, [type(step) for step in done.steps]) == (["settle"], [Call, Wait])
-    assert (acks.results, acks.answered_at) == ({delivery.token: Settled.OK}, room.clock.wall())
+    assert (acks.results, acks.answered_at) == ({HELD.token: Settled.OK}, room.clock.wall())
 
 
 def test_who_found_nothing_just_now_looks() -> None:
