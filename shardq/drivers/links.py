@@ -47,6 +47,8 @@ _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 class Link:
     """A connection of redis-py whose socket was taken over. `peer` is the address of its other end.
 
+    `number` is the id that the server gave the connection, None as long as nobody has asked.
+
     The kernel waits for what arrives, for as long as the socket was told (SO_RCVTIMEO): one system call. Python's own
     timeouts take two. A socket with TLS, or one of a library that replaces Python's, does not block, and `poll` waits
     for it.
@@ -54,6 +56,7 @@ class Link:
 
     def __init__(self, connection: Any) -> None:
         self.connection, self.peer = connection, _peer_of(connection)
+        self.number: int | None = None
         self.used_at = 0.0
         self._socket = connection._sock
         self._silence = self._socket.gettimeout()

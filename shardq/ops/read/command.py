@@ -14,7 +14,7 @@ from shardq.model import Received
 from shardq.ops.queue.server_time import Jump, noted, safe_deadline
 from shardq.ops.queue.state import MIN_WIDTH, OTHERS_WATCH, REMEMBERED, QueueState
 from shardq.ops.queue.steps import Call
-from shardq.ops.read.waiting import Outstanding, Request
+from shardq.ops.read.waiting import NEVER, Outstanding, Request, Waiting
 from shardq.protocol.bodies import deliveries
 
 ALL_DECLARED = 8
@@ -39,7 +39,7 @@ class ReadCall(msgspec.Struct, frozen=True):
     """A call of read.lua, made at local time `sent`. It reports `jump` (of the server's clock) to the server.
 
     Its caller `watches` if it then looks again when it is told to: the one pump of a client, or the read that will
-    start it.
+    start it. If there is nothing, it stays until local time `stays_until`, and writers notify until then.
     """
 
     call: Call
@@ -50,6 +50,7 @@ class ReadCall(msgspec.Struct, frozen=True):
     declared: int
     jump: Jump | None
     watches: bool
+    stays_until: float
 
 
 class ReadReply(msgspec.Struct, frozen=True):
@@ -119,7 +120,8 @@ def read_call(
     outstanding.holder = holder
     # Noted with this call: only this jump is reported if the call is answered, though another may be seen meanwhile.
     jump = clock.jump if clock else None
-    return ReadCall(call, request.count, holder, sent, request.visibility, len(numbers), jump, watches)
+    stays_until = sent + delay + block
+    return ReadCall(call, request.count, holder, sent, request.visibility, len(numbers), jump, watches, stays_until)
 
 
 def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | None = None) -> ReadReply:
@@ -146,13 +148,27 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     if call.watches and (rows or reply[0] == b"OK"):
         state.watch = now_ms + wait_ms if wait_ms >= 0 else OTHERS_WATCH if wait_ms == _OTHERS_WATCH else 0
         state.turn = 0
-    return ReadReply(
+    found = ReadReply(
         rows,
         wait_ms,
         reply[0] != b"OK" or len(rows) == call.count,
         moved,
         not rows and state.server_time is not None and state.server_time.jump is not None,
     )
+    if (waiting := state.waiting.get("read")) is not None:
+        _note_left(waiting, call, found, state.clock.monotonic())
+    return found
+
+
+def _note_left(waiting: Waiting, call: ReadCall, found: ReadReply, now: float) -> None:
+    """Note whether the read left something, and until when writers notify."""
+    if found.more or found.moved or found.jumped:
+        waiting.left_some(now)
+    elif found.rows:
+        waiting.emptied(call.sent, now)
+    else:
+        waiting.told_until = max(waiting.told_until, call.stays_until)
+        waiting.emptied_at = -NEVER  # it may have been told when to look again
 
 
 def _watch(state: QueueState) -> int | str:
@@ -175,6 +191,8 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
     _note_time(state, call, int(reply[1]), call.sent)
     state.hints = _hints(reply[4])
     _declare_fewer(state, reply)
+    if (waiting := state.waiting.get("read")) is not None:
+        waiting.left_some(state.clock.monotonic())
     if call.watches:
         state.watch = state.turn = 0
     return rows
