@@ -18,7 +18,7 @@ from shardq import AsyncClient, AsyncWorker, Client, ClosedError, ConfigError, Q
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
 from shardq.ops.read.waiting import waiting_of
-from shardq.worker import keeper, lane
+from shardq.worker import keeper, lane, traffic
 from tests.clients import ClientKind
 from tests.hostile.values import Silent
 from tests.waiting import eventually
@@ -87,7 +87,7 @@ def test_stop_on_an_idle_queue_and_before_the_start(
 
 
 def test_stop_does_not_wait_for_a_read_to_end(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "BLOCK", 30.0)
+    monkeypatch.setattr(traffic, "BLOCK", 30.0)
     begun = begin(lambda _: None)
     eventually(lambda: begun.worker and waiting_of(begun.worker._engine._queues[0].state).waiters())
     asked = time.monotonic()
