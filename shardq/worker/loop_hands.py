@@ -19,7 +19,10 @@ Ended: TypeAlias = Sequence[tuple[Job, Outcome]]
 
 
 class LoopHands:
-    """Lets *loop* run async jobs by *run*, which ends with `over`, and reports those that have *ended*, in the loop."""
+    """Lets *loop* run async jobs by *run*, which ends with `over`, and reports those that have *ended*, in the loop.
+
+    That may put more into the inbox: these begin at once.
+    """
 
     def __init__(
         self,
@@ -30,7 +33,7 @@ class LoopHands:
     ) -> None:
         self._loop, self._run, self._ended, self._fresh = loop, run, ended, fresh
         self.inbox: deque[Job] = deque()
-        """The jobs to begin with, when the loop is told."""
+        """The jobs to begin with, when the loop is told. It is as `deque` is: safe across threads."""
         self._done: list[tuple[Job, Outcome]] = []
         self._is_told = False
 
@@ -42,13 +45,14 @@ class LoopHands:
 
     def cancel(self, job: Job) -> None:
         """Cancel what runs for *job*. Any thread may call this."""
-        self._loop.call_soon_threadsafe(_cancel, job)
+        self._loop.call_soon_threadsafe(self._cancel, job)
 
     def _begin(self) -> None:
         self._is_told = False
         inbox, loop, fresh = self.inbox, self._loop, self._fresh
         while inbox:
-            loop.create_task(self._run(inbox.popleft()), context=fresh())
+            job = inbox.popleft()
+            job.handle = loop.create_task(self._run(job), context=fresh())
 
     def over(self, job: Job, outcome: Outcome) -> None:
         """Note the end of *job*. The task that ran it calls this."""
@@ -59,10 +63,9 @@ class LoopHands:
     def _flush(self) -> None:
         done, self._done = self._done, []
         self._ended(done)
+        self._begin()
 
-
-def _cancel(job: Job) -> None:
-    if isinstance(job.handle, asyncio.Task):
-        job.handle.cancel()
-    for task in list(job.tasks):
-        task.cancel()
+    def _cancel(self, job: Job) -> None:
+        for task in (job.handle, *job.tasks):
+            if isinstance(task, asyncio.Task):  # after its first step: one that is cancelled before that tells nobody
+                self._loop.call_soon(task.cancel)

@@ -11,7 +11,7 @@ import pytest
 
 from shardq import Client, Queue
 from shardq.timing import timer
-from shardq.worker import keeper, lane, signals
+from shardq.worker import keeper, signals, traffic
 from tests.clients import CLIENT_KINDS, ClientKind
 from tests.servers import Server, ServerKind, available
 from tests.waiting import eventually
@@ -40,7 +40,7 @@ def url(default_server: Server) -> str:
 @pytest.fixture(autouse=True)
 def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A blocked read of a thread ends at its next slice, and leases are looked at often: not a second for each test."""
-    monkeypatch.setattr(lane, "BLOCK", 0.1)
+    monkeypatch.setattr(traffic, "BLOCK", 0.1)
     monkeypatch.setattr(keeper, "PULSE", 0.05)
     monkeypatch.setattr(timer, "LONGEST_WAIT", 0.05)
 

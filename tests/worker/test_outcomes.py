@@ -16,7 +16,7 @@ from shardq import Client, Delivery, Nack, Queue, Reject
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
 from shardq.ops.settle.settle import Settled, extend
-from shardq.worker import lane
+from shardq.worker import traffic
 from tests.servers import Server
 from tests.waiting import eventually
 from tests.worker import handlers
@@ -60,7 +60,7 @@ def test_a_slot_that_is_about_to_read_takes_its_ack_along(
     """No call is made for the ack alone, and it does not wait for the next message, or for the end of the read."""
     alone: list[object] = []
     monkeypatch.setattr(Queue, "ack_many", lambda *_, **__: alone.append(1))
-    monkeypatch.setattr(lane, "BLOCK", 60.0)
+    monkeypatch.setattr(traffic, "BLOCK", 60.0)
     jobs.write_many([(n, f"t{n % 7}") for n in range(20)])
     begin(lambda _: None, concurrency=1)
     eventually(lambda: jobs.stats().acked == 20)

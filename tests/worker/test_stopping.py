@@ -18,7 +18,7 @@ from shardq import AsyncClient, AsyncWorker, ClosedError, ConfigError, Queue, Wo
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
 from shardq.ops.read.waiting import waiting_of
-from shardq.worker import lane
+from shardq.worker import keeper, lane, traffic
 from tests.clients import ClientKind
 from tests.hostile.values import Silent
 from tests.waiting import eventually
@@ -74,7 +74,7 @@ def test_a_worker_that_is_stopped_before_its_start_ends_at_once_and_none_runs_tw
 
 
 def test_stop_does_not_wait_for_a_read_to_end(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "BLOCK", 30.0)
+    monkeypatch.setattr(traffic, "BLOCK", 30.0)
     begun = begin(lambda _: None)
     eventually(lambda: begun.worker and waiting_of(begun.worker._engine._queues[0].state).waiters())
     asked = time.monotonic()
