@@ -6,6 +6,9 @@ however many the worker holds, and most handlers end before anything is due. The
 connections of its own: neither a handler that blocks the event loop nor handlers that use up the client's connections
 can stop it, and a server that does not answer holds up neither the wheel nor anything else in it. That a lease is lost
 is told by the lease itself (`shardq.client.leases`).
+
+The sign of life says that the process does not hang. It does not say that it has work or that Redis answers: a failed
+probe restarts the process, which helps if it hangs, but not if Redis is away.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import ceil
+from pathlib import Path
 from typing import Protocol, cast
 
 from msgspec.structs import replace
@@ -28,11 +32,13 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.settle import settle
 from shardq.ops.settle.command import spelled_cost
 from shardq.timing import Entry
-from shardq.worker.liveness import PULSE, show_alive
+from shardq.worker import guard
 from shardq.worker.plan import Plan
 from shardq.worker.state import LEASED, Job
 
 log = logging.getLogger("shardq")
+PULSE = 1.0
+"""Seconds between two signs of life."""
 EXTEND_TIMEOUT = 2.0
 """Seconds that one extension may take, at most."""
 LOOK = 0.5
@@ -168,6 +174,7 @@ class Keeper:
     # --- the thread -------------------------------------------------------------------------------------------------
 
     def _keep(self) -> None:
+        self._show_alive()
         try:
             while not self._closed:
                 try:
@@ -229,10 +236,10 @@ class Keeper:
                 self._lose(job)
 
     def _show_alive(self) -> None:
-        now = self._clock.monotonic()
-        if self._plan.alive and now - self._shown >= PULSE * 0.9 and self._events.is_responsive():
+        alive, now = self._plan.alive, self._clock.monotonic()
+        if alive and now - self._shown >= PULSE * 0.9 and self._events.is_responsive():
             self._shown = now
-            show_alive(self._plan.alive)
+            guard.tell("sign of life", alive if callable(alive) else Path(alive).touch)
 
     def _extend_due(self, jobs: Sequence[Job]) -> None:
         """Extend the leases of *jobs*, unless they are over, or the handlers have extended them."""

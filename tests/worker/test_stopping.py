@@ -164,6 +164,24 @@ def test_a_worker_that_works_touches_its_file(begin: Begin, jobs: Queue, tmp_pat
     eventually(lambda: file.stat().st_mtime_ns > first)
 
 
+def test_the_file_is_there_as_soon_as_the_worker_runs(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not there is a queue."""
+    monkeypatch.setattr(keeper, "PULSE", 3600)
+    begin(lambda _: None, alive=str(tmp_path / "alive"))
+    eventually((tmp_path / "alive").exists)
+
+
+def test_a_sign_of_life_that_fails_is_logged_and_ends_nothing(
+    begin: Begin, jobs: Queue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(lambda _: None, alive=tmp_path / "nowhere" / "alive")
+    eventually(lambda: "the worker's sign of life raised an error: FileNotFoundError" in caplog.text)
+    jobs.write("m", shard_key="t")
+    eventually(lambda: jobs.stats().acked == 1)
+
+
 @pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("stuck", [True, False])
 def test_a_worker_whose_handlers_all_hang_shows_no_life(
