@@ -9,7 +9,6 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
@@ -22,6 +21,7 @@ from django.tasks import Task, TaskContext, TaskResult, task_backends
 from django.tasks.signals import task_finished, task_started
 from django.utils.json import normalize_json
 from django.utils.module_loading import autodiscover_modules
+from msgspec.structs import replace
 
 from shardq.client import AsyncDelivery, Delivery
 from shardq.django.backend import Backend
