@@ -222,11 +222,10 @@ class Attempt:
         try:
             task_started.send_robust(self._sender, task_result=self._result)
             try:
-                self._note_success(self._call())
+                is_over = self._note_success(self._call())
             except BaseException as error:  # noqa: BLE001 (SystemExit of a task is its failure, not the worker's end)
-                if self._note_failure(error):
-                    task_finished.send_robust(self._sender, task_result=self._result)
-            else:
+                is_over = self._note_failure(error)
+            if is_over:
                 task_finished.send_robust(self._sender, task_result=self._result)
         finally:
             close_old_connections()
@@ -237,20 +236,20 @@ class Attempt:
             try:
                 await task_started.asend_robust(self._sender, task_result=self._result)
                 try:
-                    self._note_success(await self._call())
+                    is_over = self._note_success(await self._call())
                 except BaseException as error:
                     if is_cancelled(error):  # its lease is lost, or the worker ends
                         raise
-                    if self._note_failure(error):
-                        await task_finished.asend_robust(self._sender, task_result=self._result)
-                else:
+                    is_over = self._note_failure(error)
+                if is_over:
                     await task_finished.asend_robust(self._sender, task_result=self._result)
             finally:
                 await sync_to_async(connections.close_all)()
 
-    def _note_success(self, value: Any) -> None:
+    def _note_success(self, value: Any) -> bool:
         self.record = self.record.succeeded(normalize_json(value), _now())
         show(self._result, self.record)
+        return True
 
     def _note_failure(self, error: BaseException) -> bool:
         """Note an error. Return whether it is the last one."""

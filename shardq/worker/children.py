@@ -1,7 +1,7 @@
 """Child processes that run handlers, each one message at a time. If one dies, only its message fails.
 
 They are started with `multiprocessing`'s spawn, which is safe in a program with threads. A child imports what the
-handler's module imports. Messages and answers are sent through a pipe as MessagePack. Children ignore SIGTERM, SIGINT
+handler's module imports. Messages and answers are sent through a pipe, as plain data. Children ignore SIGTERM, SIGINT
 and SIGHUP, which a terminal or a service manager sends to all processes of a group: the parent drains the worker, and
 a child ends when the parent closes its pipe.
 """
@@ -14,12 +14,12 @@ import multiprocessing
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Literal, TypeAlias, cast
+from typing import Literal, NamedTuple, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from shardq.clock import SystemClock
 from shardq.codec import Codecs
@@ -45,17 +45,14 @@ IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The signals that children ignore."""
 
 
-Kind: TypeAlias = Literal["ready", "done", "nack", "reject", "give back", "failed", "error"]
+class Answer(NamedTuple):
+    """A child's answer: it is ready, or how its handler ended. Without a `delay` the worker's backoff decides."""
 
-
-class Answer(msgspec.Struct, array_like=True):
-    """A child's answer: it is ready, or how its handler ended."""
-
-    kind: Kind
+    kind: Literal["ready", "done", "nack", "reject", "give back", "failed"]
     text: str = ""
     delay: float | None = None
     trace: str = ""
-    result: tuple[str, str, bytes] | None = None
+    result: KeptResult | None = None
     gives_up: bool = False
 
 
@@ -69,13 +66,14 @@ class Child:
         self.process: BaseProcess = context.Process(
             target=work, args=(theirs, handle, codecs), name="shardq-handler", daemon=False
         )
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)  # until the child can ignore them
         try:
-            with _blocked():
-                self.process.start()
+            self.process.start()
         except Exception:
             self.pipe.close()
             raise
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
         self._ready = False
 
@@ -84,7 +82,7 @@ class Child:
         try:
             if not self._ready and not self.pipe.poll(START_TIMEOUT):
                 self.kill()
-            self._ready = self._ready or self._answer().kind == "ready"
+            self._ready = self._ready or cast("Answer", self.pipe.recv()).kind == "ready"
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
 
@@ -94,15 +92,12 @@ class Child:
         The answer has the result, which may have *keeps* bytes; none if that is None.
         """
         # Only this process settles it: of the lease token the child gets the number of the delivery, and no proof.
-        without_lease = msgspec.structs.replace(received, token=f"::{deliveries_in(received.token)}:")
+        without_lease = replace(received, token=f"::{deliveries_in(received.token)}:")
         try:
-            self.pipe.send_bytes(msgspec.msgpack.encode((without_lease, keeps)))
-            return self._answer()
+            self.pipe.send((without_lease, keeps))
+            return cast("Answer", self.pipe.recv())
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
-
-    def _answer(self) -> Answer:
-        return msgspec.msgpack.decode(self.pipe.recv_bytes(), type=Answer)
 
     def _end(self) -> str:
         self.process.join(5)
@@ -126,16 +121,6 @@ class Child:
         self.pipe.close()
         with contextlib.suppress(Exception):
             self.process.join(5)
-
-
-@contextlib.contextmanager
-def _blocked() -> Iterator[None]:
-    """Block what children ignore: who is started in here has it blocked until it can ignore it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Children:
@@ -187,7 +172,7 @@ class Children:
         with self._lock:
             self._idle.append(child)
         _raise(answer)
-        return KeptResult(*answer.result) if answer.result else None
+        return answer.result
 
     def kill(self, job: Job) -> None:
         """End the handling of *job*, whose lease is lost."""
@@ -233,11 +218,9 @@ def _raise(answer: Answer) -> None:
             raise Reject(answer.text)
         case "give back":
             raise GiveBack(answer.delay or 0.0, answer.text)
-        case "failed" | "error":
+        case "failed":
             failed = HandlerFailed(answer.text)
             failed.add_note(f"in the handler's process:\n{answer.trace}")
-            if answer.kind == "error":
-                raise failed
             raise Failed(failed, answer.delay, answer.text, gives_up=answer.gives_up)
 
 
@@ -259,18 +242,16 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
             stack.enter_context(each)
         contexts.keep()
         call_of = calls_of(handle, environment)
-        pipe.send_bytes(msgspec.msgpack.encode(Answer("ready")))
+        pipe.send(Answer("ready"))
         while True:
-            fields, keeps = msgspec.msgpack.decode(pipe.recv_bytes())
-            received = Received(**fields)  # msgspec knows no union of str and bytes
-            delivery = DeliveryView(received, codecs, SystemClock())
-            job = Job(delivery)
+            received, keeps = pipe.recv()
+            job = Job(DeliveryView(received, codecs, SystemClock()))
             job.call = call_of(received)
             answer = contexts.fresh().run(_handled, job, codecs, keeps)
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
-            pipe.send_bytes(msgspec.msgpack.encode(answer))
+            pipe.send(answer)
 
 
 def _handled(job: Job, codecs: Codecs, keeps: int | None) -> Answer:
@@ -287,13 +268,12 @@ def _answer_to(error: BaseException) -> Answer:
     try:
         outcome = outcome_of(error, lambda: math.nan)
         delay = None if math.isnan(outcome.delay) else outcome.delay
-        if is_a(error, Failed):
-            return Answer("failed", error.text, delay, _trace(error.error), gives_up=error.gives_up)
         if is_a(error, (Nack, Reject, GiveBack)):
-            return Answer(cast("Kind", outcome.verb), outcome.text, delay)
-        return Answer("error", outcome.text, None, _trace(error))
+            return Answer(outcome.verb, outcome.text, delay)  # type: ignore[arg-type]  # none of them is an ack
+        cause = error.error if is_a(error, Failed) else error
+        return Answer("failed", outcome.text, delay, _trace(cause), gives_up=outcome.verb == "reject")
     except BaseException:  # noqa: BLE001 (whatever the error's class does)
-        return Answer("error", name_of(error), None, _trace(error))
+        return Answer("failed", name_of(error), None, _trace(error))
 
 
 def _trace(error: BaseException) -> str:
