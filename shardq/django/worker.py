@@ -125,7 +125,7 @@ class DjangoCall(Call):
     def __init__(self, tasks: DjangoTasks, environment: Environment) -> None:
         super().__init__(environment)
         self._backend, self._tasks = tasks.backend, tasks._by_name
-        self._finder, self._crossing = Finder(tasks._by_name, environment.clock), cast("Crossing", environment.crossing)
+        self._finder, self._crossing = Finder(environment.clock), cast("Crossing", environment.crossing)
         self._worker = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
         target, wanted = self._crossing.queue.client._target, Target.parse(self._backend.settings.url)
         if target != wanted:
@@ -133,15 +133,15 @@ class DjangoCall(Call):
 
     def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
         """Judge what ended a task from outside; what it raised an `Attempt` has judged."""
-        task = self._tasks.get(name_in(delivery.received)) if type(error) in INTERRUPTED else None
+        task = self._tasks.get(name_in(delivery)) if type(error) in INTERRUPTED else None
         return error if task is None else judged(task, error, delivery, with_text=True)
 
     async def run(self, job: Job) -> object:
         """Run what *job* calls, and return what is kept as its result. Raise what the worker makes of an error."""
         delivery = self._crossing.face(cast("Delivery", job.delivery))
-        adapted, arguments = self._finder.find(delivery)
-        sent = sent_in(arguments["call"])
-        if not isinstance(adapted, Adapted) or sent is None:
+        adapted: Any = self._tasks.get(name_in(delivery))
+        sent = sent_in(self._finder.arguments(delivery, adapted)["call"])
+        if sent is None:
             raise Reject(f"task {adapted.name!r} does not take its arguments: no call of Django's")
         kept = await self._kept(delivery)
         if kept is not None and kept.kind == VALUE:

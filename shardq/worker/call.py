@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from shardq.clock import Clock
 from shardq.errors import ProcessDied
-from shardq.model import DeliveryView, QueueConfig, Received
+from shardq.model import DeliveryView, QueueConfig
 from shardq.worker.contexts import Fresh
 from shardq.worker.outcome import TimeLimit
 
@@ -56,7 +56,7 @@ class Call:
         return error
 
 
-CallOf: TypeAlias = Callable[[Received], Call]
+CallOf: TypeAlias = Callable[[DeliveryView], Call]
 """Returns what a message calls. It looks at nothing but the name."""
 
 

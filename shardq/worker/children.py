@@ -246,7 +246,7 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
         while True:
             received, keeps = pipe.recv()
             job = Job(DeliveryView(received, codecs, SystemClock()))
-            job.call = call_of(received)
+            job.call = call_of(job.delivery)
             answer = contexts.fresh().run(_handled, job, codecs, keeps)
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):

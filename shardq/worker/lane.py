@@ -142,7 +142,7 @@ class Lane:
         call_of = calls_of(owner.handle, environment)
         if children is None:
             return call_of
-        return lambda received: ChildCall(call_of(received), children, lambda: self._jobs.state.config)
+        return lambda delivery: ChildCall(call_of(delivery), children, lambda: self._jobs.state.config)
 
     def work(self) -> None:
         """Work until `stop`, and then until the lane holds nothing. Raise what ended it."""
@@ -500,7 +500,7 @@ class Lane:
         state.pace.lasts = self._plan.visibility_timeout or self._jobs.state.config.visibility_timeout
         if found and self._stopped.is_set() and self._unread(found):
             found = []
-        calls, took = [self._call_of(delivery.received) for delivery in found], self._clock.monotonic() - began
+        calls, took = [self._call_of(delivery) for delivery in found], self._clock.monotonic() - began
         return lambda: self._read_over(action, found, calls, took)
 
     def _read_fails(self, action: Read, error: Exception) -> Report:
