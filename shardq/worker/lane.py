@@ -38,7 +38,7 @@ from shardq.worker.ending import LOOK, PARTING
 from shardq.worker.jobs import charge, keeping, next_look, settle
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.loop_hands import Ended, LoopHands
-from shardq.worker.outcome import ACK, Outcome
+from shardq.worker.outcome import ACK, GiveBack, Outcome
 from shardq.worker.plan import Plan
 from shardq.worker.signals import MAX_WAIT
 from shardq.worker.slots import Share
@@ -110,7 +110,7 @@ class Lane:
         self._threads = 0
         self._reader: int | None = None
         self._waking = False
-        self._traced = self._speaks = False
+        self._traced = self._speaks = self._leaves = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
         self._events = _KeeperEvents(self)
@@ -192,6 +192,7 @@ class Lane:
 
     def leave(self) -> None:
         """Do as `stop`, with the grace over at once."""
+        self._leaves = True
         self._orders.put("leave")
 
     @property
@@ -409,6 +410,11 @@ class Lane:
                 return await job.call.run(job)
             with cast("Delivery", job.delivery).processing():
                 return await job.call.run(job)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)  # the end of the loop cancels the worker's `run`, too, which says so first
+            if self._leaves:
+                raise GiveBack(0, "") from None
+            raise
         finally:
             if limit is not None:
                 limit.cancel()

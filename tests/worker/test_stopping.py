@@ -18,6 +18,7 @@ from shardq import AsyncClient, AsyncWorker, Client, ClosedError, ConfigError, Q
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
 from shardq.ops.read.waiting import waiting_of
+from shardq.tasks import Tasks
 from shardq.worker import keeper, lane
 from tests.clients import ClientKind
 from tests.hostile.values import Silent
@@ -127,6 +128,40 @@ async def test_a_cancelled_run_gives_everything_back(url: str, jobs: Queue) -> N
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+    assert [each.count for each in jobs.read_many(9)] == [1, 1, 1]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("in_batch", [False, True], ids=["handler", "batch"])
+def test_the_end_of_the_loop_gives_everything_back(
+    url: str, jobs: Queue, in_batch: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It cancels the handlers together with `run`, as after a second Ctrl-C in uvicorn: nothing has failed."""
+    inside: list[Any] = []
+    tasks: Tasks[None] = Tasks("jobs")
+
+    async def handle(_: Any) -> None:
+        inside.append(1)
+        await asyncio.sleep(60)
+
+    @tasks.batch(size=3, wait=60)
+    async def collected(numbers: list[int]) -> None:
+        inside.extend(numbers)
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        client = AsyncClient.from_url(url)
+        worker = AsyncWorker(client.queue("jobs", create=True), tasks if in_batch else handle, signals=False)
+        running.append(asyncio.create_task(worker.run()))
+        async with asyncio.timeout(30):
+            while len(inside) < 3:  # noqa: ASYNC110 (the test's own)
+                await asyncio.sleep(0.01)
+
+    running: list[asyncio.Task[None]] = []
+    jobs.write_many([(collected.call(n) if in_batch else n, f"t{n}") for n in range(3)])
+    asyncio.run(main())
+    assert running[0].cancelled()
+    assert "failed" not in caplog.text
     assert [each.count for each in jobs.read_many(9)] == [1, 1, 1]
 
 
