@@ -153,6 +153,13 @@ class TaskCall(Call):
 
         await self._crossing.in_hand(plain)
 
+    async def aside(self, judge: Callable[[], None]) -> None:
+        """Call *judge*, in a thread if there is an `on_error`."""
+        if self._manner.on_error is None:
+            judge()
+        else:
+            await self._crossing.in_hand(judge)
+
     def tell(self, delivery: DeliveryView, error: BaseException) -> None:
         """Tell `on_error` of an *error*."""
         on_error = self._manner.on_error

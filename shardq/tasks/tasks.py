@@ -88,8 +88,8 @@ class Tasks(Application, Generic[R_co]):
     `await call_next(delivery)` in an async one, runs the task and returns its result, or raises its error. What a task
     raised is stored with its class and its frames, and with *error_text* also with its text, which may hold a part of
     the payload. *on_error* is a plain function of the delivery and the error, as error reporters want it: it is called
-    at once when a task has raised anything but Nack and Reject, took longer than it may, or ended its process. It
-    should be quick, and what it raises is logged. ConfigError for a bad setting.
+    at once, in a thread, when a task has raised anything but Nack and Reject, took longer than it may, or ended its
+    process. It should be quick, and what it raises is logged. ConfigError for a bad setting.
     """
 
     @overload

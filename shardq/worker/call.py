@@ -48,6 +48,10 @@ class Call:
         """Call it for *job*. Return what it returned: of an async one that must be awaited."""
         raise NotImplementedError
 
+    async def aside(self, judge: Callable[[], None]) -> None:
+        """Call *judge*, which tells the program of an error of this async call: in a thread if that may take long."""
+        judge()
+
     def tell(self, delivery: DeliveryView, error: BaseException) -> None:
         """Tell the program of an *error* of this call, once."""
 

@@ -8,6 +8,7 @@ takes neither a thread nor a slot of the worker with it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import traceback
@@ -24,6 +25,7 @@ from shardq.ops.results.keep import kept_result
 from shardq.protocol.results import KeptResult
 from shardq.worker.outcome import (
     ACK,
+    GIVE_BACK,
     Failed,
     GiveBack,
     Nack,
@@ -62,7 +64,12 @@ async def performed_async(
     try:
         return _done(job, jobs, await run(job))
     except BaseException as error:  # noqa: BLE001 (as above)
-        return _failed(error, job, backoff, most)
+        if is_cancelled(error):
+            return _failed(error, job, backoff, most)
+        found: list[Outcome] = []
+        with contextlib.suppress(asyncio.CancelledError):  # what has failed has failed, whatever the worker wants now
+            await job.call.aside(lambda error=error: found.append(_failed(error, job, backoff, most)))
+        return found[0] if found else GIVE_BACK
 
 
 def _done(job: Job, jobs: Queue | AsyncQueue, value: object) -> Outcome:
