@@ -102,6 +102,8 @@ class Lane:
         self._children = Children(owner.handle, jobs.client.codecs, self._start_limit) if forks else None
         self._clock = jobs.state.clock
         self.state = self._state = WorkerState(plan.concurrency, plan.read_ahead, share)
+        if share is not None:
+            share.nudge = self.nudge
         self._lock = threading.Lock()
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()  # its put is safe within a signal handler
         self._stopped = threading.Event()
