@@ -1,7 +1,7 @@
 """Child processes that run handlers, each one message at a time. If one dies, only its message fails.
 
 They are started with `multiprocessing`'s spawn, which is safe in a program with threads. A child imports what the
-handler's module imports. Messages and answers are sent through a pipe, as plain data. Children ignore SIGTERM, SIGINT
+handler's module imports. Messages and answers are sent through a pipe as MessagePack. Children ignore SIGTERM, SIGINT
 and SIGHUP, which a terminal or a service manager sends to all processes of a group: the parent drains the worker, and
 a child ends when the parent closes its pipe.
 """
@@ -17,9 +17,9 @@ import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
-from msgspec.structs import replace
+import msgspec
 
 from shardq.clock import SystemClock
 from shardq.codec import Codecs
@@ -82,7 +82,7 @@ class Child:
         try:
             if not self._ready and not self.pipe.poll(START_TIMEOUT):
                 self.kill()
-            self._ready = self._ready or cast("Answer", self.pipe.recv()).kind == "ready"
+            self._ready = self._ready or self._answer().kind == "ready"
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
 
@@ -92,12 +92,15 @@ class Child:
         The answer has the result, which may have *keeps* bytes; none if that is None.
         """
         # Only this process settles it: of the lease token the child gets the number of the delivery, and no proof.
-        without_lease = replace(received, token=f"::{deliveries_in(received.token)}:")
+        without_lease = msgspec.structs.replace(received, token=f"::{deliveries_in(received.token)}:")
         try:
-            self.pipe.send((without_lease, keeps))
-            return cast("Answer", self.pipe.recv())
+            self.pipe.send_bytes(msgspec.msgpack.encode((without_lease, keeps)))
+            return self._answer()
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
+
+    def _answer(self) -> Answer:
+        return msgspec.msgpack.decode(self.pipe.recv_bytes(), type=Answer)
 
     def _end(self) -> str:
         self.process.join(5)
@@ -242,16 +245,17 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
             stack.enter_context(each)
         contexts.keep()
         call_of = calls_of(handle, environment)
-        pipe.send(Answer("ready"))
+        pipe.send_bytes(msgspec.msgpack.encode(Answer("ready")))
         while True:
-            received, keeps = pipe.recv()
+            fields, keeps = msgspec.msgpack.decode(pipe.recv_bytes())
+            received = Received(**fields)  # msgspec knows no union of str and bytes
             job = Job(DeliveryView(received, codecs, SystemClock()))
             job.call = call_of(job.delivery)
             answer = contexts.fresh().run(_handled, job, codecs, keeps)
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
-            pipe.send(answer)
+            pipe.send_bytes(msgspec.msgpack.encode(answer))
 
 
 def _handled(job: Job, codecs: Codecs, keeps: int | None) -> Answer:
