@@ -38,7 +38,7 @@ from shardq.worker.ending import LOOK, PARTING
 from shardq.worker.jobs import charge, keeping, next_look, settle
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.loop_hands import Ended, LoopHands
-from shardq.worker.outcome import ACK, GiveBack, Outcome
+from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan
 from shardq.worker.signals import MAX_WAIT
 from shardq.worker.slots import Share
@@ -108,11 +108,12 @@ class Lane:
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()  # its put is safe within a signal handler
         self._stopped = threading.Event()
         self._left = threading.Event()
+        self._leaving = threading.Event()
         self._idle: list[threading.Lock] = []
         self._threads = 0
         self._reader: int | None = None
         self._waking = False
-        self._traced = self._speaks = self._leaves = False
+        self._traced = self._speaks = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
         self._events = _KeeperEvents(self)
@@ -194,7 +195,7 @@ class Lane:
 
     def leave(self) -> None:
         """Do as `stop`, with the grace over at once."""
-        self._leaves = True
+        self._leaving.set()
         self._orders.put("leave")
 
     @property
@@ -385,7 +386,7 @@ class Lane:
     async def _run_async(self, job: Job) -> None:
         job.handle = asyncio.current_task()  # not before: a task that is cancelled before its first step tells nobody
         outcome = await guard.performed_async(
-            self._awaited, job, self._jobs, self._plan.backoff, self._state.max_deliveries
+            self._awaited, job, self._jobs, self._plan.backoff, self._state.max_deliveries, self._leaving.is_set
         )
         job.handle = None
         self._finish(job, outcome)
@@ -412,11 +413,6 @@ class Lane:
                 return await job.call.run(job)
             with cast("Delivery", job.delivery).processing():
                 return await job.call.run(job)
-        except asyncio.CancelledError:
-            await asyncio.sleep(0)  # the end of the loop cancels the worker's `run`, too, which says so first
-            if self._leaves:
-                raise GiveBack(0, "") from None
-            raise
         finally:
             if limit is not None:
                 limit.cancel()
