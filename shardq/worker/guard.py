@@ -8,6 +8,7 @@ takes neither a thread nor a slot of the worker with it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import traceback
@@ -24,6 +25,7 @@ from shardq.ops.results.keep import kept_result
 from shardq.protocol.results import KeptResult
 from shardq.worker.outcome import (
     ACK,
+    GIVE_BACK,
     Failed,
     GiveBack,
     Nack,
@@ -56,13 +58,28 @@ def performed(
 
 
 async def performed_async(
-    run: Callable[[Job], Awaitable[object]], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
+    run: Callable[[Job], Awaitable[object]],
+    job: Job,
+    jobs: Queue | AsyncQueue,
+    backoff: Backoff,
+    most: int | None,
+    leaves: Callable[[], bool],
 ) -> Outcome:
-    """Do as `performed`, for a coroutine function. It does not raise CancelledError either."""
+    """Do as `performed`, for a coroutine function. It does not raise CancelledError either.
+
+    *leaves* returns whether the worker's `run` was cancelled.
+    """
     try:
         return _done(job, jobs, await run(job))
     except BaseException as error:  # noqa: BLE001 (as above)
-        return _failed(error, job, backoff, most)
+        if is_cancelled(error):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)  # the end of the loop cancels `run`, too, which says so within this pass
+            return GIVE_BACK if leaves() else _failed(error, job, backoff, most)
+        found: list[Outcome] = []
+        with contextlib.suppress(asyncio.CancelledError):  # what has failed has failed, whatever the worker wants now
+            await job.call.aside(lambda error=error: found.append(_failed(error, job, backoff, most)))
+        return found[0] if found else GIVE_BACK
 
 
 def _done(job: Job, jobs: Queue | AsyncQueue, value: object) -> Outcome:

@@ -77,8 +77,10 @@ class Lane:
         self._owner, self._jobs, self._plan = owner, jobs, plan
         self._clock, self._fresh = jobs.state.clock, owner.contexts.fresh
         self.state = WorkerState(plan.concurrency, plan.read_ahead, share)
+        if share is not None:
+            share.nudge = self.nudge
         self.lock = threading.Lock()
-        self.stopped, self.left = threading.Event(), threading.Event()
+        self.stopped, self.left, self._leaving = threading.Event(), threading.Event(), threading.Event()
         self._idle: list[threading.Lock] = []
         self._threads = 0
         self._waking = False
@@ -112,7 +114,7 @@ class Lane:
         call_of = calls_of(self._owner.handle, environment)
         if children is None:
             return call_of
-        return lambda received: ChildCall(call_of(received), children, lambda: self._jobs.state.config)
+        return lambda delivery: ChildCall(call_of(delivery), children, lambda: self._jobs.state.config)
 
     def work(self) -> None:
         """Work until `stop`, and then until the lane holds nothing. Raise what ended it."""
@@ -155,6 +157,7 @@ class Lane:
 
     def leave(self) -> None:
         """Do as `stop`, with the grace over at once."""
+        self._leaving.set()
         self._orders.put("leave")
 
     @property
@@ -294,7 +297,7 @@ class Lane:
         if job.message == LEASED:  # else it was cancelled before its task's first step
             outcome = await guard.performed_async(
                 job.call.run if not self._traffic.is_traced else in_span_async,
-                job, self._jobs, self._plan.backoff, self.state.max_deliveries,
+                job, self._jobs, self._plan.backoff, self.state.max_deliveries, self._leaving.is_set,
             )  # fmt: skip
         self._finish(job, limit, outcome)
         if self._hands is not None:  # it runs there

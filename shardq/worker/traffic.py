@@ -89,7 +89,7 @@ class Traffic:
         self._look_around()
         if found and lane.stopped.is_set() and self._unread(found):
             found = []
-        calls, took = [lane.call_of(delivery.received) for delivery in found], self._clock.monotonic() - began
+        calls, took = [lane.call_of(delivery) for delivery in found], self._clock.monotonic() - began
         return lambda: self._arrived(action, found, calls, took)
 
     def _found(self, action: Read) -> Sequence[Delivery]:

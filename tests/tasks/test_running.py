@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+import msgspec
 import pytest
 
 from shardq import (
@@ -28,15 +29,16 @@ from shardq import (
 )
 from shardq.backoff import Constant
 from shardq.clock import SystemClock
-from shardq.codec import Codecs
+from shardq.codec import Codecs, JsonCodec
 from shardq.model import DeliveryView, Received
 from shardq.tasks import PartlyFailed, Tasks, finding
 from shardq.worker.outcome import GiveBack
 from tests.clients import ClientKind
 from tests.tasks.conftest import Work
-from tests.worker.running import FunctionKind, of_kind
+from tests.worker.running import FunctionKind, of_kind, run_worker
 
 NOW = Constant(0)
+NO_CALL = "it is no call of a task: its payload must be [name, {argument: value}]"
 
 
 @dataclass
@@ -193,15 +195,104 @@ def test_unknown_arguments_are_seen_however_a_producer_spells_the_call(head: byt
     """Other encoders need not choose the shortest marks, and ours are looked for at their usual place."""
     tasks: Tasks[None] = Tasks("jobs")
     tasks.task(name="f")(lambda a: a)
-    finder = finding.Finder({task.name: task for task in tasks}, SystemClock())
+    finder, task = finding.Finder(SystemClock()), tasks.find("f")
 
     def found(body: bytes) -> dict[str, Any]:
         received = Received("1-1-d", "t", 1, 1e18, body, "m", {}, "", None, 0.0, "a:b:1:c:d")
-        return finder.find(DeliveryView(received, Codecs(None), SystemClock()))[1]
+        return finder.arguments(DeliveryView(received, Codecs(None), SystemClock()), task)
 
     assert found(head + one + NAMED_A) == {"a": 5}
     with pytest.raises(GiveBack, match="no parameter 'b'"):
         found(head + two + NAMED_AB)
+
+
+class Sealed:
+    """A codec of the user's own, as one that encrypts."""
+
+    tag = "S"
+
+    def encode(self, value: Any) -> bytes:
+        return msgspec.msgpack.encode(value)[::-1]
+
+    def decode(self, body: bytes) -> Any:
+        return msgspec.msgpack.decode(body[::-1])
+
+
+def test_calls_of_a_codec_of_the_user_s_own_are_run_like_all_others(url: str, client_kind: ClientKind) -> None:
+    """With their middleware, collected in batches, async ones in the loop, and `on_error` is told."""
+    seen: list[Any] = []
+
+    def around(call_next: Callable[[Any], Any], delivery: Any) -> Any:
+        seen.append("around")
+        return call_next(delivery)
+
+    tasks: Tasks[None] = Tasks(
+        "jobs", middleware=[around], on_error=lambda _, error: seen.append(type(error)), max_deliveries=2
+    )
+
+    @tasks.task(backoff=NOW)
+    async def awaited(number: int) -> None:
+        seen.append(number)
+
+    @tasks.task(retries=0)
+    def failing() -> None:
+        raise ValueError
+
+    @tasks.batch(size=2, wait=60, backoff=NOW)
+    def collected(numbers: list[int]) -> None:
+        seen.append(sorted(numbers))
+
+    with Client.from_url(url, codec=Sealed()) as client:
+        queue = client.queue(tasks)
+        calls = [awaited.call(1), failing.call(), collected.call(2), collected.call(3)]
+        queue.write_many([(each, "t") for each in calls])
+        run_worker(client_kind, url, {tasks: 1}, tasks, client={"codec": Sealed()}, until="empty")
+        assert queue.stats().acked == 3
+        assert [letter.last_error[:10] for letter in queue.dead()] == ["ValueError"]
+    assert sorted(map(repr, seen)) == sorted(map(repr, ["around"] * 4 + [1, ValueError, [2, 3]]))
+
+
+@pytest.mark.parametrize("tag", ["m", "j"])
+def test_arguments_that_are_too_deep_are_no_call_and_end_no_worker(
+    client: Client, url: str, work: Work, tag: str
+) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+    seen: list[int] = []
+
+    @tasks.task(name="f")
+    def f(a: int) -> None:
+        seen.append(a)
+
+    deep = (
+        b"\x92\xa1f\x81\xa1a" + b"\x91" * 5000 + b"\xc0"
+        if tag == "m"
+        else b'["f",{"a":' + b"[" * 5000 + b"]" * 5000 + b"}]"
+    )
+    queue = client.queue(tasks)
+    with Client.from_url(url, codec=None if tag == "m" else JsonCodec()) as other:
+        other.queue(tasks).write(msgspec.Raw(deep), shard_key="t")
+    queue.write(["f", {"a": 1}], shard_key="t")
+    work(tasks)
+    assert seen == [1]
+    assert [letter.reason for letter in queue.dead()] == [NO_CALL]
+
+
+def test_what_is_never_awaited_is_no_success(client: Client, work: Work) -> None:
+    """A plain function that returns a coroutine: of a task whose decorators are in the wrong order, say."""
+    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
+
+    class Coroutine:
+        def __await__(self) -> Iterator[None]:
+            yield
+
+    @tasks.task(name="f", retries=0)
+    def f() -> Any:
+        return Coroutine()
+
+    client.queue(tasks).write(["f", {}], shard_key="t")
+    work(tasks)
+    (letter,) = client.queue(tasks).dead()
+    assert "ConfigError" in letter.last_error
 
 
 @pytest.mark.parametrize("retries", [0, 2])
@@ -330,7 +421,7 @@ def test_a_call_that_no_release_here_knows_is_given_back_uncounted(
     for _ in range(4):  # more often than a message may be delivered
         delivery = queue.read(block=10)
         with pytest.raises(GiveBack) as given:
-            finding.Finder(old._by_name, delivery._clock).find(delivery)
+            finding.Finder(delivery._clock).arguments(delivery, old.find(finding.name_in(delivery)))
         queue.nack_many([delivery], counted=False, error=given.value.reason)
     work(new)
     assert [job.result(timeout=5) for job in jobs] == ["g", 6]

@@ -228,6 +228,31 @@ def test_an_error_reporter_that_takes_long_holds_up_neither_a_timer_nor_the_end_
     assert told == [(True, True, True)]
 
 
+def test_an_error_reporter_may_wait_for_what_the_event_loop_does(client: Client, work: Work) -> None:
+    """It is called in a thread, for async tasks, too: while it is slow, others go on."""
+    reporting, others_ran, told = threading.Event(), threading.Event(), list[bool]()
+
+    def report(_: Delivery, __: BaseException) -> None:
+        reporting.set()
+        told.append(others_ran.wait(30))
+
+    tasks: Tasks[None] = Tasks("jobs", on_error=report)
+
+    @tasks.task(name="failing", retries=0)
+    async def failing() -> None:
+        raise ValueError
+
+    @tasks.task(name="other")
+    async def other() -> None:
+        while not reporting.is_set():  # noqa: ASYNC110 (set in a thread)
+            await asyncio.sleep(0.01)
+        others_ran.set()
+
+    client.queue(tasks).write_many([(failing.call(), "t"), (other.call(), "u")])
+    work(tasks)
+    assert told == [True]
+
+
 def test_an_error_reporter_is_not_told_of_a_task_that_ends_while_its_time_limit_is_judged(
     client: Client, work: Work
 ) -> None:

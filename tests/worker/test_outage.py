@@ -88,7 +88,7 @@ def test_a_crash_and_a_restart_with_its_data(
             eventually(lambda: fails(caplog, "reading"))
             assert begun.worker
             reads = begun.worker._engine.lanes[0]._traffic._reads
-            eventually(lambda: reads._failures > 3, what="more tries than one")
+            eventually(lambda: reads.failures > 3, what="more tries than one")
             durable.start()
             eventually(lambda: jobs.stats().acked == 2)
             jobs.write(2, shard_key="t")

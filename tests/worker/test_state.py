@@ -467,8 +467,7 @@ def test_what_waits_is_given_back_while_draining_since_that_does_not_count() -> 
 
 def test_messages_for_which_several_queues_have_no_slot_are_given_back_at_once() -> None:
     slots = Slots(2, [1, 1])
-    slots.nudges += [lambda: None] * 2
-    busy, state = slots.share(0), WorkerState(2, share=slots.share(1))
+    busy, state = slots.shares[0], WorkerState(2, share=slots.shares[1])
     assert state.next() == Read(2)
     assert [busy.take(1), busy.came(1, 0.0)] == [1, 0]
     began, over = state.arrived(deliveries(2))

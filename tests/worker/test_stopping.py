@@ -18,6 +18,7 @@ from shardq import AsyncClient, AsyncWorker, ClosedError, ConfigError, Queue, Wo
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
 from shardq.ops.read.waiting import waiting_of
+from shardq.tasks import Tasks
 from shardq.worker import keeper, lane, traffic
 from tests.clients import ClientKind
 from tests.hostile.values import Silent
@@ -117,11 +118,63 @@ async def test_a_cancelled_run_gives_everything_back(url: str, jobs: Queue) -> N
     assert [each.count for each in jobs.read_many(9)] == [1, 1, 1]
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("in_batch", [False, True], ids=["handler", "batch"])
+def test_the_end_of_the_loop_gives_everything_back(
+    url: str, jobs: Queue, in_batch: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It cancels the handlers together with `run`, as after a second Ctrl-C in uvicorn: nothing has failed."""
+    inside: list[Any] = []
+    tasks: Tasks[None] = Tasks("jobs")
+
+    async def handle(_: Any) -> None:
+        inside.append(1)
+        await asyncio.sleep(60)
+
+    @tasks.batch(size=3, wait=60)
+    async def collected(numbers: list[int]) -> None:
+        inside.extend(numbers)
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        client = AsyncClient.from_url(url)
+        worker = AsyncWorker(client.queue("jobs", create=True), tasks if in_batch else handle, signals=False)
+        running.append(asyncio.create_task(worker.run()))
+        async with asyncio.timeout(30):
+            while len(inside) < 3:  # noqa: ASYNC110 (the test's own)
+                await asyncio.sleep(0.01)
+
+    running: list[asyncio.Task[None]] = []
+    jobs.write_many([(collected.call(n) if in_batch else n, f"t{n}") for n in range(3)])
+    asyncio.run(main())
+    assert running[0].cancelled()
+    assert "failed" not in caplog.text
+    assert [each.count for each in jobs.read_many(9)] == [1, 1, 1]
+
+
 def test_a_worker_that_works_touches_its_file(begin: Begin, jobs: Queue, tmp_path: Path) -> None:
     file = tmp_path / "alive"
     begin(lambda _: None, alive=file)
     first = eventually(lambda: file.exists() and file.stat().st_mtime_ns)
     eventually(lambda: file.stat().st_mtime_ns > first)
+
+
+def test_the_file_is_there_as_soon_as_the_worker_runs(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not there is a queue."""
+    monkeypatch.setattr(keeper, "PULSE", 3600)
+    begin(lambda _: None, alive=str(tmp_path / "alive"))
+    eventually((tmp_path / "alive").exists)
+
+
+def test_a_sign_of_life_that_fails_is_logged_and_ends_nothing(
+    begin: Begin, jobs: Queue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(lambda _: None, alive=tmp_path / "nowhere" / "alive")
+    eventually(lambda: "the worker's sign of life raised an error: FileNotFoundError" in caplog.text)
+    jobs.write("m", shard_key="t")
+    eventually(lambda: jobs.stats().acked == 1)
 
 
 @pytest.mark.runs_in("test-all")
