@@ -378,8 +378,9 @@ class Lane:
 
     def _run(self, job: Job) -> Outcome:
         outcome = self._owner.contexts.fresh().run(
-            guard.performed, self._called, job, self._jobs, self._plan.backoff, self._state.max_deliveries
-        )
+            guard.performed,
+            self._called, job, self._jobs, self._plan.backoff, self._state.max_deliveries, self._leaving.is_set,
+        )  # fmt: skip
         self._finish(job, outcome)
         return outcome
 
