@@ -14,7 +14,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.backoff import Backoff
@@ -47,13 +47,19 @@ _CAUSE: Final = BaseException.__dict__["__cause__"].__get__
 """Give these of an error, by no code of its class."""
 
 
+Leaves: TypeAlias = Callable[[], bool]
+"""Returns whether the worker's `run` was cancelled. Then whoever cancels its functions, too, has ended the loop."""
+
+
 def performed(
-    run: Callable[[Job], object], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
+    run: Callable[[Job], object], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None, leaves: Leaves
 ) -> Outcome:
     """Return the outcome of *run*, a plain function that makes a job's call; *most* is `max_deliveries` or None."""
     try:
         return _done(job, jobs, run(job))
     except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
+        if is_a(error, asyncio.CancelledError) and leaves():  # of an async function that it waited for
+            return GIVE_BACK
         return _failed(error, job, backoff, most)
 
 
@@ -63,12 +69,9 @@ async def performed_async(
     jobs: Queue | AsyncQueue,
     backoff: Backoff,
     most: int | None,
-    leaves: Callable[[], bool],
+    leaves: Leaves,
 ) -> Outcome:
-    """Do as `performed`, for a coroutine function. It does not raise CancelledError either.
-
-    *leaves* returns whether the worker's `run` was cancelled.
-    """
+    """Do as `performed`, for a coroutine function. It does not raise CancelledError either."""
     try:
         return _done(job, jobs, await run(job))
     except BaseException as error:  # noqa: BLE001 (as above)

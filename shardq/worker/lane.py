@@ -287,7 +287,7 @@ class Lane:
         outcome = self._fresh().run(
             guard.performed,
             job.call.run if not self._traffic.is_traced else in_span,
-            job, self._jobs, self._plan.backoff, self.state.max_deliveries,
+            job, self._jobs, self._plan.backoff, self.state.max_deliveries, self._leaving.is_set,
         )  # fmt: skip
         self._finish(job, limit, outcome)
         return outcome

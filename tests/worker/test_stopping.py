@@ -119,17 +119,21 @@ async def test_a_cancelled_run_gives_everything_back(url: str, jobs: Queue) -> N
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("in_batch", [False, True], ids=["handler", "batch"])
+@pytest.mark.parametrize("kind", ["handler", "batch", "async task in plain middleware"])
 def test_the_end_of_the_loop_gives_everything_back(
-    url: str, jobs: Queue, in_batch: bool, caplog: pytest.LogCaptureFixture
+    url: str, jobs: Queue, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It cancels the handlers together with `run`, as after a second Ctrl-C in uvicorn: nothing has failed."""
     inside: list[Any] = []
-    tasks: Tasks[None] = Tasks("jobs")
+    tasks: Tasks[None] = Tasks("jobs", middleware=[lambda call_next, delivery: call_next(delivery)] * (kind != "batch"))
 
     async def handle(_: Any) -> None:
         inside.append(1)
         await asyncio.sleep(60)
+
+    @tasks.task
+    async def alone(number: int) -> None:
+        await handle(number)
 
     @tasks.batch(size=3, wait=60)
     async def collected(numbers: list[int]) -> None:
@@ -138,14 +142,15 @@ def test_the_end_of_the_loop_gives_everything_back(
 
     async def main() -> None:
         client = AsyncClient.from_url(url)
-        worker = AsyncWorker(client.queue("jobs", create=True), tasks if in_batch else handle, signals=False)
+        worker = AsyncWorker(client.queue("jobs", create=True), handle if kind == "handler" else tasks, signals=False)
         running.append(asyncio.create_task(worker.run()))
         async with asyncio.timeout(30):
             while len(inside) < 3:  # noqa: ASYNC110 (the test's own)
                 await asyncio.sleep(0.01)
 
     running: list[asyncio.Task[None]] = []
-    jobs.write_many([(collected.call(n) if in_batch else n, f"t{n}") for n in range(3)])
+    task: Any = collected if kind == "batch" else alone
+    jobs.write_many([(task.call(n), f"t{n}") for n in range(3)])
     asyncio.run(main())
     assert running[0].cancelled()
     assert "failed" not in caplog.text
