@@ -40,7 +40,7 @@ def _called(delivery: DeliveryView) -> tuple[bytes, _Envelope]:
     try:
         body = received.body if received.tag == "m" else msgspec.msgpack.encode(delivery.payload)
         return body, _ENVELOPES.decode(body)
-    except Exception:  # noqa: BLE001 (a codec of the user's own may return anything, and msgspec raises RecursionError)
+    except BaseException:  # noqa: BLE001 (of a codec of the user's own, and RecursionError of msgspec)
         raise Reject("it is no call of a task: its payload must be [name, {argument: value}]") from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -250,6 +251,25 @@ def test_calls_of_a_codec_of_the_user_s_own_are_run_like_all_others(url: str, cl
         assert queue.stats().acked == 3
         assert [letter.last_error[:10] for letter in queue.dead()] == ["ValueError"]
     assert sorted(map(repr, seen)) == sorted(map(repr, ["around"] * 4 + [1, ValueError, [2, 3]]))
+
+
+class Exiting(Sealed):
+    """A codec that ends its thread where it does not know what to do."""
+
+    def decode(self, body: bytes) -> Any:
+        value = super().decode(body)
+        return sys.exit("unknown") if value == "unknown" else value
+
+
+def test_a_codec_that_exits_ends_no_worker(url: str, client_kind: ClientKind) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+    run = tasks.task(name="run")(lambda: None)
+    with Client.from_url(url, codec=Exiting()) as client:
+        queue = client.queue(tasks)
+        queue.write_many([("unknown", "t"), (run.call(), "t")])
+        run_worker(client_kind, url, {tasks: 1}, tasks, client={"codec": Exiting()}, until="empty")
+        assert queue.stats().acked == 1
+        assert [letter.reason for letter in queue.dead()] == [NO_CALL]
 
 
 @pytest.mark.parametrize("tag", ["m", "j"])

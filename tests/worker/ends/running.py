@@ -271,8 +271,10 @@ class Run:
         assert worker
         if not self._working.has_ended.is_set() or self._working.failure:
             return "it does not end well"
+        if self._kind.event != "stop":  # a busy worker may give back what it has read ahead
+            return ""
         given = worker.tally["give back"]
-        return f"it has given back {given}" if given != (len(self._names) if self._kind.event == "stop" else 0) else ""
+        return f"it has given back {given}" if given != len(self._names) else ""
 
     def complaints(self) -> dict[str, str]:
         """What is wrong of the ends by now."""
