@@ -15,8 +15,9 @@ from shardq.backoff import Constant
 from shardq.tasks import Tasks
 from tests.waiting import eventually
 from tests.worker.conftest import Begin
-from tests.worker.ends.catalogue import SETTINGS
+from tests.worker.ends.catalogue import LIMIT, SETTINGS
 from tests.worker.ends.errors import ODD, USUAL
+from tests.worker.forward import Forward
 from tests.worker.running import FunctionKind
 
 SLOTS = 4
@@ -67,6 +68,51 @@ def test_the_others_go_on_while_an_error_reporter_hangs(begin: Begin, client: Cl
     eventually(lambda: jobs.stats().acked == 21)
     begun.stop()
     assert (begun.failure, len(told)) == (None, 1)
+
+
+@pytest.mark.parametrize("which", ["backoff", "on_error"])
+def test_the_others_go_on_while_what_is_asked_of_overdue_jobs_hangs(
+    begin: Begin, client: Client, clock: Forward, functions: FunctionKind, which: str
+) -> None:
+    """With a backoff that hangs their messages are not settled yet; an error reporter is told when they are."""
+    release, inside, asked = threading.Event(), list[int](), list[object]()
+
+    def hangs(*args: object) -> float:
+        asked.append(args)
+        assert release.wait(90)
+        return 0.0
+
+    tasks: Tasks[Any] = Tasks("jobs", on_error=hangs if which == "on_error" else None, **SETTINGS)
+    how: Any = {"time_limit": LIMIT, "retries": 1, "backoff": hangs if which == "backoff" else Constant(0)}
+
+    def late(number: int) -> None:
+        if (delivery := tasks.delivery).count == 1:
+            inside.append(number)
+            eventually(lambda: delivery.lost, 90)
+
+    async def late_async(number: int) -> None:
+        if tasks.delivery.count == 1:
+            inside.append(number)
+            await asyncio.sleep(90)
+
+    tasks.task(name="late", **how)(late if functions == "plain" else late_async)
+    tasks.task(name="quick")(lambda: None)
+    jobs = client.queue(tasks)
+    jobs.write_many([(["late", {"number": number}], f"late-{number}") for number in range(SLOTS - 1)])
+    begun = begin(tasks, concurrency=SLOTS)
+    try:
+        eventually(lambda: len(inside) == SLOTS - 1)
+        clock.by += LIMIT + 1
+        eventually(lambda: len(asked) == SLOTS - 1)
+        write(jobs, "quick", 20)
+        settled = 20 if which == "backoff" else 20 + SLOTS - 1
+        eventually(lambda: jobs.stats().acked == settled)
+        assert jobs.stats().in_flight == 20 + SLOTS - 1 - settled
+    finally:
+        release.set()
+    eventually(lambda: jobs.stats().acked == 20 + SLOTS - 1)
+    begun.stop()
+    assert (begun.failure, len(asked), jobs.stats().dead) == (None, SLOTS - 1, 0)
 
 
 def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, functions: FunctionKind) -> None:
