@@ -237,7 +237,7 @@ class Lane:
                         return
                 elif not self._waking and (self._errands or state.more):
                     self._wake_one()
-            wake_loop()
+            wake_loop(reads_on=isinstance(action, Read))
             job = report = None
             if isinstance(action, Job):
                 job, outcome = action, self._run(action)
@@ -366,5 +366,5 @@ class _KeeperEvents:
         return (crossing is None or crossing.answers()) and not self._lane._owner.is_stuck()
 
 
-def _nothing() -> None:
+def _nothing(*, reads_on: bool) -> None:
     """What is done to wake an event loop that is not there."""

@@ -7,6 +7,7 @@ more than an empty job.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
@@ -15,6 +16,8 @@ from shardq.worker.contexts import Fresh
 from shardq.worker.outcome import Outcome
 from shardq.worker.state import Job
 
+YIELD = 0.00002
+"""Seconds that a thread leaves to the loop: Python runs one of them at a time, and to make a read takes 0.1 ms."""
 Ended: TypeAlias = Sequence[tuple[Job, Outcome]]
 
 
@@ -37,11 +40,13 @@ class LoopHands:
         self._done: list[tuple[Job, Outcome]] = []
         self._is_told = False
 
-    def wake(self) -> None:
-        """Tell the loop of the inbox, unless it was told already. Any thread may call this."""
+    def wake(self, *, reads_on: bool) -> None:
+        """Tell the loop of the inbox, unless it was told already. The loop begins before its caller *reads on*."""
         if self.inbox and not self._is_told:
             self._is_told = True
             self._loop.call_soon_threadsafe(self._begin)
+            if reads_on:
+                time.sleep(YIELD)
 
     def cancel(self, job: Job) -> None:
         """Cancel what runs for *job*. Any thread may call this."""
