@@ -382,7 +382,9 @@ local function answer_read(q, width, wait)
   end
   if q.missed and q.found == 0 then width = max(1, width) end
   local status = q.missed and 'MISS' or q.more and 'MORE' or 'OK'
-  return {status, q.now, q.rules.epoch, -1, hints_of(q, width), q.entries, q.again, q.contested and q.mark or ''}
+  local is_empty = status == 'OK' and q.shared + q.behind == 0 and not Legacy.may_have_some(q)
+  local wait_then = is_empty and -3 or -1
+  return {status, q.now, q.rules.epoch, wait_then, hints_of(q, width), q.entries, q.again, q.contested and q.mark or ''}
 end
 
 -- Says whether this read was given up on: then nobody would look for what it leases. Until when that is to be
@@ -442,7 +444,8 @@ end
 -- ARGV[3] client: what the journal calls the caller
 -- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' |
 -- 'NOQUEUE', now, epoch,
---        ms until there may be something (-1: not known, or there is a message or more; -2: others watch),
+--        ms until there may be something (-1: not known, or there is a message or more; -2: others watch; -3: there
+--        is a message or more, and none is left),
 --        hints "3,17",
 --        {stream, {{id, {field, value, ...}}, ...}, stream, ...} delivered for the first time out of streams,
 --        {{"place:id:count:marks", error, body, deliverable since in ms}, ...} the others, the mark of those from

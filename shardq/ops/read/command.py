@@ -31,6 +31,9 @@ MANY = 16
 _OTHERS_WATCH = -2
 """The wait of a reader that found nothing while others watch for what time brings."""
 
+_NONE_LEFT = -3
+"""The wait of a reader that took all there was."""
+
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
@@ -148,21 +151,22 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     if call.watches and (rows or reply[0] == b"OK"):
         state.watch = now_ms + wait_ms if wait_ms >= 0 else OTHERS_WATCH if wait_ms == _OTHERS_WATCH else 0
         state.turn = 0
-    found = ReadReply(
-        rows,
-        wait_ms,
-        reply[0] != b"OK" or len(rows) == call.count,
-        moved,
-        not rows and state.server_time is not None and state.server_time.jump is not None,
-    )
+    jumped = _has_jumped(state)
+    found = ReadReply(rows, wait_ms, reply[0] != b"OK" or len(rows) == call.count, moved, jumped and not rows)
     if (waiting := state.waiting.get("read")) is not None:
-        _note_left(waiting, call, found, state.clock.monotonic())
+        _note_left(waiting, call, found, jumped, state.clock.monotonic())
     return found
 
 
-def _note_left(waiting: Waiting, call: ReadCall, found: ReadReply, now: float) -> None:
+def _has_jumped(state: QueueState) -> bool:
+    """Return whether a read is to tell the server of a jump of its clock. By that clock writers notify."""
+    return state.server_time is not None and state.server_time.jump is not None
+
+
+def _note_left(waiting: Waiting, call: ReadCall, found: ReadReply, jumped: bool, now: float) -> None:
     """Note whether the read left something, and until when writers notify."""
-    if found.more or found.moved or found.jumped:
+    took_all = not found.more or found.wait_ms == _NONE_LEFT
+    if found.moved or jumped or not took_all:
         waiting.left_some(now)
     elif found.rows:
         waiting.emptied(call.sent, now)
@@ -192,7 +196,10 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
     state.hints = _hints(reply[4])
     _declare_fewer(state, reply)
     if (waiting := state.waiting.get("read")) is not None:
-        waiting.left_some(state.clock.monotonic())
+        if reply[3] == _NONE_LEFT and not _has_jumped(state):
+            waiting.emptied(call.sent, state.clock.monotonic())
+        else:
+            waiting.left_some(state.clock.monotonic())
     if call.watches:
         state.watch = state.turn = 0
     return rows
