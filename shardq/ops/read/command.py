@@ -14,7 +14,7 @@ from shardq.model import Received
 from shardq.ops.queue.server_time import Jump, noted, safe_deadline
 from shardq.ops.queue.state import MIN_WIDTH, OTHERS_WATCH, REMEMBERED, QueueState
 from shardq.ops.queue.steps import Call
-from shardq.ops.read.waiting import NEVER, Outstanding, Request, Waiting
+from shardq.ops.read.waiting import Outstanding, Request, Waiting
 from shardq.protocol.bodies import deliveries
 
 ALL_DECLARED = 8
@@ -32,7 +32,7 @@ _OTHERS_WATCH = -2
 """The wait of a reader that found nothing while others watch for what time brings."""
 
 _NONE_LEFT = -3
-"""The wait of a reader that took all there was."""
+"""The wait of a reader that took all there was, while nobody watches for what time brings."""
 
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
@@ -165,14 +165,12 @@ def _has_jumped(state: QueueState) -> bool:
 
 def _note_left(waiting: Waiting, call: ReadCall, found: ReadReply, jumped: bool, now: float) -> None:
     """Note whether the read left something, and until when writers notify."""
-    took_all = not found.more or found.wait_ms == _NONE_LEFT
-    if found.moved or jumped or not took_all:
-        waiting.left_some(now)
-    elif found.rows:
+    if found.wait_ms == _NONE_LEFT and not (found.moved or jumped):
         waiting.emptied(call.sent, now)
-    else:
+        return
+    waiting.left_some(now)
+    if not (found.rows or found.more or found.moved or jumped):
         waiting.told_until = max(waiting.told_until, call.stays_until)
-        waiting.emptied_at = -NEVER  # it may have been told when to look again
 
 
 def _watch(state: QueueState) -> int | str:

@@ -61,9 +61,9 @@ class Reading(threading.Thread):
         return delivery
 
 
-def blocked(world: World, queue: Queue) -> None:
-    """Wait until the reader blocks on the server."""
-    eventually(lambda: world.blocked(queue) == 1, what="a blocked reader")
+def blocked(world: World, queue: Queue, count: int = 1) -> None:
+    """Wait until so many readers block on the server."""
+    eventually(lambda: world.blocked(queue) == count, what=f"{count} blocked readers")
 
 
 def emptied(world: World, queue: Queue, reader: Queue, **wanted: Any) -> Delivery:
@@ -144,6 +144,24 @@ def test_what_comes_due_soon_was_written_before_the_last_look(world: World, queu
     queue.write("first", shard_key="first")
     assert reading.found() == ["first"]
     assert Reading(reader).found() == ["later"]
+
+
+def test_while_something_comes_soon_a_reader_that_took_all_there_was_stands_by(
+    world: World, queue: Queue, reader: Queue
+) -> None:
+    """Should the one that watches for it be gone, it looks."""
+    reading = Reading(reader)
+    blocked(world, queue)
+    queue.write("later", shard_key="t", delay=4)
+    watcher = Reading(queue)
+    blocked(world, queue, 2)
+    queue.write("first", shard_key="first")
+    assert reading.found() == ["first"]
+    again = Reading(reader)
+    eventually(lambda: b"deputies=" in world.raw.hget(queue.state.keys.meta, "odd"), what="a deputy")
+    queue.write_many([(number, f"t{number}") for number in range(20)])
+    assert again.found()
+    assert watcher.found()
 
 
 def test_the_end_of_the_lease_that_was_just_granted_ends_the_wait(world: World, queue: Queue, reader: Queue) -> None:

@@ -24,16 +24,18 @@ from tests.unit.wire import read_reply as reply
 ROW = [b"1700000000000-7", [b"k", b"t", b"b", b"x"]]
 WANTED, BLOCK = 2, 5.0
 HELD = Received("1-1-0", "t", 1, 30.0, b"x", "", {}, "", 0, 0.0, "0:1-1:1:holder::t")
+NONE_LEFT = -3
 LEFT_SOMETHING = {
     "as many as it wanted": reply(ROW, ROW),
+    "fewer, while somebody watches for what comes": reply(ROW),
     "more work": reply(ROW, kind=b"MORE"),
     "a stream that was not declared": reply(ROW, kind=b"MISS"),
-    "another epoch": reply(ROW, epoch=b"2"),
+    "another epoch": reply(ROW, epoch=b"2", wait=NONE_LEFT),
 }
 
 
 class Room:
-    """A queue on which a reader found nothing at 0 s, and told writers that it waits for a second."""
+    """A queue of which a reader found nothing at 0 s, and told writers that it waits for a second."""
 
     def __init__(self, **state: Any) -> None:
         self.clock = ManualClock()
@@ -58,7 +60,7 @@ class Room:
 
     def take_all(self, last: Any = None) -> None:
         """Wait until 0.1 s, and look again: the *last* reply is a message by default, which was all that there was."""
-        self.read(reply(wait=100), last or reply(ROW), reply())
+        self.read(reply(wait=100), last or reply(ROW, wait=NONE_LEFT), reply())
 
 
 def waits(done: Driven[Any]) -> list[float]:
@@ -97,9 +99,9 @@ def test_who_may_have_left_something_looks(last: Any) -> None:
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_who_got_as_many_as_it_wanted_may_be_told_that_none_is_left(fast: bool) -> None:
+def test_who_got_as_many_as_it_wanted_waits_without_a_look_if_none_is_left(fast: bool) -> None:
     room = Room()
-    last = reply(ROW, ROW, wait=-3)
+    last = reply(ROW, ROW, wait=NONE_LEFT)
     if fast:
         room.take_all()
         room.clock.advance(FRESH)
@@ -111,7 +113,9 @@ def test_who_got_as_many_as_it_wanted_may_be_told_that_none_is_left(fast: bool) 
     assert room.read().calls == []
 
 
-@pytest.mark.parametrize("last", [reply(ROW), reply(ROW, ROW, wait=-3)], ids=["some", "as many as it wanted"])
+@pytest.mark.parametrize(
+    "last", [reply(ROW, wait=NONE_LEFT), reply(ROW, ROW, wait=NONE_LEFT)], ids=["some", "as many as it wanted"]
+)
 def test_who_saw_the_clock_jump_looks(last: Any) -> None:
     """By that clock it is judged whether writers notify."""
     room = Room()
@@ -133,7 +137,7 @@ def test_who_took_all_there_was_some_time_ago_looks(passed: float) -> None:
 def test_who_looks_for_the_first_time_looks() -> None:
     """Nobody has told writers to notify."""
     room = Room()
-    assert looks(room.read(reply(ROW)))
+    assert looks(room.read(reply(ROW, wait=NONE_LEFT)))
     assert looks(room.read(reply(ROW, ROW)))
 
 
