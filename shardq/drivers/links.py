@@ -35,6 +35,9 @@ RECEIVED: Final = 64 * 1024
 TRUSTED: Final = 0.01
 """Seconds for which a link that was used is taken to be sound. After them it is looked at before it is used again."""
 
+LENIENCE: Final = 0.01
+"""A link may wait longer than it is told by this part: to tell the kernel for each call takes a system call more."""
+
 CLOSED: Final = (AttributeError, TypeError, ValueError, OSError)
 """What redis-py may raise when another thread closes the connection during a call."""
 
@@ -135,8 +138,8 @@ class Link:
     def _receive(self, limit: float) -> None:
         """Give the parser what arrives next."""
         if self._waits:
-            if limit != self._patience:
-                self._be_patient(limit)
+            if not limit <= self._patience <= limit * (1 + LENIENCE):
+                self._be_patient(limit * (1 + LENIENCE / 2))
             try:
                 size = self._socket.recv_into(self._buffer)
             except BlockingIOError:

@@ -14,7 +14,7 @@ from shardq.model import Received
 from shardq.ops.queue.server_time import Jump, noted, safe_deadline
 from shardq.ops.queue.state import MIN_WIDTH, OTHERS_WATCH, REMEMBERED, QueueState
 from shardq.ops.queue.steps import Call
-from shardq.ops.read.waiting import NEVER, Outstanding, Request, Waiting
+from shardq.ops.read.waiting import Outstanding, Request, Waiting
 from shardq.protocol.bodies import deliveries
 
 ALL_DECLARED = 8
@@ -30,6 +30,9 @@ MANY = 16
 
 _OTHERS_WATCH = -2
 """The wait of a reader that found nothing while others watch for what time brings."""
+
+_NONE_LEFT = -3
+"""The wait of a reader that took all there was, while nobody watches for what time brings."""
 
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
@@ -148,27 +151,26 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     if call.watches and (rows or reply[0] == b"OK"):
         state.watch = now_ms + wait_ms if wait_ms >= 0 else OTHERS_WATCH if wait_ms == _OTHERS_WATCH else 0
         state.turn = 0
-    found = ReadReply(
-        rows,
-        wait_ms,
-        reply[0] != b"OK" or len(rows) == call.count,
-        moved,
-        not rows and state.server_time is not None and state.server_time.jump is not None,
-    )
+    jumped = _has_jumped(state)
+    found = ReadReply(rows, wait_ms, reply[0] != b"OK" or len(rows) == call.count, moved, jumped and not rows)
     if (waiting := state.waiting.get("read")) is not None:
-        _note_left(waiting, call, found, state.clock.monotonic())
+        _note_left(waiting, call, found, jumped, state.clock.monotonic())
     return found
 
 
-def _note_left(waiting: Waiting, call: ReadCall, found: ReadReply, now: float) -> None:
+def _has_jumped(state: QueueState) -> bool:
+    """Return whether a read is to tell the server of a jump of its clock. By that clock writers notify."""
+    return state.server_time is not None and state.server_time.jump is not None
+
+
+def _note_left(waiting: Waiting, call: ReadCall, found: ReadReply, jumped: bool, now: float) -> None:
     """Note whether the read left something, and until when writers notify."""
-    if found.more or found.moved or found.jumped:
-        waiting.left_some(now)
-    elif found.rows:
+    if found.wait_ms == _NONE_LEFT and not (found.moved or jumped):
         waiting.emptied(call.sent, now)
-    else:
+        return
+    waiting.left_some(now)
+    if not (found.rows or found.more or found.moved or jumped):
         waiting.told_until = max(waiting.told_until, call.stays_until)
-        waiting.emptied_at = -NEVER  # it may have been told when to look again
 
 
 def _watch(state: QueueState) -> int | str:
@@ -192,7 +194,10 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
     state.hints = _hints(reply[4])
     _declare_fewer(state, reply)
     if (waiting := state.waiting.get("read")) is not None:
-        waiting.left_some(state.clock.monotonic())
+        if reply[3] == _NONE_LEFT and not _has_jumped(state):
+            waiting.emptied(call.sent, state.clock.monotonic())
+        else:
+            waiting.left_some(state.clock.monotonic())
     if call.watches:
         state.watch = state.turn = 0
     return rows

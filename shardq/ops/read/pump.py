@@ -120,15 +120,17 @@ class _Pump:
             yield from ignore_failure(give_back(self.state, unclaimed, self.state.until()))
 
     def _plain(self, request: Request) -> Op[ReadReply]:
-        read = read_call(self.state, request, self._left(), self.outstanding, declare=ALL_DECLARED, pumped=True)
+        read = read_call(
+            self.state, request, self._left(self._until()), self.outstanding, declare=ALL_DECLARED, pumped=True
+        )
         self.waiting.overdue_at = read.sent + LATENESS
         reply = yield read.call
         return self._judge(read, reply, None)
 
     def _armed(self, request: Request) -> Op[ReadReply | None]:
-        state, now = self.state, self.clock.monotonic()
-        block = max(0.001, min(self._left(), self.wake_at - now))
-        left = max(0.001, self._left(block))  # the wait may end early: then there is more
+        state, now, until = self.state, self.clock.monotonic(), self._until()
+        block = max(0.001, min(self._left(until), self.wake_at - now))
+        left = max(0.001, self._left(until - block))  # the wait may end early: then there is more
         read = read_call(state, request, left, self.outstanding, declare=ARMED_DECLARED, delay=block, pumped=True)
         self.waiting.overdue_at = read.sent + block + LATENESS
         key, block_ms, known = state.keys.notifications, math.ceil(block * 1000), state.server_time
@@ -158,7 +160,7 @@ class _Pump:
 
         No read is sent behind the wait: a client that is woken only to watch would read for nothing.
         """
-        block, now = max(0.001, self._left()), self.clock.monotonic()
+        block, now = max(0.001, self._left(self._until())), self.clock.monotonic()
         self.waiting.overdue_at = now + block + LATENESS
         key, block_ms = self.state.keys.notifications, math.ceil(block * 1000)
         time_before, notified = yield Armed(key, request.count, block_ms, None, math.inf, self.waiting, None, True)
@@ -179,11 +181,13 @@ class _Pump:
         self.wake_at = min(self.wake_at, before.at + self.state.watch / 1000 - before.shown)
         return len(moments) == len(told)
 
-    def _left(self, block: float = 0.0) -> float:
-        """Return for how many seconds somebody will wait after a wait of *block* seconds: at most a slice."""
-        now = self.clock.monotonic()
-        until = max((waiter.until for waiter in self.waiting.waiters()), default=now)
-        return max(0.0, min(self.state.wait_slice, until - now - block))
+    def _until(self) -> float:
+        """Return the local time until which somebody waits."""
+        return max([waiter.until for waiter in self.waiting.waiters()], default=-math.inf)
+
+    def _left(self, until: float) -> float:
+        """Return for how many seconds somebody waits who waits until then: at most a slice."""
+        return max(0.0, min(self.state.wait_slice, until - self.clock.monotonic()))
 
     def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
         found = read_reply(self.state, read, reply, granted)

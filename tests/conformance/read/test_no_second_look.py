@@ -20,7 +20,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.usefixtures("real")
 MINUTE = 60
 SOON = 15
-JOBS = 50
+JOBS = 20
 
 
 @pytest.fixture
@@ -40,13 +40,13 @@ def reader(open_queue: OpenQueue, other: Client) -> Queue:
 class Reading(threading.Thread):
     """One read that waits, by a thread of its own."""
 
-    def __init__(self, reader: Queue, **wanted: Any) -> None:
+    def __init__(self, reader: Queue, count: int = 10, **wanted: Any) -> None:
         super().__init__(daemon=True)
-        self._reader, self._wanted, self._found = reader, wanted, list[Delivery]()
+        self._reader, self._count, self._wanted, self._found = reader, count, wanted, list[Delivery]()
         self.start()
 
     def run(self) -> None:
-        self._found = self._reader.read_many(10, block=40, **self._wanted)
+        self._found = self._reader.read_many(self._count, block=40, **self._wanted)
 
     def found(self) -> list[Any]:
         """The payloads, which must come soon."""
@@ -61,9 +61,9 @@ class Reading(threading.Thread):
         return delivery
 
 
-def blocked(world: World, queue: Queue) -> None:
-    """Wait until the reader blocks on the server."""
-    eventually(lambda: world.blocked(queue) == 1, what="a blocked reader")
+def blocked(world: World, queue: Queue, count: int = 1) -> None:
+    """Wait until so many readers block on the server."""
+    eventually(lambda: world.blocked(queue) == count, what=f"{count} blocked readers")
 
 
 def emptied(world: World, queue: Queue, reader: Queue, **wanted: Any) -> Delivery:
@@ -80,13 +80,18 @@ def calls(world: World, command: str) -> int:
 
 
 @pytest.mark.once
-def test_a_job_that_comes_alone_costs_a_write_a_read_and_an_ack(world: World, queue: Queue, reader: Queue) -> None:
-    emptied(world, queue, reader).ack()
-    before, asked, found = calls(world, "fcall"), calls(world, "client|id"), list[Delivery]()
+@pytest.mark.parametrize("wanted", [1, 10])
+def test_a_job_that_comes_alone_costs_a_write_a_read_and_an_ack(
+    world: World, queue: Queue, reader: Queue, wanted: int
+) -> None:
+    delivery = emptied(world, queue, reader)
+    before, asked = calls(world, "fcall"), calls(world, "client|id")
     for number in range(JOBS):
+        reading = Reading(reader, wanted, ack=[delivery])
+        blocked(world, queue)
         queue.write(number, shard_key="t")
-        found = reader.read_many(10, block=40, ack=found)
-        assert [each.payload for each in found] == [number]
+        delivery = reading.delivery()
+        assert delivery.payload == number
     assert calls(world, "fcall") - before <= 3 * JOBS
     assert calls(world, "client|id") == asked
 
@@ -139,6 +144,24 @@ def test_what_comes_due_soon_was_written_before_the_last_look(world: World, queu
     queue.write("first", shard_key="first")
     assert reading.found() == ["first"]
     assert Reading(reader).found() == ["later"]
+
+
+def test_while_something_comes_soon_a_reader_that_took_all_there_was_stands_by(
+    world: World, queue: Queue, reader: Queue
+) -> None:
+    """Should the one that watches for it be gone, it looks."""
+    reading = Reading(reader)
+    blocked(world, queue)
+    queue.write("later", shard_key="t", delay=4)
+    watcher = Reading(queue)
+    blocked(world, queue, 2)
+    queue.write("first", shard_key="first")
+    assert reading.found() == ["first"]
+    again = Reading(reader)
+    eventually(lambda: b"deputies=" in world.raw.hget(queue.state.keys.meta, "odd"), what="a deputy")
+    queue.write_many([(number, f"t{number}") for number in range(20)])
+    assert again.found()
+    assert watcher.found()
 
 
 def test_the_end_of_the_lease_that_was_just_granted_ends_the_wait(world: World, queue: Queue, reader: Queue) -> None:

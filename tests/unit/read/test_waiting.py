@@ -24,16 +24,18 @@ from tests.unit.wire import read_reply as reply
 ROW = [b"1700000000000-7", [b"k", b"t", b"b", b"x"]]
 WANTED, BLOCK = 2, 5.0
 HELD = Received("1-1-0", "t", 1, 30.0, b"x", "", {}, "", 0, 0.0, "0:1-1:1:holder::t")
+NONE_LEFT = -3
 LEFT_SOMETHING = {
     "as many as it wanted": reply(ROW, ROW),
+    "fewer, while somebody watches for what comes": reply(ROW),
     "more work": reply(ROW, kind=b"MORE"),
     "a stream that was not declared": reply(ROW, kind=b"MISS"),
-    "another epoch": reply(ROW, epoch=b"2"),
+    "another epoch": reply(ROW, epoch=b"2", wait=NONE_LEFT),
 }
 
 
 class Room:
-    """A queue on which a reader found nothing at 0 s, and told writers that it waits for a second."""
+    """A queue of which a reader found nothing at 0 s, and told writers that it waits for a second."""
 
     def __init__(self, **state: Any) -> None:
         self.clock = ManualClock()
@@ -58,12 +60,17 @@ class Room:
 
     def take_all(self, last: Any = None) -> None:
         """Wait until 0.1 s, and look again: the *last* reply is a message by default, which was all that there was."""
-        self.read(reply(wait=100), last or reply(ROW), reply())
+        self.read(reply(wait=100), last or reply(ROW, wait=NONE_LEFT), reply())
 
 
 def waits(done: Driven[Any]) -> list[float]:
     """Until when the waits last, at most."""
     return [step.waiter.wake_at for step in done.steps if isinstance(step, Wait)]
+
+
+def looks(done: Driven[Any]) -> bool:
+    """Whether the read looked before anything else."""
+    return isinstance(done.steps[0], Call) and done.steps[0].script.name == "read"
 
 
 def test_who_has_just_taken_all_there_was_waits_without_a_look_while_writers_notify() -> None:
@@ -88,7 +95,35 @@ def test_who_may_have_left_something_looks(last: Any) -> None:
     view = room.state.view
     room.take_all(last)
     room.state.view = view
-    assert room.read(reply(ROW, ROW)).calls == ["read"]
+    assert looks(room.read(reply(ROW, ROW)))
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_who_got_as_many_as_it_wanted_waits_without_a_look_if_none_is_left(fast: bool) -> None:
+    room = Room()
+    last = reply(ROW, ROW, wait=NONE_LEFT)
+    if fast:
+        room.take_all()
+        room.clock.advance(FRESH)
+        look = fast_read(room.state, WANTED, BLOCK, None, None, None, Outstanding(), Acks.of([HELD]))
+        assert look is not None
+        assert look.rows([[NOW, b"o"], last]) is not None
+    else:
+        room.take_all(last)
+    assert room.read().calls == []
+
+
+@pytest.mark.parametrize(
+    "last", [reply(ROW, wait=NONE_LEFT), reply(ROW, ROW, wait=NONE_LEFT)], ids=["some", "as many as it wanted"]
+)
+def test_who_saw_the_clock_jump_looks(last: Any) -> None:
+    """By that clock it is judged whether writers notify."""
+    room = Room()
+    room.read(reply(), block=0.0)
+    jumped = [*last]
+    jumped[1] += 60_000
+    room.take_all(jumped)
+    assert looks(room.read(reply(ROW, ROW, now=NOW + 60_000)))
 
 
 @pytest.mark.parametrize("passed", [FRESH, 0.9])
@@ -96,20 +131,20 @@ def test_who_took_all_there_was_some_time_ago_looks(passed: float) -> None:
     room = Room()
     room.take_all()
     room.clock.advance(passed)
-    assert room.read(reply(ROW, ROW)).calls == ["read"]
+    assert looks(room.read(reply(ROW, ROW)))
 
 
 def test_who_looks_for_the_first_time_looks() -> None:
     """Nobody has told writers to notify."""
     room = Room()
-    assert room.read(reply(ROW)).calls == ["read"]
-    assert room.read(reply(ROW, ROW)).calls == ["read"]
+    assert looks(room.read(reply(ROW, wait=NONE_LEFT)))
+    assert looks(room.read(reply(ROW, ROW)))
 
 
 def test_who_does_not_wait_looks() -> None:
     room = Room()
     room.take_all()
-    assert room.read(reply(), block=0.0).calls == ["read"]
+    assert looks(room.read(reply(), block=0.0))
 
 
 def test_the_first_try_of_a_reader_that_may_wait_without_a_look_only_acks() -> None:
@@ -176,5 +211,5 @@ def test_who_found_nothing_just_now_looks() -> None:
     """It may have been told to look at a moment, on behalf of all who wait."""
     room = Room()
     room.take_all()
-    assert room.read(reply(), block=0.0).calls == ["read"]
-    assert room.read(reply(ROW, ROW)).calls == ["read"]
+    assert looks(room.read(reply(), block=0.0))
+    assert looks(room.read(reply(ROW, ROW)))
