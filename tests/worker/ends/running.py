@@ -57,8 +57,8 @@ class Kind(NamedTuple):
 
     @property
     def groups(self) -> list[list[str]]:
-        """The ends that run together: members of batches have a run with slots for all, and what hangs by itself."""
-        if self.event == "ask":
+        """The ends that run together: members of batches with slots for all, and what blocks a loop alone."""
+        if self.event == "ask" and (self.form in IN_LOOP or self.form in BATCHES):
             return [[name] for name in self.names]
         groups = [[name for name in self.names if ("." in name) is is_member] for is_member in (False, True)]
         return [names for names in groups if names]
