@@ -156,7 +156,7 @@ class DjangoCall(Call):
         else:
             await self._crossing.in_hand(attempt.run)
         if attempt.outcome is not None:
-            if not is_a(attempt.outcome, _TURNED_BACK):
+            if not (is_a(attempt.outcome, _TURNED_BACK) or delivery.lost):
                 await self._note(delivery, attempt.record)
             raise attempt.outcome
         config = delivery.queue.state.config

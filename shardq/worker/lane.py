@@ -4,7 +4,8 @@ No thread only reads or only settles. A thread that has read messages runs a han
 which reads on. A thread that finds no handler to run settles. So on an idle queue one thread reads, handles and acks a
 message without a switch of threads. Each thread that is woken wakes the next one, as long as there is more to do.
 
-Async handlers are run by an event loop, which takes all that may start by one call (`loop_hands`). What a thread does
+Async handlers are run by an event loop, which takes all that may start by one call (`loop_hands`). When some have
+ended, it begins with those that are next, if these are async, too: no thread is woken for that. What a thread does
 that is no job is an *errand*: a plain function that an async one waits for, or to look whether a job's time is over.
 A thread does these first, since jobs wait for them; so there are as many threads as that takes.
 """
@@ -30,7 +31,6 @@ from shardq.worker.crossing import Crossing
 from shardq.worker.ending import LOOK, PARTING
 from shardq.worker.jobs import in_span, in_span_async
 from shardq.worker.keeper import Keeper, seen_lost
-from shardq.worker.limits import Limits
 from shardq.worker.loop_hands import Ended, LoopHands
 from shardq.worker.orders import Orders
 from shardq.worker.outcome import ACK, GIVE_BACK, Outcome
@@ -49,6 +49,7 @@ from shardq.worker.state import (
     WorkerState,
 )
 from shardq.worker.telling import Teller
+from shardq.worker.time_limits import TimeLimits
 from shardq.worker.traffic import Report, Traffic
 from shardq.worker.trouble import log_done, log_lost
 
@@ -89,7 +90,7 @@ class Lane:
         self.keeper = Keeper(jobs.client, jobs.state, plan, self._events)
         self._traffic = Traffic(self, jobs, plan, owner.teller, owner.end_if_empty)
         self._orders = Orders(self, self._clock, plan.grace, self._traffic.end_read)
-        self._limits = Limits(jobs, plan.backoff, self.give, self._fresh, self._overdue)
+        self._limits = TimeLimits(jobs, plan.backoff, self.give, self._fresh, self._overdue)
         self._children = Children(owner.handle, jobs.client.codecs, self._limits.start) if forks else None
         self.call_of: CallOf
         self.crossing: Crossing | None = None

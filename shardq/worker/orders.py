@@ -9,28 +9,15 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from shardq.clock import Clock
 from shardq.worker.signals import MAX_WAIT
-from shardq.worker.state import DRAINING, Job, WorkerState
+from shardq.worker.state import DRAINING
+from shardq.worker.traffic import Host
 from shardq.worker.trouble import RETURN_TIMEOUT, log_left, raised
 
 Order: TypeAlias = Literal["stop", "leave", "over", "nudge", "look"] | BaseException
-
-
-class Host(Protocol):
-    """The lane that is told."""
-
-    state: WorkerState
-    lock: threading.Lock
-    stopped: threading.Event
-
-    def wake(self) -> None:
-        """Wake a thread if there is anything to do."""
-
-    def interrupt(self, job: Job) -> None:
-        """Let the handler of *job* see that its lease is lost."""
 
 
 class Orders:

@@ -21,7 +21,7 @@ from shardq.worker.empty import WAIT
 from shardq.worker.jobs import charge, deliveries_of, keeping, settle
 from shardq.worker.keeper import Keeper
 from shardq.worker.plan import Plan
-from shardq.worker.state import AWAY, Read, SettleJobs, WorkerState
+from shardq.worker.state import AWAY, Job, Read, SettleJobs, WorkerState
 from shardq.worker.telling import Teller
 from shardq.worker.trouble import CALL_TIMEOUT, FATAL, Trouble, log_late
 
@@ -35,7 +35,7 @@ Report: TypeAlias = Callable[[], object]
 
 
 class Host(Protocol):
-    """The lane whose traffic it is."""
+    """A lane, as its parts see it."""
 
     state: WorkerState
     lock: threading.Lock
@@ -47,6 +47,9 @@ class Host(Protocol):
 
     def wake(self) -> None:
         """Wake a thread if there is anything to do."""
+
+    def interrupt(self, job: Job) -> None:
+        """Let the handler of *job* see that its lease is lost."""
 
 
 class Traffic:

@@ -332,6 +332,22 @@ def test_what_a_stream_brought_starts_first() -> None:
     assert started[2:4] == of_floods[1:]
 
 
+def test_async_jobs_start_together_up_to_the_next_plain_one_and_the_last_slot() -> None:
+    state = WorkerState(concurrency=5)
+    assert isinstance(state.next(), Read)
+    jobs = state.arrived(deliveries(7))
+    for job, is_async in zip(jobs, [True, True, False, True, True, True, True], strict=True):
+        job.call = SimpleNamespace(is_async=is_async)
+    assert state.start_async() == jobs[:2]
+    assert state.start_async() == []  # nobody passes the plain one
+    assert state.next() is jobs[2]
+    assert not state.lost(jobs[3])
+    assert state.start_async() == jobs[4:6]
+    assert state.busy == 5
+    state.ended(jobs[0], ACK)
+    assert state.start_async() == jobs[6:]
+
+
 def test_settling_gathers_while_a_call_is_under_way() -> None:
     state = WorkerState(3)
     state.next()

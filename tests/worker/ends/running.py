@@ -34,9 +34,11 @@ from tests.worker.forward import Forward, end_leases_earlier
 from tests.worker.running import run_worker
 
 PATIENCE: Final = 4.0
-"""Seconds without any change after which a run is given up."""
+"""Seconds without any change after which a run is given up; those in which the machine stands still do not count."""
 PATIENCE_WITH_CHILDREN: Final = 20.0
 """The same where processes start."""
+LOOK: Final = 0.01
+"""Seconds between two looks."""
 AT_ONCE: Final = 4
 """The slots of a worker, but for those that jobs keep until they are released."""
 WORKER: Final = "worker"
@@ -57,8 +59,8 @@ class Kind(NamedTuple):
 
     @property
     def groups(self) -> list[list[str]]:
-        """The ends that run together: members of batches have a run with slots for all, and what hangs by itself."""
-        if self.event == "ask":
+        """The ends that run together: members of batches with slots for all, and what blocks a loop alone."""
+        if self.event == "ask" and (self.form in IN_LOOP or self.form in BATCHES):
             return [[name] for name in self.names]
         groups = [[name for name in self.names if ("." in name) is is_member] for is_member in (False, True)]
         return [names for names in groups if names]
@@ -300,15 +302,15 @@ class Run:
 
     def _waits(self, condition: Callable[[], bool], *, beyond_end: bool = False) -> bool:
         """Wait for *condition*, as long as something changes; *beyond_end*, also when the worker has ended."""
-        seen, since = self._seen(), time.monotonic()
+        seen, looks = self._seen(), 0
         while not condition():
             if self._working.has_ended.is_set() and not beyond_end:
                 return condition()
-            if (now := self._seen()) != seen:
-                seen, since = now, time.monotonic()
-            if time.monotonic() - since > (PATIENCE_WITH_CHILDREN if self._kind.form == "child" else PATIENCE):
+            looks = looks + 1 if (now := self._seen()) == seen else 0
+            seen = now
+            if looks * LOOK > (PATIENCE_WITH_CHILDREN if self._kind.form == "child" else PATIENCE):
                 return False
-            time.sleep(0.01)
+            time.sleep(LOOK)
         return True
 
     def _seen(self) -> object:

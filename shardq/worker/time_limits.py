@@ -19,7 +19,7 @@ LOOK = 0.05
 """Seconds between two looks whether the program was told of all."""
 
 
-class Limits:
+class TimeLimits:
     """Looks whether the time of a job is over. No timer waits for that: it calls functions of users.
 
     *give* lets a thread run a function soon, each in a context that is *fresh*. *end* decides what becomes of a job: it
