@@ -15,7 +15,7 @@ a refusal that passes                     a pause and the next try
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
@@ -119,9 +119,8 @@ def fast_read(
     view = state.view
     if not view.epoch or view.has_upkeep or count > MAX_PER_CALL:
         return None
-    now = state.clock.monotonic()
     waiting = state.waiting.get("read") if block else None
-    only_acks = waiting is not None and waiting.proven_for(now) > 0
+    only_acks = waiting is not None and waiting.proven_for(state.clock.monotonic()) > 0
     coalescer = None
     if acks is not None:
         if acks.earlier or len(acks.last) != 1:
@@ -134,16 +133,26 @@ def fast_read(
             return None
     look = Look()
     look.state, look.acks, look.coalescer, look.made = state, acks, coalescer, False
-    look.since, look.until, look.attempt = now, now + block, None
     look.request = request = request_of(state, count, visibility, prefer)
-    look.call_until = until = max(look.until, now + state.timeout if timeout is None else state.until(timeout))
-    if acks is not None and only_acks:
-        look.step = _ack_of(state, acks, until)
-        return look
-    look.attempt = attempt = read_call(state, request, min(block, state.wait_slice), outstanding, declare=ALL_DECLARED)
-    attempt.call.until = until
-    look.step = Batch((_ack_of(state, acks, until), attempt.call), until, once=True) if acks else attempt.call
+    attempt = None
+    if not only_acks:
+        attempt = read_call(state, request, min(block, state.wait_slice), outstanding, declare=ALL_DECLARED)
+    look.attempt, look.since = attempt, attempt.sent if attempt else state.clock.monotonic()
+    look.until = look.since + block
+    look.call_until = max(look.until, look.since + state.timeout if timeout is None else state.until(timeout))
+    look.step = _step_of(look)
     return look
+
+
+def _step_of(look: Look) -> Sendable | Batch:
+    """Return the calls of a first try: the only one of its acks, the read, or both."""
+    until, attempt = look.call_until, look.attempt
+    if attempt is not None:
+        attempt.call.until = until
+    if look.acks is None:
+        return cast("ReadCall", attempt).call
+    ack = _ack_of(look.state, look.acks, until)
+    return ack if attempt is None else Batch((ack, attempt.call), until, once=True)
 
 
 def _ack_of(state: QueueState, acks: Acks, until: float) -> Sendable:
