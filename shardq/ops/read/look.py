@@ -37,7 +37,7 @@ from shardq.ops.read.command import (
 )
 from shardq.ops.read.give_back import recover_all
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding, Request
-from shardq.ops.settle.command import LoneAck, ack_call
+from shardq.ops.settle.command import lone_ack
 from shardq.ops.settle.settle import unsure_of
 from shardq.ops.sharing.coalescing import Coalescer
 
@@ -139,27 +139,15 @@ def fast_read(
         attempt = read_call(state, request, min(block, state.wait_slice), outstanding, declare=ALL_DECLARED)
     look.attempt, look.since = attempt, attempt.sent if attempt else state.clock.monotonic()
     look.until = look.since + block
-    look.call_until = max(look.until, look.since + state.timeout if timeout is None else state.until(timeout))
-    look.step = _step_of(look)
+    look.call_until = until = max(look.until, look.since + state.timeout if timeout is None else state.until(timeout))
+    if attempt is None:
+        look.step = lone_ack(state, cast("Acks", acks).last, until)
+        return look
+    attempt.call.until = until
+    look.step = (
+        attempt.call if acks is None else Batch((lone_ack(state, acks.last, until), attempt.call), until, once=True)
+    )
     return look
-
-
-def _step_of(look: Look) -> Sendable | Batch:
-    """Return the calls of a first try: the only one of its acks, the read, or both."""
-    until, attempt = look.call_until, look.attempt
-    if attempt is not None:
-        attempt.call.until = until
-    if look.acks is None:
-        return cast("ReadCall", attempt).call
-    ack = _ack_of(look.state, look.acks, until)
-    return ack if attempt is None else Batch((ack, attempt.call), until, once=True)
-
-
-def _ack_of(state: QueueState, acks: Acks, until: float) -> Sendable:
-    """Return the call of the only one of *acks*."""
-    delivery = acks.last[0][2]
-    is_unsure = state.unsure and delivery.token in state.unsure  # then it must say that it is a repetition
-    return ack_call(state, acks.last) if is_unsure else LoneAck(state, delivery, until)
 
 
 def look(
