@@ -15,6 +15,7 @@ from shardq.client import base
 from shardq.ops.read import waiting
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
+from tests.state import odd_of
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("real")
@@ -153,12 +154,14 @@ def test_while_something_comes_soon_a_reader_that_took_all_there_was_stands_by(
     reading = Reading(reader)
     blocked(world, queue)
     queue.write("later", shard_key="t", delay=4)
+    eventually(lambda: int(odd_of(world.raw, queue.state.keys).get("watched", "0")) > 0, what="it has looked")
+    blocked(world, queue)  # before the other one, so it is woken first
     watcher = Reading(queue)
     blocked(world, queue, 2)
     queue.write("first", shard_key="first")
     assert reading.found() == ["first"]
     again = Reading(reader)
-    eventually(lambda: b"deputies=" in world.raw.hget(queue.state.keys.meta, "odd"), what="a deputy")
+    eventually(lambda: odd_of(world.raw, queue.state.keys).get("deputies"), what="a deputy")
     queue.write_many([(number, f"t{number}") for number in range(20)])
     assert again.found()
     assert watcher.found()
