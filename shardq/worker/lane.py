@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from shardq.client import AsyncQueue, Queue
@@ -83,7 +84,7 @@ class Lane:
         self.lock = threading.Lock()
         self.stopped, self.left, self._leaving = threading.Event(), threading.Event(), threading.Event()
         self._idle: list[threading.Lock] = []
-        self._threads = 0
+        self._threads = self._on_errands = 0
         self._waking = False
         self._errands: deque[Errand] = deque()
         self._events = _KeeperEvents(self)
@@ -134,7 +135,7 @@ class Lane:
         if self._children:
             self._children.close()
             self._await_killed()
-        if not self._limits.wait_told():
+        if not self._limits.wait_for_all():
             log.warning("the worker ends before on_error has been told of all time limits")
 
     def _await_killed(self) -> None:
@@ -193,7 +194,8 @@ class Lane:
         if self._idle:
             self._waking = True
             self._idle.pop().release()
-        elif self._errands or self._threads < self._plan.concurrency + 2:  # one thread that reads, one that settles
+        # One thread that reads, one that settles; those on errands may hang.
+        elif self._errands or self._threads - self._on_errands < self._plan.concurrency + 2:
             thread = threading.Thread(target=self._live, name=f"shardq-worker-{self._threads + 1}", daemon=True)
             self._waking = True  # before it runs, since it takes that back
             self._threads += 1
@@ -259,6 +261,7 @@ class Lane:
     def _next(self) -> Action | Errand | None:
         """Return what is next, after handing over the async jobs that start. The caller has the lock."""
         if self._errands:
+            self._on_errands += 1
             return self._errands.popleft()
         self._hand_over()
         return self.state.next()
@@ -273,13 +276,16 @@ class Lane:
             return None
         if not isinstance(action, (Read, SettleJobs)):
             action()
-            return None
+            return self._errand_over
         try:
             return self._traffic.read(action) if isinstance(action, Read) else self._traffic.settle(action)
         except BaseException as error:  # noqa: BLE001 (raised by run)
             self._orders.put(error)
             self.stopped.wait()
             return lambda: self._traffic.gave_up(action)
+
+    def _errand_over(self) -> None:
+        self._on_errands -= 1
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
@@ -291,6 +297,7 @@ class Lane:
             job, self._jobs, self._plan.backoff, self.state.max_deliveries, self._leaving.is_set,
         )  # fmt: skip
         self._finish(job, limit, outcome)
+        self._limits.wait(job)
         return outcome
 
     async def _run_async(self, job: Job) -> None:
@@ -301,7 +308,11 @@ class Lane:
                 job, self._jobs, self._plan.backoff, self.state.max_deliveries, self._leaving.is_set,
             )  # fmt: skip
         self._finish(job, limit, outcome)
-        if self._hands is not None:  # it runs there
+        if self._hands is None:  # it runs there
+            return
+        if self._limits.is_told(job):
+            self._limits.after(job, partial(self._hands.over_soon, job, outcome))
+        else:
             self._hands.over(job, outcome)
 
     def _finish(self, job: Job, limit: Entry | None, outcome: Outcome) -> None:

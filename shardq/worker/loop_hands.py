@@ -7,6 +7,7 @@ more than an empty job.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -64,6 +65,11 @@ class LoopHands:
         self._done.append((job, outcome))
         if len(self._done) == 1:
             self._loop.call_soon(self._flush)
+
+    def over_soon(self, job: Job, outcome: Outcome) -> None:
+        """Do as `over`. Any thread may call this."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.over, job, outcome)
 
     def _flush(self) -> None:
         done, self._done = self._done, []

@@ -497,7 +497,7 @@ for _name, _options in _HANGING.items():
 _add(
     lines.ON_ERROR,
     {"on-error-hangs": (hanging("on-error-hangs", None), DONE)},
-    places=("on_error",), forms=("plain", "mixed", "batch", "mixed-batch", "child"), event="ask",
+    places=("on_error",), forms=WITH_DELIVERY, event="ask",
 )  # fmt: skip
 
 

@@ -243,8 +243,10 @@ class Run:
         self._working.clock.by += 0.45 * LEASE
         if not self._waits(self._are_leases_long):
             return "the leases are not extended"
-        # An async function's error is looked at in the event loop, which async jobs need.
-        if self._kind.form not in IN_LOOP and not self._does_ordinary_jobs(self._slots - held, held):
+        # What is asked of an async function's error is asked in the event loop, which async jobs need. But on_error is
+        # told in a thread.
+        loop_hangs = self._kind.form in IN_LOOP and self._kind.place != "on_error"
+        if not loop_hangs and not self._does_ordinary_jobs(self._slots - held, held):
             return "the ordinary jobs beside them are not all done"
         (self._folder / "release").touch()
         return ""

@@ -115,6 +115,43 @@ def test_the_others_go_on_while_what_is_asked_of_overdue_jobs_hangs(
     assert (begun.failure, len(asked), jobs.stats().dead) == (None, SLOTS - 1, 0)
 
 
+def test_a_slot_is_taken_until_the_error_reporter_of_an_overdue_job_has_ended(
+    begin: Begin, client: Client, clock: Forward, functions: FunctionKind
+) -> None:
+    """So it is seen that no slot does anything any more, and there are no more threads than for two a slot."""
+    release, inside = threading.Event(), list[int]()
+    tasks: Tasks[Any] = Tasks("jobs", on_error=lambda *_: release.wait(90), **SETTINGS)
+
+    def late(number: int) -> None:
+        delivery = tasks.delivery
+        inside.append(number)
+        eventually(lambda: delivery.lost, 90)
+
+    async def late_async(number: int) -> None:
+        inside.append(number)
+        await asyncio.sleep(90)
+
+    tasks.task(name="late", time_limit=LIMIT, retries=0)(late if functions == "plain" else late_async)
+    tasks.task(name="quick")(lambda: None)
+    jobs = client.queue(tasks)
+    jobs.write_many([(["late", {"number": number}], f"t{number}") for number in range(SLOTS)])
+    begun = begin(tasks, concurrency=SLOTS)
+    lane = begun.worker._engine.lanes[0]
+    try:
+        eventually(lambda: len(inside) == SLOTS)
+        clock.by += LIMIT + 1
+        eventually(lambda: jobs.stats().dead == SLOTS)
+        write(jobs, "quick", 20)
+        eventually(lambda: len(lane._limits._overdue) == lane.stuck() == begun.worker.hangs == SLOTS)
+        assert lane._threads <= 2 * SLOTS + 4
+        assert jobs.stats().backlog == 20
+    finally:
+        release.set()
+    eventually(lambda: jobs.stats().acked == 20)
+    begun.stop()
+    assert (begun.failure, begun.worker.hangs) == (None, 0)
+
+
 def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, functions: FunctionKind) -> None:
     release, told = threading.Event(), list[str]()
 
