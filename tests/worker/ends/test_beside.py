@@ -136,20 +136,22 @@ def test_a_slot_is_taken_until_the_error_reporter_of_an_overdue_job_has_ended(
     jobs = client.queue(tasks)
     jobs.write_many([(["late", {"number": number}], f"t{number}") for number in range(SLOTS)])
     begun = begin(tasks, concurrency=SLOTS)
-    lane = begun.worker._engine.lanes[0]
+    worker = begun.worker
+    assert worker
+    lane = worker._engine.lanes[0]
     try:
         eventually(lambda: len(inside) == SLOTS)
         clock.by += LIMIT + 1
         eventually(lambda: jobs.stats().dead == SLOTS)
         write(jobs, "quick", 20)
-        eventually(lambda: len(lane._limits._overdue) == lane.stuck() == begun.worker.hangs == SLOTS)
+        eventually(lambda: len(lane._limits._overdue) == lane.stuck() == worker.hangs == SLOTS)
         assert lane._threads <= 2 * SLOTS + 4
         assert jobs.stats().backlog == 20
     finally:
         release.set()
     eventually(lambda: jobs.stats().acked == 20)
     begun.stop()
-    assert (begun.failure, begun.worker.hangs) == (None, 0)
+    assert (begun.failure, worker.hangs) == (None, 0)
 
 
 def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, functions: FunctionKind) -> None:
