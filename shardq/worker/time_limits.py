@@ -21,7 +21,7 @@ from shardq.worker.trouble import log_overrun
 class TimeLimits:
     """Looks whether the time of a job is over. No timer waits for that: it calls functions of users.
 
-    These may hang. So a job whose time is over has not ended before they have: its slot is taken meanwhile.
+    The program may take long to be told. So a job whose time is over has not ended before it was: its slot is taken.
 
     *give* lets a thread run a function soon, each in a context that is *fresh*. *end* decides what becomes of a job: it
     returns False if the job has ended by itself.
@@ -37,8 +37,9 @@ class TimeLimits:
     ) -> None:
         self._queue, self._clock, self._backoff = jobs, jobs.state.clock, backoff
         self._give, self._fresh, self._end = give, fresh, end
+        self._overdue: set[Job] = set()
         self._lock = threading.Lock()
-        self._overdue: dict[Job, list[Callable[[], object]]] = {}  # and what is to be called when the program was told
+        self._told: dict[Job, list[Callable[[], object]]] = {}  # and what is to be called when the program was told
 
     def start(self, job: Job) -> Entry | None:
         """Note that *job* starts. Return the timer's entry for its time limit, if it has one: cancel it at the end."""
@@ -47,12 +48,12 @@ class TimeLimits:
 
     def is_told(self, job: Job) -> bool:
         """Return whether the program is being told now that the time of *job* is over."""
-        return job in self._overdue
+        return job in self._told
 
     def after(self, job: Job, call: Callable[[], object]) -> None:
         """Call *call* when the program was told that the time of *job* is over; at once if it is not being told."""
         with self._lock:
-            calls = self._overdue.get(job)
+            calls = self._told.get(job)
             if calls is not None:
                 calls.append(call)
                 return
@@ -81,15 +82,11 @@ class TimeLimits:
         if (then := self._next_look(job)) is not None:
             self._look_at(job, then)
             return
-        with self._lock:
-            self._overdue[job] = []
+        self._overdue.add(job)
         try:
             self._fresh().run(self._fail, job)
         finally:
-            with self._lock:
-                calls = self._overdue.pop(job)
-            for call in calls:
-                call()
+            self._overdue.discard(job)
 
     def _next_look(self, job: Job) -> float | None:
         """Return when to look again, since *job* cannot have run for its limit by now. None if it has.
@@ -102,6 +99,13 @@ class TimeLimits:
 
     def _fail(self, job: Job) -> None:
         late, outcome = guard.overdue(job, self._backoff)
-        if self._end(job, outcome):  # at last the program is told, since that may take long
-            log_overrun(job, outcome, self._queue.state.config.max_deliveries)
-            job.call.tell(job.delivery, late)
+        self._told[job] = []  # before it is ended, since it may end at once
+        try:
+            if self._end(job, outcome):
+                log_overrun(job, outcome, self._queue.state.config.max_deliveries)
+                job.call.tell(job.delivery, late)
+        finally:
+            with self._lock:
+                calls = self._told.pop(job)
+            for call in calls:
+                call()

@@ -144,7 +144,7 @@ def test_a_slot_is_taken_until_the_error_reporter_of_an_overdue_job_has_ended(
         clock.by += LIMIT + 1
         eventually(lambda: jobs.stats().dead == SLOTS)
         write(jobs, "quick", 20)
-        eventually(lambda: len(lane._limits._overdue) == lane.stuck() == worker.hangs == SLOTS)
+        eventually(lambda: len(lane._limits._told) == lane.stuck() == worker.hangs == SLOTS)
         assert lane._threads <= 2 * SLOTS + 4
         assert jobs.stats().backlog == 20
     finally:
