@@ -20,7 +20,7 @@ from benchmarks.report import Table, Target, times, us
 from benchmarks.rounds import Contender, Run, middle, ratio, take_runs
 from benchmarks.settings import Place
 from shardq import AsyncClient, AsyncWorker, Client, Queue, Worker
-from shardq.model import Received
+from shardq.model import DeliveryView
 from shardq.model.schedule import FixedSchedule
 from shardq.tasks import Tasks
 from shardq.worker.application import Application, Lifespan
@@ -96,9 +96,9 @@ class _Turns(Application):
         task = self._tasks.calls(environment)
         bare: Call = HandlerCall(environment, self._bare)
 
-        def call_of(received: Received) -> Call:
+        def call_of(delivery: DeliveryView) -> Call:
             turn = next(self._numbers) % 2
-            call = task(received) if turn else bare
+            call = task(delivery) if turn else bare
             return (_AsyncTurn if call.is_async else _Turn)(environment, call, self._spent[turn])
 
         return call_of

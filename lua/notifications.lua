@@ -164,6 +164,9 @@ function Notifications.watch(q, at, watch, turn_before, stays)
   return look - q.now
 end
 
+-- Says whether nobody watches for what time brings at `at`: all look by then.
+function Notifications.comes_late(q, at) return at >= q.now + SOON end
+
 -- Says whether a blocked reader is to be woken, since time brings something at `at` and none of them watches for it.
 local function lacks_watcher(q, at)
   return at < q.now + SOON and q.waiting > q.now and not q.wakes and not is_watched(q, at)

@@ -329,6 +329,7 @@ local function next_moment(q, till)
   return till and q.shared + q.behind > 0 and min(at, till) or at
 end
 
+-- Returns until when nothing more may be delivered, if something was.
 local function close_read(q, watch, turn, client)
   local v = q.values
   local till = q.full_at and Limits.charge_queue(q)
@@ -343,13 +344,15 @@ local function close_read(q, watch, turn, client)
   if q.next_stream ~= v[OFFSET] + 0 then State.put(q, 'offset', spell(q.next_stream)) end
   if q.lease_at ~= v[LEASE_AT] + 0 then State.put(q, 'lease_at', spell(q.lease_at)) end
   if q.shared + q.turns == 0 and not q.more then q.wakes = nil end -- what time has brought was taken: wake nobody
-  if q.found > 0 then Notifications.pass_watch_on(q, next_moment(q, till), watch, turn) end
+  local at = q.found > 0 and next_moment(q, till)
+  if at then Notifications.pass_watch_on(q, at, watch, turn) end
   if q.changed_shares then Shares.note(q) end
   State.save_state(q)
   if q.over or q.lists or q.dirty then Settle.save_rest(q) end
   if q.wakes then Notifications.wake_readers(q) end
   if q.events then Journal.save_events(q, client) end
   if q.ended then Notifications.announce_ends(q, q.ended) end
+  return at
 end
 
 local function hints_of(q, width)
@@ -373,8 +376,8 @@ local function finds_nothing(q, till, watch, turn, stays)
 end
 
 -- What the reader is told: how much it was handed, or that the call is to be sent again, or how long until something
--- may be there.
-local function answer_read(q, width, wait)
+-- may be there. Time brings more at `at`.
+local function answer_read(q, width, wait, at)
   -- Last: if the call failed after this, nobody would hear any more of the messages that they announced.
   if wait then
     Notifications.clear_notifications(q)
@@ -382,7 +385,9 @@ local function answer_read(q, width, wait)
   end
   if q.missed and q.found == 0 then width = max(1, width) end
   local status = q.missed and 'MISS' or q.more and 'MORE' or 'OK'
-  return {status, q.now, q.rules.epoch, -1, hints_of(q, width), q.entries, q.again, q.contested and q.mark or ''}
+  local may_sleep = status == 'OK' and q.shared + q.behind == 0 and Notifications.comes_late(q, at)
+  local then_wait = may_sleep and not Legacy.may_have_some(q) and -3 or -1
+  return {status, q.now, q.rules.epoch, then_wait, hints_of(q, width), q.entries, q.again, q.contested and q.mark or ''}
 end
 
 -- Says whether this read was given up on: then nobody would look for what it leases. Until when that is to be
@@ -442,7 +447,8 @@ end
 -- ARGV[3] client: what the journal calls the caller
 -- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' |
 -- 'NOQUEUE', now, epoch,
---        ms until there may be something (-1: not known, or there is a message or more; -2: others watch),
+--        ms until there may be something (-1: not known, or there is a message or more; -2: others watch; -3: there
+--        is a message or more, none is left, and time brings none that somebody watches for),
 --        hints "3,17",
 --        {stream, {{id, {field, value, ...}}, ...}, stream, ...} delivered for the first time out of streams,
 --        {{"place:id:count:marks", error, body, deliverable since in ms}, ...} the others, the mark of those from
@@ -483,6 +489,6 @@ function verbs.read(KEYS, ARGV)
   end
   watch, turn = tonumber(watch), tonumber(turn) -- nil for '-' and ''
   local wait = finds_nothing(q, till, watch, turn, stays)
-  close_read(q, watch, turn, ARGV[3])
-  return answer_read(q, width, wait)
+  local at = close_read(q, watch, turn, ARGV[3])
+  return answer_read(q, width, wait, at)
 end

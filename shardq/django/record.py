@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
+from msgspec.structs import replace
+
 from shardq.codec import Codecs
-from shardq.django.sent import Sent, sent_of
+from shardq.django.sent import Sent
 from shardq.errors import CodecError
 from shardq.protocol.results import NOTE, TOO_LARGE, VALUE, KeptResult
 from shardq.worker.guard import path_of, traced
@@ -26,8 +28,7 @@ MOST_ERRORS: Final = 16
 MOST_WORKERS: Final = 100
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """What is known of a call. Times are ms since the epoch, 0 if it has not come to that; *sent* may be too large."""
 
     path: str = ""
@@ -63,7 +64,7 @@ def kept_of(record: Record, codecs: Codecs, most: int) -> KeptResult:
     last = tuple((path, text[-LEAST_TRACE:]) for path, text in record.errors[-1:])
     tag, body = "", b""
     for shorter in (record, replace(record, sent=None), replace(record, sent=None, errors=last)):
-        tag, body = codecs.encode(_text_of(shorter))
+        tag, body = codecs.encode(json.dumps(msgspec.to_builtins(shorter)))
         if len(body) <= most:
             return KeptResult(VALUE if record.status == SUCCESSFUL else NOTE, tag, body)
     return KeptResult(TOO_LARGE)
@@ -74,15 +75,6 @@ def record_in(codecs: Codecs, kept: KeptResult | None) -> Record | None:
     if kept is None or kept.kind not in (VALUE, NOTE):
         return None
     try:
-        found = json.loads(codecs.decode(kept.tag, kept.body))
-        found["errors"] = tuple((str(path), str(text)) for path, text in found["errors"])
-        found["workers"] = tuple(map(str, found["workers"]))
-        found["sent"] = sent_of(found["sent"])
-        return Record(**found)
-    except (CodecError, TypeError, ValueError, KeyError, RecursionError):
+        return msgspec.convert(json.loads(codecs.decode(kept.tag, kept.body)), Record)
+    except (CodecError, TypeError, ValueError, RecursionError):
         return None
-
-
-def _text_of(record: Record) -> str:
-    found = {name: getattr(record, name) for name in record.__dataclass_fields__}
-    return json.dumps(found | {"sent": record.sent.bare() if record.sent else None})

@@ -11,6 +11,7 @@ from django.tasks import Task, TaskResult, TaskResultStatus
 from django.tasks.base import TaskError
 from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
 from django.utils import timezone
+from msgspec import structs
 
 from shardq.codec import Codecs
 from shardq.django.finding import find_task
@@ -76,17 +77,17 @@ def _known(whole: Whole, codecs: Codecs) -> Record | None:
     if called is None:
         return None
     path, sent = called
-    record = replace(kept or Record(), path=path, sent=sent)
+    record = structs.replace(kept or Record(), path=path, sent=sent)
     if state == "dead":
         return record if record.status == FAILED else _died(record, whole)
-    return replace(record, status=_STATUS.get(state, READY), finished=0, value=None)
+    return structs.replace(record, status=_STATUS.get(state, READY), finished=0, value=None)
 
 
 def _died(record: Record, whole: Whole) -> Record:
     """Of a dead letter whose worker could not say why it failed: it has died, or the task took too long."""
     ended = round((whole.status.since or whole.status.time) * 1000)
     errors = (*record.errors, (_DIED, f"{whole.status.reason}\n"))
-    return replace(record, status=FAILED, finished=ended, errors=errors, value=None)
+    return structs.replace(record, status=FAILED, finished=ended, errors=errors, value=None)
 
 
 def _why_none(whole: Whole, queue: str) -> str:

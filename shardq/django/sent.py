@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from django.utils.json import normalize_json
@@ -17,11 +17,11 @@ ARGUMENT: Final = "call"
 """The one argument of the message: the text of the JSON."""
 
 
-class Sent(NamedTuple):
+class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
     """The arguments of a call, and when it may run at the earliest."""
 
-    args: list[Any]
-    kwargs: dict[str, Any]
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
     run_after: datetime | None = None
 
     @classmethod
@@ -30,38 +30,15 @@ class Sent(NamedTuple):
         values = json.loads(json.dumps([normalize_json(list(args)), normalize_json(dict(kwargs))]))
         return cls(values[0], values[1], run_after)
 
-    @property
-    def text(self) -> str:
-        """The call as JSON."""
-        return json.dumps(self.bare())
-
-    def bare(self) -> dict[str, Any]:
-        """Return it as what JSON has."""
-        found: dict[str, Any] = {"args": self.args, "kwargs": self.kwargs}
-        return found | {"run_after": self.run_after.isoformat()} if self.run_after else found
-
     def call(self, path: str) -> Payload[Any]:
         """Return the payload of a message that calls the task *path*."""
-        return Payload(path, {ARGUMENT: self.text})
-
-
-def sent_of(value: Any) -> Sent | None:
-    """Read what `bare` returns. None for anything else: others may write messages, too."""
-    if not isinstance(value, dict):
-        return None
-    args, kwargs, after = value.get("args", []), value.get("kwargs", {}), value.get("run_after")
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-        return None
-    try:
-        return Sent(args, kwargs, None if after is None else datetime.fromisoformat(after))
-    except (TypeError, ValueError):
-        return None
+        return Payload(path, {ARGUMENT: json.dumps(msgspec.to_builtins(self))})
 
 
 def sent_in(text: Any) -> Sent | None:
-    """Read the JSON of a call; None for anything else."""
+    """Read the JSON of a call; None for anything else: others may write messages, too."""
     try:
-        return sent_of(json.loads(text))
+        return msgspec.convert(json.loads(text), Sent)
     except (TypeError, ValueError, RecursionError):
         return None
 

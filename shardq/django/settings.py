@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -89,14 +89,7 @@ class BackendSettings(msgspec.Struct, frozen=True):
 
     def check_retries(self, retries: Retries, queue: str, where: str) -> None:
         """ConfigError if a queue does not deliver a message that often."""
-        if retries.retries is None:
-            return
-        most = QueueConfig(**self.settings_of(queue)).max_deliveries
-        if retries.retries >= most:
-            raise ConfigError(
-                f"{where}: retries={retries.retries}, but queue {queue!r} delivers a message at most max_deliveries = "
-                f"{most} times: let it be at most {most - 1}, or raise that"
-            )
+        retries.check_deliveries(where, queue, QueueConfig(**self.settings_of(queue)).max_deliveries)
 
 
 def retries_of(retries: int | None, backoff: Backoff | None, where: str) -> Retries:
@@ -120,9 +113,5 @@ def _checked_url(url: Any) -> str:
 def _checked(where: str, settings: dict[str, Any]) -> dict[str, Any]:
     if unknown := sorted(set(settings) - set(QueueSettings.__annotations__)):
         raise ConfigError(f"{where} has {unknown[0]!r}, which is no option of the backend and no setting of a queue")
-    _config(**settings)
+    QueueConfig(**settings)
     return settings
-
-
-def _config(**settings: Unpack[QueueSettings]) -> QueueConfig:
-    return QueueConfig(**settings)

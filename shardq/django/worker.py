@@ -9,7 +9,6 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
@@ -22,6 +21,7 @@ from django.tasks import Task, TaskContext, TaskResult, task_backends
 from django.tasks.signals import task_finished, task_started
 from django.utils.json import normalize_json
 from django.utils.module_loading import autodiscover_modules
+from msgspec.structs import replace
 
 from shardq.client import AsyncDelivery, Delivery
 from shardq.django.backend import Backend
@@ -125,7 +125,7 @@ class DjangoCall(Call):
     def __init__(self, tasks: DjangoTasks, environment: Environment) -> None:
         super().__init__(environment)
         self._backend, self._tasks = tasks.backend, tasks._by_name
-        self._finder, self._crossing = Finder(tasks._by_name, environment.clock), cast("Crossing", environment.crossing)
+        self._finder, self._crossing = Finder(environment.clock), cast("Crossing", environment.crossing)
         self._worker = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
         target, wanted = self._crossing.queue.client._target, Target.parse(self._backend.settings.url)
         if target != wanted:
@@ -133,15 +133,15 @@ class DjangoCall(Call):
 
     def judged(self, delivery: DeliveryView, error: BaseException) -> BaseException:
         """Judge what ended a task from outside; what it raised an `Attempt` has judged."""
-        task = self._tasks.get(name_in(delivery.received)) if type(error) in INTERRUPTED else None
+        task = self._tasks.get(name_in(delivery)) if type(error) in INTERRUPTED else None
         return error if task is None else judged(task, error, delivery, with_text=True)
 
     async def run(self, job: Job) -> object:
         """Run what *job* calls, and return what is kept as its result. Raise what the worker makes of an error."""
         delivery = self._crossing.face(cast("Delivery", job.delivery))
-        adapted, arguments = self._finder.find(delivery)
-        sent = sent_in(arguments["call"])
-        if not isinstance(adapted, Adapted) or sent is None:
+        adapted: Any = self._tasks.get(name_in(delivery))
+        sent = sent_in(self._finder.arguments(delivery, adapted)["call"])
+        if sent is None:
             raise Reject(f"task {adapted.name!r} does not take its arguments: no call of Django's")
         kept = await self._kept(delivery)
         if kept is not None and kept.kind == VALUE:
@@ -156,7 +156,7 @@ class DjangoCall(Call):
         else:
             await self._crossing.in_hand(attempt.run)
         if attempt.outcome is not None:
-            if not is_a(attempt.outcome, _TURNED_BACK):
+            if not (is_a(attempt.outcome, _TURNED_BACK) or delivery.lost):
                 await self._note(delivery, attempt.record)
             raise attempt.outcome
         config = delivery.queue.state.config
@@ -222,11 +222,10 @@ class Attempt:
         try:
             task_started.send_robust(self._sender, task_result=self._result)
             try:
-                self._note_success(self._call())
+                is_over = self._note_success(self._call())
             except BaseException as error:  # noqa: BLE001 (SystemExit of a task is its failure, not the worker's end)
-                if self._note_failure(error):
-                    task_finished.send_robust(self._sender, task_result=self._result)
-            else:
+                is_over = self._note_failure(error)
+            if is_over:
                 task_finished.send_robust(self._sender, task_result=self._result)
         finally:
             close_old_connections()
@@ -237,20 +236,20 @@ class Attempt:
             try:
                 await task_started.asend_robust(self._sender, task_result=self._result)
                 try:
-                    self._note_success(await self._call())
+                    is_over = self._note_success(await self._call())
                 except BaseException as error:
                     if is_cancelled(error):  # its lease is lost, or the worker ends
                         raise
-                    if self._note_failure(error):
-                        await task_finished.asend_robust(self._sender, task_result=self._result)
-                else:
+                    is_over = self._note_failure(error)
+                if is_over:
                     await task_finished.asend_robust(self._sender, task_result=self._result)
             finally:
                 await sync_to_async(connections.close_all)()
 
-    def _note_success(self, value: Any) -> None:
+    def _note_success(self, value: Any) -> bool:
         self.record = self.record.succeeded(normalize_json(value), _now())
         show(self._result, self.record)
+        return True
 
     def _note_failure(self, error: BaseException) -> bool:
         """Note an error. Return whether it is the last one."""

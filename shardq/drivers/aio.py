@@ -108,10 +108,10 @@ class AsyncDriver:
         """
         return self._perform(call.call) if call.replicas else self._call(call)
 
-    async def attempt(self, step: Call | Batch) -> Any:
+    async def attempt(self, step: Sendable | Batch) -> Any:
         """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
         try:
-            return await (self.call(step) if isinstance(step, Call) else self._perform(step))
+            return await (self._perform(step) if isinstance(step, Batch) else self.call(step))
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 
@@ -153,7 +153,7 @@ class AsyncDriver:
             self._lost(step.key, route, failure)
             raise
         limit = step.block_ms / 1000 + BLOCK_MARGIN
-        return AsyncPendingRead(self._links, link, armed(step, route.form), limit, route.address)
+        return AsyncPendingRead(self._links, link, armed(step, route.form, link.number), limit, route.address)
 
     async def unblock(self, pending: AsyncPendingRead) -> None:
         """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""

@@ -47,12 +47,15 @@ class Expected:
 class AsyncLink(asyncio.BufferedProtocol):
     """A connection of redis-py whose transport was taken over. `peer` is the address of its other end.
 
+    `number` is the id that the server gave the connection, None as long as nobody has asked.
+
     It is closed if the server owes an answer and is silent for *silence* seconds. Then, or when it is lost otherwise,
     *on_closed* is called. A link is `retired` if its node is no longer a master: it closes when nobody waits any more.
     """
 
     def __init__(self, connection: Any, silence: float, on_closed: Callable[[AsyncLink], None]) -> None:
         self.connection, self.peer = connection, connection._writer.get_extra_info("peername")
+        self.number: int | None = None
         self.closed = self.retired = False
         self.silence, self._on_closed = silence, on_closed
         self._loop = asyncio.get_running_loop()

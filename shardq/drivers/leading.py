@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from shardq.drivers.failures import LOST, demoted, unanswered
 from shardq.drivers.links import CLOSED, Link, Links
-from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, number_of
+from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, Command, number_of, told
 from shardq.errors import ClosedError
 from shardq.ops.queue.steps import Armed, Op, Refused, Step, Unanswered, Wait
 from shardq.ops.read.waiting import Waiter, Waiting
@@ -36,15 +36,21 @@ class Sender(Protocol):
 
 
 class PendingRead:
-    """A link to *address* for blocking reads, on which *count* answers will come within *limit* seconds.
+    """A link to *address* for an armed read, to whose *commands* the answers will come within *limit* seconds.
 
     `server` is the address of the other end of its socket. (A name may come to mean another server.)
     """
 
     def __init__(
-        self, links: Links, link: Link, count: int, limit: float, closed: Callable[[], bool], address: Any = None
+        self,
+        links: Links,
+        link: Link,
+        commands: tuple[Command, ...],
+        limit: float,
+        closed: Callable[[], bool],
+        address: Any = None,
     ) -> None:
-        self._links, self._link, self._count, self._closed = links, link, count, closed
+        self._links, self._link, self._count, self._closed = links, link, len(commands), closed
         self.limit, self.address, self.server = limit, address, link.peer
         self.answers: list[Any] = []
         self.pause = MIN_PAUSE
@@ -52,7 +58,8 @@ class PendingRead:
     @property
     def number(self) -> int | None:
         """The id that the server gave the connection; None until that answer has come."""
-        return number_of(self.answers)
+        known = self._link.number
+        return number_of(self.answers) if known is None else known
 
     def ready(self, seconds: float) -> bool:
         """Return whether all answers have come. Wait up to *seconds* for each."""
@@ -72,6 +79,7 @@ class PendingRead:
         return True
 
     def _release(self) -> None:
+        self._link.number = self.number  # the next armed read need not ask
         if self._closed() or not self._link.is_clean():
             self.drop()
         else:
@@ -217,7 +225,7 @@ class Leading:
             # The server may not have read the blocking command yet, so it is told again, less and less often.
             pause, pending.pause = pending.pause, min(2 * pending.pause, MAX_PAUSE)
             ready = pending.ready(pause)
-        return pending.answers if ready else None
+        return told(step, pending.answers) if ready else None
 
 
 def _run_of(waiting: Waiting) -> PumpRun | None:

@@ -35,6 +35,9 @@ RECEIVED: Final = 64 * 1024
 TRUSTED: Final = 0.01
 """Seconds for which a link that was used is taken to be sound. After them it is looked at before it is used again."""
 
+LENIENCE: Final = 0.01
+"""A link may wait longer than it is told by this part: to tell the kernel for each call takes a system call more."""
+
 CLOSED: Final = (AttributeError, TypeError, ValueError, OSError)
 """What redis-py may raise when another thread closes the connection during a call."""
 
@@ -47,6 +50,8 @@ _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 class Link:
     """A connection of redis-py whose socket was taken over. `peer` is the address of its other end.
 
+    `number` is the id that the server gave the connection, None as long as nobody has asked.
+
     The kernel waits for what arrives, for as long as the socket was told (SO_RCVTIMEO): one system call. Python's own
     timeouts take two. A socket with TLS, or one of a library that replaces Python's, does not block, and `poll` waits
     for it.
@@ -54,6 +59,7 @@ class Link:
 
     def __init__(self, connection: Any) -> None:
         self.connection, self.peer = connection, _peer_of(connection)
+        self.number: int | None = None
         self.used_at = 0.0
         self._socket = connection._sock
         self._silence = self._socket.gettimeout()
@@ -132,8 +138,8 @@ class Link:
     def _receive(self, limit: float) -> None:
         """Give the parser what arrives next."""
         if self._waits:
-            if limit != self._patience:
-                self._be_patient(limit)
+            if not limit <= self._patience <= limit * (1 + LENIENCE):
+                self._be_patient(limit * (1 + LENIENCE / 2))
             try:
                 size = self._socket.recv_into(self._buffer)
             except BlockingIOError:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 from shardq.drivers.async_link import AsyncLink
 from shardq.drivers.async_links import AsyncLinks
 from shardq.drivers.target import Address
-from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, Command, number_of, packed
+from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, Command, number_of, packed, told
 from shardq.errors import ClosedError
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Armed, Op, Wait
@@ -53,12 +53,16 @@ class AsyncPendingRead:
     @property
     def number(self) -> int | None:
         """The id that the server gave the connection; None until that answer has come."""
-        return number_of(self._link.begun())
+        known = self._link.number
+        return number_of(self._link.begun()) if known is None else known
 
     async def exchanged(self) -> list[Any]:
         """Send the commands, and wait for all answers."""
         try:
-            return await self._link.ask(packed(self._commands), len(self._commands), self._limit)
+            answers = await self._link.ask(packed(self._commands), len(self._commands), self._limit)
+            if self._link.number is None:
+                self._link.number = number_of(answers)  # the next armed read need not ask
+            return answers
         finally:
             self._links.give((self.address, True), self._link)
 
@@ -113,7 +117,7 @@ class Pumping:
         step.waiting.end_wait = end_wait
         try:
             pending = await self._driver.arm(step)
-            return await pending.exchanged()
+            return told(step, await pending.exchanged())
         finally:
             answered = True
             step.waiting.end_wait = do_nothing

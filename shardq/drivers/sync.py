@@ -124,10 +124,10 @@ class Driver:
             self._check_closed(error)
             raise
 
-    def attempt(self, step: Call | Batch) -> Any:
+    def attempt(self, step: Sendable | Batch) -> Any:
         """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
         try:
-            if isinstance(step, Call):
+            if not isinstance(step, Batch):
                 return self.call(step)
             return self._pair(step) if step.once else self.perform(step)
         except CLOSED as error:
@@ -199,7 +199,6 @@ class Driver:
 
     def _arm(self, step: Armed) -> PendingRead:
         route = self._routes.get(step.key) or self._find_route(step.key)
-        commands = armed(step, route.form)
         links = self._links_to(route.address, blocking=True)
         try:
             link = links.take()
@@ -207,7 +206,8 @@ class Driver:
             self._lost(step.key, route, failure)
             raise
         limit = step.block_ms / 1000 + BLOCK_MARGIN
-        pending = PendingRead(links, link, len(commands), limit, self._is_closed, route.address)
+        commands = armed(step, route.form, link.number)
+        pending = PendingRead(links, link, commands, limit, self._is_closed, route.address)
         try:
             link.send(packed(commands))
         except LOST as error:

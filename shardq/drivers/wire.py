@@ -78,22 +78,31 @@ def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:
     return ("XREADGROUP", "GROUP", GROUP, "reader", "COUNT", count, *block, "NOACK", "STREAMS", key, ">")
 
 
-def armed(step: Armed, form: Form) -> tuple[Command, ...]:
+def armed(step: Armed, form: Form, number: int | None) -> tuple[Command, ...]:
     """Return the commands of an armed read: CLIENT ID, TIME, XREADGROUP or XREAD with BLOCK, a call in this form.
 
-    They are sent in one pipeline. The server runs the call when the block ends.
+    They are sent in one pipeline. The server runs the call when the block ends. The first is left out if the *number*
+    of the connection is known, and the second unless the read is timed: their answers would wake the client.
     """
     if step.after is None:
         wait = waiting_for(step.key, step.count, step.block_ms)
     else:
         wait = ("XREAD", "COUNT", step.count, "BLOCK", step.block_ms, "STREAMS", step.key, step.after)
     calls = commands_of(step.call, form, timeout=0) if step.call else ()
-    return (("CLIENT", "ID"), ("TIME",), wait, *calls)
+    asked: tuple[Command, ...] = (("CLIENT", "ID"),) if number is None else ()
+    return (*asked, ("TIME",), wait, *calls) if step.timed else (*asked, wait, *calls)
 
 
 def number_of(answers: list[Any]) -> int | None:
     """Return the connection's id, the first of the *answers* to an armed read; None if it has not come."""
     return answers[0] if answers and isinstance(answers[0], int) else None
+
+
+def told(step: Armed, answers: list[Any]) -> list[Any]:
+    """Return the answers that *step* wants, given all *answers* to its commands."""
+    last = 1 + step.timed + (step.call is not None)
+    wanted = answers[-last:]
+    return wanted if step.timed else [None, *wanted]
 
 
 def packed(commands: tuple[Command, ...]) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from shardq.model import DeliveryView, Received
+from shardq.model import DeliveryView
 from shardq.tasks.batches import Collector
 from shardq.tasks.finding import Finder, judged, name_in
 from shardq.tasks.measured import measured, measured_async
@@ -43,13 +43,13 @@ class TasksCalls:
 
     def __init__(self, queue: str, tasks: ByName, manner: Manner, environment: Environment) -> None:
         self._tasks, self._manner, self._environment = tasks, manner, environment
-        self._finder = Finder(tasks, environment.clock)
+        self._finder = Finder(environment.clock)
         self._times = TaskTimes(queue, tasks) if measures() else None
         self._known: dict[str, TaskCall] = {}
 
-    def __call__(self, received: Received) -> Call:
+    def __call__(self, delivery: DeliveryView) -> Call:
         """Return what a message calls; for an unknown name a call that says so."""
-        name = name_in(received)
+        name = name_in(delivery)
         return self._known.get(name) or self._add(name)
 
     def _add(self, name: str) -> Call:
@@ -72,7 +72,7 @@ class TaskCall(Call):
         times: TaskTimes | None,
     ) -> None:
         super().__init__(environment, task.time_limit if task else None)
-        self._task, self._find, self._manner, self._note = task, finder.find, manner, manner.note
+        self._task, self._finder, self._manner, self._note = task, finder, manner, manner.note
         self._crossing: Any = environment.crossing
         self.where = task.where if task else "a task"
         self._layers = [(each, is_async(each)) for each in manner.middleware] if task else []
@@ -85,7 +85,8 @@ class TaskCall(Call):
 
     def run(self, job: Job) -> Any:
         """Run what *job* calls."""
-        task, arguments = self._find(job.delivery)
+        task: Any = self._task
+        arguments = self._finder.arguments(job.delivery, task)
         delivery = self._crossing.face(job.delivery) if self.is_async else job.delivery
         self._note(delivery)
         if self._layers:
@@ -151,6 +152,13 @@ class TaskCall(Call):
             checked(task.function(members), self.where)
 
         await self._crossing.in_hand(plain)
+
+    async def aside(self, judge: Callable[[], None]) -> None:
+        """Call *judge*, in a thread if there is an `on_error`."""
+        if self._manner.on_error is None:
+            judge()
+        else:
+            await self._crossing.in_hand(judge)
 
     def tell(self, delivery: DeliveryView, error: BaseException) -> None:
         """Tell `on_error` of an *error*."""

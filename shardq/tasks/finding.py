@@ -1,18 +1,15 @@
-"""From a delivery to the task that it calls, and the arguments; and what becomes of it if the task fails."""
+"""From a delivery to the name of the task that it calls, and the arguments; and what becomes of it if that fails."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from shardq.clock import Clock
-from shardq.errors import CodecError
-from shardq.model import DeliveryView, Received
-from shardq.model.call import called
+from shardq.model import DeliveryView
 from shardq.protocol.lease import deliveries_in
 from shardq.tasks.failure import told
 from shardq.tasks.signature import UnknownArguments, WrongArguments
@@ -37,35 +34,47 @@ class _Envelope(msgspec.Struct, array_like=True, gc=False):
 _ENVELOPES: Final = msgspec.msgpack.Decoder(_Envelope)
 
 
-class Finder:
-    """Finds the tasks of calls. Each unknown name is logged once."""
+def _called(delivery: DeliveryView) -> tuple[bytes, _Envelope]:
+    """Return the payload as MessagePack, and what it calls. Reject if it is no call."""
+    received = delivery.received
+    try:
+        body = received.body if received.tag == "m" else msgspec.msgpack.encode(delivery.payload)
+        return body, _ENVELOPES.decode(body)
+    except BaseException:  # noqa: BLE001 (of a codec of the user's own, and RecursionError of msgspec)
+        raise Reject("it is no call of a task: its payload must be [name, {argument: value}]") from None
 
-    def __init__(self, tasks: Mapping[str, Task[Any, Any, Any]], clock: Clock) -> None:
-        self._tasks, self._clock = tasks, clock
+
+def name_in(delivery: DeliveryView) -> str:
+    """Return the name of the task that *delivery* calls; '' if it is no call. It raises nothing."""
+    try:
+        return _called(delivery)[1].name
+    except Reject:
+        return ""
+
+
+class Finder:
+    """Finds the arguments of calls. Each unknown task or parameter is logged once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._unknown: set[str] = set()
 
-    def find(self, delivery: DeliveryView) -> tuple[Task[Any, Any, Any], dict[str, Any]]:
-        """Return what *delivery* calls: its task, and its arguments by name.
+    def arguments(self, delivery: DeliveryView, task: Task[Any, Any, Any] | None) -> dict[str, Any]:
+        """Return the arguments by name of the *task* that *delivery* calls; None if it is unknown.
 
         Reject if that can never be done, GiveBack if another release may know it.
         """
-        received = delivery.received
-        try:
-            body = received.body if received.tag == "m" else msgspec.msgpack.encode(delivery.payload)
-            envelope = _ENVELOPES.decode(body)
-        except (msgspec.MsgspecError, CodecError):
-            raise Reject("it is no call of a task: its payload must be [name, {argument: value}]") from None
-        task = self._tasks.get(envelope.name)
+        body, envelope = _called(delivery)
         if task is None:
             raise self._unknown_yet(delivery, f"there is no task {envelope.name[:200]!r} here")
         most = task.most_tries
         # All deliveries are at least as many as those since a redrive, and need no look into the token.
-        if most is not None and received.count > most and tries_of(delivery) > most:
+        if most is not None and delivery.count > most and tries_of(delivery) > most:
             # Those before ended with their leases.
             raise Reject(f"task {task.name!r} was delivered {most} times, and none was finished")
         try:
             mark = body[task.mark_at] if task.mark_at < len(body) else 0
-            return task, task.signature.decoded(envelope.arguments, mark)
+            return task.signature.decoded(envelope.arguments, mark)
         except UnknownArguments as error:
             raise self._unknown_yet(
                 delivery, f"task {task.name!r} has no parameter {str(error)[:200]!r} here"
@@ -93,16 +102,6 @@ def _unknown_since(delivery: DeliveryView, now: float) -> float:
 def tries_of(delivery: DeliveryView) -> int:
     """Return how often a call was delivered since it was written, or redriven: that begins anew."""
     return deliveries_in(delivery.received.token)
-
-
-def name_in(received: Received) -> str:
-    """Return the name of the task that a message calls; '' if it is no call, or of a codec of the user's own."""
-    if received.tag != "m":
-        return called(received.tag, received.body)
-    try:
-        return _ENVELOPES.decode(received.body).name
-    except msgspec.MsgspecError:
-        return ""
 
 
 def judged(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from shardq.clock import Clock
@@ -15,14 +16,8 @@ def measured(run: Callable[[Job], Any], times: TaskTimes, clock: Clock) -> Calla
     """Return *run* of a plain call, which also notes in *times* how long it took and what it raised."""
 
     def measure(job: Job) -> Any:
-        began, failure = clock.monotonic(), None
-        try:
+        with _noted(times, clock, job.delivery):
             return run(job)
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            _note(times, job.delivery, clock.monotonic() - began, failure)
 
     return measure
 
@@ -33,20 +28,21 @@ def measured_async(
     """Do as `measured` for an async call."""
 
     async def measure(job: Job) -> Any:
-        began, failure = clock.monotonic(), None
-        try:
+        with _noted(times, clock, job.delivery):
             return await run(job)
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            _note(times, job.delivery, clock.monotonic() - began, failure)
 
     return measure
 
 
-def _note(times: TaskTimes, delivery: Any, took: float, failure: BaseException | None) -> None:
-    if failure is not None and is_a(failure, GiveBack):  # no task has run
-        return
-    queue = getattr(delivery, "queue", None)  # a child process does not know it
-    times.note(None if queue is None else queue.name, delivery.task, took, failure)
+@contextmanager
+def _noted(times: TaskTimes, clock: Clock, delivery: Any) -> Iterator[None]:
+    began, failure = clock.monotonic(), None
+    try:
+        yield
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
+        if failure is None or not is_a(failure, GiveBack):  # else no task has run
+            queue = getattr(delivery, "queue", None)  # a child process does not know it
+            times.note(None if queue is None else queue.name, delivery.task, clock.monotonic() - began, failure)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from shardq.arguments import whole
 from shardq.errors import ConfigError
 from shardq.model.call import IS_NAME
 from shardq.model.schedule import CatchUp, FixedSchedule, check_catch_up
-from shardq.model.timetable import MAX_EVERY, timetable
+from shardq.model.timetable import MAX_EVERY, Timetable
 from shardq.sharding import key_bytes
 from shardq.tasks.task import BatchTask, Task
 
@@ -30,14 +31,12 @@ class Schedules:
     def add(
         self,
         task: Task[Any, Any, Any],
-        cron: str | None,
-        tz: str,
-        every: int | None,
+        times: Callable[[], Timetable],
         shard_key: str | bytes,
         catch_up: CatchUp,
         name: str | None,
     ) -> None:
-        """Let *task* be called at these times. ConfigError names its function."""
+        """Let *task* be called at the times that *times* returns. ConfigError names its function."""
         called = task.name if name is None else name
         try:
             if not isinstance(called, str) or not IS_NAME.fullmatch(called):
@@ -47,11 +46,8 @@ class Schedules:
             if len(self._by_name) >= MAX_SCHEDULES:
                 raise ConfigError(f"there are {MAX_SCHEDULES:,} already; schedules.add stores any number in Redis")
             key_bytes(shard_key)
-            times = timetable(cron, tz, every)
-            payload = _called_without_arguments(task)
-            found = FixedSchedule(
-                called, f"the schedule of {task.where}", times, shard_key, check_catch_up(catch_up), payload
-            )
+            where, payload = f"the schedule of {task.where}", _called_without_arguments(task)
+            found = FixedSchedule(called, where, times(), shard_key, check_catch_up(catch_up), payload)
         except ConfigError as error:
             raise ConfigError(f"the schedule of {task.where}: {error}") from None
         self._by_name[called] = found

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardq.arguments import of_type
 from shardq.errors import ConfigError
-from shardq.model import Received
+from shardq.model import DeliveryView
 from shardq.model.schedule import FixedSchedule
 from shardq.tasks.finding import name_in
 from shardq.tasks.tasks import Tasks
@@ -49,10 +49,10 @@ class Several(Application):
         every = [own, *(each for each in self._tasks.values() if each is not own)]
         calls = {each.queue_name: each.calls(environment) for each in every}
 
-        def call_of(received: Received) -> Call:
-            name = name_in(received)
+        def call_of(delivery: DeliveryView) -> Call:
+            name = name_in(delivery)
             found = next((each for each in every if each.find(name) is not None), own)
-            return calls[found.queue_name](received)
+            return calls[found.queue_name](delivery)
 
         return call_of
 

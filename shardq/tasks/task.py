@@ -48,6 +48,14 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
             ):
                 raise ConfigError(f"{name} of {where} must be classes of exceptions, such as (ConnectionError,)")
 
+    def check_deliveries(self, where: str, queue: str, most: int) -> None:
+        """ConfigError if a *queue*, which delivers a message at most *most* times, does not deliver it that often."""
+        if self.retries is not None and self.retries >= most:
+            raise ConfigError(
+                f"{where} has retries={self.retries}, but queue {queue!r} delivers a message at most max_deliveries = "
+                f"{most} times: let it be at most {most - 1}, or raise that"
+            )
+
     def tries_again(self, error: BaseException, deliveries: int) -> bool:
         """Say whether a task that failed with *error* in its delivery number *deliveries* is tried once more."""
         # The function did not raise INTERRUPTED, so whoever lists in `retry_on` what it raises does not think of them.

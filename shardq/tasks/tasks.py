@@ -12,8 +12,9 @@ from contextlib import (
     nullcontext,
 )
 from contextvars import ContextVar
+from functools import partial
 from importlib import import_module
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from shardq.arguments import check_known, check_name, flag, function, iterable, shown, text
 from shardq.backoff import Backoff
@@ -21,6 +22,7 @@ from shardq.errors import ConfigError
 from shardq.model import QueueConfig
 from shardq.model.queue_settings import QueueSettings
 from shardq.model.schedule import CatchUp, FixedSchedule
+from shardq.model.timetable import Timetable, timetable
 from shardq.tasks.calls import Manner, OnError, TasksCalls
 from shardq.tasks.schedules import SHARD_KEY, Schedules, interval
 from shardq.tasks.task import BatchTask, Retries, Task
@@ -36,6 +38,25 @@ R_co = TypeVar("R_co", covariant=True)
 Middleware = Callable[[Callable[[Any], Any], Any], Any]
 """A function, or a coroutine function, of the next one and the delivery."""
 Lifespan = Callable[[], AbstractAsyncContextManager[R_co]] | Callable[[], AbstractContextManager[R_co]]
+
+
+class TasksSettings(QueueSettings, total=False):
+    """The keyword arguments of `Tasks` besides its lifespan: its own ones, and those of `Client.queue`."""
+
+    middleware: Sequence[Middleware]
+    error_text: bool
+    on_error: OnError | None
+
+
+class TaskOptions(TypedDict, total=False):
+    """The keyword arguments of `Tasks.task`, which `Tasks.batch` takes, too."""
+
+    name: str | None
+    retries: int | None
+    backoff: Backoff | None
+    retry_on: tuple[type[BaseException], ...]
+    give_up_on: tuple[type[BaseException], ...]
+    time_limit: float | None
 
 
 class TaskDecorator(Protocol):
@@ -67,52 +88,30 @@ class Tasks(Application, Generic[R_co]):
     `await call_next(delivery)` in an async one, runs the task and returns its result, or raises its error. What a task
     raised is stored with its class and its frames, and with *error_text* also with its text, which may hold a part of
     the payload. *on_error* is a plain function of the delivery and the error, as error reporters want it: it is called
-    at once when a task has raised anything but Nack and Reject, took longer than it may, or ended its process. It
-    should be quick, and what it raises is logged. ConfigError for a bad setting.
+    at once, in a thread, when a task has raised anything but Nack and Reject, took longer than it may, or ended its
+    process. It should be quick, and what it raises is logged. ConfigError for a bad setting.
     """
 
     @overload
     def __init__(
-        self: Tasks[None],
-        queue: str,
-        *,
-        lifespan: None = None,
-        middleware: Sequence[Middleware] = (),
-        error_text: bool = False,
-        on_error: OnError | None = None,
-        **settings: Unpack[QueueSettings],
+        self: Tasks[None], queue: str, *, lifespan: None = None, **settings: Unpack[TasksSettings]
     ) -> None: ...
     @overload
-    def __init__(
-        self,
-        queue: str,
-        *,
-        lifespan: Lifespan[R_co],
-        middleware: Sequence[Middleware] = (),
-        error_text: bool = False,
-        on_error: OnError | None = None,
-        **settings: Unpack[QueueSettings],
-    ) -> None: ...
-    def __init__(
-        self,
-        queue: str,
-        *,
-        lifespan: Any = None,
-        middleware: Sequence[Middleware] = (),
-        error_text: bool = False,
-        on_error: OnError | None = None,
-        **settings: Unpack[QueueSettings],
-    ) -> None:
-        self.queue_name, self.settings = check_name(queue), settings
-        check_known(
-            "Tasks", settings, (*QueueSettings.__annotations__, "lifespan", "middleware", "error_text", "on_error")
-        )
-        self._middleware = [function("a middleware", each) for each in iterable("middleware", middleware, "functions")]
+    def __init__(self, queue: str, *, lifespan: Lifespan[R_co], **settings: Unpack[TasksSettings]) -> None: ...
+    def __init__(self, queue: str, *, lifespan: Any = None, **settings: Unpack[TasksSettings]) -> None:
+        self.queue_name = check_name(queue)
+        check_known("Tasks", settings, ("lifespan", *TasksSettings.__annotations__))
+        self._middleware = [
+            function("a middleware", each)
+            for each in iterable("middleware", settings.pop("middleware", ()), "functions")
+        ]
+        error_text, on_error = flag("error_text", settings.pop("error_text", False)), settings.pop("on_error", None)
         if on_error is not None:
             function("on_error", on_error)
         self._delivery: ContextVar[Any] = ContextVar("delivery")
-        self._manner = Manner(self._middleware, self._delivery.set, flag("error_text", error_text), on_error)
-        self._config = QueueConfig(**settings)
+        self._manner = Manner(self._middleware, self._delivery.set, error_text, on_error)
+        self.settings = cast("QueueSettings", settings)
+        self._config = QueueConfig(**self.settings)
         self._lifespan = lifespan
         self._module = sys._getframe(1).f_globals.get("__name__", "")
         self._by_name: dict[str, Task[Any, Any, Any]] = {}
@@ -168,16 +167,7 @@ class Tasks(Application, Generic[R_co]):
     @overload
     def task(self, function: Callable[P, T], /) -> Task[P, T, T]: ...
     @overload
-    def task(
-        self,
-        *,
-        name: str | None = None,
-        retries: int | None = None,
-        backoff: Backoff | None = None,
-        retry_on: tuple[type[BaseException], ...] = (BaseException,),
-        give_up_on: tuple[type[BaseException], ...] = (),
-        time_limit: float | None = None,
-    ) -> TaskDecorator: ...
+    def task(self, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
     def task(self, *functions: Any, **options: Any) -> Any:
         """Make a task of a function, `async def` or plain: `@tasks.task`, or `@tasks.task(retries=3)`.
 
@@ -192,39 +182,27 @@ class Tasks(Application, Generic[R_co]):
 
         ConfigError for a function that cannot be called by messages, naming it.
         """
-        check_known("task", options, ("name", "time_limit", *Retries.__struct_fields__))
-
-        def declare(function: Callable[..., Any]) -> Task[Any, Any, Any]:
-            how = dict(options)  # the decorator may be used again
-            name, time_limit = how.pop("name", None), how.pop("time_limit", None)
-            return self._add(Task(function, _name_of(function, name), Retries(**how), time_limit))
-
+        declare = self._declared(Task, options)
         return declare(*functions) if functions else declare
 
-    def batch(
-        self,
-        *,
-        size: int = 100,
-        wait: float = 0.5,
-        name: str | None = None,
-        retries: int | None = None,
-        backoff: Backoff | None = None,
-        retry_on: tuple[type[BaseException], ...] = (BaseException,),
-        give_up_on: tuple[type[BaseException], ...] = (),
-        time_limit: float | None = None,
-    ) -> BatchDecorator:
+    def batch(self, *, size: int = 100, wait: float = 0.5, **options: Unpack[TaskOptions]) -> BatchDecorator:
         """Make a task of a function that takes a list: `call` takes one of its members, and a worker collects them.
 
         The function gets up to *size* at once, and the first of them waits up to *wait* seconds for the others. Each
         is settled by itself: if the function returns, all are done; what it raises all have failed with, but
         `PartlyFailed` names those that have. The other options are those of `task`.
         """
+        return cast("BatchDecorator", self._declared(BatchTask, options, size=size, wait=wait))
 
-        def declare(function: Callable[..., Any]) -> Any:
-            options = Retries(retries=retries, backoff=backoff, retry_on=retry_on, give_up_on=give_up_on)
-            return self._add(BatchTask(function, _name_of(function, name), options, time_limit, size, wait))
+    def _declared(self, kind: type[Task[Any, Any, Any]], options: Mapping[str, Any], **more: Any) -> Any:
+        check_known("batch" if more else "task", options, (*TaskOptions.__annotations__, *more))
 
-        return cast("BatchDecorator", declare)
+        def declare(function: Callable[..., Any]) -> Task[Any, Any, Any]:
+            how = dict(options)  # the decorator may be used again
+            name, time_limit = how.pop("name", None), how.pop("time_limit", None)
+            return self._add(kind(function, _name_of(function, name), Retries(**how), time_limit, **more))
+
+        return declare
 
     def cron(
         self,
@@ -243,7 +221,7 @@ class Tasks(Application, Generic[R_co]):
 
         ConfigError, naming the function, for a bad line or zone, and for parameters without defaults.
         """
-        return self._scheduled(line, tz, None, shard_key, catch_up, name)
+        return self._scheduled(partial(timetable, line, tz, None), shard_key, catch_up, name)
 
     def every(
         self,
@@ -260,23 +238,18 @@ class Tasks(Application, Generic[R_co]):
 
         So `every(hours=6)` is 0:00, 6:00, 12:00 and 18:00 UTC, whenever the workers were started.
         """
-        return self._scheduled(None, "UTC", interval(days, hours, minutes, seconds), shard_key, catch_up, name)
+        times = partial(timetable, None, "UTC", interval(days, hours, minutes, seconds))
+        return self._scheduled(times, shard_key, catch_up, name)
 
     def _scheduled(
-        self,
-        line: str | None,
-        tz: str,
-        every: int | None,
-        shard_key: str | bytes,
-        catch_up: CatchUp,
-        name: str | None,
+        self, times: Callable[[], Timetable], shard_key: str | bytes, catch_up: CatchUp, name: str | None
     ) -> TaskDecorator:
         def declare(function: Any) -> Any:
             is_task = isinstance(function, Task)
             task: Any = function if is_task else Task(function, _name_of(function, None), Retries(), None)
             if is_task and self._by_name.get(task.name) is not task:
                 raise ConfigError(f"{task.where} is no task of {self!r}: only these can be scheduled here")
-            self._schedules.add(task, line, tz, every, shard_key, catch_up, name)
+            self._schedules.add(task, times, shard_key, catch_up, name)
             return task if is_task else self._add(task)
 
         return cast("TaskDecorator", declare)
@@ -313,11 +286,8 @@ class Tasks(Application, Generic[R_co]):
     @asynccontextmanager
     async def _during_async(self, lifespan: AbstractAsyncContextManager[Any]) -> AsyncIterator[None]:
         async with lifespan as resources:
-            self._resources = resources
-            try:
+            with self._during(nullcontext(resources)):
                 yield
-            finally:
-                self._resources = _NONE
 
     def check_forks(self) -> None:
         """ConfigError unless child processes can run its tasks."""
@@ -331,12 +301,7 @@ class Tasks(Application, Generic[R_co]):
     def _add(self, task: Task[Any, Any, Any]) -> Task[Any, Any, Any]:
         if (other := self._by_name.get(task.name)) is not None:
             raise ConfigError(f"two tasks are called {task.name!r}: {other.where} and {task.where}; give one a name")
-        most = self._config.max_deliveries
-        if task.retries.retries is not None and task.retries.retries >= most:
-            raise ConfigError(
-                f"{task.where} has retries={task.retries.retries}, but queue {self.queue_name!r} delivers a message at "
-                f"most max_deliveries = {most} times: let it be at most {most - 1}, or raise that"
-            )
+        task.retries.check_deliveries(task.where, self.queue_name, self._config.max_deliveries)
         self._by_name[task.name] = task
         return task
 

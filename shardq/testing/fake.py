@@ -150,9 +150,9 @@ class FakeDriver(Driver):
         """Make *call*, and return its reply."""
         return self.perform(call.call)
 
-    def attempt(self, step: Call | Batch) -> Any:
+    def attempt(self, step: Sendable | Batch) -> Any:
         """Perform *step*. Return its reply, or its failure."""
-        return self._outcome(step) if isinstance(step, Call) else self.perform(step)
+        return self.perform(step) if isinstance(step, Batch) else self._outcome(step.call)
 
     def perform(self, step: Step) -> Any:
         """Perform *step* on fakeredis; its reply."""

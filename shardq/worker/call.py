@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from shardq.clock import Clock
 from shardq.errors import ProcessDied
-from shardq.model import DeliveryView, QueueConfig, Received
+from shardq.model import DeliveryView, QueueConfig
 from shardq.worker.contexts import Fresh
 from shardq.worker.outcome import TimeLimit
 
@@ -48,6 +48,10 @@ class Call:
         """Call it for *job*. Return what it returned: of an async one that must be awaited."""
         raise NotImplementedError
 
+    async def aside(self, judge: Callable[[], None]) -> None:
+        """Call *judge*, which tells the program of an error of this async call: in a thread if that may take long."""
+        judge()
+
     def tell(self, delivery: DeliveryView, error: BaseException) -> None:
         """Tell the program of an *error* of this call, once."""
 
@@ -56,7 +60,7 @@ class Call:
         return error
 
 
-CallOf: TypeAlias = Callable[[Received], Call]
+CallOf: TypeAlias = Callable[[DeliveryView], Call]
 """Returns what a message calls. It looks at nothing but the name."""
 
 

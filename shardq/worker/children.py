@@ -14,10 +14,10 @@ import multiprocessing
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Literal, TypeAlias, cast
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -45,17 +45,14 @@ IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The signals that children ignore."""
 
 
-Kind: TypeAlias = Literal["ready", "done", "nack", "reject", "give back", "failed", "error"]
+class Answer(NamedTuple):
+    """A child's answer: it is ready, or how its handler ended. Without a `delay` the worker's backoff decides."""
 
-
-class Answer(msgspec.Struct, array_like=True):
-    """A child's answer: it is ready, or how its handler ended."""
-
-    kind: Kind
+    kind: Literal["ready", "done", "nack", "reject", "give back", "failed"]
     text: str = ""
     delay: float | None = None
     trace: str = ""
-    result: tuple[str, str, bytes] | None = None
+    result: KeptResult | None = None
     gives_up: bool = False
 
 
@@ -69,13 +66,14 @@ class Child:
         self.process: BaseProcess = context.Process(
             target=work, args=(theirs, handle, codecs), name="shardq-handler", daemon=False
         )
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)  # until the child can ignore them
         try:
-            with _blocked():
-                self.process.start()
+            self.process.start()
         except Exception:
             self.pipe.close()
             raise
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
         self._ready = False
 
@@ -128,16 +126,6 @@ class Child:
             self.process.join(5)
 
 
-@contextlib.contextmanager
-def _blocked() -> Iterator[None]:
-    """Block what children ignore: who is started in here has it blocked until it can ignore it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 class Children:
     """The children of one worker. They are started when they are needed, used again, and replaced when they die."""
 
@@ -187,7 +175,7 @@ class Children:
         with self._lock:
             self._idle.append(child)
         _raise(answer)
-        return KeptResult(*answer.result) if answer.result else None
+        return answer.result
 
     def kill(self, job: Job) -> None:
         """End the handling of *job*, whose lease is lost."""
@@ -233,11 +221,9 @@ def _raise(answer: Answer) -> None:
             raise Reject(answer.text)
         case "give back":
             raise GiveBack(answer.delay or 0.0, answer.text)
-        case "failed" | "error":
+        case "failed":
             failed = HandlerFailed(answer.text)
             failed.add_note(f"in the handler's process:\n{answer.trace}")
-            if answer.kind == "error":
-                raise failed
             raise Failed(failed, answer.delay, answer.text, gives_up=answer.gives_up)
 
 
@@ -263,9 +249,8 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
         while True:
             fields, keeps = msgspec.msgpack.decode(pipe.recv_bytes())
             received = Received(**fields)  # msgspec knows no union of str and bytes
-            delivery = DeliveryView(received, codecs, SystemClock())
-            job = Job(delivery)
-            job.call = call_of(received)
+            job = Job(DeliveryView(received, codecs, SystemClock()))
+            job.call = call_of(job.delivery)
             answer = contexts.fresh().run(_handled, job, codecs, keeps)
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
@@ -287,13 +272,12 @@ def _answer_to(error: BaseException) -> Answer:
     try:
         outcome = outcome_of(error, lambda: math.nan)
         delay = None if math.isnan(outcome.delay) else outcome.delay
-        if is_a(error, Failed):
-            return Answer("failed", error.text, delay, _trace(error.error), gives_up=error.gives_up)
         if is_a(error, (Nack, Reject, GiveBack)):
-            return Answer(cast("Kind", outcome.verb), outcome.text, delay)
-        return Answer("error", outcome.text, None, _trace(error))
+            return Answer(outcome.verb, outcome.text, delay)  # type: ignore[arg-type]  # none of them is an ack
+        cause = error.error if is_a(error, Failed) else error
+        return Answer("failed", outcome.text, delay, _trace(cause), gives_up=outcome.verb == "reject")
     except BaseException:  # noqa: BLE001 (whatever the error's class does)
-        return Answer("error", name_of(error), None, _trace(error))
+        return Answer("failed", name_of(error), None, _trace(error))
 
 
 def _trace(error: BaseException) -> str:

@@ -10,6 +10,7 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from shardq.client import AsyncDelivery, AsyncQueue, Delivery
@@ -27,10 +28,13 @@ class Crossing:
         self, loop: asyncio.AbstractEventLoop, give: Callable[[Callable[[], None]], None], queue: AsyncQueue
     ) -> None:
         self.loop, self.queue = loop, queue
+        self.face: Callable[[Delivery], AsyncDelivery] = partial(AsyncFace, queue=queue)
+        """Returns what the lane holds, for an async function."""
         self._give = give
         self._running: set[asyncio.Future[None]] = set()
         self._awaited: set[asyncio.Future[None]] = set()
         self._is_closed = False
+        self._asked = self._answered = 0
 
     @property
     def running(self) -> int:
@@ -42,9 +46,17 @@ class Crossing:
         if self.queue.client._closed:
             raise ClosedError("the client of this worker was closed")
 
-    def face(self, held: Delivery) -> AsyncDelivery:
-        """Return what the lane holds, for an async function."""
-        return AsyncFace(held, self.queue)
+    def answers(self) -> bool:
+        """Return whether the loop has run since this was called before; one call at a time."""
+        has_run = self._answered == self._asked
+        if has_run:
+            self._asked += 1
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(self._answer)
+        return has_run
+
+    def _answer(self) -> None:
+        self._answered = self._asked
 
     async def in_hand(self, function: Callable[..., Any], *args: Any) -> Any:
         """Await a plain function, which a thread runs in a copy of this context.

@@ -38,7 +38,7 @@ class Engine:
         self.handle, self._plan, self._forks = handle, plan, forks
         self.contexts = Contexts()
         self.teller = Teller(plan.on_dead, self.contexts.fresh)
-        self._slots, own = shares(plan.concurrency, [*queues.values()])
+        own = shares(plan.concurrency, [*queues.values()])
         self._queues = [*queues]
         self._application = handle if isinstance(handle, Application) else None
         self._schedules = Schedules(self._queues, self._application, plan)
@@ -89,8 +89,6 @@ class Engine:
         """Let all lanes work, the first one in this thread. When one has ended, the others are stopped."""
         for lane in self.lanes:
             lane.open(loop, (async_queues or {}).get(lane.name))
-        if self._slots is not None:
-            self._slots.nudges += [lane.nudge for lane in self.lanes]
         self._schedules.start()
         failures: list[BaseException] = []
 

@@ -8,12 +8,13 @@ takes neither a thread nor a slot of the worker with it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.backoff import Backoff
@@ -24,6 +25,7 @@ from shardq.ops.results.keep import kept_result
 from shardq.protocol.results import KeptResult
 from shardq.worker.outcome import (
     ACK,
+    GIVE_BACK,
     Failed,
     GiveBack,
     Nack,
@@ -45,24 +47,42 @@ _CAUSE: Final = BaseException.__dict__["__cause__"].__get__
 """Give these of an error, by no code of its class."""
 
 
+Leaves: TypeAlias = Callable[[], bool]
+"""Returns whether the worker's `run` was cancelled. Then whoever cancels its functions, too, has ended the loop."""
+
+
 def performed(
-    run: Callable[[Job], object], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
+    run: Callable[[Job], object], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None, leaves: Leaves
 ) -> Outcome:
     """Return the outcome of *run*, a plain function that makes a job's call; *most* is `max_deliveries` or None."""
     try:
         return _done(job, jobs, run(job))
     except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
+        if is_a(error, asyncio.CancelledError) and leaves():  # of an async function that it waited for
+            return GIVE_BACK
         return _failed(error, job, backoff, most)
 
 
 async def performed_async(
-    run: Callable[[Job], Awaitable[object]], job: Job, jobs: Queue | AsyncQueue, backoff: Backoff, most: int | None
+    run: Callable[[Job], Awaitable[object]],
+    job: Job,
+    jobs: Queue | AsyncQueue,
+    backoff: Backoff,
+    most: int | None,
+    leaves: Leaves,
 ) -> Outcome:
     """Do as `performed`, for a coroutine function. It does not raise CancelledError either."""
     try:
         return _done(job, jobs, await run(job))
     except BaseException as error:  # noqa: BLE001 (as above)
-        return _failed(error, job, backoff, most)
+        if is_cancelled(error):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)  # the end of the loop cancels `run`, too, which says so within this pass
+            return GIVE_BACK if leaves() else _failed(error, job, backoff, most)
+        found: list[Outcome] = []
+        with contextlib.suppress(asyncio.CancelledError):  # what has failed has failed, whatever the worker wants now
+            await job.call.aside(lambda error=error: found.append(_failed(error, job, backoff, most)))
+        return found[0] if found else GIVE_BACK
 
 
 def _done(job: Job, jobs: Queue | AsyncQueue, value: object) -> Outcome:

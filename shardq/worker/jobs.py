@@ -1,4 +1,4 @@
-"""Steps that jobs of a worker need: to keep their results, to settle them, to look at time limits."""
+"""Steps that jobs of a worker need: to run within a span, to keep their results, to settle them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import cast
 
 from shardq.client import Delivery, Queue
-from shardq.client.leases import LeasedDelivery
 from shardq.ops.queue.steps import Op
 from shardq.ops.read.give_back import unread
 from shardq.ops.results.keep import NO_RESULT, keep
@@ -17,16 +16,37 @@ from shardq.worker.telling import Teller
 from shardq.worker.trouble import CALL_TIMEOUT, dead_of
 
 
+def in_span(job: Job) -> object:
+    """Make a job's call, which is plain, within a tracing span."""
+    with cast("Delivery", job.delivery).processing():
+        return job.call.run(job)
+
+
+async def in_span_async(job: Job) -> object:
+    """Do as `in_span`, for an async call."""
+    with cast("Delivery", job.delivery).processing():
+        return await job.call.run(job)
+
+
+def deliveries_of(jobs: Sequence[Job]) -> list[Delivery]:
+    """Return what the worker holds of *jobs*."""
+    return cast("list[Delivery]", [job.delivery for job in jobs])
+
+
+def outcomes_of(jobs: Sequence[Job]) -> list[Outcome]:
+    """Return what was decided of *jobs*."""
+    return cast("list[Outcome]", [job.outcome for job in jobs])
+
+
 def keeping(jobs: Queue, acks: Sequence[Job]) -> Op[None] | None:
     """Return the operation that keeps the results of *acks*, which comes before these; None if they have none.
 
     The progress of those without one is forgotten.
     """
-    outcomes = [(job.delivery, cast("Outcome", job.outcome).result) for job in acks]
     results = [
-        (delivery.received, result or NO_RESULT)
-        for delivery, result in outcomes
-        if result is not None or cast("LeasedDelivery", delivery).has_told
+        (delivery.received, outcome.result or NO_RESULT)
+        for delivery, outcome in zip(deliveries_of(acks), outcomes_of(acks), strict=True)
+        if outcome.result is not None or delivery.has_told
     ]
     return keep(jobs.state, results, CALL_TIMEOUT) if results else None
 
@@ -36,21 +56,21 @@ def charge(jobs: Sequence[Job], now: float) -> None:
 
     So the wait for a handler costs nothing, nor does what no handler has started on.
     """
-    for job in jobs:
-        cast("LeasedDelivery", job.delivery).took = job.took(now)
+    for job, delivery in zip(jobs, deliveries_of(jobs), strict=True):
+        delivery.took = job.took(now)
 
 
 def settle(jobs: Queue, action: SettleJobs, teller: Teller, crossing: Crossing | None) -> Sequence[Delivery]:
     """Settle the jobs of *action* in Redis, and tell of dead letters. Return the deliveries whose leases had ended."""
     charge(action.jobs, jobs.state.clock.monotonic())
-    deliveries = [cast("Delivery", job.delivery) for job in action.jobs]
-    outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
+    deliveries = deliveries_of(action.jobs)
     if action.verb == "ack":
         if (op := keeping(jobs, action.jobs)) is not None:
             jobs.client.run(op)
         return jobs.ack_many(deliveries, timeout=CALL_TIMEOUT)
     if action.verb == "give back":
         return _given_back(jobs, action.jobs)
+    outcomes = outcomes_of(action.jobs)
     texts = [outcome.text for outcome in outcomes]
     if action.verb == "reject":
         late = jobs.reject_many(deliveries, texts, timeout=CALL_TIMEOUT)
@@ -66,21 +86,11 @@ def _given_back(jobs: Queue, given: Sequence[Job]) -> Sequence[Delivery]:
     at_once = [job for job in given if job.outcome == GIVE_BACK]
     if at_once:
         jobs.client.run(unread(jobs.state, [job.delivery.received for job in at_once], CALL_TIMEOUT))
-        for job in at_once:
-            cast("LeasedDelivery", job.delivery)._note(lost=False)
+        for delivery in deliveries_of(at_once):
+            delivery._note(lost=False)
     later = [job for job in given if job.outcome != GIVE_BACK]
     if not later:
         return ()
-    deliveries = [cast("Delivery", job.delivery) for job in later]
-    outcomes = [cast("Outcome", job.outcome) for job in later]
+    deliveries, outcomes = deliveries_of(later), outcomes_of(later)
     delays, texts = [outcome.delay for outcome in outcomes], [outcome.text for outcome in outcomes]
     return jobs.nack_many(deliveries, delay=delays, error=texts, counted=False, timeout=CALL_TIMEOUT)
-
-
-def next_look(job: Job, now: float) -> float | None:
-    """Return when to look whether *job* has run for its limit, since it cannot have by *now*. None if it has.
-
-    One that waits in a batch for others begins when that does.
-    """
-    end = (job.started or now) + (job.call.limit or 0.0)
-    return end if end > now else None

@@ -6,6 +6,9 @@ however many the worker holds, and most handlers end before anything is due. The
 connections of its own: neither a handler that blocks the event loop nor handlers that use up the client's connections
 can stop it, and a server that does not answer holds up neither the wheel nor anything else in it. That a lease is lost
 is told by the lease itself (`shardq.client.leases`).
+
+The sign of life says that the process does not hang. It does not say that it has work or that Redis answers: a failed
+probe restarts the process, which helps if it hangs, but not if Redis is away.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import ceil
-from typing import Protocol, cast
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -25,14 +29,18 @@ from shardq.client.leases import ENDED, LeasedDelivery
 from shardq.errors import BackendError, ClosedError
 from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
 from shardq.ops.settle import settle
 from shardq.ops.settle.command import spelled_cost
 from shardq.timing import Entry
-from shardq.worker.liveness import PULSE, show_alive
+from shardq.worker import guard
 from shardq.worker.plan import Plan
 from shardq.worker.state import LEASED, Job
 
 log = logging.getLogger("shardq")
+T = TypeVar("T")
+PULSE = 1.0
+"""Seconds between two signs of life."""
 EXTEND_TIMEOUT = 2.0
 """Seconds that one extension may take, at most."""
 LOOK = 0.5
@@ -168,6 +176,7 @@ class Keeper:
     # --- the thread -------------------------------------------------------------------------------------------------
 
     def _keep(self) -> None:
+        self._show_alive()
         try:
             while not self._closed:
                 try:
@@ -214,13 +223,11 @@ class Keeper:
         if not held:
             return
         try:
-            client = self._own_client()
-            state = client.state_of(self._queue.keys.name, {})
-            cancels = client.run(ask(state, "HGET", state.keys.meta, "cancelled"))
+            cancels = self._run(lambda state: ask(state, "HGET", state.keys.meta, "cancelled"))
             if cancels == self._cancels:
                 return
-            timeout = self._timeout(self._visibility)
-            results = client.run(settle.extend(state, [job.delivery.received for job in held], None, timeout))
+            received = [job.delivery.received for job in held]
+            results = self._run(lambda state: settle.extend(state, received, None, self._timeout))
         except (BackendError, ClosedError):
             return  # it is looked for again
         self._cancels = cancels
@@ -229,10 +236,10 @@ class Keeper:
                 self._lose(job)
 
     def _show_alive(self) -> None:
-        now = self._clock.monotonic()
-        if self._plan.alive and now - self._shown >= PULSE * 0.9 and self._events.is_responsive():
+        alive, now = self._plan.alive, self._clock.monotonic()
+        if alive and now - self._shown >= PULSE * 0.9 and self._events.is_responsive():
             self._shown = now
-            show_alive(self._plan.alive)
+            guard.tell("sign of life", alive if callable(alive) else Path(alive).touch)
 
     def _extend_due(self, jobs: Sequence[Job]) -> None:
         """Extend the leases of *jobs*, unless they are over, or the handlers have extended them."""
@@ -258,8 +265,6 @@ class Keeper:
 
     def _extend(self, jobs: Sequence[Job], visibility: float) -> None:
         """Extend the leases of *jobs*. If Redis does not answer it is tried again later."""
-        client, timeout = self._own_client(), self._timeout(visibility)
-        state = client.state_of(self._queue.keys.name, {})
         sent = self._clock.monotonic()
         held = [job.delivery.received for job in jobs]
         costs = [job.took(sent) if _delivery(job).cost is None else None for job in jobs]
@@ -268,7 +273,7 @@ class Keeper:
             for each, cost in zip(held, costs, strict=True)
         ]
         try:
-            results = client.run(settle.extend(state, told, visibility, timeout))
+            results = self._run(lambda state: settle.extend(state, told, visibility, self._timeout))
         except (BackendError, ClosedError) as error:  # it is tried again, as long as the lease lasts
             log.debug("leases of queue %r were not extended: %s", self._queue.keys.name, error)
             self._retry(jobs)
@@ -282,14 +287,15 @@ class Keeper:
                 _delivery(job)._extended(sent, visibility)
         self._add([job for job in jobs if job.message == LEASED])
 
-    def _own_client(self) -> Client:
-        """The keeper's client, which connects when it is first used. It is made when the queue's settings are known."""
+    def _run(self, op: Callable[[QueueState], Op[T]]) -> T:
+        """Run an operation by a client of the keeper's own, which is made when the queue's settings are known."""
         if self._client is None:
-            self._client = Client.beside(self._worker_client, timeout=self._timeout(self._visibility))
-        return self._client
+            self._client = Client.beside(self._worker_client, timeout=self._timeout)
+        return self._client.run(op(self._client.state_of(self._queue.keys.name, {})))
 
-    def _timeout(self, visibility: float) -> float:
-        return min(EXTEND_TIMEOUT, max(0.1, visibility / 6))
+    @property
+    def _timeout(self) -> float:
+        return min(EXTEND_TIMEOUT, max(0.1, self._visibility / 6))
 
 
 def _window(visibility: float) -> float:

@@ -7,6 +7,8 @@ more than an empty job.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
@@ -15,11 +17,16 @@ from shardq.worker.contexts import Fresh
 from shardq.worker.outcome import Outcome
 from shardq.worker.state import Job
 
+YIELD = 0.00002
+"""Seconds that a thread leaves to the loop: Python runs one of them at a time, and to make a read takes 0.1 ms."""
 Ended: TypeAlias = Sequence[tuple[Job, Outcome]]
 
 
 class LoopHands:
-    """Lets *loop* run async jobs by *run*, which ends with `over`, and reports those that have *ended*, in the loop."""
+    """Lets *loop* run async jobs by *run*, which ends with `over`, and reports those that have *ended*, in the loop.
+
+    That may put more into the inbox: these begin at once.
+    """
 
     def __init__(
         self,
@@ -30,25 +37,28 @@ class LoopHands:
     ) -> None:
         self._loop, self._run, self._ended, self._fresh = loop, run, ended, fresh
         self.inbox: deque[Job] = deque()
-        """The jobs to begin with, when the loop is told."""
+        """The jobs to begin with, when the loop is told. It is as `deque` is: safe across threads."""
         self._done: list[tuple[Job, Outcome]] = []
         self._is_told = False
 
-    def wake(self) -> None:
-        """Tell the loop of the inbox, unless it was told already. Any thread may call this."""
+    def wake(self, *, reads_on: bool) -> None:
+        """Tell the loop of the inbox, unless it was told already. The loop begins before its caller *reads on*."""
         if self.inbox and not self._is_told:
             self._is_told = True
             self._loop.call_soon_threadsafe(self._begin)
+            if reads_on:
+                time.sleep(YIELD)
 
     def cancel(self, job: Job) -> None:
         """Cancel what runs for *job*. Any thread may call this."""
-        self._loop.call_soon_threadsafe(_cancel, job)
+        self._loop.call_soon_threadsafe(self._cancel, job)
 
     def _begin(self) -> None:
         self._is_told = False
         inbox, loop, fresh = self.inbox, self._loop, self._fresh
         while inbox:
-            loop.create_task(self._run(inbox.popleft()), context=fresh())
+            job = inbox.popleft()
+            job.handle = loop.create_task(self._run(job), context=fresh())
 
     def over(self, job: Job, outcome: Outcome) -> None:
         """Note the end of *job*. The task that ran it calls this."""
@@ -56,13 +66,17 @@ class LoopHands:
         if len(self._done) == 1:
             self._loop.call_soon(self._flush)
 
+    def over_soon(self, job: Job, outcome: Outcome) -> None:
+        """Do as `over`. Any thread may call this."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.over, job, outcome)
+
     def _flush(self) -> None:
         done, self._done = self._done, []
         self._ended(done)
+        self._begin()
 
-
-def _cancel(job: Job) -> None:
-    if isinstance(job.handle, asyncio.Task):
-        job.handle.cancel()
-    for task in list(job.tasks):
-        task.cancel()
+    def _cancel(self, job: Job) -> None:
+        for task in (job.handle, *job.tasks):
+            if isinstance(task, asyncio.Task):  # after its first step: one that is cancelled before that tells nobody
+                self._loop.call_soon(task.cancel)

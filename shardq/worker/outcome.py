@@ -122,10 +122,7 @@ def is_a(error: BaseException, kinds: type[E] | tuple[type[E], ...]) -> TypeGuar
 
 def described(error: BaseException) -> str:
     """The type and message of *error* in one bounded line, without the message if `str(error)` fails."""
-    text = text_of(error)
-    if is_a(error, HandlerFailed):
-        return text
-    name = name_of(error)
+    text, name = text_of(error), name_of(error)
     return f"{name}: {text}"[:MAX_TEXT] if text else name
 
 

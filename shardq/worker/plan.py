@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from shardq.arguments import MAX_BLOCK, check_known, path, seconds, shown
+from shardq.arguments import MAX_BLOCK, check_known, flag, function, one_of, path, seconds, shown, whole
 from shardq.backoff import Backoff, Exponential, check_backoff
 from shardq.errors import ConfigError
 from shardq.ops.read.read import checked_wanted
@@ -52,23 +52,23 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        _whole("concurrency", self.concurrency, 1)
-        _whole("read_ahead", self.read_ahead, 0)
+        whole("concurrency", self.concurrency, 1, MAX_CONCURRENCY)
+        whole("read_ahead", self.read_ahead, 0, MAX_CONCURRENCY)
         seconds("grace", self.grace, 0, MAX_BLOCK)
         checked_wanted(0, self.visibility_timeout, None)
         if self.time_limit is not None:
             seconds("time_limit", self.time_limit, 0.001, MAX_BLOCK)
         check_backoff(self.backoff)
-        if self.alive is not None and not (isinstance(self.alive, (str, Path)) or callable(self.alive)):
-            raise ConfigError(f"alive must be the path of a file or a function, not {shown(self.alive)}")
         if isinstance(self.alive, (str, Path)):
             path("alive", self.alive)
-        if not (self.signals is None or isinstance(self.signals, bool)):
-            raise ConfigError(f"signals must be True, False or None, not {shown(self.signals)}")
-        if self.on_dead is not None and not callable(self.on_dead):
-            raise ConfigError(f"on_dead must be a function of a delivery and a reason, not {shown(self.on_dead)}")
-        if not (self.until is None or (isinstance(self.until, str) and self.until == "empty")):
-            raise ConfigError(f'until must be "empty" or None, not {shown(self.until)}')
+        elif not (self.alive is None or callable(self.alive)):
+            raise ConfigError(f"alive must be the path of a file or a function, not {shown(self.alive)}")
+        if self.signals is not None:
+            flag("signals", self.signals)
+        if self.on_dead is not None:
+            function("on_dead", self.on_dead)
+        if self.until is not None:
+            one_of("until", self.until, ("empty",))
 
 
 def planned(worker: type, settings: PlanSettings, *others: str) -> Plan:
@@ -97,8 +97,3 @@ class PlanSettings(TypedDict, total=False):
     signals: bool | None
     on_dead: OnDead | None
     until: Until | None
-
-
-def _whole(name: str, value: int, low: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= MAX_CONCURRENCY:
-        raise ConfigError(f"{name} must be a whole number from {low} to {MAX_CONCURRENCY}, not {shown(value)}")

@@ -27,167 +27,148 @@ RECENT: Final = 32
 
 
 class Slots:
-    """*total* slots for queues with these *weights*. Safe across threads."""
+    """*total* slots for queues with these *weights*: each has one of the `shares`, which are safe across threads."""
 
     def __init__(self, total: int, weights: Sequence[int]) -> None:
         if total < len(weights):
             raise ConfigError(f"concurrency must be at least {len(weights)}, one slot for each queue, not {total}")
-        self._total, self._parts = total, parts(total, weights)
-        self._taken = [0] * len(weights)  # by handlers, by messages that wait for one, and by reads
-        self._is_idle = [True] * len(weights)
-        self._asked = [0] * len(weights)  # for how many messages the read asks that is under way
-        self._of_read = [0] * len(weights)  # how many slots it has
-        self._given_back = [0] * len(weights)  # how many messages its last read brought for which there was no slot
-        self._wants = [False] * len(weights)
-        self._all_taken = self._all_needed = self._idle_taken = 0
-        self._idle = len(weights)
-        self._used = 0.0  # the mean of slots that idle queues had when a message of one came
-        self._lock = threading.Lock()
-        self.nudges: list[Callable[[], object]] = []
-        """One for each queue, called when it may take slots now of which it got none. It must not wait for a lock."""
+        self.lock = threading.Lock()
+        self.total = total
+        self.taken = self.needed = self.idle_taken = 0
+        self.idle = 0
+        """How many queues are idle."""
+        self.used = 0.0
+        """The mean of slots that idle queues had when a message of one came."""
+        self.shares = [Share(self, part) for part in parts(total, weights)]
 
-    def share(self, number: int) -> Share:
-        """Return what queue *number* sees of the slots."""
-        return Share(self, number)
-
-    def free(self, number: int) -> int:
-        """Return for how many messages a read of queue *number* may ask now."""
-        with self._lock:
-            return self._free(number)
-
-    def _free(self, number: int) -> int:
-        """As `free`. That it wants more is noted within the lock: else who gives some meanwhile would not tell it."""
-        left = self._total - self._all_taken
-        if self._is_idle[number]:
-            found = ASKED if left > 0 else 0
-        else:
-            lent = self._total - self._all_needed + self._needed(number) - self._taken[number] - self._kept()
-            found = max(0, lent, min(left, self._parts[number] - self._taken[number]))
-        if not found:
-            self._wants[number] = True
-        return found
-
-    def _needed(self, number: int) -> int:
-        return self._taken[number] if self._is_idle[number] else max(self._taken[number], self._parts[number])
-
-    def _kept(self) -> int:
+    def kept(self) -> int:
         """Return how many slots are kept for the next messages of idle queues."""
         # As many as will do for messages that come at random: their mean number, and twice its deviation.
-        needed = round(self._used + 2 * math.sqrt(self._used))
-        return 1 + max(0, needed - self._idle_taken) if self._idle else 0
+        needed = round(self.used + 2 * math.sqrt(self.used))
+        return 1 + max(0, needed - self.idle_taken) if self.idle else 0
 
-    def _change(self, number: int, taken: int, *, is_idle: bool) -> None:
-        """Queue *number* has so many slots *taken*, and is idle or not."""
-        self._count(number, -1)
-        self._taken[number], self._is_idle[number] = taken, is_idle
-        self._count(number, 1)
 
-    def _count(self, number: int, sign: int) -> None:
-        self._all_taken += sign * self._taken[number]
-        self._all_needed += sign * self._needed(number)
-        if self._is_idle[number]:
-            self._idle += sign
-            self._idle_taken += sign * self._taken[number]
+class Share:
+    """What one queue has of *slots*, of which *part* are its own."""
 
-    def take(self, number: int, wanted: int) -> int:
-        """A read of queue *number* begins. Return for how many messages it may ask, of those that are *wanted*.
+    def __init__(self, slots: Slots, part: int) -> None:
+        self._slots, self._part = slots, part
+        self._taken = 0  # by handlers, by messages that wait for one, and by reads
+        self._is_idle = True
+        self._asked = 0  # for how many messages the read asks that is under way
+        self._of_read = 0  # how many slots it has
+        self._given_back = 0  # how many messages its last read brought for which there was no slot
+        self._wants = False
+        self.nudge: Callable[[], object] = lambda: None
+        """Called when this may take slots now of which it got none. It must not wait for a lock."""
+        self._count(1)
+
+    def free(self) -> int:
+        """Return for how many messages a read may ask now."""
+        with self._slots.lock:
+            return self._free()
+
+    def _free(self) -> int:
+        """As `free`. That it wants more is noted within the lock: else who gives some meanwhile would not tell it."""
+        slots = self._slots
+        left = slots.total - slots.taken
+        if self._is_idle:
+            found = ASKED if left > 0 else 0
+        else:
+            lent = slots.total - slots.needed + self._needed - self._taken - slots.kept()
+            found = max(0, lent, min(left, self._part - self._taken))
+        if not found:
+            self._wants = True
+        return found
+
+    @property
+    def _needed(self) -> int:
+        return self._taken if self._is_idle else max(self._taken, self._part)
+
+    def _change(self, taken: int, *, is_idle: bool) -> None:
+        """So many slots are *taken* now, and the queue is idle or not."""
+        self._count(-1)
+        self._taken, self._is_idle = taken, is_idle
+        self._count(1)
+
+    def _count(self, sign: int) -> None:
+        slots = self._slots
+        slots.taken += sign * self._taken
+        slots.needed += sign * self._needed
+        if self._is_idle:
+            slots.idle += sign
+            slots.idle_taken += sign * self._taken
+
+    def take(self, wanted: int) -> int:
+        """A read begins. Return for how many messages it may ask, of those that are *wanted*.
 
         That of an idle queue gets no slots.
         """
-        with self._lock:
-            asked = self._asked[number] = min(wanted, self._free(number))
-            self._of_read[number] = 0 if self._is_idle[number] else asked
-            self._change(number, self._taken[number] + self._of_read[number], is_idle=self._is_idle[number])
-            return asked
+        with self._slots.lock:
+            self._asked = min(wanted, self._free())
+            self._of_read = 0 if self._is_idle else self._asked
+            self._change(self._taken + self._of_read, is_idle=self._is_idle)
+            return self._asked
 
-    def came(self, number: int, count: int, took: float) -> int:
-        """The read of queue *number* brought *count* messages in *took* seconds. Return how many have no slot.
+    def came(self, count: int, took: float) -> int:
+        """The read brought *count* messages in *took* seconds. Return how many have no slot: those are given back.
 
-        Each has one nevertheless until it is given back.
+        Each has one nevertheless until then.
         """
-        with self._lock:
-            had, left, used = self._of_read[number], self._total - self._all_taken, self._idle_taken
-            is_idle = self._is_all(number, count, took)
-            self._change(number, self._taken[number] - had + count, is_idle=is_idle)
+        slots = self._slots
+        with slots.lock:
+            had, left, used = self._of_read, slots.total - slots.taken, slots.idle_taken
+            self._change(self._taken - had + count, is_idle=self._is_all(count, took))
             # The first one may have a slot that is kept.
-            begin = count if had else max(0, min(1, left), left - self._kept())
-            over = self._given_back[number] = max(0, count - begin)
+            begin = count if had else max(0, min(1, left), left - slots.kept())
+            over = self._given_back = max(0, count - begin)
             if over:
-                self._change(number, self._taken[number], is_idle=False)
+                self._change(self._taken, is_idle=False)
             if count and not had:
-                self._used += (used + over - self._used) / RECENT
-            told = self._told(number)
-        self._nudge(told)
+                slots.used += (used + over - slots.used) / RECENT
+            told = self._told()
+        _nudge(told)
         return over
 
-    def _is_all(self, number: int, count: int, took: float) -> bool:
-        """Whether the *count* messages that a read brought are most likely all that queue *number* has.
+    def _is_all(self, count: int, took: float) -> bool:
+        """Whether the *count* messages that a read brought are most likely all that the queue has.
 
         That a read asks for one, and brings it, says nothing, unless it has waited, or that one was given back before
         and is the only one that has a slot.
         """
-        if self._asked[number] > 1 or not count:
+        if self._asked > 1 or not count:
             return count < ASKED
-        return took > WAITED or self._given_back[number] == self._taken[number] == 1
-
-    def give(self, number: int, count: int) -> None:
-        """Give back *count* slots of queue *number*."""
-        with self._lock:
-            self._change(number, self._taken[number] - count, is_idle=self._is_idle[number])
-            told = self._told(number)
-        self._nudge(told)
-
-    def failed(self, number: int) -> None:
-        """Give back the slots of a read that failed."""
-        self.give(number, self._of_read[number])
-
-    def _told(self, number: int) -> list[int]:
-        """Return who may take slots now and could not before, other than queue *number*."""
-        if self._all_taken >= self._total:
-            return []
-        told = [other for other, wants in enumerate(self._wants) if wants and other != number]
-        for other in told:
-            self._wants[other] = False
-        return told
-
-    def _nudge(self, told: Sequence[int]) -> None:
-        for other in told:
-            self.nudges[other]()
-
-
-class Share:
-    """What one queue sees of the slots that it shares with others."""
-
-    def __init__(self, slots: Slots, number: int) -> None:
-        self._slots, self._number = slots, number
-
-    def free(self) -> int:
-        """Return for how many messages a read may ask now."""
-        return self._slots.free(self._number)
-
-    def take(self, wanted: int) -> int:
-        """A read begins. Return for how many messages it may ask, of those that are *wanted*."""
-        return self._slots.take(self._number, wanted)
-
-    def came(self, count: int, took: float) -> int:
-        """It brought *count* messages in *took* seconds. Return how many of them have no slot: those are given back."""
-        return self._slots.came(self._number, count, took)
-
-    def failed(self) -> None:
-        """It failed."""
-        self._slots.failed(self._number)
+        return took > WAITED or self._given_back == self._taken == 1
 
     def give(self, count: int) -> None:
         """Give back *count* slots."""
-        self._slots.give(self._number, count)
+        with self._slots.lock:
+            self._change(self._taken - count, is_idle=self._is_idle)
+            told = self._told()
+        _nudge(told)
+
+    def failed(self) -> None:
+        """Give back the slots of a read that failed."""
+        self.give(self._of_read)
+
+    def _told(self) -> list[Share]:
+        """Return the others that may take slots now and could not before."""
+        if self._slots.taken >= self._slots.total:
+            return []
+        told = [other for other in self._slots.shares if other._wants and other is not self]
+        for other in told:
+            other._wants = False
+        return told
 
 
-def shares(total: int, weights: Sequence[int]) -> tuple[Slots | None, Sequence[Share | None]]:
-    """Return the slots of queues with these *weights*, and what each sees of them; None for one, which has them all."""
-    if len(weights) == 1:
-        return None, [None]
-    slots = Slots(total, weights)
-    return slots, [slots.share(number) for number in range(len(weights))]
+def _nudge(told: Sequence[Share]) -> None:
+    for each in told:
+        each.nudge()
+
+
+def shares(total: int, weights: Sequence[int]) -> Sequence[Share | None]:
+    """Return what each queue with these *weights* sees of the slots; None for a single one, which has them all."""
+    return Slots(total, weights).shares if len(weights) > 1 else [None]
 
 
 def parts(total: int, weights: Sequence[int]) -> list[int]:

@@ -192,7 +192,7 @@ class WorkerState:
     def next(self) -> Action | None:
         """The next action; None if there is nothing to do until the next event."""
         if self._startable and self.busy < self.concurrency:
-            return self._start()
+            return self._start(self._line().popleft())
         if self.life == STOPPED:
             return None
         credit = 0 if self._reading else self.credit
@@ -257,10 +257,21 @@ class WorkerState:
         """How many handlers run, if the messages of all of them are lost or decided already; else 0."""
         return 0 if any(job.message == LEASED for job in self.held if job.slot == BUSY) else self.busy
 
-    def _start(self) -> Job:
+    def start_async(self) -> Sequence[Job]:
+        """Start the jobs that are next, as long as their calls are async: an event loop takes them all at once."""
+        started = []
+        while self._startable and self.busy < self.concurrency and (line := self._line())[0].call.is_async:
+            started.append(self._start(line.popleft()))
+        return started
+
+    def _line(self) -> deque[Job]:
+        """Return the waiting jobs of which the first one is next. There is one that may start."""
         first, others = self._waiting
-        while (job := (first or others).popleft()).slot != WAITING:
-            pass
+        while (line := first or others)[0].slot != WAITING:
+            line.popleft()
+        return line
+
+    def _start(self, job: Job) -> Job:
         job.slot = SLOT[WAITING]["start"]
         self._startable -= 1
         self.busy += 1

@@ -27,26 +27,26 @@ RANDOM = Random()  # only spreads retries, so it need not be secure
 
 
 class Trouble:
-    """Counts consecutive failures of one kind of call, and logs the first one and the end of them."""
+    """Counts consecutive *failures* of one kind of call, and logs the first one and the end of them."""
 
     def __init__(self, queue: str, what: str) -> None:
         self._queue, self._what = queue, what
-        self._failures = 0
+        self.failures = 0
 
     def failed(self, error: Exception) -> float:
         """Count a failure; seconds to wait before the next try."""
-        self._failures += 1
-        if self._failures == 1:
+        self.failures += 1
+        if self.failures == 1:
             log.warning(
                 "queue %r: %s fails, and will be tried again until it works: %s", self._queue, self._what, error
             )
-        return PAUSE(self._failures, RANDOM)
+        return PAUSE(self.failures, RANDOM)
 
     def succeeded(self) -> None:
         """Reset the count, and log that the failures are over."""
-        if self._failures:
-            log.warning("queue %r: %s works again after %d failures", self._queue, self._what, self._failures)
-            self._failures = 0
+        if self.failures:
+            log.warning("queue %r: %s works again after %d failures", self._queue, self._what, self.failures)
+            self.failures = 0
 
 
 def dead_of(deliveries: Sequence[D], outcomes: Sequence[Outcome]) -> list[tuple[D, str]]:

@@ -20,7 +20,38 @@ from shardq.worker.signals import MAX_WAIT, hosted, stopping
 from shardq.worker.trouble import raised
 
 
-class Worker:
+class _Runs:
+    """What both workers have: they run once, end when they are asked to, and count what they did."""
+
+    _engine: Engine
+    _loop: OwnLoop | None = None
+    _has_begun = False
+
+    def _begin(self) -> Engine:
+        if self._has_begun:
+            raise ConfigError(f"each {type(self).__name__} runs once: make a new one")
+        self._has_begun = True
+        return self._engine
+
+    @property
+    def tally(self) -> Mapping[Verb, int]:
+        """How many messages were done ("ack"), failed ("nack"), rejected and given back so far."""
+        return self._engine.tally
+
+    @property
+    def hangs(self) -> int:
+        """How many functions run: after `run` has returned, those that went on when their grace was over.
+
+        Plain ones run in threads, which cannot be ended. A program that shall end all the same calls `os._exit`.
+        """
+        return self._engine.hangs + (self._loop.pool.running if self._loop else 0)
+
+    def stop(self) -> None:
+        """Ask `run` to end. May be called from any thread, handler or signal handler, and more than once."""
+        self._engine.stop()
+
+
+class Worker(_Runs):
     """Reads messages of *jobs* and calls `handle(delivery)` for each, until it is stopped.
 
     *jobs* is a queue, or several with their weights: `{jobs: 3, mails: 1}`. These share the slots of `concurrency` by
@@ -47,8 +78,6 @@ class Worker:
         self._weights = weights_of(jobs, Queue, "Worker", "AsyncWorker")
         check_handle(handle, run_in)
         self._engine = Engine(self._weights, handle, self._plan, forks=run_in == "processes")
-        self._loop: OwnLoop | None = None
-        self._has_begun = False
 
     def run(self) -> None:
         """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
@@ -56,10 +85,7 @@ class Worker:
         A worker runs once. After a BackendError it tries again until Redis answers; ConfigError, ServerUnfit and
         ClosedError are raised.
         """
-        if self._has_begun:
-            raise ConfigError("a Worker runs once: make a new one")
-        self._has_begun = True
-        engine = self._engine
+        engine = self._begin()
         wanted = self._plan.signals is not False
         with stopping(self.stop, engine.kill_children, wanted), contextlib.ExitStack() as stack:
             stack.callback(self._close_loop)  # at last: who tells of dead letters may need it
@@ -78,25 +104,8 @@ class Worker:
         if self._loop is not None:
             self._loop.close(self._engine.close_loop)
 
-    @property
-    def tally(self) -> Mapping[Verb, int]:
-        """How many messages were done ("ack"), failed ("nack"), rejected and given back so far."""
-        return self._engine.tally
 
-    @property
-    def hangs(self) -> int:
-        """How many functions run: after `run` has returned, those that went on when their grace was over.
-
-        Threads cannot be ended. A program that shall end all the same calls `os._exit`.
-        """
-        return self._engine.hangs + (self._loop.pool.running if self._loop else 0)
-
-    def stop(self) -> None:
-        """Ask `run` to end. May be called from any thread, handler or signal handler, and more than once."""
-        self._engine.stop()
-
-
-class AsyncWorker:
+class AsyncWorker(_Runs):
     """Does as `Worker`, within an event loop: async functions run there, in tasks, and plain ones in threads.
 
     Async handlers are cancelled when their lease is lost or their time limit is over. Leases are extended from a
@@ -117,7 +126,6 @@ class AsyncWorker:
         self._client = client = Client.beside(next(iter(weights)).client)
         queues = {Queue(client, client.state_beside(each.state)): weight for each, weight in weights.items()}
         self._engine = Engine(queues, handle, self._plan)
-        self._has_begun = False
 
     async def run(self) -> None:
         """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
@@ -126,10 +134,7 @@ class AsyncWorker:
         ClosedError are raised. When the task that awaits `run` is cancelled, the handlers are cancelled, too, and their
         messages are given back at once.
         """
-        if self._has_begun:
-            raise ConfigError("an AsyncWorker runs once: make a new one")
-        self._has_begun = True
-        engine = self._engine
+        engine = self._begin()
         wanted = not hosted() if self._plan.signals is None else self._plan.signals
         with stopping(self.stop, lambda: None, wanted):
             try:
@@ -164,23 +169,6 @@ class AsyncWorker:
     def _close(self) -> None:
         with contextlib.closing(self._client):
             self._engine.close()
-
-    @property
-    def tally(self) -> Mapping[Verb, int]:
-        """How many messages were done ("ack"), failed ("nack"), rejected and given back so far."""
-        return self._engine.tally
-
-    @property
-    def hangs(self) -> int:
-        """How many functions run: after `run` has returned, those that went on when their grace was over.
-
-        Plain ones run in threads, which cannot be ended. A program that shall end all the same calls `os._exit`.
-        """
-        return self._engine.hangs
-
-    def stop(self) -> None:
-        """Ask `run` to end. May be called from any thread, handler or signal handler, and more than once."""
-        self._engine.stop()
 
 
 @contextlib.asynccontextmanager

@@ -66,8 +66,8 @@ def follow_a_message(client: Client) -> None:
     first = jobs.read(block=60, visibility_timeout=0.05)
     again = jobs.read(block=60, visibility_timeout=60)
     assert (first.message_id, again.count, again.last_error) == (again.message_id, 2, "lease ended")
-    jobs.write("next", shard_key="tenant-42")
-    jobs.read(block=60, ack=again).ack()
+    jobs.write_many([("next", "tenant-42"), ("last", "tenant-42")])
+    jobs.read_many(1, ack=[again, jobs.read()])[0].ack()
 
 
 def test_each_function_of_the_walk_is_called() -> None:

@@ -129,8 +129,8 @@ MUTANTS: tuple[Mutant, ...] = (
         3,
         "a blocked reader does not look again when the next lease ends",
         "shardq/ops/read/pump.py",
-        "min(self._left(), self.wake_at - now)",
-        "self._left()",
+        "min(self._left(until), self.wake_at - now)",
+        "self._left(until)",
         "tests/unit/read/test_pump.py::test_a_wait_ends_when_the_next_lease_does",
     ),
     Mutant(

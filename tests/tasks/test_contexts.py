@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import pytest
-
 from shardq import Client, Reject
 from shardq.backoff import Constant
 from shardq.tasks import Tasks
-from tests.tasks.conftest import Work, each_kind, of_kind
+from tests.tasks.conftest import Work
 from tests.waiting import eventually
+from tests.worker.running import FunctionKind, of_kind
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 opened: ContextVar[str] = ContextVar("opened", default="nothing")
@@ -40,19 +39,23 @@ def mark(seen: Seen, name: object) -> None:
 UNTOUCHED = ("nobody", "a database", decimal.getcontext().prec)
 
 
-@each_kind
-def test_no_task_sees_what_another_one_has_set(client: Client, work: Work, is_async: bool) -> None:
+def test_no_task_sees_what_another_one_has_set(client: Client, work: Work, functions: FunctionKind) -> None:
     seen: Seen = []
     tasks: Tasks[None] = Tasks("jobs", lifespan=lifespan)
-    task = tasks.task(name="f")(of_kind(is_async, lambda number: mark(seen, number)))
+
+    def f(number: int) -> None:
+        mark(seen, number)
+
+    task = tasks.task(name="f")(of_kind(functions, f))
     queue = client.queue(tasks)
     queue.write_many([(task.call(number), f"t{number}") for number in range(20)])
     work(tasks, concurrency=2)
     assert seen == [UNTOUCHED] * 20
 
 
-@each_kind
-def test_what_is_told_of_a_task_is_told_in_a_context_of_its_own(client: Client, work: Work, is_async: bool) -> None:
+def test_what_is_told_of_a_task_is_told_in_a_context_of_its_own(
+    client: Client, work: Work, functions: FunctionKind
+) -> None:
     """Of dead letters, and of a policy that is asked when time is over."""
     seen: Seen = []
 
@@ -64,13 +67,12 @@ def test_what_is_told_of_a_task_is_told_in_a_context_of_its_own(client: Client, 
         raise Reject("no")
 
     tasks: Tasks[None] = Tasks("jobs", lifespan=lifespan)
-    task = tasks.task(name="f")(of_kind(is_async, fails))
+    task = tasks.task(name="f")(of_kind(functions, fails))
     client.queue(tasks).write_many([(task.call(number), f"t{number}") for number in range(5)])
     work(tasks, concurrency=1, on_dead=on_dead, backoff=Constant(0))
     assert seen == [UNTOUCHED] * 5
 
 
-@pytest.mark.parametrize("client_kind", ["sync"])
 def test_who_is_asked_of_a_task_that_takes_too_long_leaves_nothing_behind(client: Client, work: Work) -> None:
     seen: Seen = []
     tasks: Tasks[None] = Tasks("jobs", lifespan=lifespan, max_deliveries=3)

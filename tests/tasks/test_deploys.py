@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any, Literal
 
 import pytest
 
-from shardq import AsyncClient, AsyncQueue, AsyncWorker
+from shardq import AsyncClient, AsyncQueue
 from shardq.tasks import Tasks, finding
+from tests.clients import CLIENT_KINDS
+from tests.worker.running import RunningWorker
 
 Done = list[tuple[str, int]]
 
@@ -43,12 +45,14 @@ class Releases:
 
 
 @asynccontextmanager
-async def at_work(client: AsyncClient, tasks: Tasks[None]) -> AsyncIterator[None]:
-    worker = AsyncWorker(client.queue(tasks), tasks, concurrency=4, signals=False)
-    running = asyncio.create_task(worker.run())
-    yield
-    worker.stop()
-    await running
+async def at_work(url: str, *releases: Tasks[None]) -> AsyncIterator[None]:
+    """A worker of each of these, the first one a Worker, the second one an AsyncWorker."""
+    with ExitStack() as stack:
+        for kind, tasks in zip(CLIENT_KINDS, releases, strict=False):
+            worker = RunningWorker(kind, url, tasks, tasks, concurrency=4)
+            await asyncio.to_thread(stack.enter_context, worker)
+        yield
+        await asyncio.to_thread(stack.close)
 
 
 @pytest.mark.parametrize("way", ["forward", "back"])
@@ -73,16 +77,16 @@ async def test_a_rolling_deploy_rejects_and_loses_nothing(
             return number
 
         servers = [asyncio.create_task(web(release)) for release in ("before", "after")]
-        async with at_work(client, first), at_work(client, first):
+        async with at_work(url, first, first):
             await more_done(releases.done, 50)
-        async with at_work(client, first), at_work(client, second):
+        async with at_work(url, first, second):
             await more_done(releases.done, 50)
-        async with at_work(client, second), at_work(client, second):
+        async with at_work(url, second, second):
             await more_done(releases.done, 50)
         stopped.set()
         old, new = await asyncio.gather(*servers)
         written = old + 2 * new
-        async with at_work(client, releases.after):  # after a deploy back the new release comes again
+        async with at_work(url, releases.after):  # after a deploy back the new release comes again
             await all_done(queue, written)
         now = await queue.stats()
     assert (now.acked, now.dead, now.dead_lettered, now.backlog, now.delayed) == (written, 0, 0, 0, 0)

@@ -16,6 +16,7 @@ from shardq.backoff import Constant
 from shardq.tasks import Tasks, finding
 from tests.tasks.conftest import Work
 from tests.worker.ends.errors import OfUnnamed
+from tests.worker.running import FunctionKind, of_kind
 
 pytestmark = pytest.mark.runs_in("test-all")
 
@@ -49,20 +50,20 @@ def points(reader: InMemoryMetricReader) -> dict[tuple[str, str, str], tuple[int
 
 @pytest.mark.runs_in("test", "test-all")
 def test_how_often_each_task_ran_and_failed_and_for_how_long(
-    reader: InMemoryMetricReader, client: Client, work: Work
+    reader: InMemoryMetricReader, client: Client, work: Work, functions: FunctionKind
 ) -> None:
     tasks: Tasks[None] = Tasks("jobs")
 
-    @tasks.task(name="fails", retries=1, backoff=Constant(0))
-    def fails(secret: str) -> None:
+    def raises(secret: str) -> None:
         raise ValueError(secret)
 
-    @tasks.task(name="later")
-    def later() -> None:
+    def waits() -> None:
         if tasks.delivery.count == 1:
             raise Nack(0)
 
-    tasks.task(name="f")(lambda: None)
+    fails: Any = tasks.task(name="fails", retries=1, backoff=Constant(0))(of_kind(functions, raises))
+    later: Any = tasks.task(name="later")(of_kind(functions, waits))
+    tasks.task(name="f")(of_kind(functions, lambda: None))
     queue = client.queue(tasks)
     queue.write_many([(call, "t") for call in (["f", {}], ["f", {}], later.call(), fails.call("secret"))])
     queue.write_many([(call, "t") for call in (["nobody", {}], ["f", {"no": 1}], "no call")])

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+import msgspec
 import pytest
 
 from shardq import (
-    AsyncClient,
     AsyncDelivery,
-    AsyncWorker,
     Client,
     CodecError,
     ConfigError,
@@ -24,23 +24,22 @@ from shardq import (
     Delivery,
     LeaseLost,
     MessageCancelled,
-    Nack,
     ProcessDied,
-    Reject,
     ShardqError,
     TimeLimit,
-    Worker,
 )
 from shardq.backoff import Constant
 from shardq.clock import SystemClock
-from shardq.codec import Codecs
+from shardq.codec import Codecs, JsonCodec
 from shardq.model import DeliveryView, Received
 from shardq.tasks import PartlyFailed, Tasks, finding
 from shardq.worker.outcome import GiveBack
 from tests.clients import ClientKind
 from tests.tasks.conftest import Work
+from tests.worker.running import FunctionKind, of_kind, run_worker
 
 NOW = Constant(0)
+NO_CALL = "it is no call of a task: its payload must be [name, {argument: value}]"
 
 
 @dataclass
@@ -49,13 +48,13 @@ class Totals:
     day: date
 
 
-def test_a_call_is_run_and_its_result_has_its_type(client: Client, work: Work) -> None:
+def test_a_call_is_run_and_its_result_has_its_type(client: Client, work: Work, functions: FunctionKind) -> None:
     tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
 
-    @tasks.task
-    def total(day: date, numbers: list[int], factor: int = 2) -> Totals:
+    def of_numbers(day: date, numbers: list[int], factor: int = 2) -> Totals:
         return Totals(sum(numbers) * factor, day)
 
+    total: Any = tasks.task(name="total")(of_kind(functions, of_numbers))
     queue = client.queue(tasks)
     job = queue.write(total.call(date(2026, 1, 2), [1, 2]), shard_key="t")
     other = queue.write(total.call(date(2026, 1, 2), [1], factor=5), shard_key="t")
@@ -79,23 +78,6 @@ def test_a_result_of_another_release_is_told(client: Client, work: Work) -> None
     work(tasks)
     with pytest.raises(CodecError, match="Expected `int`"):
         job.result(timeout=5)
-
-
-def test_plain_and_async_functions_side_by_side(url: str, client: Client) -> None:
-    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
-
-    @tasks.task
-    def plain(a: int) -> tuple[int, bool, int]:
-        return a, threading.current_thread() is threading.main_thread(), tasks.delivery.count
-
-    @tasks.task
-    async def coroutine(a: int) -> tuple[int, bool, int]:
-        return a, threading.current_thread() is threading.main_thread(), tasks.delivery.count
-
-    queue = client.queue(tasks)
-    jobs = [queue.write(task.call(3), shard_key="t") for task in (plain, coroutine)]
-    run_async(url, tasks)
-    assert [job.result(timeout=5) for job in jobs] == [(3, False, 1), (3, True, 1)]
 
 
 def test_a_plain_function_tells_how_far_it_is_in_each_worker(client: Client, work: Work) -> None:
@@ -140,14 +122,6 @@ def test_a_plain_function_learns_that_its_work_is_in_vain(client: Client, work: 
     assert learned == [MessageCancelled]
 
 
-def run_async(url: str, tasks: Tasks[Any]) -> None:
-    async def run() -> None:
-        async with AsyncClient.from_url(url) as client:
-            await AsyncWorker(client.queue(tasks), tasks, until="empty").run()
-
-    asyncio.run(run())
-
-
 def plain_layer(call_next: Any, delivery: Any) -> Any:
     return call_next(delivery)
 
@@ -161,10 +135,21 @@ async def async_layer(call_next: Any, delivery: Any) -> Any:
     [(), (plain_layer,), (async_layer,), (plain_layer, async_layer), (async_layer, plain_layer) * 2],
     ids=lambda layers: "-".join(each.__name__.partition("_")[0] for each in layers) or "bare",
 )
-def test_functions_of_both_kinds_run_in_either_worker(client: Client, work: Work, layers: Any) -> None:
-    """Each has a delivery of its kind, and so has each batch. Threads that wait for others do not use up all slots."""
+def test_functions_of_both_kinds_run_in_either_worker(
+    client: Client, work: Work, client_kind: ClientKind, layers: Any
+) -> None:
+    """Each has a delivery of its kind, and so has each batch. Threads that wait for others do not use up all slots.
+
+    Async ones run in the loop of the program, which is here in the main thread, or in one of the worker's own.
+    """
     tasks: Tasks[None] = Tasks("jobs", middleware=layers)
     seen: list[tuple[str, int, type]] = []
+    in_main: set[tuple[type, bool]] = set()
+
+    def kind_of(delivery: Any) -> type:
+        found = AsyncDelivery if isinstance(delivery, AsyncDelivery) else type(delivery)
+        in_main.add((found, threading.current_thread() is threading.main_thread()))
+        return found
 
     @tasks.task(name="plain")
     def plain(number: int) -> None:
@@ -190,10 +175,7 @@ def test_functions_of_both_kinds_run_in_either_worker(client: Client, work: Work
     work(tasks, concurrency=4)
     kinds = {"plain": Delivery, "coroutine": AsyncDelivery, "batch": Delivery, "async": AsyncDelivery}
     assert sorted(seen, key=str) == sorted(((name, n, kinds[name]) for name in kinds for n in range(10)), key=str)
-
-
-def kind_of(delivery: Any) -> type:
-    return AsyncDelivery if isinstance(delivery, AsyncDelivery) else type(delivery)
+    assert in_main == {(Delivery, False), (AsyncDelivery, client_kind == "async")}
 
 
 NAMED_A, NAMED_AB = b"\xa1a\x05", b"\xa1a\x05\xa1b\x05"
@@ -214,15 +196,105 @@ def test_unknown_arguments_are_seen_however_a_producer_spells_the_call(head: byt
     """Other encoders need not choose the shortest marks, and ours are looked for at their usual place."""
     tasks: Tasks[None] = Tasks("jobs")
     tasks.task(name="f")(lambda a: a)
-    finder = finding.Finder({task.name: task for task in tasks}, SystemClock())
+    finder, task = finding.Finder(SystemClock()), tasks.find("f")
 
     def found(body: bytes) -> dict[str, Any]:
         received = Received("1-1-d", "t", 1, 1e18, body, "m", {}, "", None, 0.0, "a:b:1:c:d")
-        return finder.find(DeliveryView(received, Codecs(None), SystemClock()))[1]
+        return finder.arguments(DeliveryView(received, Codecs(None), SystemClock()), task)
 
     assert found(head + one + NAMED_A) == {"a": 5}
     with pytest.raises(GiveBack, match="no parameter 'b'"):
         found(head + two + NAMED_AB)
+
+
+class Sealed:
+    """A codec of the user's own, as one that encrypts."""
+
+    tag = "S"
+
+    def encode(self, value: Any) -> bytes:
+        return msgspec.msgpack.encode(value)[::-1]
+
+    def decode(self, body: bytes) -> Any:
+        return msgspec.msgpack.decode(body[::-1])
+
+
+def test_calls_of_a_codec_of_the_user_s_own_are_run_like_all_others(url: str, client_kind: ClientKind) -> None:
+    """With their middleware, collected in batches, async ones in the loop, and `on_error` is told."""
+    seen: list[Any] = []
+
+    def around(call_next: Callable[[Any], Any], delivery: Any) -> Any:
+        seen.append("around")
+        return call_next(delivery)
+
+    tasks: Tasks[None] = Tasks(
+        "jobs", middleware=[around], on_error=lambda _, error: seen.append(type(error)), max_deliveries=2
+    )
+
+    @tasks.task(backoff=NOW)
+    async def awaited(number: int) -> None:
+        seen.append(number)
+
+    @tasks.task(retries=0)
+    def failing() -> None:
+        raise ValueError
+
+    @tasks.batch(size=2, wait=60, backoff=NOW)
+    def collected(numbers: list[int]) -> None:
+        seen.append(sorted(numbers))
+
+    with Client.from_url(url, codec=Sealed()) as client:
+        queue = client.queue(tasks)
+        calls = [awaited.call(1), failing.call(), collected.call(2), collected.call(3)]
+        queue.write_many([(each, "t") for each in calls])
+        run_worker(client_kind, url, {tasks: 1}, tasks, client={"codec": Sealed()}, until="empty")
+        assert queue.stats().acked == 3
+        assert [letter.last_error[:10] for letter in queue.dead()] == ["ValueError"]
+    assert sorted(map(repr, seen)) == sorted(map(repr, ["around"] * 4 + [1, ValueError, [2, 3]]))
+
+
+class Exiting(Sealed):
+    """A codec that ends its thread where it does not know what to do."""
+
+    def decode(self, body: bytes) -> Any:
+        value = super().decode(body)
+        return sys.exit("unknown") if value == "unknown" else value
+
+
+def test_a_codec_that_exits_ends_no_worker(url: str, client_kind: ClientKind) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+    run = tasks.task(name="run")(lambda: None)
+    with Client.from_url(url, codec=Exiting()) as client:
+        queue = client.queue(tasks)
+        queue.write_many([("unknown", "t"), (run.call(), "t")])
+        run_worker(client_kind, url, {tasks: 1}, tasks, client={"codec": Exiting()}, until="empty")
+        assert queue.stats().acked == 1
+        assert [letter.reason for letter in queue.dead()] == [NO_CALL]
+
+
+@pytest.mark.parametrize("tag", ["m", "j"])
+def test_arguments_that_are_too_deep_are_no_call_and_end_no_worker(
+    client: Client, url: str, work: Work, tag: str
+) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+    seen: list[int] = []
+
+    @tasks.task(name="f")
+    def f(a: int) -> None:
+        seen.append(a)
+
+    deep = (
+        b"\x92\xa1f\x81\xa1a" + b"\x91" * 5000 + b"\xc0"
+        if tag == "m"
+        else b'["f",{"a":' + b"[" * 5000 + b"]" * 5000 + b"}]"
+    )
+    queue = client.queue(tasks)
+    with Client.from_url(url, codec=None if tag == "m" else JsonCodec()) as other:
+        other.queue(tasks).write(msgspec.Raw(deep), shard_key="t")
+    queue.write(["f", {"a": 1}], shard_key="t")
+    work(tasks)
+    assert seen == [1]
+    assert [letter.reason for letter in queue.dead()] == [NO_CALL]
 
 
 def test_what_is_never_awaited_is_no_success(client: Client, work: Work) -> None:
@@ -294,32 +366,6 @@ def test_a_redriven_call_has_all_of_its_tries_again(client: Client, work: Work) 
     work(tasks)
     assert counts == [1, 2, 3, 4]
     assert len(queue.dead()) == 1
-
-
-def test_errors_that_are_tried_again_and_those_that_are_not(client: Client, work: Work) -> None:
-    tasks: Tasks[None] = Tasks("jobs")
-    ran: list[str] = []
-
-    def raising(error: Exception) -> Any:
-        def task() -> None:
-            ran.append(type(error).__name__)
-            raise error
-
-        return task
-
-    options: dict[str, Any] = {
-        "retries": 1,
-        "backoff": NOW,
-        "retry_on": (OSError, Nack),
-        "give_up_on": (FileExistsError,),
-    }
-    for error in (OSError(), FileExistsError(), KeyError(), Reject("bad"), Nack(0)):
-        task = tasks.task(name=type(error).__name__, **options)(raising(error))
-        client.queue(tasks).write(task.call(), shard_key=type(error).__name__)
-    work(tasks)
-    assert {name: ran.count(name) for name in ran} == {
-        "OSError": 2, "FileExistsError": 1, "KeyError": 1, "Reject": 1, "Nack": 2,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -395,7 +441,7 @@ def test_a_call_that_no_release_here_knows_is_given_back_uncounted(
     for _ in range(4):  # more often than a message may be delivered
         delivery = queue.read(block=10)
         with pytest.raises(GiveBack) as given:
-            finding.Finder(old._by_name, delivery._clock).find(delivery)
+            finding.Finder(delivery._clock).arguments(delivery, old.find(finding.name_in(delivery)))
         queue.nack_many([delivery], counted=False, error=given.value.reason)
     work(new)
     assert [job.result(timeout=5) for job in jobs] == ["g", 6]
@@ -416,31 +462,7 @@ def test_a_call_that_nobody_knows_for_an_hour_is_a_dead_letter(client: Client, w
     assert [letter.last_error for letter in queue.dead()] == ["there is no task 'nobody' here"]
 
 
-def test_one_task_may_be_slow(client: Client, work: Work, client_kind: ClientKind) -> None:
-    if client_kind == "sync":
-        tasks: Tasks[None] = Tasks("jobs")
-        ended = threading.Event()
-
-        @tasks.task(name="slow", time_limit=0.1, retries=0)
-        def slow() -> None:
-            tasks.delivery.on_lost(lambda _: ended.set())
-            assert ended.wait(30)
-    else:
-        import asyncio
-
-        tasks = Tasks("jobs")
-
-        @tasks.task(name="slow", time_limit=0.1, retries=0)
-        async def slow_async() -> None:
-            await asyncio.sleep(30)
-
-    client.queue(tasks).write(["slow", {}], shard_key="t")
-    work(tasks)
-    (letter,) = client.queue(tasks).dead()
-    assert letter.last_error == "TimeLimit: it ran for more than 0.1 s"
-
-
-def test_the_lifespan_is_around_all_messages(client: Client, work: Work, client_kind: ClientKind) -> None:
+def test_the_lifespan_is_around_all_messages(client: Client, work: Work, functions: FunctionKind) -> None:
     events: list[str] = []
 
     @contextmanager
@@ -454,7 +476,7 @@ def test_the_lifespan_is_around_all_messages(client: Client, work: Work, client_
         with plain() as found:
             yield found
 
-    tasks: Tasks[list[str]] = Tasks("jobs", lifespan=plain if client_kind == "sync" else coroutine)
+    tasks: Tasks[list[str]] = Tasks("jobs", lifespan=plain if functions == "plain" else coroutine)
 
     @tasks.task(name="f")
     def task(number: str) -> None:
@@ -467,25 +489,7 @@ def test_the_lifespan_is_around_all_messages(client: Client, work: Work, client_
     assert events == ["open", "0", "1", "2", "close"]
 
 
-def test_a_lifespan_that_fails_ends_the_worker_and_no_message(client: Client, work: Work) -> None:
-    @contextmanager
-    def broken() -> Iterator[None]:
-        connect()
-        yield
-
-    def connect() -> None:
-        raise OSError("no database")
-
-    tasks: Tasks[None] = Tasks("jobs", lifespan=broken)
-    task = tasks.task(name="f")(lambda: None)
-    queue = client.queue(tasks)
-    queue.write(task.call(), shard_key="t")
-    with pytest.raises(OSError, match="no database"):
-        work(tasks)
-    assert queue.read().count == 1
-
-
-def test_of_a_batch_each_is_settled_by_itself(client: Client, work: Work) -> None:
+def test_of_a_batch_each_is_settled_by_itself(client: Client, work: Work, functions: FunctionKind) -> None:
     tasks: Tasks[None] = Tasks("jobs", streams=8)
     sizes, failed = [], {3: 0, 50: 0, 77: 0}
 
@@ -503,7 +507,7 @@ def test_of_a_batch_each_is_settled_by_itself(client: Client, work: Work) -> Non
             write(range(100, 197))  # those that fail and these are a whole batch: it need not wait for others
             raise PartlyFailed(errors)
 
-    task = tasks.batch(size=100, wait=60, retries=2, backoff=NOW)(index)
+    task: Any = tasks.batch(size=100, wait=60, retries=2, backoff=NOW)(of_kind(functions, index))
     queue = client.queue(tasks)
     write(range(100))
     work(tasks, concurrency=100)
@@ -511,32 +515,17 @@ def test_of_a_batch_each_is_settled_by_itself(client: Client, work: Work) -> Non
     assert (queue.stats().acked, queue.stats().dead) == (100 + 97 + 97, 0)
 
 
-def test_what_a_batch_raises_all_have_failed_with(client: Client, work: Work) -> None:
+def test_what_a_batch_raises_all_have_failed_with(client: Client, work: Work, functions: FunctionKind) -> None:
     tasks: Tasks[None] = Tasks("jobs")
 
     def index(documents: list[int]) -> None:
         raise ValueError(len(documents))
 
-    task = tasks.batch(size=3, wait=30, retries=0)(index)
+    task: Any = tasks.batch(size=3, wait=30, retries=0)(of_kind(functions, index))
     queue = client.queue(tasks)
     queue.write_many([(task.call(number), "t") for number in range(3)])
     work(tasks)
     assert [letter.last_error.partition(" ")[0] for letter in queue.dead()] == ["ValueError"] * 3
-
-
-@pytest.mark.parametrize("place", [3, -1, "0"])
-def test_a_place_that_a_batch_does_not_have_fails_all(client: Client, work: Work, place: Any) -> None:
-    """Else what failed would be acked as done."""
-    tasks: Tasks[None] = Tasks("jobs")
-
-    def index(documents: list[int]) -> None:
-        raise PartlyFailed({place: ValueError()})
-
-    task = tasks.batch(name="index", size=3, wait=30, retries=0)(index)
-    queue = client.queue(tasks)
-    queue.write_many([(task.call(number), "t") for number in range(3)])
-    work(tasks)
-    assert [letter.last_error.partition(" ")[0] for letter in queue.dead()] == ["ConfigError"] * 3
 
 
 def test_each_tenant_of_a_batch_is_charged_its_part(client: Client, work: Work) -> None:
@@ -559,11 +548,10 @@ def test_each_tenant_of_a_batch_is_charged_its_part(client: Client, work: Work) 
     assert 0.1 <= costs[0].cost <= (time.monotonic() - began) / 4
 
 
-def test_several_queues_share_a_worker(url: str, client: Client, client_kind: ClientKind) -> None:
+def test_several_queues_share_a_worker(client: Client, work: Work) -> None:
     """A task of one queue writes to another, which is empty by then: the worker does that, too, before it ends."""
-    import asyncio
-
     tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
+    mails: Tasks[None] = Tasks("mails", streams=4, result_ttl=60)
     running, most, lock = set[int](), [0], threading.Lock()
 
     @tasks.task(name="mail")
@@ -575,7 +563,7 @@ def test_several_queues_share_a_worker(url: str, client: Client, client_kind: Cl
         with lock:
             running.add(number)
             most[0] = max(most[0], len(running))
-        client.queue("mails", streams=4, result_ttl=60).write(mail.call(number), shard_key="t")
+        client.queue(mails).write(mail.call(number), shard_key="t")
         with lock:
             running.discard(number)
         return number
@@ -583,19 +571,7 @@ def test_several_queues_share_a_worker(url: str, client: Client, client_kind: Cl
     queue = client.queue(tasks)
     jobs = queue.write_many([(order.call(number), f"t{number % 5}") for number in range(50)])
 
-    async def run() -> None:
-        async with AsyncClient.from_url(url) as own:
-            queues = {own.queue(tasks): 3, own.queue("mails", streams=4, result_ttl=60): 1}
-            await AsyncWorker(queues, tasks, concurrency=4, until="empty").run()
-
-    if client_kind == "async":
-        asyncio.run(run())
-    else:
-        with Client.from_url(url) as own:
-            queues = {own.queue(tasks): 3, own.queue("mails", streams=4, result_ttl=60): 1}
-            worker = Worker(queues, tasks, concurrency=4, until="empty")
-            worker.run()
-            assert worker.tally["ack"] == 100
+    assert work(tasks, {tasks: 3, mails: 1}, concurrency=4).tally["ack"] == 100
     assert most[0] <= 4
     assert [queue.result(job, timeout=0) for job in jobs] == list(range(50))
     assert client.queue("mails").stats().acked == 50

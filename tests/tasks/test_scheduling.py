@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 import subprocess
 import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, AsyncWorker, Client, ConfigError, Queue, Worker
+from shardq import Client, ConfigError, Queue
 from shardq.ops.schedules.attend import Attendant
 from shardq.tasks import Tasks
 from shardq.worker import schedules as attending
@@ -26,6 +23,7 @@ from tests.servers import Server
 from tests.tasks.conftest import Work
 from tests.tasks.processes import ticks
 from tests.waiting import eventually
+from tests.worker.running import RunningWorker
 
 
 def declared(**settings: Any) -> Tasks[None]:
@@ -85,37 +83,6 @@ def test_a_task_needs_no_arguments_and_several_schedules_need_names() -> None:
     assert tasks.find("report") is report
 
 
-@contextmanager
-def working(
-    url: str, kind: ClientKind, tasks: Tasks[Any], queue: str | Tasks[Any] | None = None, **settings: Any
-) -> Iterator[None]:
-    """A worker of that kind, in a thread; of the queue of the tasks, or of another *queue*."""
-    ready: list[Any] = []
-    queue = queue or tasks
-
-    async def work_async() -> None:
-        async with AsyncClient.from_url(url) as client:
-            ready.append(worker := AsyncWorker(client.queue(queue), tasks, **settings))
-            await worker.run()
-
-    def work() -> None:
-        if kind == "async":
-            asyncio.run(work_async())
-            return
-        with Client.from_url(url) as client:
-            ready.append(worker := Worker(client.queue(queue), tasks, **settings))
-            worker.run()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        eventually(lambda: ready)
-        yield
-    finally:
-        ready[0].stop()
-        thread.join()
-
-
 def slots_in(queue: Queue) -> Counter[float]:
     """For which times calls were written: the results of those that are done, and the headers of the others."""
     events = queue.journal(10_000).events
@@ -147,9 +114,9 @@ def test_several_workers_write_each_slot_once_and_run_it(
     queue = client.queue(ticks)
     queue.declare()
     with (
-        working(url, client_kind, ticks, **forks),
-        working(url, client_kind, ticks, concurrency=2, **forks),
-        working(url, "async", ticks),
+        RunningWorker(client_kind, url, ticks, ticks, **forks),
+        RunningWorker(client_kind, url, ticks, ticks, concurrency=2, **forks),
+        RunningWorker("async", url, ticks, ticks),
     ):
         eventually(lambda: queue.stats().acked >= 3, what="three slots are done")
     slots = slots_in(queue)
@@ -182,11 +149,11 @@ def test_a_queue_of_another_name_gets_none_and_that_is_told(
     """A Tasks names its queue: a worker that serves others with the same functions writes nothing there."""
     mails = client.queue("mails", create=True)
     mails.declare()
-    with working(url, client_kind, ticks, queue="mails"):
+    with RunningWorker(client_kind, url, "mails", ticks):
         eventually(lambda: "the schedules of queue 'ticks' write nothing here" in caplog.text)
     assert mails.stats().written == 0
     caplog.clear()
-    with working(url, client_kind, ticks):
+    with RunningWorker(client_kind, url, ticks, ticks):
         eventually(lambda: client.queue(ticks).stats().written)
     assert "write nothing" not in caplog.text
 
@@ -208,7 +175,7 @@ def test_workers_without_schedules_ask_nothing(
     monkeypatch.setattr(Attendant, "attend", attend)
     client.queue(without).declare()
     client.queue(ticks).declare()
-    with working(url, client_kind, ticks), working(url, client_kind, without):
+    with RunningWorker(client_kind, url, ticks, ticks), RunningWorker(client_kind, url, without, without):
         eventually(lambda: calls["ticks"] >= 5)
         assert calls["jobs"] == 0
         client.queue("jobs").configure(max_schedules=5)

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, AsyncWorker, Client, ConfigError, Worker
+from shardq import Client, ConfigError, Worker
 from shardq.backoff import Constant
 from shardq.tasks import Several, Tasks
-from tests.clients import ClientKind
+from tests.tasks.conftest import Work
 
 
-def work(url: str, kind: ClientKind, weights: dict[Any, int], handle: Any, **settings: Any) -> None:
-    """Run a worker of this kind until all is done; *weights* are by Tasks, or the names of queues."""
-
-    async def work_async() -> None:
-        async with AsyncClient.from_url(url) as client:
-            queues = {client.queue(of): weight for of, weight in weights.items()}
-            await AsyncWorker(queues, handle, until="empty", **settings).run()
-
-    if kind == "async":
-        asyncio.run(work_async())
-        return
-    with Client.from_url(url) as client:
-        queues = {client.queue(of): weight for of, weight in weights.items()}
-        Worker(queues, handle, until="empty", **settings).run()
-
-
-def test_each_queue_has_its_own_tasks_lifespan_and_retries(client: Client, url: str, client_kind: ClientKind) -> None:
+def test_each_queue_has_its_own_tasks_lifespan_and_retries(client: Client, work: Work) -> None:
     """Both declare a task of the same name: that of its queue is meant."""
     opened: list[str] = []
 
@@ -63,23 +46,20 @@ def test_each_queue_has_its_own_tasks_lifespan_and_retries(client: Client, url: 
     jobs = [(queue.write(task.call(1), shard_key="t"), f"{name} 1") for queue, task, name in pairs]
     for queue, task, _ in pairs:
         queue.write(task.call(-1), shard_key="t")
-    work(url, client_kind, {reports: 3, mails: 1}, Several(reports, mails), concurrency=4)
+    work(Several(reports, mails), {reports: 3, mails: 1}, concurrency=4)
     assert [(job.result(timeout=0), text) for job, text in jobs] == [(text, text) for _, text in jobs]
     assert [[letter.count for letter in queue.dead()] for queue, _, _ in pairs] == [[1], [3]]
     assert opened == ["reports", "mails", "mails is closed", "reports is closed"]
 
 
-def test_a_call_that_its_own_queue_does_not_know_is_looked_for_in_the_others(
-    client: Client, url: str, client_kind: ClientKind
-) -> None:
+def test_a_call_that_its_own_queue_does_not_know_is_looked_for_in_the_others(client: Client, work: Work) -> None:
     reports: Tasks[None] = Tasks("reports", result_ttl=60)
     mails: Tasks[None] = Tasks("mails", result_ttl=60)
     mails.task(name="mail")(lambda: "sent")
     queues = [client.queue(reports), client.queue("third", result_ttl=60)]
     jobs = [queue.write(["mail", {}], shard_key="t") for queue in queues]
     nobody = queues[0].write(["nobody", {}], shard_key="t")
-    third = {reports: 1, mails: 1, "third": 1}
-    work(url, client_kind, third, Several(reports, mails), concurrency=3)
+    work(Several(reports, mails), {reports: 1, mails: 1, "third": 1}, concurrency=3)
     assert [queue.result(job, timeout=0) for queue, job in zip(queues, jobs, strict=True)] == ["sent", "sent"]
     assert queues[0].status(nobody).state == "delayed", "it is given back, to another release"
 

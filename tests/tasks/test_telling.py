@@ -17,10 +17,9 @@ from shardq.backoff import Constant
 from shardq.codec import JsonCodec
 from shardq.model.call import called
 from shardq.tasks import Tasks
-from shardq.worker.keeper import Keeper
-from tests.clients import ClientKind
 from tests.tasks.conftest import Work
 from tests.waiting import eventually
+from tests.worker.running import FunctionKind, of_kind
 
 
 def total(numbers: list[int]) -> int:
@@ -97,7 +96,7 @@ def test_each_message_is_told_to_those_who_want_to_see_it(
     assert line.endswith(" s: ack")
 
 
-def test_middleware_is_around_each_task(client: Client, work: Work, client_kind: ClientKind) -> None:
+def test_middleware_is_around_each_task(client: Client, work: Work, functions: FunctionKind) -> None:
     events: list[str] = []
 
     def noting(name: str) -> Callable[..., Any]:
@@ -117,7 +116,7 @@ def test_middleware_is_around_each_task(client: Client, work: Work, client_kind:
                 events.append(f"{name} failed")
                 raise
 
-        return plain if client_kind == "sync" else coroutine
+        return plain if functions == "plain" else coroutine
 
     tasks: Tasks[None] = Tasks("jobs", middleware=[noting("outer"), noting("inner")], result_ttl=60)
 
@@ -141,7 +140,7 @@ def test_middleware_is_around_each_task(client: Client, work: Work, client_kind:
 
 
 def test_an_error_reporter_is_told_of_what_tasks_raise(
-    client: Client, work: Work, caplog: pytest.LogCaptureFixture
+    client: Client, work: Work, functions: FunctionKind, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not of what they ask for; and one that fails changes nothing for the task."""
     told: list[tuple[str, str, str]] = []
@@ -152,8 +151,7 @@ def test_an_error_reporter_is_told_of_what_tasks_raise(
 
     tasks: Tasks[None] = Tasks("jobs", on_error=report)
 
-    @tasks.task(name="f", retries=1, backoff=Constant(0))
-    def f(what: str) -> None:
+    def fails(what: str) -> None:
         if what == "fails":
             raise ValueError
         if what == "rejects":
@@ -161,6 +159,7 @@ def test_an_error_reporter_is_told_of_what_tasks_raise(
         if what == "waits" and tasks.delivery.count == 1:
             raise Nack(0)
 
+    f: Any = tasks.task(name="f", retries=1, backoff=Constant(0))(of_kind(functions, fails))
     queue = client.queue(tasks)
     for what in ("fails", "rejects", "waits", "returns"):
         queue.write(f.call(what), shard_key=what)
@@ -174,8 +173,8 @@ def test_an_error_reporter_is_told_of_what_tasks_raise(
         Tasks("jobs", on_error="sentry")  # type: ignore[call-overload]
 
 
-def test_an_error_reporter_is_told_of_a_task_that_takes_too_long(
-    client: Client, work: Work, client_kind: ClientKind
+def test_an_error_reporter_is_told_of_a_task_that_takes_longer_than_its_own_limit(
+    client: Client, work: Work, functions: FunctionKind
 ) -> None:
     """Once, though a task that is cancelled for it raises CancelledError then."""
     told: list[str] = []
@@ -189,31 +188,26 @@ def test_an_error_reporter_is_told_of_a_task_that_takes_too_long(
     async def slow_async() -> None:
         await asyncio.sleep(30)
 
-    tasks.task(name="slow", time_limit=0.1, retries=0)(slow if client_kind == "sync" else slow_async)
+    tasks.task(name="slow", time_limit=0.1, retries=0)(slow if functions == "plain" else slow_async)
     client.queue(tasks).write(["slow", {}], shard_key="t")
     work(tasks)
+    (letter,) = client.queue(tasks).dead()
+    assert letter.last_error == "TimeLimit: it ran for more than 0.1 s"
     assert told == ["TimeLimit('it ran for more than 0.1 s')"]
 
 
-@pytest.mark.parametrize("client_kind", ["sync"])
 def test_an_error_reporter_that_takes_long_holds_up_neither_a_timer_nor_the_end_of_its_task(
-    client: Client, work: Work, monkeypatch: pytest.MonkeyPatch
+    client: Client, work: Work
 ) -> None:
-    """The client's timers are those of all leases. The worker waits for it at its end."""
+    """The client's timers are those of all leases. The message is settled meanwhile; the worker waits at its end."""
     told: list[tuple[bool, ...]] = []
-    ended, closing = threading.Event(), threading.Event()
-    close = Keeper.close
-
-    def closes(keeper: Keeper) -> None:
-        close(keeper)
-        closing.set()
-
-    monkeypatch.setattr(Keeper, "close", closes)
+    ended = threading.Event()
 
     def report(delivery: Delivery, _: BaseException) -> None:
         fired = threading.Event()
         delivery.queue.client.timer.call_later(0, fired.set)
-        told.append((fired.wait(10), ended.wait(10), closing.wait(10)))
+        settled = eventually(lambda: client.queue(tasks).stats().dead == 1)
+        told.append((fired.wait(10), ended.wait(10), settled))
 
     tasks: Tasks[None] = Tasks("jobs", on_error=report)
 
@@ -227,7 +221,31 @@ def test_an_error_reporter_that_takes_long_holds_up_neither_a_timer_nor_the_end_
     assert told == [(True, True, True)]
 
 
-@pytest.mark.parametrize("client_kind", ["sync"])
+def test_an_error_reporter_may_wait_for_what_the_event_loop_does(client: Client, work: Work) -> None:
+    """It is called in a thread, for async tasks, too: while it is slow, others go on."""
+    reporting, others_ran, told = threading.Event(), threading.Event(), list[bool]()
+
+    def report(_: Delivery, __: BaseException) -> None:
+        reporting.set()
+        told.append(others_ran.wait(30))
+
+    tasks: Tasks[None] = Tasks("jobs", on_error=report)
+
+    @tasks.task(name="failing", retries=0)
+    async def failing() -> None:
+        raise ValueError
+
+    @tasks.task(name="other")
+    async def other() -> None:
+        while not reporting.is_set():  # noqa: ASYNC110 (set in a thread)
+            await asyncio.sleep(0.01)
+        others_ran.set()
+
+    client.queue(tasks).write_many([(failing.call(), "t"), (other.call(), "u")])
+    work(tasks)
+    assert told == [True]
+
+
 def test_an_error_reporter_is_not_told_of_a_task_that_ends_while_its_time_limit_is_judged(
     client: Client, work: Work
 ) -> None:
@@ -250,7 +268,6 @@ def test_an_error_reporter_is_not_told_of_a_task_that_ends_while_its_time_limit_
     assert (told, queue.stats().acked) == ([], 1)
 
 
-@pytest.mark.parametrize("client_kind", ["async"])
 def test_a_task_that_awaits_what_was_cancelled_has_failed(client: Client, work: Work) -> None:
     """Nobody cancelled the task itself, so its own retries say what becomes of it, and the reporter is told."""
     told: list[str] = []
@@ -266,23 +283,6 @@ def test_a_task_that_awaits_what_was_cancelled_has_failed(client: Client, work: 
     work(tasks)
     (letter,) = client.queue(tasks).dead()
     assert (letter.count, told) == (2, ["CancelledError"] * 2)
-
-
-def test_a_task_that_exits_has_failed_as_with_any_error(client: Client, work: Work, client_kind: ClientKind) -> None:
-    """All errors are tried again unless a task says otherwise, also those that would end a program."""
-    tasks: Tasks[None] = Tasks("jobs")
-
-    def exits() -> None:
-        raise SystemExit(3)
-
-    async def exits_async() -> None:
-        raise SystemExit(3)
-
-    tasks.task(name="f", retries=1, backoff=Constant(0))(exits if client_kind == "sync" else exits_async)
-    client.queue(tasks).write(["f", {}], shard_key="t")
-    work(tasks)
-    (letter,) = client.queue(tasks).dead()
-    assert (letter.count, letter.last_error.split()[0]) == (2, "SystemExit")
 
 
 def test_middleware_is_a_function() -> None:

@@ -1,18 +1,15 @@
-"""Lines of the table of docs/worker.md about calls whose worker is killed, drained or hangs; each is a test."""
+"""Lines of the table of docs/worker.md about calls whose worker, the command, is killed, drained or hangs."""
 
 from __future__ import annotations
 
 import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from shardq import Client, Worker
-from shardq.backoff import Constant
-from shardq.tasks import Tasks
+from shardq import Client
 from tests.tasks import worst
 from tests.waiting import eventually
 from tests.worker.program import Program
@@ -84,43 +81,14 @@ def test_arguments_are_wrong(begin: Begin, client: Client, log: Path) -> None:
     assert (letter.count, log.exists()) == (1, False)
 
 
-def test_an_async_task_hangs(begin: Begin, client: Client) -> None:
-    """It is cancelled when its time is over, and tried again."""
-    job = client.queue(worst.tasks).write(worst.hangs.call(), shard_key="t")
-    worker = begin("--until", "empty")
+@pytest.mark.parametrize(
+    ("name", "words"), [("tasks", ()), ("plain", ("--run-in", "processes"))], ids=["async", "plain"]
+)
+def test_a_task_hangs(begin: Begin, client: Client, name: str, words: Sequence[str]) -> None:
+    """When its time is over an async one is cancelled, and the process of a plain one is killed; it is tried again."""
+    queue = client.queue(worst.tasks)
+    job = queue.write(["hangs", {}], shard_key="t")
+    worker = begin("--until", "empty", *words, name=name)
     assert worker.wait() == 0
-    assert job.result(timeout=0) == 2
+    assert queue.result(job, timeout=0) == 2
     assert worker.told("ran for more than 0.3 s")
-
-
-def test_a_plain_task_hangs_in_a_process(begin: Begin, client: Client) -> None:
-    """Its process is killed."""
-    job = client.queue(worst.plain).write(worst.hangs_in_a_process.call(), shard_key="t")
-    worker = begin("--until", "empty", "--run-in", "processes", name="plain")
-    assert worker.wait() == 0
-    assert job.result(timeout=0) == 2
-    assert worker.told("ran for more than 0.3 s")
-
-
-def test_a_plain_task_hangs_in_a_thread(client: Client) -> None:
-    """It is told, and tried again meanwhile by another slot; its own is taken until it ends."""
-    tasks = Tasks("jobs", result_ttl=60)
-    told, leave = threading.Event(), threading.Event()
-
-    @tasks.task(name="hangs", retries=1, backoff=Constant(0), time_limit=0.3)
-    def hangs() -> int:
-        if tasks.delivery.count == 1:
-            tasks.delivery.on_lost(lambda _: told.set())
-            assert leave.wait(60)
-        return tasks.delivery.count  # type: ignore[no-any-return]
-
-    job = client.queue(tasks).write(hangs.call(), shard_key="t")
-    worker = Worker(client.queue(tasks), tasks, concurrency=2)
-    running = threading.Thread(target=worker.run)
-    running.start()
-    assert job.result(timeout=60) == 2
-    assert told.is_set()
-    leave.set()
-    worker.stop()
-    running.join(60)
-    assert not running.is_alive()

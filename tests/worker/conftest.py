@@ -11,12 +11,12 @@ import pytest
 
 from shardq import Client, Queue
 from shardq.timing import timer
-from shardq.worker import keeper, lane, signals
+from shardq.worker import keeper, signals, traffic
 from tests.clients import CLIENT_KINDS, ClientKind
 from tests.servers import Server, ServerKind, available
 from tests.waiting import eventually
 from tests.worker.forward import Forward, end_leases_earlier
-from tests.worker.running import Handle, RunningWorker
+from tests.worker.running import FUNCTION_KINDS, FunctionKind, Handle, RunningWorker
 
 Begin = Callable[..., RunningWorker]
 PassTime = Callable[[float], None]
@@ -40,7 +40,7 @@ def url(default_server: Server) -> str:
 @pytest.fixture(autouse=True)
 def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A blocked read of a thread ends at its next slice, and leases are looked at often: not a second for each test."""
-    monkeypatch.setattr(lane, "BLOCK", 0.1)
+    monkeypatch.setattr(traffic, "BLOCK", 0.1)
     monkeypatch.setattr(keeper, "PULSE", 0.05)
     monkeypatch.setattr(timer, "LONGEST_WAIT", 0.05)
 
@@ -61,6 +61,12 @@ def own_signals() -> Iterator[None]:
 @pytest.fixture(params=CLIENT_KINDS)
 def client_kind(request: pytest.FixtureRequest) -> ClientKind:
     return cast("ClientKind", request.param)
+
+
+@pytest.fixture(params=FUNCTION_KINDS)
+def functions(request: pytest.FixtureRequest) -> FunctionKind:
+    """The kind of the functions that a worker runs, where that is apart from the kind of its client."""
+    return cast("FunctionKind", request.param)
 
 
 @pytest.fixture

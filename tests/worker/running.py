@@ -1,19 +1,26 @@
-"""A worker of either kind of client at work in a thread of the test, with handlers that both can run."""
+"""A worker of either kind of client at work in a thread of the test, with functions of either kind."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Self, cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
+from types import MappingProxyType
+from typing import Any, Literal, Self, TypeAlias
 
 from shardq import AsyncClient, AsyncWorker, Client, Worker
 from shardq.model import DeliveryView
+from shardq.tasks import Tasks
 from shardq.worker.application import Application
 from tests.clients import ClientKind
 from tests.waiting import eventually
 
 Handle = Callable[[DeliveryView], Any] | Application
+FunctionKind: TypeAlias = Literal["plain", "async"]
+FUNCTION_KINDS: tuple[FunctionKind, ...] = ("plain", "async")
+QueueOf: TypeAlias = str | Tasks[Any]
+"""A queue of this name, or that of these Tasks."""
 LIMIT = 90.0
 
 
@@ -47,20 +54,83 @@ class Gate:
         self.done.append(delivery)
 
 
+def of_kind(kind: FunctionKind, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *function* itself, or a coroutine function that calls it; of a Gate, the one that waits in a task."""
+    if kind == "plain":
+        return function
+    if isinstance(function, Gate):
+        return function.asynchronous
+
+    @wraps(function)
+    async def coroutine(*args: Any, **named: Any) -> Any:
+        return function(*args, **named)
+
+    return coroutine
+
+
+def run_worker(
+    client_kind: ClientKind,
+    url: str,
+    queues: Mapping[QueueOf, int],
+    handle: Handle,
+    *,
+    ready: Callable[[Any, Callable[[], object]], object] = lambda *_: None,
+    over: Callable[[], object] = lambda: None,
+    client: Mapping[str, Any] = MappingProxyType({}),
+    **settings: Any,
+) -> Worker | AsyncWorker:
+    """Run a worker of that kind in this thread, with a client that has the settings *client*. Return it.
+
+    *ready* is told the worker, and what closes its client; *over* is called when `run` has returned, in its loop still.
+    """
+    if client_kind == "sync":
+        with Client.from_url(url, **client) as opened:
+            worker = Worker(_queues(opened, queues), handle, **settings)
+            ready(worker, opened.close)
+            worker.run()
+            over()
+        return worker
+
+    async def run() -> AsyncWorker:
+        loop = asyncio.get_running_loop()
+        async with AsyncClient.from_url(url, **client) as opened:
+            worker = AsyncWorker(_queues(opened, queues), handle, **settings)
+            ready(worker, lambda: asyncio.run_coroutine_threadsafe(opened.aclose(), loop))
+            await worker.run()
+            over()
+        return worker
+
+    return asyncio.run(run())
+
+
+def _queues(client: Any, queues: Mapping[QueueOf, int]) -> dict[Any, int]:
+    return {
+        client.queue(each, create=True) if isinstance(each, str) else client.queue(each): weight
+        for each, weight in queues.items()
+    }
+
+
 class RunningWorker:
     """`with RunningWorker(...) as begun`: at work until `stop`; `failure` is what `run` raised.
 
-    *queue* names one or several. An AsyncWorker gets a plain handler as a coroutine function, unless it shall have it
-    *as_it_is*.
+    *queue* names one or several, or has their Tasks. A handler that is no coroutine function becomes one if *functions*
+    says so: that of an AsyncWorker does, unless it says otherwise.
     """
 
     def __init__(
-        self, client_kind: ClientKind, url: str, queue: str | Sequence[str], handle: Handle, **settings: Any
+        self,
+        client_kind: ClientKind,
+        url: str,
+        queue: QueueOf | Sequence[str],
+        handle: Handle,
+        *,
+        functions: FunctionKind | None = None,
+        **settings: Any,
     ) -> None:
-        self._client_kind, self._url, self._handle = client_kind, url, handle
-        self._names = [queue] if isinstance(queue, str) else queue
-        self._client_settings, self._as_it_is = settings.pop("client", {}), settings.pop("as_it_is", False)
-        self._settings = settings
+        queues = dict.fromkeys([queue] if isinstance(queue, (str, Tasks)) else queue, 1)
+        if not isinstance(handle, Application) and not asyncio.iscoroutinefunction(handle):
+            handle = of_kind(functions or ("plain" if client_kind == "sync" else "async"), handle)
+        self._begin = partial(run_worker, client_kind, url, queues, handle, ready=self._is_ready, **settings)
         self.worker: Worker | AsyncWorker | None = None
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="begun", daemon=True)
@@ -86,31 +156,11 @@ class RunningWorker:
         self._thread.join(LIMIT)
         assert not self._thread.is_alive(), "the worker does not end"
 
+    def _is_ready(self, worker: Worker | AsyncWorker, close: Callable[[], object]) -> None:
+        self.worker, self.close_client = worker, close
+
     def _run(self) -> None:
         try:
-            if self._client_kind == "sync":
-                self._run_threads()
-            else:
-                asyncio.run(self._run_tasks())
+            self._begin()
         except BaseException as error:  # noqa: BLE001 (looked at by the test)
             self.failure = error
-
-    def _run_threads(self) -> None:
-        with Client.from_url(self._url, **self._client_settings) as client:
-            queues = {client.queue(name, create=True): 1 for name in self._names}
-            self.worker = Worker(queues, self._handle, **self._settings)
-            self.worker.run()
-
-    async def _run_tasks(self) -> None:
-        handle = self._handle
-
-        async def plain(delivery: DeliveryView) -> Any:
-            return cast("Callable[[DeliveryView], Any]", handle)(delivery)
-
-        chosen: Handle = handle.asynchronous if isinstance(handle, Gate) else plain
-        if self._as_it_is or asyncio.iscoroutinefunction(handle) or isinstance(handle, Application):
-            chosen = handle
-        async with AsyncClient.from_url(self._url, **self._client_settings) as client:
-            queues = {client.queue(name, create=True): 1 for name in self._names}
-            self.worker = AsyncWorker(queues, chosen, **self._settings)
-            await self.worker.run()

@@ -37,8 +37,8 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def begun(url: str, **settings: object) -> RunningWorker:
-    chosen: dict[str, object] = {"concurrency": 2, "backoff": Constant(0), "run_in": "processes"}
+def begun(url: str, **settings: Any) -> RunningWorker:
+    chosen: dict[str, Any] = {"concurrency": 2, "backoff": Constant(0), "run_in": "processes"}
     handle: Any = settings.pop("handle", handlers.varied)
     return RunningWorker("sync", url, "jobs", handle, **(chosen | settings))
 

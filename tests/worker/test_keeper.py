@@ -81,7 +81,7 @@ class Bench:
         row = Received("1-1-0", "t", 1, deadline, b"x", "b", {}, "", 0, 0.0, "0:1-1:1:holder")
         jobs = self.state.arrived(delivered(Delivery, [row] * count, self.queue))
         while self.state._startable:
-            self.state._start()
+            self.state._start(self.state._line().popleft())
         self.keeper.keep(jobs)
         return jobs
 

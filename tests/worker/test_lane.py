@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, AsyncDelivery, AsyncWorker, Client, ClosedError, Delivery, Queue
+from shardq import AsyncDelivery, Client, Delivery, Queue
 from shardq.backoff import Constant
 from shardq.tasks import Tasks
 from shardq.worker.lane import Lane
@@ -17,6 +17,7 @@ from tests.clients import ClientKind
 from tests.waiting import eventually
 from tests.worker.conftest import LEASE, Begin
 from tests.worker.forward import Forward
+from tests.worker.running import FunctionKind
 
 LIMIT = 2 * LEASE + 5
 """Longer than `outlast` takes."""
@@ -38,7 +39,7 @@ def test_a_thread_is_known_to_be_on_its_way_before_it_begins(
     monkeypatch.setattr(threading.Thread, "start", started)
     gate = threading.Barrier(4)
     jobs.write_many([(number, f"t{number}") for number in range(4)])
-    begin(lambda _: gate.wait(60), as_it_is=True, concurrency=4)
+    begin(lambda _: gate.wait(60), functions="plain", concurrency=4)
     eventually(lambda: jobs.stats().acked == 4)
     assert len(said) >= 4
     assert all(said)
@@ -110,20 +111,7 @@ def test_a_worker_whose_event_loop_is_blocked_ends_with_its_grace(
     assert (jobs.stats().backlog, begun.failure) == (1, None)
 
 
-async def test_an_async_worker_ends_when_its_client_is_closed(url: str, jobs: Queue) -> None:
-    async def handle(_: AsyncDelivery) -> None: ...
-
-    client = AsyncClient.from_url(url)
-    running = asyncio.create_task(AsyncWorker(client.queue("jobs", create=True), handle).run())
-    jobs.write("m", shard_key="t")
-    await asyncio.to_thread(eventually, lambda: jobs.stats().acked == 1)
-    await client.aclose()
-    with pytest.raises(ClosedError):
-        await asyncio.wait_for(running, 60)
-
-
-@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
-def test_a_function_has_a_delivery_of_its_kind(begin: Begin, jobs: Queue, is_async: bool) -> None:
+def test_a_function_has_a_delivery_of_its_kind(begin: Begin, jobs: Queue, functions: FunctionKind) -> None:
     seen: list[tuple[Any, str]] = []
 
     def plain(delivery: Delivery) -> None:
@@ -139,11 +127,11 @@ def test_a_function_has_a_delivery_of_its_kind(begin: Begin, jobs: Queue, is_asy
         seen.append((delivery, delivery.payload))
 
     jobs.write("m", shard_key="t")
-    begin(coroutine if is_async else plain, as_it_is=True)
+    begin(coroutine if functions == "async" else plain, functions=functions)
     eventually(lambda: jobs.stats().acked == 2)
     assert [payload for _, payload in seen] == ["m", "more"]
-    assert all(isinstance(each, AsyncDelivery if is_async else Delivery) for each, _ in seen)
-    assert str(seen[0][0]).startswith("AsyncDelivery(" if is_async else "Delivery(")
+    assert all(isinstance(each, AsyncDelivery if functions == "async" else Delivery) for each, _ in seen)
+    assert str(seen[0][0]).startswith("AsyncDelivery(" if functions == "async" else "Delivery(")
 
 
 def test_what_an_async_function_settles_is_settled(begin: Begin, jobs: Queue) -> None:
@@ -180,8 +168,7 @@ def test_an_async_function_is_told_in_its_loop_that_its_lease_is_lost(
     assert told[0][0] == told[0][1]
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
-def test_dead_letters_are_told_to_functions_of_both_kinds(begin: Begin, jobs: Queue, is_async: bool) -> None:
+def test_dead_letters_are_told_to_functions_of_both_kinds(begin: Begin, jobs: Queue, functions: FunctionKind) -> None:
     told: list[tuple[type, str]] = []
 
     def on_dead(delivery: Delivery, reason: str) -> None:
@@ -195,9 +182,9 @@ def test_dead_letters_are_told_to_functions_of_both_kinds(begin: Begin, jobs: Qu
         raise ValueError("no")
 
     jobs.write("m", shard_key="t")
-    begin(handle, on_dead=on_dead_async if is_async else on_dead, backoff=Constant(0))
+    begin(handle, on_dead=on_dead_async if functions == "async" else on_dead, backoff=Constant(0))
     eventually(lambda: told)
-    assert told == [(AsyncDelivery if is_async else Delivery, "ValueError: no")]
+    assert told == [(AsyncDelivery if functions == "async" else Delivery, "ValueError: no")]
 
 
 @pytest.mark.parametrize("client_kind", ["sync"])  # the loop of an AsyncWorker is the program's own

@@ -15,7 +15,7 @@ from shardq import Client, Queue
 from shardq.backoff import Exponential
 from shardq.model import DeliveryView
 from shardq.worker import jobs as settling
-from shardq.worker import lane, trouble
+from shardq.worker import traffic, trouble
 from tests.clients import ClientKind
 from tests.servers import Replicated, Server, ServerKind
 from tests.waiting import eventually
@@ -27,8 +27,8 @@ QUICK = {"timeout": 0.5, "wait_slice": 0.1}
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settling, "CALL_TIMEOUT", 0.3)
-    monkeypatch.setattr(lane, "CALL_TIMEOUT", 0.3)
-    monkeypatch.setattr(lane, "BLOCK", 0.3)
+    monkeypatch.setattr(traffic, "CALL_TIMEOUT", 0.3)
+    monkeypatch.setattr(traffic, "BLOCK", 0.3)
     monkeypatch.setattr(trouble, "PAUSE", Exponential(base=0.05, cap=0.2))
 
 
@@ -87,8 +87,8 @@ def test_a_crash_and_a_restart_with_its_data(
             durable.kill9()
             eventually(lambda: fails(caplog, "reading"))
             assert begun.worker
-            reads = begun.worker._engine.lanes[0]._reads
-            eventually(lambda: reads._failures > 3, what="more tries than one")
+            reads = begun.worker._engine.lanes[0]._traffic._reads
+            eventually(lambda: reads.failures > 3, what="more tries than one")
             durable.start()
             eventually(lambda: jobs.stats().acked == 2)
             jobs.write(2, shard_key="t")
@@ -125,7 +125,7 @@ def test_a_server_that_hangs(client_kind: ClientKind, durable: Server, caplog: p
     assert numbers.seen == [0, 1]
 
 
-def test_a_lease_that_nobody_can_extend_is_lost_at_its_end(durable: Server) -> None:
+def test_a_lease_that_nobody_can_extend_is_lost_at_its_end(client_kind: ClientKind, durable: Server) -> None:
     """The handler learns it by the local clock, while the server still hangs."""
     inside, told_lost = threading.Event(), threading.Event()
 
@@ -137,7 +137,7 @@ def test_a_lease_that_nobody_can_extend_is_lost_at_its_end(durable: Server) -> N
     with Client.from_url(durable.url) as client:
         jobs = client.queue("jobs", streams=4, visibility_timeout=0.6)
         jobs.write("a", shard_key="t")
-        with RunningWorker("sync", durable.url, "jobs", handle, client=QUICK) as begun:
+        with RunningWorker(client_kind, durable.url, "jobs", handle, functions="plain", client=QUICK) as begun:
             assert inside.wait(30)
             durable.pause()
             try:

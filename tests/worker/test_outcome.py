@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardq import ConfigError, Nack, Reject
-from shardq.worker.outcome import MAX_TEXT, HandlerFailed, Outcome, described, outcome_of
+from shardq.worker.outcome import MAX_TEXT, Outcome, described, outcome_of
 
 
 class Mute(Exception):
@@ -33,7 +33,6 @@ def backoff() -> float:
         (Reject(Mute()), Outcome("reject", 0.0, "rejected")),  # type: ignore[arg-type]
         (Nack(1, Mute()), Outcome("nack", 1.0, "")),  # type: ignore[arg-type]
         (Nack(1, "x" * 10_000_000), Outcome("nack", 1.0, "x" * MAX_TEXT)),
-        (HandlerFailed("E: \ud800"), Outcome("nack", 7.0, "E: ?")),
     ],
     ids=lambda each: type(each).__name__,
 )

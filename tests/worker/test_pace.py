@@ -293,7 +293,7 @@ def test_what_was_read_ahead_stays_while_something_begins_and_else_goes_back() -
 
 
 def test_queues_that_share_their_slots_read_nothing_ahead() -> None:
-    _, (share, _) = shares(24, [1, 1])
+    share, _ = shares(24, [1, 1])
     jobs: list[Job] = []
     state = WorkerState(24, 0, share)
     while isinstance(action := state.next(), (Job, Read)):

@@ -67,25 +67,14 @@ by_signal = pytest.mark.parametrize(
 
 @by_signal
 @pytest.mark.parametrize(
-    "name", ["tasks", "threads", pytest.param("loops", marks=LATER), pytest.param("kinds", marks=LATER)]
+    "name", ["alone", "tasks", "threads", pytest.param("loops", marks=LATER), pytest.param("kinds", marks=LATER)]
 )
 def test_a_signal_stops_all_workers_of_a_process(
     begin: Begin, filled: Callable[..., list[Queue]], name: str, number: int
 ) -> None:
     """Of two AsyncWorkers it ended the one that had begun last, and the process went on."""
-    queues = filled(*BOTH)
+    queues = filled("jobs") if name == "alone" else filled(*BOTH)
     program = begin(name)
-    eventually(lambda: at_work(program, queues))
-    program.signal(number)
-    assert program.wait() == 0
-    nothing_is_lost(program, queues)
-    assert program.errors.read_text() == ""
-
-
-@by_signal
-def test_a_signal_drains_a_worker_in_asyncio_run(begin: Begin, filled: Callable[..., list[Queue]], number: int) -> None:
-    queues = filled("jobs")
-    program = begin("alone")
     eventually(lambda: at_work(program, queues))
     program.signal(number)
     assert program.wait() == 0

@@ -10,11 +10,10 @@ import pytest
 from shardq import AsyncDelivery, Client, Delivery, MessageDead, NoResult, Queue
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
-from tests.clients import ClientKind
 from tests.waiting import eventually
 from tests.worker import handlers
 from tests.worker.conftest import Begin
-from tests.worker.running import RunningWorker
+from tests.worker.running import FunctionKind, RunningWorker
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def test_what_a_handler_returns_is_the_result(kept: Queue, begin: Begin) -> None
     assert (stats.acked, stats.in_flight, stats.result_count, stats.results_refused) == (601, 0, 601, 1)
 
 
-def test_the_progress_of_what_is_done_is_forgotten(jobs: Queue, begin: Begin, client_kind: ClientKind) -> None:
+def test_the_progress_of_what_is_done_is_forgotten(jobs: Queue, begin: Begin, functions: FunctionKind) -> None:
     def tell(delivery: Delivery) -> None:
         assert delivery.progress(1, 2)
 
@@ -53,7 +52,7 @@ def test_the_progress_of_what_is_done_is_forgotten(jobs: Queue, begin: Begin, cl
         assert await delivery.progress(1, 2)
 
     ids = [jobs.write(number, shard_key=f"t{number}") for number in range(20)]
-    running = begin(tell if client_kind == "sync" else tell_async)
+    running = begin(tell if functions == "plain" else tell_async, functions=functions)
     eventually(lambda: jobs.stats().acked == len(ids))
     running.stop()
     assert [jobs.status(each).state for each in ids] == ["unknown"] * len(ids)

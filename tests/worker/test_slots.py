@@ -26,8 +26,7 @@ def test_each_queue_needs_a_slot() -> None:
 
 def shares(total: int, *weights: int) -> tuple[Slots, list[Share]]:
     slots = Slots(total, weights)
-    slots.nudges += [lambda: None for _ in weights]
-    return slots, [slots.share(number) for number in range(len(weights))]
+    return slots, slots.shares
 
 
 AT_ONCE = 0.0
@@ -133,9 +132,9 @@ def test_a_read_that_fails_gives_its_slots_back() -> None:
 
 
 def test_a_queue_that_got_nothing_is_told_when_slots_come_free() -> None:
-    slots, (one, other) = shares(4, 1, 1)
+    _, (one, other) = shares(4, 1, 1)
     told: list[str] = []
-    slots.nudges[:] = [lambda: told.append("one"), lambda: told.append("other")]
+    one.nudge, other.nudge = partial(told.append, "one"), partial(told.append, "other")
     assert [began(one), began(one), began(other)] == [2, 1, 1]
     assert other.free() == 0
     one.give(1)

@@ -332,6 +332,22 @@ def test_what_a_stream_brought_starts_first() -> None:
     assert started[2:4] == of_floods[1:]
 
 
+def test_async_jobs_start_together_up_to_the_next_plain_one_and_the_last_slot() -> None:
+    state = WorkerState(concurrency=5)
+    assert isinstance(state.next(), Read)
+    jobs = state.arrived(deliveries(7))
+    for job, is_async in zip(jobs, [True, True, False, True, True, True, True], strict=True):
+        job.call = SimpleNamespace(is_async=is_async)
+    assert state.start_async() == jobs[:2]
+    assert state.start_async() == []  # nobody passes the plain one
+    assert state.next() is jobs[2]
+    assert not state.lost(jobs[3])
+    assert state.start_async() == jobs[4:6]
+    assert state.busy == 5
+    state.ended(jobs[0], ACK)
+    assert state.start_async() == jobs[6:]
+
+
 def test_settling_gathers_while_a_call_is_under_way() -> None:
     state = WorkerState(3)
     state.next()
@@ -467,8 +483,7 @@ def test_what_waits_is_given_back_while_draining_since_that_does_not_count() -> 
 
 def test_messages_for_which_several_queues_have_no_slot_are_given_back_at_once() -> None:
     slots = Slots(2, [1, 1])
-    slots.nudges += [lambda: None] * 2
-    busy, state = slots.share(0), WorkerState(2, share=slots.share(1))
+    busy, state = slots.shares[0], WorkerState(2, share=slots.shares[1])
     assert state.next() == Read(2)
     assert [busy.take(1), busy.came(1, 0.0)] == [1, 0]
     began, over = state.arrived(deliveries(2))

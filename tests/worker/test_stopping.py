@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, AsyncWorker, Client, ClosedError, ConfigError, Queue, Worker
+from shardq import AsyncClient, AsyncWorker, ClosedError, ConfigError, Queue, Worker
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
 from shardq.ops.read.waiting import waiting_of
-from shardq.worker import keeper, lane
+from shardq.tasks import Tasks
+from shardq.worker import keeper, lane, traffic
 from tests.clients import ClientKind
 from tests.hostile.values import Silent
 from tests.waiting import eventually
 from tests.worker.conftest import Begin
-from tests.worker.running import Gate, RunningWorker
+from tests.worker.running import Gate, RunningWorker, run_worker
 
 
 def test_stop_finishes_what_runs_and_starts_nothing_new(begin: Begin, jobs: Queue) -> None:
@@ -57,37 +58,24 @@ def test_after_the_grace_the_rest_is_given_back_and_handlers_are_told(begin: Beg
     again.ack()
 
 
-def test_a_handler_that_heeds_nothing_does_not_hold_up_the_end(jobs: Queue, url: str) -> None:
-    release = threading.Event()
-    inside = threading.Event()
-
-    def handle(_: DeliveryView) -> None:
-        inside.set()
-        release.wait(30)
-
-    jobs.write("deaf", shard_key="t")
-    with RunningWorker("sync", url, "jobs", handle, grace=0.1) as begun:
-        assert inside.wait(30)
-        begun.stop()
-        assert jobs.read(block=20).count == 1
-        release.set()
+def test_stop_on_an_idle_queue(begin: Begin, jobs: Queue) -> None:
+    begun = begin(lambda _: None)
+    begun.stop()
+    assert (begun.failure, jobs.stats().in_flight) == (None, 0)
 
 
-def test_stop_on_an_idle_queue_and_before_the_start(
-    client_kind: ClientKind, begin: Begin, jobs: Queue, client: Client
+def test_a_worker_that_is_stopped_before_its_start_ends_at_once_and_none_runs_twice(
+    client_kind: ClientKind, url: str, jobs: Queue
 ) -> None:
-    begin(lambda _: None).stop()
-    if client_kind == "sync":
-        worker = Worker(jobs, lambda _: None)
-        worker.stop()
-        worker.run()
-        with pytest.raises(ConfigError, match="runs once"):
-            worker.run()
-    assert jobs.stats().in_flight == 0
+    jobs.write("m", shard_key="t")
+    worker = run_worker(client_kind, url, {"jobs": 1}, plain, ready=lambda worker, _: worker.stop())
+    with pytest.raises(ConfigError, match="runs once"):
+        worker.run() if isinstance(worker, Worker) else asyncio.run(worker.run())
+    assert (jobs.stats().backlog, jobs.stats().in_flight) == (1, 0)
 
 
 def test_stop_does_not_wait_for_a_read_to_end(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "BLOCK", 30.0)
+    monkeypatch.setattr(traffic, "BLOCK", 30.0)
     begun = begin(lambda _: None)
     eventually(lambda: begun.worker and waiting_of(begun.worker._engine._queues[0].state).waiters())
     asked = time.monotonic()
@@ -130,31 +118,43 @@ async def test_a_cancelled_run_gives_everything_back(url: str, jobs: Queue) -> N
     assert [each.count for each in jobs.read_many(9)] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("client_kind", ["async"])
-def test_a_blocked_event_loop_keeps_its_leases(begin: Begin, jobs: Queue, outlast: Callable[[], None]) -> None:
-    """A heartbeat in the loop would have lost both messages."""
-    release, blocked = threading.Event(), threading.Event()
-    seen: list[int] = []
+@pytest.mark.once
+@pytest.mark.parametrize("kind", ["handler", "batch", "async task in plain middleware"])
+def test_the_end_of_the_loop_gives_everything_back(
+    url: str, jobs: Queue, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It cancels the handlers together with `run`, as after a second Ctrl-C in uvicorn: nothing has failed."""
+    inside: list[Any] = []
+    tasks: Tasks[None] = Tasks("jobs", middleware=[lambda call_next, delivery: call_next(delivery)] * (kind != "batch"))
 
-    async def handle(delivery: DeliveryView) -> None:
-        seen.append(delivery.count)
-        if delivery.payload == "blocks":
-            blocked.set()
-            release.wait(40)  # what this is about
-        else:
-            await asyncio.sleep(0.01)
+    async def handle(_: Any) -> None:
+        inside.append(1)
+        await asyncio.sleep(60)
 
-    jobs.write_many([("waits", "a"), ("blocks", "b")])
-    begin(handle)
-    try:
-        assert blocked.wait(30)
-        assert jobs.stats().in_flight == 2
-        outlast()
-        assert jobs.read_many(1) == []
-    finally:
-        release.set()
-    eventually(lambda: jobs.stats().acked == 2)
-    assert seen == [1, 1]
+    @tasks.task
+    async def alone(number: int) -> None:
+        await handle(number)
+
+    @tasks.batch(size=3, wait=60)
+    async def collected(numbers: list[int]) -> None:
+        inside.extend(numbers)
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        client = AsyncClient.from_url(url)
+        worker = AsyncWorker(client.queue("jobs", create=True), handle if kind == "handler" else tasks, signals=False)
+        running.append(asyncio.create_task(worker.run()))
+        async with asyncio.timeout(30):
+            while len(inside) < 3:  # noqa: ASYNC110 (the test's own)
+                await asyncio.sleep(0.01)
+
+    running: list[asyncio.Task[None]] = []
+    task: Any = collected if kind == "batch" else alone
+    jobs.write_many([(task.call(n), f"t{n}") for n in range(3)])
+    asyncio.run(main())
+    assert running[0].cancelled()
+    assert "failed" not in caplog.text
+    assert [each.count for each in jobs.read_many(9)] == [1, 1, 1]
 
 
 def test_a_worker_that_works_touches_its_file(begin: Begin, jobs: Queue, tmp_path: Path) -> None:
@@ -164,31 +164,45 @@ def test_a_worker_that_works_touches_its_file(begin: Begin, jobs: Queue, tmp_pat
     eventually(lambda: file.stat().st_mtime_ns > first)
 
 
+def test_the_file_is_there_as_soon_as_the_worker_runs(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not there is a queue."""
+    monkeypatch.setattr(keeper, "PULSE", 3600)
+    begin(lambda _: None, alive=str(tmp_path / "alive"))
+    eventually((tmp_path / "alive").exists)
+
+
+def test_a_sign_of_life_that_fails_is_logged_and_ends_nothing(
+    begin: Begin, jobs: Queue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(lambda _: None, alive=tmp_path / "nowhere" / "alive")
+    eventually(lambda: "the worker's sign of life raised an error: FileNotFoundError" in caplog.text)
+    jobs.write("m", shard_key="t")
+    eventually(lambda: jobs.stats().acked == 1)
+
+
 @pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("stuck", [True, False])
-def test_a_worker_whose_handlers_all_hang_shows_no_life(
-    jobs: Queue, url: str, stuck: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keeper, "PULSE", 0.05)
+def test_a_worker_whose_handlers_all_hang_shows_no_life(begin: Begin, jobs: Queue, stuck: bool) -> None:
     release, signs = threading.Event(), list[float]()
     jobs.write("hangs", shard_key="t")
     settings = {"time_limit": 0.1, "backoff": Constant(60), "grace": 0.1} if stuck else {}
-    with RunningWorker(
-        "sync", url, "jobs", lambda _: release.wait(30), concurrency=1, alive=lambda: signs.append(time.monotonic()),
+    begin(
+        lambda _: release.wait(30), functions="plain", concurrency=1, alive=lambda: signs.append(time.monotonic()),
         **settings,
-    ):  # fmt: skip
-        eventually(lambda: jobs.stats().delayed == stuck and (jobs.stats().in_flight == 1 or stuck))
-        begun = len(signs)
-        if stuck:
-            threading.Event().wait(0.7)
-            assert len(signs) - begun <= 2
-        else:
-            eventually(lambda: len(signs) - begun > 2)
-        release.set()
+    )  # fmt: skip
+    eventually(lambda: jobs.stats().delayed == stuck and (jobs.stats().in_flight == 1 or stuck))
+    begun = len(signs)
+    if stuck:
+        threading.Event().wait(0.7)
+        assert len(signs) - begun <= 2
+    else:
+        eventually(lambda: len(signs) - begun > 2)
+    release.set()
 
 
 @pytest.mark.runs_in("test-all")
-@pytest.mark.parametrize("client_kind", ["async"])
 def test_a_blocked_event_loop_shows_no_life(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     is_responsive, looks, signs = lane._KeeperEvents.is_responsive, list[bool](), list[float]()
     release, blocked = threading.Event(), threading.Event()
@@ -217,24 +231,13 @@ def test_a_blocked_event_loop_shows_no_life(begin: Begin, jobs: Queue, monkeypat
     eventually(lambda: len(signs) > before)
 
 
-def test_a_closed_client_ends_the_worker_with_its_error(jobs: Queue, url: str) -> None:
-    with Client.from_url(url) as client:
-        failure: list[BaseException] = []
-        worker = Worker(client.queue("jobs", create=True), lambda _: None)
-
-        def run() -> None:
-            try:
-                worker.run()
-            except ClosedError as error:
-                failure.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        eventually(lambda: client.queue("jobs", create=True).state.epoch)
-        client.close()
-        thread.join(20)
-        assert not thread.is_alive()
-        assert failure
+def test_a_closed_client_ends_the_worker_with_its_error(begin: Begin, jobs: Queue) -> None:
+    begun = begin(lambda _: None)
+    jobs.write("m", shard_key="t")
+    eventually(lambda: jobs.stats().acked == 1)
+    begun.close_client()
+    begun.join()
+    assert isinstance(begun.failure, ClosedError)
 
 
 @pytest.mark.parametrize("signals", [None, True, False])
@@ -251,22 +254,6 @@ def test_signal_handlers_are_the_worker_s_while_it_runs_and_only_if_wanted(jobs:
     worker.run()
     assert (within[0] is not before) is (signals is not False)
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-async def test_a_signal_stops_an_async_worker_in_a_program_of_its_own(url: str, jobs: Queue, number: int) -> None:
-    gate = Gate()
-    jobs.write("m", shard_key="t")
-    async with AsyncClient.from_url(url) as client:
-        task = asyncio.create_task(AsyncWorker(client.queue("jobs", create=True), gate.asynchronous).run())
-        while not gate.inside:  # noqa: ASYNC110 (bounded by the test's timeout)
-            await asyncio.sleep(0.005)
-        os.kill(os.getpid(), number)
-        await asyncio.sleep(0.1)
-        assert not task.done()
-        gate.open.set()
-        await asyncio.wait_for(task, 30)
-    assert jobs.stats().acked == 1
 
 
 @pytest.mark.parametrize("signals", [None, True, False])

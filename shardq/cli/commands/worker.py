@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from shardq import __version__
 from shardq.cli.exits import OK, UsageError
@@ -25,13 +25,10 @@ from shardq.cli.supervisor import Supervisor
 from shardq.cli.text import plural, shown_url
 from shardq.client import Queue
 from shardq.clock import SystemClock
-from shardq.errors import BackendTimeout, QueueMissing
 from shardq.tasks import Several, Tasks
 from shardq.worker import Worker
 from shardq.worker.ending import leave
-from shardq.worker.liveness import LivenessThread
 from shardq.worker.outcome import Verb
-from shardq.worker.plan import PlanSettings
 from shardq.worker.process_one import go_on_below
 from shardq.worker.signals import relay, stop_signals
 
@@ -57,11 +54,10 @@ EXAMPLES = """  shardq worker app.tasks:tasks
   shardq worker tasks:handle -q predictions --alive-file /tmp/alive --grace 60"""
 
 TASKS: Final = (Tasks, Several)
-
-QUEUE_POLL = 0.5
-"""Seconds between two checks whether the queue exists."""
-SLACK = 10.0
-"""Seconds that such a check may take beyond the timeouts of its calls before this process counts as hung."""
+_PASSED: Final = (
+    "queue", "concurrency", "run_in", "read_ahead", "time_limit", "grace", "alive_file", "until", "log_format",
+)  # fmt: skip
+"""The options with values that a parent passes on to its worker processes."""
 
 
 @command(ABOUT, EXAMPLES)
@@ -117,26 +113,24 @@ def run(args: Args, shell: Shell) -> int:
     if args.processes > 1:
         return Supervisor(shell.url, shell.timeout, lambda n: _arguments(args, n), args.processes, speech).run()
     queues = {shell.client.queue(of): weight for of, weight in weights.items()}
-    if not isinstance(handle, TASKS) and not args.until:
-        with LivenessThread(args.alive_file, SLACK + 2 * shell.timeout, SystemClock()) as liveness:
-            _wait_for_queue(next(iter(queues)), liveness, speech)
-    settings: PlanSettings = {
-        "concurrency": args.concurrency,
-        "read_ahead": args.read_ahead,
-        "time_limit": args.time_limit,
-        "grace": args.grace,
-        "alive": args.alive_file,
-        "signals": True,
-        "until": args.until,
-    }
     what = plural(len(handle), "task") if isinstance(handle, TASKS) else args.handlers[0]
     speech.say(
         f"worker {os.getpid()}, version {__version__}: {what}, {_named(queues)} at {shown_url(shell.url)}, "
         f"concurrency {args.concurrency}"
     )
     began = SystemClock().monotonic()
-    run_in: Literal["threads", "processes"] = args.run_in
-    worker = Worker(queues, handle, run_in=run_in, **settings)
+    worker = Worker(
+        queues,
+        handle,
+        run_in=args.run_in,
+        concurrency=args.concurrency,
+        read_ahead=args.read_ahead,
+        time_limit=args.time_limit,
+        grace=args.grace,
+        alive=args.alive_file,
+        signals=True,
+        until=args.until,
+    )
     worker.run()
     speech.say(f"worker {os.getpid()} ended after {SystemClock().monotonic() - began:.1f} s: {_told(worker.tally)}")
     leave(lambda: worker.hangs)
@@ -210,28 +204,6 @@ def imported(name: str) -> Callable[[Any], Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _wait_for_queue(queue: Queue, liveness: LivenessThread, speech: Speech) -> None:
-    """Wait until the queue exists. The worker does not create it: the first writer knows its settings."""
-    pause, shown = threading.Event(), ""
-    while problem := _missing(queue):
-        if problem != shown:
-            speech.say(problem, logging.WARNING)
-            shown = problem
-        pause.wait(QUEUE_POLL)
-        liveness.still_going()
-
-
-def _missing(queue: Queue) -> str:
-    """Why the queue cannot be read yet; '' if it can."""
-    try:
-        queue.stats()
-    except BackendTimeout:
-        return "Redis does not answer yet; waiting for it"
-    except QueueMissing:
-        return f"there is no queue {queue.name!r} yet; its first write creates it"
-    return ""
-
-
 def _heed_parent() -> None:
     """Do what the signals do whose numbers the parent writes into its pipe, and stop when it has ended."""
     # Programs that handlers start have the same stdin, and one that reads would take what is meant for this process.
@@ -258,17 +230,8 @@ def _level(args: Args) -> int:
 
 def _arguments(args: Args, number: int | None = None) -> list[str]:
     """The arguments of worker process *number*, from 1; or without a number, of one that is begun anew."""
-    words = [*args.handlers, "--concurrency", str(args.concurrency), "--supervised", "--log-format", args.log_format]
-    words += ["--verbose"] * args.verbose + ["--quiet"] * args.quiet
-    if number is None:
-        words += ["--processes", str(args.processes)]
-    if args.queue:
-        words += ["--queue", args.queue]
-    if args.until:
-        words += ["--until", args.until]
-    words += ["--run-in", args.run_in, "--read-ahead", str(args.read_ahead), "--grace", str(args.grace)]
-    if args.time_limit is not None:
-        words += ["--time-limit", str(args.time_limit)]
-    if args.alive_file is not None:
-        words += ["--alive-file", args.alive_file if number is None else f"{args.alive_file}.{number}"]
-    return words
+    values = vars(args) | {"alive_file": args.alive_file and f"{args.alive_file}.{number}"} if number else vars(args)
+    names = _PASSED if number else (*_PASSED, "processes")
+    words = [f"--{each.replace('_', '-')}={values[each]}" for each in names if values[each] is not None]
+    flags = [f"--{each}" for each in ("verbose", "quiet") if values[each]]
+    return [*args.handlers, "--supervised", *words, *flags]

@@ -48,6 +48,17 @@ def ack_earlier(state: QueueState, acks: Acks, until: float) -> Op[None]:
         yield from ack_part(state, part, until, acks.results)
 
 
+def ack_alone(state: QueueState, acks: Acks, until: float, outcome: Any = None) -> Op[None]:
+    """Ack what else would go out with a read, without one. Go on from the *outcome* of a first try, if it was made."""
+    if isinstance(outcome, (Refused, Unanswered)):
+        yield from ack_part(state, acks.last, until, acks.results, to_count(outcome))
+    elif outcome is None:
+        yield from ack_part(state, acks.last, until, acks.results)
+    else:
+        note_acked(state, acks.last, outcome, acks.results)
+    acks.answered_at = state.clock.wall()
+
+
 def ack_and_read(
     state: QueueState, acks: Acks, read: ReadCall, until: float, outstanding: Outstanding, known: Any = None
 ) -> Op[tuple[Any, bool]]:

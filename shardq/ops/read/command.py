@@ -14,7 +14,7 @@ from shardq.model import Received
 from shardq.ops.queue.server_time import Jump, noted, safe_deadline
 from shardq.ops.queue.state import MIN_WIDTH, OTHERS_WATCH, REMEMBERED, QueueState
 from shardq.ops.queue.steps import Call
-from shardq.ops.read.waiting import Outstanding, Request
+from shardq.ops.read.waiting import Outstanding, Request, Waiting
 from shardq.protocol.bodies import deliveries
 
 ALL_DECLARED = 8
@@ -31,6 +31,9 @@ MANY = 16
 _OTHERS_WATCH = -2
 """The wait of a reader that found nothing while others watch for what time brings."""
 
+_NONE_LEFT = -3
+"""The wait of a reader that took all there was, while nobody watches for what time brings."""
+
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
@@ -39,7 +42,7 @@ class ReadCall(msgspec.Struct, frozen=True):
     """A call of read.lua, made at local time `sent`. It reports `jump` (of the server's clock) to the server.
 
     Its caller `watches` if it then looks again when it is told to: the one pump of a client, or the read that will
-    start it.
+    start it. If there is nothing, it stays until local time `stays_until`, and writers notify until then.
     """
 
     call: Call
@@ -50,6 +53,7 @@ class ReadCall(msgspec.Struct, frozen=True):
     declared: int
     jump: Jump | None
     watches: bool
+    stays_until: float
 
 
 class ReadReply(msgspec.Struct, frozen=True):
@@ -119,7 +123,8 @@ def read_call(
     outstanding.holder = holder
     # Noted with this call: only this jump is reported if the call is answered, though another may be seen meanwhile.
     jump = clock.jump if clock else None
-    return ReadCall(call, request.count, holder, sent, request.visibility, len(numbers), jump, watches)
+    stays_until = sent + delay + block
+    return ReadCall(call, request.count, holder, sent, request.visibility, len(numbers), jump, watches, stays_until)
 
 
 def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | None = None) -> ReadReply:
@@ -146,13 +151,26 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     if call.watches and (rows or reply[0] == b"OK"):
         state.watch = now_ms + wait_ms if wait_ms >= 0 else OTHERS_WATCH if wait_ms == _OTHERS_WATCH else 0
         state.turn = 0
-    return ReadReply(
-        rows,
-        wait_ms,
-        reply[0] != b"OK" or len(rows) == call.count,
-        moved,
-        not rows and state.server_time is not None and state.server_time.jump is not None,
-    )
+    jumped = _has_jumped(state)
+    found = ReadReply(rows, wait_ms, reply[0] != b"OK" or len(rows) == call.count, moved, jumped and not rows)
+    if (waiting := state.waiting.get("read")) is not None:
+        _note_left(waiting, call, found, jumped, state.clock.monotonic())
+    return found
+
+
+def _has_jumped(state: QueueState) -> bool:
+    """Return whether a read is to tell the server of a jump of its clock. By that clock writers notify."""
+    return state.server_time is not None and state.server_time.jump is not None
+
+
+def _note_left(waiting: Waiting, call: ReadCall, found: ReadReply, jumped: bool, now: float) -> None:
+    """Note whether the read left something, and until when writers notify."""
+    if found.wait_ms == _NONE_LEFT and not (found.moved or jumped):
+        waiting.emptied(call.sent, now)
+        return
+    waiting.left_some(now)
+    if not (found.rows or found.more or found.moved or jumped):
+        waiting.told_until = max(waiting.told_until, call.stays_until)
 
 
 def _watch(state: QueueState) -> int | str:
@@ -175,6 +193,11 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
     _note_time(state, call, int(reply[1]), call.sent)
     state.hints = _hints(reply[4])
     _declare_fewer(state, reply)
+    if (waiting := state.waiting.get("read")) is not None:
+        if reply[3] == _NONE_LEFT and not _has_jumped(state):
+            waiting.emptied(call.sent, state.clock.monotonic())
+        else:
+            waiting.left_some(state.clock.monotonic())
     if call.watches:
         state.watch = state.turn = 0
     return rows

@@ -15,7 +15,7 @@ a refusal that passes                     a pause and the next try
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from shardq.model import Received
 from shardq.ops.queue.opening import reopen
 from shardq.ops.queue.retry import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Batch, Call, Op, Refused, Sleep, Unanswered
+from shardq.ops.queue.steps import Batch, Op, Refused, Sendable, Sleep, Unanswered
 from shardq.ops.read.acks import Acks, ack_and_read, to_count
 from shardq.ops.read.command import (
     ALL_DECLARED,
@@ -37,7 +37,7 @@ from shardq.ops.read.command import (
 )
 from shardq.ops.read.give_back import recover_all
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding, Request
-from shardq.ops.settle.command import LoneAck, ack_call
+from shardq.ops.settle.command import lone_ack
 from shardq.ops.settle.settle import unsure_of
 from shardq.ops.sharing.coalescing import Coalescer
 
@@ -48,18 +48,22 @@ KEPT_NOTHING: Final = "this read kept no message"
 class Look:
     """The first try of a read. `step` makes it, and `outcome` is what came of that: a reply, or a failure.
 
-    At local time `until` its caller stops waiting for messages, and at `call_until` it gives up the try. It is `made`
-    only if nobody else is at the `coalescer`, where readers of few messages meet to share calls.
+    It began at local time `since`. At `until` its caller stops waiting for messages, at `call_until` it gives up the
+    try. It is `made` only if nobody else is at the `coalescer`, where readers of few messages meet to share calls. A
+    reader that may wait without a look only acks: then there is no `attempt`.
     """
 
-    __slots__ = ("acks", "attempt", "call_until", "coalescer", "made", "outcome", "request", "state", "step", "until")
+    __slots__ = (
+        "acks", "attempt", "call_until", "coalescer", "made", "outcome", "request", "since", "state", "step", "until",
+    )  # fmt: skip
 
     state: QueueState
     request: Request
-    attempt: ReadCall
-    step: Call | Batch
+    attempt: ReadCall | None
+    step: Sendable | Batch
     acks: Acks | None
     coalescer: Coalescer[Any, Any] | None
+    since: float
     until: float
     call_until: float
     made: bool
@@ -68,6 +72,8 @@ class Look:
     def rows(self, outcome: Any) -> list[Received] | None:
         """Return the messages if *outcome* is of the common case; None if the operation must look at it."""
         self.outcome = reply = outcome
+        if self.attempt is None:
+            return None
         if self.acks is not None:
             acked, reply = outcome
             if isinstance(acked, Exception) or acked[1] != b"o":
@@ -107,15 +113,20 @@ def fast_read(
 ) -> Look | None:
     """Return the first try of a read, with the only one of *acks* piggybacked on it.
 
-    None if the operation must do other things first: open the queue, do upkeep, make several acks, or share a call.
+    None if the operation must do other things first: open the queue, do upkeep, make several acks, share a call, or
+    wait without a look and an ack.
     """
     view = state.view
     if not view.epoch or view.has_upkeep or count > MAX_PER_CALL:
         return None
+    waiting = state.waiting.get("read") if block else None
+    only_acks = waiting is not None and waiting.proven_for(state.clock.monotonic()) > 0
     coalescer = None
     if acks is not None:
         if acks.earlier or len(acks.last) != 1:
             return None
+    elif only_acks:
+        return None
     elif count <= FEW:
         coalescer = state.coalescers.get("read")  # it is made by the first read that shares a call
         if coalescer is None or coalescer.calls:
@@ -123,17 +134,19 @@ def fast_read(
     look = Look()
     look.state, look.acks, look.coalescer, look.made = state, acks, coalescer, False
     look.request = request = request_of(state, count, visibility, prefer)
-    look.attempt = attempt = read_call(state, request, min(block, state.wait_slice), outstanding, declare=ALL_DECLARED)
-    look.until = attempt.sent + block
-    look.call_until = until = max(look.until, attempt.sent + state.timeout if timeout is None else state.until(timeout))
+    attempt = None
+    if not only_acks:
+        attempt = read_call(state, request, min(block, state.wait_slice), outstanding, declare=ALL_DECLARED)
+    look.attempt, look.since = attempt, attempt.sent if attempt else state.clock.monotonic()
+    look.until = look.since + block
+    look.call_until = until = max(look.until, look.since + state.timeout if timeout is None else state.until(timeout))
+    if attempt is None:
+        look.step = lone_ack(state, cast("Acks", acks).last, until)
+        return look
     attempt.call.until = until
-    if acks is None:
-        look.step = attempt.call
-    else:
-        delivery = acks.last[0][2]
-        is_unsure = state.unsure and delivery.token in state.unsure  # then it must say that it is a repetition
-        ack = ack_call(state, acks.last) if is_unsure else LoneAck(state, delivery, until)
-        look.step = Batch((ack, attempt.call), until, once=True)
+    look.step = (
+        attempt.call if acks is None else Batch((lone_ack(state, acks.last, until), attempt.call), until, once=True)
+    )
     return look
 
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from shardq.ops.queue.outcome import ignore_failure
 from shardq.ops.queue.retry import TRANSIENT
-from shardq.ops.queue.server_time import earliest_grant
+from shardq.ops.queue.server_time import ServerTime, earliest_grant
 from shardq.ops.queue.state import OTHERS_WATCH, QueueState
 from shardq.ops.queue.steps import Armed, Op, Refused, Sleep, Unanswered
 from shardq.ops.queue.upkeep import upkeep
@@ -37,6 +37,9 @@ ARMED_DECLARED: Final = 256
 
 LATENESS: Final = 0.5
 """Seconds after the end of its wait at which an answer is overdue. Redis ends a wait up to 100 ms late."""
+
+RECENT: Final = 0.1
+"""Seconds for which a reply tells well enough what time the server has: leases are taken to end so much too early."""
 
 PAUSE: Final = 0.01
 _MOMENT: Final = re.compile(rb"@(\d{1,15})")
@@ -117,20 +120,23 @@ class _Pump:
             yield from ignore_failure(give_back(self.state, unclaimed, self.state.until()))
 
     def _plain(self, request: Request) -> Op[ReadReply]:
-        read = read_call(self.state, request, self._left(), self.outstanding, declare=ALL_DECLARED, pumped=True)
+        read = read_call(
+            self.state, request, self._left(self._until()), self.outstanding, declare=ALL_DECLARED, pumped=True
+        )
         self.waiting.overdue_at = read.sent + LATENESS
         reply = yield read.call
         return self._judge(read, reply, None)
 
     def _armed(self, request: Request) -> Op[ReadReply | None]:
-        state, now = self.state, self.clock.monotonic()
-        block = max(0.001, min(self._left(), self.wake_at - now))
-        left = max(0.001, self._left(block))  # the wait may end early: then there is more
+        state, now, until = self.state, self.clock.monotonic(), self._until()
+        block = max(0.001, min(self._left(until), self.wake_at - now))
+        left = max(0.001, self._left(until - block))  # the wait may end early: then there is more
         read = read_call(state, request, left, self.outstanding, declare=ARMED_DECLARED, delay=block, pumped=True)
         self.waiting.overdue_at = read.sent + block + LATENESS
-        key, block_ms = state.keys.notifications, math.ceil(block * 1000)
-        _, time_before, notified, reply = yield Armed(
-            key, request.count, block_ms, read.call, self.wake_at, self.waiting
+        key, block_ms, known = state.keys.notifications, math.ceil(block * 1000), state.server_time
+        is_timed = known is None or read.sent - known.at > RECENT
+        time_before, notified, reply = yield Armed(
+            key, request.count, block_ms, read.call, self.wake_at, self.waiting, None, is_timed
         )
         if isinstance(notified, Refused):
             yield from _pause(notified)
@@ -142,10 +148,11 @@ class _Pump:
             self.quiet = False
             return None
         arrived = self.clock.monotonic()
-        found = self._judge(read, reply, _granted(read.sent, time_before, reply, arrived))
+        before = _time_of(time_before, read.sent, known)
+        found = self._judge(read, reply, _granted(read.sent, before, reply, arrived))
         if self.quiet:
             # Only a read that found nothing is followed by a wait, for which the moment matters.
-            self._heed(notified, read.sent, time_before)
+            self._heed(notified, before)
         return found
 
     def _sleep(self, request: Request) -> Op[None]:
@@ -153,36 +160,34 @@ class _Pump:
 
         No read is sent behind the wait: a client that is woken only to watch would read for nothing.
         """
-        block, now = max(0.001, self._left()), self.clock.monotonic()
+        block, now = max(0.001, self._left(self._until())), self.clock.monotonic()
         self.waiting.overdue_at = now + block + LATENESS
-        _, time_before, notified = yield Armed(
-            self.state.keys.notifications, request.count, math.ceil(block * 1000), None, math.inf, self.waiting
-        )
+        key, block_ms = self.state.keys.notifications, math.ceil(block * 1000)
+        time_before, notified = yield Armed(key, request.count, block_ms, None, math.inf, self.waiting, None, True)
         if isinstance(notified, Refused):
             yield from _pause(notified)
         self.state.watch = 0
-        self.quiet = self._heed(notified, now, time_before)
+        self.quiet = self._heed(notified, _time_of(time_before, now, None))
 
-    def _heed(self, notified: Any, sent: float, time_before: Any) -> bool:
-        """Watch from now on, if a notification says until when. Return whether that is all that was told.
-
-        The wait was *sent* at this local time, and at the server's *time_before*.
-        """
+    def _heed(self, notified: Any, before: TimeBefore | None) -> bool:
+        """Watch from now on, if a notification says until when. Return whether that is all that was told."""
         told = [] if isinstance(notified, Refused) else entries_of(notified)
         moments = [int(moment[1]) for _, fields in told if (moment := _MOMENT.fullmatch(fields[1]))]
-        if not moments or isinstance(time_before, Refused):
+        if not moments or before is None:
             return False
         self.state.turn = self.state.turn or max(0, self.state.watch)
         self.state.watch = min(moments)
         # The moment is by the server's clock. Its time before the wait tells how far that is from ours.
-        self.wake_at = min(self.wake_at, sent + self.state.watch / 1000 - _seconds(time_before))
+        self.wake_at = min(self.wake_at, before.at + self.state.watch / 1000 - before.shown)
         return len(moments) == len(told)
 
-    def _left(self, block: float = 0.0) -> float:
-        """Return for how many seconds somebody will wait after a wait of *block* seconds: at most a slice."""
-        now = self.clock.monotonic()
-        until = max((waiter.until for waiter in self.waiting.waiters()), default=now)
-        return max(0.0, min(self.state.wait_slice, until - now - block))
+    def _until(self) -> float:
+        """Return the local time until which somebody waits."""
+        return max([waiter.until for waiter in self.waiting.waiters()], default=-math.inf)
+
+    def _left(self, until: float) -> float:
+        """Return for how many seconds somebody waits who waits until then: at most a slice."""
+        return max(0.0, min(self.state.wait_slice, until - self.clock.monotonic()))
 
     def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
         found = read_reply(self.state, read, reply, granted)
@@ -193,15 +198,28 @@ class _Pump:
         return found
 
 
-def _granted(sent: float, time_before: Any, reply: Any, arrived: float) -> float:
+class TimeBefore(NamedTuple):
+    """The server's clock before a wait: it showed `shown`, in seconds, at local time `at` or later."""
+
+    at: float
+    shown: float
+
+
+def _time_of(told: Any, sent: float, known: ServerTime | None) -> TimeBefore | None:
+    """Return what the server *told* before a wait that was *sent* then, or was *known* if it was not asked."""
+    if isinstance(told, Refused):
+        return None
+    if told is not None:
+        return TimeBefore(sent, int(told[0]) + int(told[1]) / 1e6)
+    # Of whole ms: `safe_deadline` allows for that.
+    return TimeBefore(known.at, known.ms / 1000) if known else None
+
+
+def _granted(sent: float, before: TimeBefore | None, reply: Any, arrived: float) -> float:
     # Then leases count from when the read was sent, before the wait. That is too early, so it is safe.
-    if isinstance(time_before, Refused) or len(reply) < 2:
+    if before is None or len(reply) < 2:
         return sent
-    return earliest_grant(sent, _seconds(time_before), int(reply[1]) / 1000, arrived)
-
-
-def _seconds(time: Any) -> float:
-    return int(time[0]) + int(time[1]) / 1e6
+    return max(sent, earliest_grant(before.at, before.shown, int(reply[1]) / 1000, arrived))
 
 
 def _pause(refused: Refused) -> Op[None]:

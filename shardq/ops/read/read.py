@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from shardq.ops.queue.retry import refuse
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op, Refused, Share, Wait
 from shardq.ops.queue.upkeep import upkeep
-from shardq.ops.read.acks import Acks, ack_earlier
+from shardq.ops.read.acks import Acks, ack_alone, ack_earlier
 from shardq.ops.read.command import FEW, ReadReply, request_of
 from shardq.ops.read.give_back import recover_all
 from shardq.ops.read.look import Look, look
@@ -60,7 +61,7 @@ def read(
     request = made.request if made else request_of(state, count, visibility, prefer)
     outstanding = outstanding or Outstanding()
     while True:
-        now = made.attempt.sent if made else clock.monotonic()
+        now = made.since if made else clock.monotonic()
         if made is None and state.view.has_upkeep:
             yield from upkeep(state, now)
         remaining = max(0.0, until - now)
@@ -100,8 +101,13 @@ def _look(
 ) -> Op[ReadReply]:
     """Look for messages, in a call that others share if it is for few and has no piggybacked acks.
 
-    If a first try was *made*, go on from its outcome, alone.
+    If a first try was *made*, go on from its outcome, alone. A reader that may wait without a look only acks.
     """
+    only_acked = made is not None and made.attempt is None
+    if only_acked or (block and made is None and waiting_of(state).proven_for(state.clock.monotonic())):
+        if acks is not None:
+            yield from ack_alone(state, acks, until, made and made.outcome)
+        return ReadReply([], wait_ms=math.floor(1000 * waiting_of(state).proven_for(state.clock.monotonic())))
     if made is not None or acks is not None or request.count > FEW:
         return (yield from look(state, request, block, until, outstanding, acks, made))
     while True:

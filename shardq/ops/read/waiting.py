@@ -41,6 +41,12 @@ MAX_PER_CALL: Final = 100
 
 NEVER: Final = math.inf
 
+FRESH: Final = 0.1
+"""Seconds for which a read that took all there was stands for a look. Of longer jobs a look costs little."""
+
+SOON: Final = 5.0
+"""Seconds after which a reader looks by itself. Nobody watches for what time brings later (lua/notifications.lua)."""
+
 
 class Request(msgspec.Struct, frozen=True):
     """What a reader requests: at most `count` messages, leases of `visibility` seconds, a stream to prefer or None."""
@@ -158,6 +164,9 @@ class Waiting:
         self.end_wait: Hook = do_nothing
         self.found_at = -NEVER  # local time at which a read on behalf of all last found something
         self.overdue_at = NEVER  # local time after which the answer to what the pump has sent is late
+        self.told_until = -NEVER  # local time until which writers notify: a read that found nothing has asked for it
+        self.emptied_at = -NEVER  # local time at which a read took all that there was; none came after that
+        self.left_at = -NEVER  # local time at which a read came back that may have left something
         self._leader: Waiter | None = None
         self._purgatory: Purgatory | None = None
         self._lock = Lock()
@@ -170,6 +179,25 @@ class Waiting:
     def waiters(self) -> tuple[Waiter, ...]:
         """Return the waiters, the one that has waited longest first."""
         return () if self._purgatory is None else self._purgatory.watched_under(self)  # type: ignore[return-value]
+
+    def emptied(self, sent: float, now: float) -> None:
+        """Note that a read that was sent at local time *sent* has taken all that there was."""
+        # Not if another read may have come after it, and left something.
+        if sent > self.left_at:
+            self.emptied_at = now
+
+    def left_some(self, now: float) -> None:
+        """Note that a read that is over at local time *now* may have left something."""
+        self.left_at, self.emptied_at = now, -NEVER
+
+    def proven_for(self, now: float) -> float:
+        """Return for how many seconds a reader may wait without a look; 0 if it must look.
+
+        If all there was has just been taken, and writers have notified since then, whatever came has a notification.
+        """
+        if now - self.emptied_at >= FRESH:
+            return 0.0
+        return max(0.0, min(self.told_until, self.emptied_at + SOON) - now)
 
     def lead(self, waiter: Waiter) -> bool:
         """Let *waiter* lead if there is no leader. Return whether it leads: only the leader may run the pump."""

@@ -183,7 +183,7 @@ class _AwaitPump:
         state, told, block = self.state, waiters[:ARMED], self._block(waiters)
         call = _await_call(state, [waiter.message_id for waiter in told], announce=True)
         self.waiting.overdue_at = self.clock.monotonic() + block + LATENESS
-        _, _, entries, reply = yield Armed(
+        _, entries, reply = yield Armed(
             state.keys.finished, TOGETHER, math.ceil(block * 1000), call, math.inf, self.waiting, self.position
         )
         if isinstance(entries, Refused):

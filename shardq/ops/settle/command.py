@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from shardq.model import Received
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Argument, Call
+from shardq.ops.queue.steps import Argument, Call, Sendable
 from shardq.ops.queue.view import QueueView
 from shardq.protocol.lease import place_of, token_argument
 from shardq.protocol.packing import PACKED_KEYS, pack_words
@@ -95,6 +95,13 @@ def spelled_cost(seconds: float, *, is_told: bool) -> str:
     ('12.5', '=60000.0')
     """
     return f"{'=' if is_told else ''}{seconds * 1000:.1f}"
+
+
+def lone_ack(state: QueueState, part: Part, until: float) -> Sendable:
+    """Return the call of the only ack in *part*."""
+    delivery = part[0][2]
+    is_unsure = state.unsure and delivery.token in state.unsure  # then it must say that it is a repetition
+    return ack_call(state, part) if is_unsure else LoneAck(state, delivery, until)
 
 
 class LoneAck:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -85,6 +86,22 @@ def test_silence_ends_with_the_callers_time_but_not_while_the_answer_comes(ends:
     late.start()
     assert link.ask(b"?", 1, 0.05) == [b"late"]
     late.join()
+
+
+@pytest.mark.parametrize(("then", "is_told"), [(1.9999, False), (2.0001, False), (1.9, True), (2.1, True)])
+def test_the_kernel_is_told_again_how_long_to_wait_only_if_it_differs(
+    ends: tuple[Link, socket.socket], then: float, is_told: bool
+) -> None:
+    """Callers give up at some time: for how long that is differs a little from call to call."""
+    link, server = ends
+    told = list[float]()
+    for limit in (2.0, then):
+        server.sendall(b":1\r\n")
+        link.ask(b"?", 1, limit)
+        seconds, part = struct.unpack("@ll", link._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16))
+        told.append(seconds + part / 1e6)
+        assert limit <= told[-1] <= limit * 1.02
+    assert (told[0] != told[1]) == is_told
 
 
 def test_what_is_larger_than_all_buffers_goes_through(ends: tuple[Link, socket.socket]) -> None:

@@ -1,11 +1,15 @@
-"""What a call ended with, by the answers to its commands."""
+"""What a call ended with, by the answers to its commands; and what an armed read sends."""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 
-from shardq.drivers.wire import outcome_of
-from shardq.ops.queue.steps import Call, Refused, Unanswered, Underreplicated
+from shardq.drivers.wire import armed, outcome_of, told
+from shardq.ops.queue.steps import Armed, Call, Refused, Unanswered, Underreplicated
+from shardq.protocol.script import FUNCTION
 from shardq.protocol.scripts import load
 
 PLAIN = Call(load("len"), ("key",))
@@ -48,3 +52,15 @@ def test_a_node_that_is_no_master_any_more_leaves_the_outcome_open(code: str) ->
     lost = outcome_of(WAITING, [7, Refused(code, "...")])
     assert isinstance(lost, Unanswered)
     assert lost.sent
+
+
+@pytest.mark.parametrize("call", [PLAIN, None])
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("number", [7, None])
+def test_an_armed_read_asks_only_for_what_is_not_known(call: Call | None, timed: bool, number: int | None) -> None:
+    step = Armed("key", 1, 1000, call, math.inf, None, None, timed)
+    commands = [str(command[0]) for command in armed(step, FUNCTION, number)]
+    wanted = ["TIME"] * timed + ["XREADGROUP"] + ["FCALL_RO"] * (call is not None)
+    assert commands == ["CLIENT"] * (number is None) + wanted
+    answers: list[Any] = [*commands]
+    assert told(step, answers) == (wanted if timed else [None, *wanted])

@@ -109,12 +109,13 @@ class Run:
         look = fast_read(self.state, 1, **wanted)
         if look is None:
             return False
-        self.done.result = look.rows(self.server(look.step))
+        step: Any = look.step
+        self.done.result = look.rows(self.server(step))
         if self.done.result is not None:
             self.acks.results = {delivery.token: Settled.OK for _, _, delivery in self.acks.last}
         else:
             self._operate(look)
-            self.done.steps.insert(0, look.step)
+            self.done.steps.insert(0, step)
         return True
 
     def _operate(self, look: Any = None) -> None:

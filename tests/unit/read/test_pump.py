@@ -55,7 +55,7 @@ class Room:
                 return told
             self.clock.advance(step.block_ms / 1000 if takes is None else takes)
             woken, looked = told if isinstance(told, tuple) else (None, told)
-            before = [7, [b"%d" % (NOW // 1000), b"0"], woken]
+            before = [[b"%d" % (NOW // 1000), b"0"] if step.timed else None, woken]
             return [*before, looked] if step.call else before
 
         return drive(pump(self.state), answer, self.clock)
@@ -225,7 +225,7 @@ def test_what_nobody_is_left_to_take_is_given_back_by_its_tokens(room: Room) -> 
     def leave(step: Step) -> Any:
         if isinstance(step, Armed):
             waiter.cancel()
-            return [7, [b"0", b"0"], None, reply(row(1), row(2))]
+            return [[b"0", b"0"], None, reply(row(1), row(2))]
         return [NOW, b"oo"]
 
     done = drive(pump(room.state), leave, room.clock)
@@ -260,6 +260,16 @@ def test_a_lease_is_believed_in_from_when_the_server_granted_it(room: Room) -> N
     assert room.state.server_time
     assert room.state.server_time.ms == NOW + 800
     assert room.state.server_time.at == pytest.approx(0.8 * 0.999)
+
+
+@pytest.mark.parametrize(("passed", "is_timed"), [(0.1, False), (0.11, True)])
+def test_the_server_is_asked_for_its_time_only_if_no_reply_has_told_it_just_now(
+    room: Room, passed: float, is_timed: bool
+) -> None:
+    """An answer before the wait wakes the client once more."""
+    room.clock.advance(passed)
+    room.enter()
+    assert [step.timed for step in armed(room.pump(reply(row(1)), takes=0.01))] == [is_timed]
 
 
 @pytest.mark.parametrize("code", ["UNBLOCKED", "NOGROUP", "READONLY"])

@@ -24,23 +24,38 @@ from tests.worker.ends import lines
 from tests.worker.ends.errors import HUGE, ODD, USUAL, OddText, OfStrange, error, exiting, raising
 
 Form: TypeAlias = Literal[
-    "plain", "async", "mixed", "batch", "async-batch", "mixed-batch", "child", "django", "async-django"
-]
-"""What runs a job. "mixed": a plain function in an AsyncWorker."""
+    "plain", "async", "mixed", "own-loop", "batch", "async-batch", "mixed-batch", "own-loop-batch", "child", "django",
+    "async-django",
+]  # fmt: skip
+"""What runs a job: a Worker plain functions, an AsyncWorker async ones, or each of them those of the other kind.
+
+"mixed" is a plain function in an AsyncWorker, and "own-loop" an async one in a Worker.
+"""
 Place: TypeAlias = Literal["handler", "task", "middleware", "on_error", "on_dead", "context"]
 """Where an end happens. "context" has none: its jobs look for what others have left there."""
-Event: TypeAlias = Literal["", "limit", "cancel", "lose", "stop"]
-"""What happens when all jobs of a run are under way."""
-EVENTS: Final[tuple[Event, ...]] = ("", "limit", "cancel", "lose", "stop")
+Event: TypeAlias = Literal["", "limit", "cancel", "lose", "stop", "ask"]
+"""What happens when all jobs of a run are under way; "ask": they fail, and what is asked of their errors hangs."""
+EVENTS: Final[tuple[Event, ...]] = ("", "limit", "cancel", "lose", "stop", "ask")
 FORMS: Final[tuple[Form, ...]] = (
-    "plain", "async", "mixed", "batch", "async-batch", "mixed-batch", "child", "django", "async-django",
+    "plain", "async", "mixed", "own-loop", "batch", "async-batch", "mixed-batch", "own-loop-batch", "child", "django",
+    "async-django",
 )  # fmt: skip
-IN_LOOP: Final[tuple[Form, ...]] = ("async", "async-batch", "async-django")
+IN_WORKER: Final[tuple[Form, ...]] = ("plain", "own-loop", "batch", "own-loop-batch", "child")
+IN_LOOP: Final[tuple[Form, ...]] = ("async", "own-loop", "async-batch", "own-loop-batch", "async-django")
 IN_THREAD: Final[tuple[Form, ...]] = ("plain", "mixed", "batch", "mixed-batch", "django")
 DJANGO: Final[tuple[Form, ...]] = ("django", "async-django")
-BATCHES: Final[tuple[Form, ...]] = ("batch", "async-batch", "mixed-batch")
-ASYNC_MIDDLEWARE: Final[tuple[Form, ...]] = ("async", "mixed", "async-batch", "mixed-batch")
-WITH_DELIVERY: Final[tuple[Form, ...]] = ("plain", "async", "mixed", "child", *BATCHES)
+BATCHES: Final[tuple[Form, ...]] = ("batch", "async-batch", "mixed-batch", "own-loop-batch")
+ASYNC_MIDDLEWARE: Final[tuple[Form, ...]] = (
+    "async",
+    "mixed",
+    "own-loop",
+    "async-batch",
+    "mixed-batch",
+    "own-loop-batch",
+)
+SINGLE: Final[tuple[Form, ...]] = ("plain", "async", "mixed", "own-loop", "child")
+WITH_DELIVERY: Final[tuple[Form, ...]] = (*SINGLE, *BATCHES)
+AWAITED: Final[tuple[Form, ...]] = ("async", "own-loop", "async-batch", "own-loop-batch")
 LIMIT: Final = 60.0
 """The time limit of jobs that run too long, in seconds."""
 
@@ -356,7 +371,7 @@ _add(
         "nack-in-a-group": (raises(lambda: ExceptionGroup("several", [Nack(500)])), again("ExceptionGroup: several")),
         "partly-failed-of-one": (raises(lambda: PartlyFailed({0: KeyError()})), again("PartlyFailed: 1 of the batch")),
     },
-    forms=("plain", "async", "mixed", "child", *DJANGO),
+    forms=(*SINGLE, *DJANGO),
 )
 _add(
     lines.REJECT,
@@ -445,6 +460,45 @@ for _name, _policy in BACKOFFS.items():
         {f"backoff-{_name}": (raises(lambda: ValueError("boom")), again("ValueError: boom"))},
         places=("task",), forms=WITH_DELIVERY, options={"backoff": _policy},
     )  # fmt: skip
+
+
+# --- what is asked of an error, and hangs ---------------------------------------------------------------------------
+
+
+def hanging(name: str, answer: object) -> Callable[..., Any]:
+    """What hangs until it is released, of the end *name*, and then returns *answer*."""
+
+    def ask(*_: object) -> Any:
+        note(f"asked-{name}")
+        while not is_released():
+            time.sleep(0.005)
+        return answer
+
+    return ask
+
+
+def of_hanging(name: str, *, answer: bool) -> type[BaseException]:
+    """A class that hangs when it is asked whether an error is one of it."""
+    meta = type("Hanging", (type,), {"__instancecheck__": hanging(name, answer)})
+    return meta("OfHanging", (Exception,), {})  # type: ignore[no-any-return]
+
+
+_HANGING: Final[dict[str, dict[str, Any]]] = {
+    "backoff-hangs": {"backoff": hanging("backoff-hangs", 0.0)},
+    "retry-on-hangs": {"retry_on": (of_hanging("retry-on-hangs", answer=True),)},
+    "give-up-on-hangs": {"give_up_on": (of_hanging("give-up-on-hangs", answer=False),)},
+}
+for _name, _options in _HANGING.items():
+    _add(
+        lines.POLICY,
+        {_name: (raises(lambda: ValueError("boom")), again("ValueError: boom"))},
+        places=("task",), forms=WITH_DELIVERY, options=_options, event="ask",
+    )  # fmt: skip
+_add(
+    lines.ON_ERROR,
+    {"on-error-hangs": (hanging("on-error-hangs", None), DONE)},
+    places=("on_error",), forms=WITH_DELIVERY, event="ask",
+)  # fmt: skip
 
 
 # --- batches of two: "bad" and "good" ------------------------------------------------------------------------------
@@ -630,7 +684,7 @@ _LATE_TASK: Final[dict[str, tuple[Fate, dict[str, Any]]]] = {
 for _name, (_fate, _options) in _LATE_TASK.items():
     _how: dict[str, Any] = {"places": ("task",), "event": "limit", "options": _options}
     _add(lines.NOT_AGAIN, {_name: (hangs, _fate)}, forms=("plain", "mixed", "child"), **_how)
-    _add(lines.NOT_AGAIN, {f"{_name}-await": (hangs_in_await, _fate)}, forms=("async",), **_how)
+    _add(lines.NOT_AGAIN, {f"{_name}-await": (hangs_in_await, _fate)}, forms=("async", "own-loop"), **_how)
 
 _DIED: Final = again("ProcessDied: the handler's process ")
 _CHILD: Final[dict[str, Any]] = {"forms": ("child",)}
@@ -650,11 +704,11 @@ for _event, _line, _fate in (
 ):
     _threads: tuple[Form, ...] = ("plain", "mixed", "batch", "mixed-batch", "child")
     _add(_line, {f"{_event}-thread": (hangs, _fate)}, forms=_threads, event=_event)
-    _add(_line, {f"{_event}-await": (hangs_in_await, _fate)}, forms=("async", "async-batch"), event=_event)
-    _add(_line, {f"{_event}-deaf": (ignores_cancel, _fate)}, forms=("async", "async-batch"), event=_event)
+    _add(_line, {f"{_event}-await": (hangs_in_await, _fate)}, forms=AWAITED, event=_event)
+    _add(_line, {f"{_event}-deaf": (ignores_cancel, _fate)}, forms=AWAITED, event=_event)
 
 for _then, _next in (("returns", lambda: None), ("raises", fails), ("rejects", raises(lambda: Reject("later")))):
-    for _made, _forms in ((own, ("plain", "mixed", "batch", "mixed-batch")), (own_async, ("async", "async-batch"))):
+    for _made, _forms in ((own, ("plain", "mixed", "batch", "mixed-batch")), (own_async, AWAITED)):
         _suffix = "-async" if _made is own_async else ""
         _add(
             lines.OWN,

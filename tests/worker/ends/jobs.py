@@ -145,7 +145,7 @@ def options_of(name: str, place: Place) -> dict[str, Any]:
 
 def made(form: Form, place: Place) -> Tasks[None]:  # noqa: C901 (a function for each kind of task)
     """Tasks with one for each end, of the same name, and with an ordinary one."""
-    is_loop = form in ("async", "async-batch")
+    is_loop = form in IN_LOOP
     middleware = [around_async if form in ASYNC_MIDDLEWARE else around] if place == "middleware" else []
     tasks: Tasks[None] = Tasks(
         "default", middleware=middleware, on_error=on_error if place == "on_error" else None, error_text=True,
@@ -219,9 +219,9 @@ def jobs_of(form: Form, place: Place) -> Any:
     if form in DJANGO:
         return django_jobs.all_tasks()
     if place == "handler":
-        return handle_async if form == "async" else handle
+        return handle_async if form in IN_LOOP else handle
     if place == "on_dead":
-        return rejecting_async if form == "async" else rejecting
+        return rejecting_async if form in IN_LOOP else rejecting
     if place == "context" and form != "child":
         return made_to_leak(form)
     if form == "child":

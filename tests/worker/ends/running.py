@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import decimal
 import threading
 import time
@@ -12,17 +11,34 @@ from typing import Any, Final, NamedTuple, Self
 
 import redis
 
-from shardq import AsyncClient, AsyncWorker, Client, Queue, Worker
+from shardq import AsyncWorker, Client, Queue, Worker
 from shardq.backoff import Constant
 from tests.worker.ends import django_jobs
-from tests.worker.ends.catalogue import BATCHES, DJANGO, ENDS, LEASE, LIMIT, SETTINGS, Event, Fate, Form, Place, ends_of
+from tests.worker.ends.catalogue import (
+    BATCHES,
+    DJANGO,
+    ENDS,
+    IN_LOOP,
+    IN_WORKER,
+    LEASE,
+    LIMIT,
+    SETTINGS,
+    Event,
+    Fate,
+    Form,
+    Place,
+    ends_of,
+)
 from tests.worker.ends.jobs import jobs_of, on_dead
 from tests.worker.forward import Forward, end_leases_earlier
+from tests.worker.running import run_worker
 
 PATIENCE: Final = 4.0
-"""Seconds without any change after which a run is given up."""
+"""Seconds without any change after which a run is given up; those in which the machine stands still do not count."""
 PATIENCE_WITH_CHILDREN: Final = 20.0
 """The same where processes start."""
+LOOK: Final = 0.01
+"""Seconds between two looks."""
 AT_ONCE: Final = 4
 """The slots of a worker, but for those that jobs keep until they are released."""
 WORKER: Final = "worker"
@@ -43,7 +59,9 @@ class Kind(NamedTuple):
 
     @property
     def groups(self) -> list[list[str]]:
-        """The ends that run together: members of batches have a run with slots for all."""
+        """The ends that run together: members of batches with slots for all, and what blocks a loop alone."""
+        if self.event == "ask" and (self.form in IN_LOOP or self.form in BATCHES):
+            return [[name] for name in self.names]
         groups = [[name for name in self.names if ("." in name) is is_member] for is_member in (False, True)]
         return [names for names in groups if names]
 
@@ -58,7 +76,7 @@ class Kind(NamedTuple):
 
     def tells(self) -> bool:
         """Whether a job can be told that it is not wanted any more."""
-        return bool(self.event) and self.form not in ("child", "django")
+        return self.event not in ("", "ask") and self.form not in ("child", "django")
 
 
 class Working:
@@ -72,6 +90,8 @@ class Working:
             "time_limit": LIMIT if kind.event == "limit" else None,
             "on_dead": on_dead if kind.place == "on_dead" else None,
         }  # fmt: skip
+        if kind.form == "child":
+            self._settings["run_in"] = "processes"
         self.worker: Worker | AsyncWorker | None = None
         self.failure: BaseException | None = None
         self.has_ended = threading.Event()
@@ -93,29 +113,19 @@ class Working:
     def _run(self) -> None:
         decimal.getcontext()  # now `run` has one, which a mere copy of its context would share
         try:
-            if self._kind.form in ("plain", "batch", "child"):
-                self._run_threads()
-            else:
-                asyncio.run(self._run_loop())
+            run_worker(
+                "sync" if self._kind.form in IN_WORKER else "async", self._url, {"default": 1},
+                jobs_of(self._kind.form, self._kind.place), client={"clock": self.clock}, ready=self._is_ready,
+                over=self.has_ended.set,  # the loop ends later, after tasks that ignore that they are cancelled
+                **self._settings,
+            )  # fmt: skip
         except BaseException as error:  # noqa: BLE001 (looked at by the test)
             self.failure = error
         finally:
             self.has_ended.set()
 
-    def _run_threads(self) -> None:
-        with Client.from_url(self._url, clock=self.clock) as client:
-            self.worker = Worker(
-                client.queue("default", create=True), jobs_of(self._kind.form, self._kind.place),
-                run_in="processes" if self._kind.form == "child" else "threads", **self._settings,
-            )  # fmt: skip
-            self.worker.run()
-
-    async def _run_loop(self) -> None:
-        async with AsyncClient.from_url(self._url, clock=self.clock) as client:
-            jobs = client.queue("default", create=True)
-            self.worker = AsyncWorker(jobs, jobs_of(self._kind.form, self._kind.place), **self._settings)
-            await self.worker.run()
-            self.has_ended.set()  # before the loop ends, which waits for tasks that ignore that they are cancelled
+    def _is_ready(self, worker: Worker | AsyncWorker, _: object) -> None:
+        self.worker = worker
 
 
 def payload_of(name: str, kind: Kind) -> Any:
@@ -147,7 +157,6 @@ class Run:
         self._slots = (
             max(AT_ONCE, len(names)) if takes_all and kind.form == "child" else AT_ONCE + takes_all * len(names)
         )
-        (folder / "slots").write_text(str(self._slots))
         self.wrong: dict[str, str] = {}
         with Client.from_url(url) as client:
             self._jobs = client.queue("default", **SETTINGS)
@@ -168,6 +177,8 @@ class Run:
         if self._kind.event:
             if not self._waits(lambda: all(map(self.has_begun, self._names))):
                 return "not all jobs begin at once"
+            if self._kind.event == "ask" and (trouble := self._trouble_meanwhile()):
+                return trouble
             self._happens()
             if self._kind.tells() and not self._waits(self._are_told, beyond_end=True):
                 return "not all jobs are told that they are not wanted any more"
@@ -177,7 +188,7 @@ class Run:
             return "not all jobs are settled"
         (self._folder / "release").touch()
         if self._kind.event != "stop":
-            if not self._does_ordinary_jobs():
+            if not self._does_ordinary_jobs(self._slots):
                 return "the ordinary jobs after them are not all done"
             self._working.stop()
         return self._end()
@@ -222,13 +233,40 @@ class Run:
         now, wanted = self._jobs.stats(), [self._kind.wanted(name).state for name in self._names]
         return (now.in_flight, now.backlog, now.delayed) == (0, 0, wanted.count("delayed"))
 
-    def _does_ordinary_jobs(self) -> bool:
-        names, before = [f"ordinary-{number}" for number in range(20 + self._slots)], self._jobs.stats().acked
+    def _trouble_meanwhile(self) -> str:
+        """Look at the worker while what is asked of errors hangs, and let that end. Return what it did not do."""
+        held = len(self._names)
+        if not self._waits(lambda: all((self._folder / f"asked-{name}").exists() for name in self._names)):
+            return "nothing is asked of the errors"
+        with redis.Redis.from_url(self._url) as server:
+            end_leases_earlier(server.execute_command, self._jobs, 0.45 * LEASE)
+        self._working.clock.by += 0.45 * LEASE
+        if not self._waits(self._are_leases_long):
+            return "the leases are not extended"
+        # What is asked of an async function's error is asked in the event loop, which async jobs need. But on_error is
+        # told in a thread.
+        loop_hangs = self._kind.form in IN_LOOP and self._kind.place != "on_error"
+        if not loop_hangs and not self._does_ordinary_jobs(self._slots - held, held):
+            return "the ordinary jobs beside them are not all done"
+        (self._folder / "release").touch()
+        return ""
+
+    def _are_leases_long(self) -> bool:
+        found = [self._jobs.status(each) for each in self._ids.values()]
+        return all(each.until is not None and each.until - each.time > 0.9 * LEASE for each in found)
+
+    def _does_ordinary_jobs(self, slots: int, held: int = 0) -> bool:
+        """Let so many jobs run at once, and others; *held* jobs have the other slots."""
+        for left in ("met", "ordinary-*"):
+            for each in self._folder.glob(left):
+                each.unlink()
+        (self._folder / "slots").write_text(str(slots))
+        names, before = [f"ordinary-{number}" for number in range(20 + slots)], self._jobs.stats().acked
         written(self._jobs, names, self._kind)
 
         def are_done() -> bool:
             now = self._jobs.stats()
-            return now.acked >= before + len(names) and not now.in_flight
+            return now.acked >= before + len(names) and now.in_flight == held
 
         return self._waits(are_done)
 
@@ -237,8 +275,10 @@ class Run:
         assert worker
         if not self._working.has_ended.is_set() or self._working.failure:
             return "it does not end well"
+        if self._kind.event != "stop":  # a busy worker may give back what it has read ahead
+            return ""
         given = worker.tally["give back"]
-        return f"it has given back {given}" if given != (len(self._names) if self._kind.event == "stop" else 0) else ""
+        return f"it has given back {given}" if given != len(self._names) else ""
 
     def complaints(self) -> dict[str, str]:
         """What is wrong of the ends by now."""
@@ -264,15 +304,15 @@ class Run:
 
     def _waits(self, condition: Callable[[], bool], *, beyond_end: bool = False) -> bool:
         """Wait for *condition*, as long as something changes; *beyond_end*, also when the worker has ended."""
-        seen, since = self._seen(), time.monotonic()
+        seen, looks = self._seen(), 0
         while not condition():
             if self._working.has_ended.is_set() and not beyond_end:
                 return condition()
-            if (now := self._seen()) != seen:
-                seen, since = now, time.monotonic()
-            if time.monotonic() - since > (PATIENCE_WITH_CHILDREN if self._kind.form == "child" else PATIENCE):
+            looks = looks + 1 if (now := self._seen()) == seen else 0
+            seen = now
+            if looks * LOOK > (PATIENCE_WITH_CHILDREN if self._kind.form == "child" else PATIENCE):
                 return False
-            time.sleep(0.01)
+            time.sleep(LOOK)
         return True
 
     def _seen(self) -> object:

@@ -13,11 +13,12 @@ import pytest
 from shardq import Client, Queue, Reject
 from shardq.backoff import Constant
 from shardq.tasks import Tasks
-from tests.clients import ClientKind
 from tests.waiting import eventually
 from tests.worker.conftest import Begin
-from tests.worker.ends.catalogue import SETTINGS
+from tests.worker.ends.catalogue import LIMIT, SETTINGS
 from tests.worker.ends.errors import ODD, USUAL
+from tests.worker.forward import Forward
+from tests.worker.running import FunctionKind
 
 SLOTS = 4
 
@@ -69,7 +70,91 @@ def test_the_others_go_on_while_an_error_reporter_hangs(begin: Begin, client: Cl
     assert (begun.failure, len(told)) == (None, 1)
 
 
-def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, client_kind: ClientKind) -> None:
+@pytest.mark.parametrize("which", ["backoff", "on_error"])
+def test_the_others_go_on_while_what_is_asked_of_overdue_jobs_hangs(
+    begin: Begin, client: Client, clock: Forward, functions: FunctionKind, which: str
+) -> None:
+    """With a backoff that hangs their messages are not settled yet; an error reporter is told when they are."""
+    release, inside, asked = threading.Event(), list[int](), list[object]()
+
+    def hangs(*args: object) -> float:
+        asked.append(args)
+        assert release.wait(90)
+        return 0.0
+
+    tasks: Tasks[Any] = Tasks("jobs", on_error=hangs if which == "on_error" else None, **SETTINGS)
+    how: Any = {"time_limit": LIMIT, "retries": 1, "backoff": hangs if which == "backoff" else Constant(0)}
+
+    def late(number: int) -> None:
+        if (delivery := tasks.delivery).count == 1:
+            inside.append(number)
+            eventually(lambda: delivery.lost, 90)
+
+    async def late_async(number: int) -> None:
+        if tasks.delivery.count == 1:
+            inside.append(number)
+            await asyncio.sleep(90)
+
+    tasks.task(name="late", **how)(late if functions == "plain" else late_async)
+    tasks.task(name="quick")(lambda: None)
+    jobs = client.queue(tasks)
+    jobs.write_many([(["late", {"number": number}], f"late-{number}") for number in range(SLOTS - 1)])
+    begun = begin(tasks, concurrency=SLOTS)
+    try:
+        eventually(lambda: len(inside) == SLOTS - 1)
+        clock.by += LIMIT + 1
+        eventually(lambda: len(asked) == SLOTS - 1)
+        write(jobs, "quick", 20)
+        settled = 20 if which == "backoff" else 20 + SLOTS - 1
+        eventually(lambda: jobs.stats().acked == settled)
+        assert jobs.stats().in_flight == 20 + SLOTS - 1 - settled
+    finally:
+        release.set()
+    eventually(lambda: jobs.stats().acked == 20 + SLOTS - 1)
+    begun.stop()
+    assert (begun.failure, len(asked), jobs.stats().dead) == (None, SLOTS - 1, 0)
+
+
+def test_a_slot_is_taken_until_the_error_reporter_of_an_overdue_job_has_ended(
+    begin: Begin, client: Client, clock: Forward, functions: FunctionKind
+) -> None:
+    """So it is seen that no slot does anything any more, and there are no more threads than for two a slot."""
+    release, inside = threading.Event(), list[int]()
+    tasks: Tasks[Any] = Tasks("jobs", on_error=lambda *_: release.wait(90), **SETTINGS)
+
+    def late(number: int) -> None:
+        delivery = tasks.delivery
+        inside.append(number)
+        eventually(lambda: delivery.lost, 90)
+
+    async def late_async(number: int) -> None:
+        inside.append(number)
+        await asyncio.sleep(90)
+
+    tasks.task(name="late", time_limit=LIMIT, retries=0)(late if functions == "plain" else late_async)
+    tasks.task(name="quick")(lambda: None)
+    jobs = client.queue(tasks)
+    jobs.write_many([(["late", {"number": number}], f"t{number}") for number in range(SLOTS)])
+    begun = begin(tasks, concurrency=SLOTS)
+    worker = begun.worker
+    assert worker
+    lane = worker._engine.lanes[0]
+    try:
+        eventually(lambda: len(inside) == SLOTS)
+        clock.by += LIMIT + 1
+        eventually(lambda: jobs.stats().dead == SLOTS)
+        write(jobs, "quick", 20)
+        eventually(lambda: len(lane._limits._told) == lane.stuck() == worker.hangs == SLOTS)
+        assert lane._threads <= 2 * SLOTS + 4
+        assert jobs.stats().backlog == 20
+    finally:
+        release.set()
+    eventually(lambda: jobs.stats().acked == 20)
+    begun.stop()
+    assert (begun.failure, worker.hangs) == (None, 0)
+
+
+def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, functions: FunctionKind) -> None:
     release, told = threading.Event(), list[str]()
 
     def on_dead(_: Any, reason: str) -> None:
@@ -84,7 +169,7 @@ def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, clie
     tasks = tasks_with()
     jobs = client.queue(tasks)
     write(jobs, "rejects", 2 * SLOTS)
-    begun = begin(tasks, concurrency=SLOTS, on_dead=on_dead if client_kind == "sync" else on_dead_async)
+    begun = begin(tasks, concurrency=SLOTS, on_dead=on_dead if functions == "plain" else on_dead_async)
     try:
         eventually(lambda: told)
         write(jobs, "quick", 20)
@@ -101,7 +186,7 @@ def test_all_others_go_on_while_on_dead_hangs(begin: Begin, client: Client, clie
 @pytest.mark.parametrize("name", ["error", "exit", "stop-iteration", "no-attributes"])
 @pytest.mark.parametrize("at", ["beginning", "end"])
 def test_run_raises_what_a_lifespan_raises_and_no_message_is_lost(
-    begin: Begin, client: Client, client_kind: ClientKind, at: str, name: str
+    begin: Begin, client: Client, functions: FunctionKind, at: str, name: str
 ) -> None:
     raised = (USUAL | ODD)[name][0]()
 
@@ -117,7 +202,7 @@ def test_run_raises_what_a_lifespan_raises_and_no_message_is_lost(
         with plain():
             yield
 
-    tasks = tasks_with(lifespan=plain if client_kind == "sync" else awaited)
+    tasks = tasks_with(lifespan=plain if functions == "plain" else awaited)
     jobs = client.queue(tasks)
     write(jobs, "quick", 5)
     begun = begin(tasks, concurrency=SLOTS)
@@ -127,6 +212,7 @@ def test_run_raises_what_a_lifespan_raises_and_no_message_is_lost(
     begun.join()
     now = jobs.stats()
     assert (now.acked + now.backlog, now.in_flight, now.dead) == (5, 0, 0)
+    assert {each.count for each in jobs.read_many(5)} <= {1}, "and none is counted"
     failure = begun.failure
     if type(failure) is RuntimeError:  # as Python has it of a StopIteration that leaves a generator
         failure = failure.__cause__

@@ -6,7 +6,7 @@ had begun: so the tests of these ends fail, and no other one.
 
 from __future__ import annotations
 
-import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,21 +14,23 @@ import pytest
 
 from tests.parts import APPS
 from tests.servers import Server
-from tests.worker.ends.catalogue import DJANGO, EVENTS, FORMS, Form, Place
+from tests.worker.ends.catalogue import DJANGO, EVENTS, FORMS, SINGLE, Place
 from tests.worker.ends.elsewhere import with_django
 from tests.worker.ends.running import Kind, Run, kinds, run
 
 PLACES: tuple[Place, ...] = ("handler", "task", "middleware", "on_error", "on_dead")
-WITH_HANDLER: tuple[Form, ...] = ("plain", "async", "child")
 SHORT = {
-    ("plain", "task"), ("async", "task"), ("batch", "task"), ("async-batch", "task"), ("async-django", "task"),
+    ("plain", "task"), ("async", "task"), ("mixed-batch", "task"), ("own-loop-batch", "task"), ("async-django", "task"),
     ("plain", "middleware"),
 }  # fmt: skip
-"""Forms and places that run in `make test`, with all that happens to the others there; the rest in `make test-all`."""
+"""Forms and places that run in `make test`, with all that happens to the others there; the rest in `make test-all`.
+
+Each worker runs functions of each kind there.
+"""
 
 
 def is_there(kind: Kind) -> bool:
-    return kind.place not in ("handler", "on_dead") or kind.form in WITH_HANDLER
+    return kind.place not in ("handler", "on_dead") or kind.form in SINGLE
 
 
 def marks(kind: Kind) -> list[pytest.MarkDecorator]:
@@ -58,13 +60,14 @@ class Runs:
         return self._found[kind]
 
     def _begin(self, kind: Kind, names: Sequence[str]) -> Run:
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir()
+        folder = Path(
+            tempfile.mkdtemp(dir=self._folder)
+        )  # of its own: a job of the run before may still note something
         self._server.start()
         self._server.run("FLUSHALL")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("SHARDQ_TEST_LOG", str(self._folder))
-            return (ElsewhereRun if kind.form in DJANGO else Run)(self._server.url, self._folder, kind, names)
+            patch.setenv("SHARDQ_TEST_LOG", str(folder))
+            return (ElsewhereRun if kind.form in DJANGO else Run)(self._server.url, folder, kind, names)
 
 
 class ElsewhereRun(Run):
@@ -77,7 +80,7 @@ class ElsewhereRun(Run):
 
 @pytest.fixture(scope="module")
 def runs(default_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return Runs(default_server, tmp_path_factory.mktemp("ends") / "notes")
+    return Runs(default_server, tmp_path_factory.mktemp("ends"))
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)

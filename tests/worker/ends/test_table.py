@@ -9,7 +9,7 @@ from tests.worker.ends import lines
 from tests.worker.ends.catalogue import ENDS
 
 PAGE = Path(__file__).parents[3] / "docs" / "worker.md"
-BY_HAND = {lines.ON_ERROR, lines.ON_DEAD, lines.LIFESPAN, lines.LATE_LOOP, lines.ARGUMENTS, lines.KILLED}
+BY_HAND = {lines.ON_DEAD, lines.LIFESPAN, lines.LATE_LOOP, lines.ARGUMENTS, lines.KILLED}
 """Lines about a place, or about two jobs: no single end of a job is in them. `test_beside`,
 `test_worst` and `test_lane` have them."""
 
