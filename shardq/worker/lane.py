@@ -135,8 +135,8 @@ class Lane:
         if self._children:
             self._children.close()
             self._await_killed()
-        if not self._limits.wait_for_all():
-            log.warning("the worker ends before on_error has been told of all time limits")
+        if self._limits.tells:
+            log.warning("the worker ends while on_error is told of time limits")
 
     def _await_killed(self) -> None:
         """Wait for the threads whose child processes were just killed: they do not hang."""

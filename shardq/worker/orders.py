@@ -1,7 +1,10 @@
-"""What a lane is told: to stop, to leave at once, that it is over, that something ended it, to look at what waits.
+"""The orders of a lane, and the thread that obeys them: the one that called `work`. It also counts the grace.
 
-The thread that called `work` waits for orders, and counts the grace. An order is put without a lock, so that a signal
-handler may do that.
+- "stop": read no more, and let what runs end within the grace; "leave": the same, with the grace over at once.
+- "nudge": wake a thread, since there may be something to do; "look": look whether what was read ahead has begun.
+- "over": the lane holds nothing any more. An error: it ends the lane, and is raised at the end.
+
+An order is put without a lock, so that a signal handler may do that.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -12,7 +11,6 @@ from shardq.client import Queue
 from shardq.timing import Entry
 from shardq.worker import guard
 from shardq.worker.contexts import Fresh
-from shardq.worker.ending import LOOK, PARTING
 from shardq.worker.outcome import Outcome
 from shardq.worker.state import LEASED, Job
 from shardq.worker.trouble import log_overrun
@@ -37,7 +35,6 @@ class TimeLimits:
     ) -> None:
         self._queue, self._clock, self._backoff = jobs, jobs.state.clock, backoff
         self._give, self._fresh, self._end = give, fresh, end
-        self._overdue: set[Job] = set()
         self._lock = threading.Lock()
         self._told: dict[Job, list[Callable[[], object]]] = {}  # and what is to be called when the program was told
 
@@ -45,6 +42,11 @@ class TimeLimits:
         """Note that *job* starts. Return the timer's entry for its time limit, if it has one: cancel it at the end."""
         job.started = self._clock.monotonic()
         return None if job.call.limit is None else self._look_at(job, job.started + job.call.limit)
+
+    @property
+    def tells(self) -> bool:
+        """Whether the program is being told of any job now."""
+        return bool(self._told)
 
     def is_told(self, job: Job) -> bool:
         """Return whether the program is being told now that the time of *job* is over."""
@@ -66,13 +68,6 @@ class TimeLimits:
             self.after(job, told.set)
             told.wait()
 
-    def wait_for_all(self) -> bool:
-        """Wait until the program was told of all jobs whose time was over, for PARTING at most."""
-        until = self._clock.monotonic() + PARTING
-        while self._overdue and self._clock.monotonic() < until:
-            time.sleep(LOOK)
-        return not self._overdue
-
     def _look_at(self, job: Job, when: float) -> Entry:
         return self._queue.client.timer.call_at(when, self._give, partial(self._look, job))
 
@@ -82,11 +77,7 @@ class TimeLimits:
         if (then := self._next_look(job)) is not None:
             self._look_at(job, then)
             return
-        self._overdue.add(job)
-        try:
-            self._fresh().run(self._fail, job)
-        finally:
-            self._overdue.discard(job)
+        self._fresh().run(self._fail, job)
 
     def _next_look(self, job: Job) -> float | None:
         """Return when to look again, since *job* cannot have run for its limit by now. None if it has.

@@ -116,15 +116,15 @@ def test_a_function_has_a_delivery_of_its_kind(begin: Begin, jobs: Queue, functi
 
     def plain(delivery: Delivery) -> None:
         delivery.extend(60)
+        seen.append((delivery, delivery.payload))
         if delivery.payload == "m":
             delivery.queue.write("more", shard_key="t")
-        seen.append((delivery, delivery.payload))
 
     async def coroutine(delivery: AsyncDelivery) -> None:
         await delivery.extend(60)
+        seen.append((delivery, delivery.payload))
         if delivery.payload == "m":
             await delivery.queue.write("more", shard_key="t")
-        seen.append((delivery, delivery.payload))
 
     jobs.write("m", shard_key="t")
     begin(coroutine if functions == "async" else plain, functions=functions)

@@ -62,6 +62,14 @@ class Reading(threading.Thread):
         return delivery
 
 
+def all_found(reader: Queue, count: int) -> list[Any]:
+    """So many payloads, which must come soon, in order."""
+    found = list[Any]()
+    while len(found) < count:
+        found += Reading(reader).found()
+    return sorted(found)
+
+
 def blocked(world: World, queue: Queue, count: int = 1) -> None:
     """Wait until so many readers block on the server."""
     eventually(lambda: world.blocked(queue) == count, what=f"{count} blocked readers")
@@ -107,10 +115,7 @@ def test_what_is_written_before_the_wait_begins_ends_it(world: World, queue: Que
 def test_many_that_are_written_before_the_wait_begins_are_all_found(world: World, queue: Queue, reader: Queue) -> None:
     emptied(world, queue, reader)
     queue.write_many([(number, f"t{number % 7}") for number in range(100)])
-    found = list[Any]()
-    while len(found) < 100:
-        found += Reading(reader).found()
-    assert sorted(found) == list(range(100))
+    assert all_found(reader, 100) == list(range(100))
 
 
 def test_whose_read_was_full_looks_again(world: World, queue: Queue, reader: Queue) -> None:
@@ -204,10 +209,7 @@ def test_what_is_written_after_a_resize_ends_the_wait(world: World, queue: Queue
     emptied(world, queue, reader)
     queue.resize(streams)
     queue.write_many([(number, f"t{number}") for number in range(30)])
-    found = list[Any]()
-    while len(found) < 30:
-        found += Reading(reader).found()
-    assert sorted(found) == list(range(30))
+    assert all_found(reader, 30) == list(range(30))
 
 
 def test_the_end_of_a_pause_ends_the_wait(world: World, queue: Queue, reader: Queue) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Ask, Call, Refused, Sleep, Step, Unanswered
 from shardq.protocol.scripts import load
 from shardq.testing import ManualClock
-from tests.unit.driving import drive
+from tests.unit.driving import Driven, drive
 
 REPEATED: dict[bool, Call | Ask] = {False: Ask(("FIRST",), changes=True), True: Ask(("AGAIN",), changes=True)}
 
@@ -82,12 +83,15 @@ LOOKS: dict[str, Call | Ask] = {"a verb that only reads": Call(load("len"), ("ke
 @pytest.mark.parametrize("step", LOOKS.values(), ids=LOOKS)
 def test_a_call_that_only_reads_has_changed_nothing_however_it_ends(step: Call | Ask) -> None:
     lost = Unanswered("reset", sent=True)
-    clock = ManualClock()
+
+    def ended(*replies: Any) -> Driven[Any]:
+        clock, answers = ManualClock(), chain(replies, repeat(lost))
+        return drive(retry_until(lambda _: step, 1.0, clock), lambda _: next(answers), clock)
+
     with pytest.raises(BackendTimeout, match="nothing was changed"):
-        drive(retry_until(lambda _: step, 1.0, clock), lambda _: lost, clock)
-    answers = iter([lost, Refused("NOPERM", "")])
+        ended()
     with pytest.raises(BackendError, match="denies") as caught:
-        drive(retry_until(lambda _: step, 1.0, clock), lambda _: next(answers), clock)
+        ended(lost, Refused("NOPERM", ""))
     assert type(caught.value) is BackendError
 
 
