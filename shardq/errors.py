@@ -71,6 +71,10 @@ class ExtraMissing(ConfigError, ImportError):
     """What was imported or called needs packages that an extra of shardq brings, and one of them is not installed."""
 
 
+class NotHere(ConfigError, ImportError):
+    """What was imported or called needs what this system lacks, such as file locks of POSIX on Windows."""
+
+
 class PatternError(ConfigError):
     """A topic or pattern is not valid: it has an empty word, a forbidden character, or is too long."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -35,8 +36,22 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _open_closed() -> None:
+    """Let stdin, stdout and stderr lead nowhere if the program that started this one has closed them.
+
+    Else Python has None in their places, and what is opened next, such as a connection, gets the number of one.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: PTH123, SIM115 (as long as the process lives)
+            if nowhere.fileno() != number:
+                os.dup2(nowhere.fileno(), number)
+            setattr(sys, name, nowhere)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line *argv*; returns the exit code."""
+    _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -14,7 +14,8 @@ from typing import Final
 
 from shardq.cli.exits import OK
 from shardq.cli.speech import Speech
-from shardq.worker.signals import worker_signals
+from shardq.platforms import need_fork
+from shardq.worker.signals import HANGUP, worker_signals
 
 POLL: Final = 0.5
 """Seconds between two looks at the files."""
@@ -27,6 +28,7 @@ class Reloader:
     """Runs `shardq worker` with *arguments* and the URL of *environment*, anew after each change below *folder*."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, speech: Speech) -> None:
+        need_fork("--reload")
         self._command = [sys.executable, "-m", "shardq.cli", "worker", *arguments]
         self._environment, self._folder, self._speech = environment, folder, speech
         self._stopped = threading.Event()
@@ -65,7 +67,7 @@ class Reloader:
         return None
 
     def _forward(self, number: int, _: FrameType | None) -> None:
-        self._signals += number != signal.SIGHUP
+        self._signals += number != HANGUP
         if self._signals > 1 and self._process is not None:
             self._process.kill()  # a second signal ends it at once
         self._stopped.set()

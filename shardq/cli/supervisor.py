@@ -18,7 +18,8 @@ from shardq.backoff import Exponential
 from shardq.cli.exits import FAILED, OK, USAGE
 from shardq.cli.speech import Speech
 from shardq.clock import SystemClock
-from shardq.worker.signals import MAX_WAIT, worker_signals
+from shardq.platforms import need_fork
+from shardq.worker.signals import HANGUP, MAX_WAIT, worker_signals
 
 RESTART = Exponential(base=0.5, cap=30.0)
 LONG_LIFE = 60.0
@@ -31,6 +32,7 @@ class Supervisor:
     def __init__(
         self, url: str, timeout: float, arguments: Callable[[int], list[str]], count: int, speech: Speech
     ) -> None:
+        need_fork("--processes")
         self._arguments, self._speech = arguments, speech
         self._command = [sys.executable, "-m", "shardq.cli", "worker", "--timeout", str(timeout)]
         self._clock = SystemClock()
@@ -118,7 +120,7 @@ class Supervisor:
 
     def _stop(self, number: int) -> None:
         self._stops = True
-        self._signals += number != signal.SIGHUP
+        self._signals += number != HANGUP
         for process in list(self._members):
             self._tell(process, number)
 

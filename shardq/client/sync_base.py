@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import weakref
 from typing import Unpack
@@ -14,6 +13,7 @@ from shardq.client.leases import Leases
 from shardq.drivers import Driver, Target
 from shardq.drivers.posting import Posting
 from shardq.errors import ClosedError
+from shardq.platforms import after_fork
 from shardq.timing import ThreadTimer
 from shardq.timing.aside import Aside
 
@@ -25,8 +25,7 @@ def _after_fork() -> None:
         client._forked()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)
 
 
 class SyncBaseClient(BaseClient):

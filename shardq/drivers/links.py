@@ -14,7 +14,6 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Callable
-from select import POLLIN, POLLOUT, poll
 from threading import Lock
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +22,7 @@ import redis
 from shardq.drivers.failures import LOST, answer_of, demoted, unanswered
 from shardq.drivers.permits import MAX_WAIT, MIN_TRY, AllBusy
 from shardq.drivers.pools import Pools, leads_to_master
+from shardq.drivers.readiness import WAITS, Readiness
 from shardq.drivers.resp import MORE, new_parser
 from shardq.drivers.target import Address
 from shardq.drivers.wire import CLOSED_MEANWHILE, Command, packed
@@ -53,8 +53,8 @@ class Link:
     `number` is the id that the server gave the connection, None as long as nobody has asked.
 
     The kernel waits for what arrives, for as long as the socket was told (SO_RCVTIMEO): one system call. Python's own
-    timeouts take two. A socket with TLS, or one of a library that replaces Python's, does not block, and `poll` waits
-    for it.
+    timeouts take two. A socket with TLS, or one of a library that replaces Python's, does not block, and `Readiness`
+    waits for it; so it does on Windows.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -63,12 +63,11 @@ class Link:
         self.used_at = 0.0
         self._socket = connection._sock
         self._silence = self._socket.gettimeout()
-        self._waits = type(self._socket).recv_into is _socket.socket.recv_into
+        self._waits = WAITS and type(self._socket).recv_into is _socket.socket.recv_into
         self._socket.setblocking(self._waits)
         self._patience = 0.0
         self._decrypted: Callable[[], int] | None = getattr(self._socket, "pending", None)  # only with TLS
-        self._readable = poll()
-        self._readable.register(self._socket, POLLIN)
+        self._readable = Readiness(self._socket)
         self._parser = new_parser()
         self._buffer = bytearray(RECEIVED)
 
@@ -102,8 +101,8 @@ class Link:
                 answers.append(answer_of(reply) if isinstance(reply, Exception) else reply)
             if len(answers) == count:
                 return True
-            # TLS may have decrypted more than was asked for: then poll() sees nothing, though there is something.
-            if not (self._decrypted and self._decrypted()) and not self._readable.poll(seconds * 1000):
+            # TLS may have decrypted more than was asked for: then nothing is seen, though there is something.
+            if not (self._decrypted and self._decrypted()) and not self._readable.wait(seconds):
                 return False
             self._receive(self._silence)
 
@@ -113,7 +112,7 @@ class Link:
 
     def is_sound(self) -> bool:
         """Return whether nothing has come since the last answer, such as the end of the connection."""
-        return not self._readable.poll(0)
+        return not self._readable.wait(0)
 
     def _send(self, request: bytes, limit: float) -> None:
         try:
@@ -124,8 +123,7 @@ class Link:
             self._send_rest(memoryview(request)[sent:], limit)
 
     def _send_rest(self, rest: memoryview, limit: float) -> None:
-        writable = poll()
-        writable.register(self._socket, POLLOUT)
+        writable = Readiness(self._socket, writing=True)
         while rest:
             self._await(writable, limit)
             try:
@@ -166,8 +164,8 @@ class Link:
             except _NOT_YET:  # a part of what TLS needs to decrypt the next piece
                 continue
 
-    def _await(self, ready: poll, limit: float) -> None:
-        if not ready.poll(limit * 1000):
+    def _await(self, ready: Readiness, limit: float) -> None:
+        if not ready.wait(limit):
             raise redis.TimeoutError(f"no answer for {limit:.3g} s")
 
 

@@ -8,7 +8,6 @@ damaged, is opened anew before the next change.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import logging
 import os
@@ -24,6 +23,10 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from shardq.edge.salvage import Salvaged, salvage
 from shardq.edge.schema import APPLICATION, COUNTING, PAGE, SCHEMA, TABLES
 from shardq.errors import ConfigError, SpoolDamaged, SpoolFull
+from shardq.platforms import posix
+
+with posix("the spool of an edge producer"):
+    import fcntl
 
 log = logging.getLogger("shardq")
 P = ParamSpec("P")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import stat
@@ -11,6 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from shardq.errors import SpoolDamaged
+from shardq.platforms import posix
+
+with posix("the spool of an edge producer"):
+    import fcntl
 
 _CONTENT: Final = re.compile(rb"(\d{1,10} *\n)?")
 

@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+from shardq.platforms import after_fork
+
 _Process = subprocess.Popen[bytes]
 
 # If the parent died before the call of prctl, the child has another parent already, hence the comparison.
@@ -137,4 +139,4 @@ def _after_fork() -> None:
             watchdog.stdin.close()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)

@@ -7,7 +7,6 @@ A process that is killed cannot remove its temporary directory; the next one tha
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -19,6 +18,10 @@ from pathlib import Path
 
 from shardq.clock import SystemClock
 from shardq.errors import BackendError
+from shardq.platforms import posix
+
+with posix("an embedded server"):
+    import fcntl
 
 _CLOCK = SystemClock()
 _SOCKET = "s"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import resource
 import signal
 from collections.abc import Callable
 
@@ -20,7 +19,11 @@ from shardq.gateway import door, strangers
 from shardq.gateway.counters import Counters
 from shardq.gateway.server import Gateway
 from shardq.gateway.settings import GatewaySettings
+from shardq.platforms import posix
 from shardq.worker.signals import stop_signals
+
+with posix("a gateway"):
+    import resource
 
 SPARE = 128
 """Descriptors for all else than connections: Redis, files, pipes."""

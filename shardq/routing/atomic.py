@@ -20,13 +20,13 @@ There the two operations are GCAS, and RDCSS on the root.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from typing import Any
 
 from shardq.arguments import shown
 from shardq.errors import ConfigError
+from shardq.platforms import after_fork
 
 
 class INode:
@@ -96,8 +96,7 @@ def _unlock_in_child() -> None:
     _lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_in_child)
+after_fork(_unlock_in_child)
 
 
 class LockHead(Head):

@@ -7,9 +7,10 @@ the clock holds a lock during both steps, and a cancel that did not find its ent
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING
+
+from shardq.platforms import after_fork
 
 if TYPE_CHECKING:
     from shardq.timing.buckets import Bucket
@@ -49,4 +50,4 @@ class Move:
 
 
 MOVE = Move()
-os.register_at_fork(after_in_child=MOVE.reset)  # the thread that moved an entry does not exist in the child
+after_fork(MOVE.reset)  # the thread that moved an entry does not exist in the child

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import queue
 import threading
 import weakref
@@ -26,6 +25,7 @@ from typing import Any, Final, Self, TypedDict, Unpack
 from shardq.arguments import check_clock, check_known, flag, function, shown
 from shardq.clock import Clock, SystemClock
 from shardq.errors import ConfigError
+from shardq.platforms import after_fork
 from shardq.timing.entry import Callback, Entry
 from shardq.timing.wheel import DEFAULT_SIZE, TimingWheel
 
@@ -293,4 +293,4 @@ def _after_fork() -> None:
         timer._start()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)

@@ -26,6 +26,7 @@ from shardq.codec import Codecs
 from shardq.errors import ConfigError, ProcessDied
 from shardq.model import DeliveryView, QueueConfig, Received
 from shardq.ops.results.keep import kept_result
+from shardq.platforms import need_fork
 from shardq.protocol.lease import deliveries_in
 from shardq.protocol.results import KeptResult
 from shardq.timing import Entry
@@ -34,6 +35,7 @@ from shardq.worker.application import Application, calls_of
 from shardq.worker.call import Environment
 from shardq.worker.contexts import Contexts
 from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, is_a, name_of, outcome_of
+from shardq.worker.signals import HANGUP
 from shardq.worker.state import Job
 
 MAX_TRACE = 4000
@@ -41,7 +43,7 @@ LEAVE_TIMEOUT = 5.0
 """Seconds that a child may take to close what its tasks have opened."""
 START_TIMEOUT = 60.0
 """Seconds that a child may take to import the handler."""
-IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+IGNORED = (signal.SIGTERM, signal.SIGINT, *filter(None, (HANGUP,)))
 """The signals that children ignore."""
 
 
@@ -132,6 +134,7 @@ class Children:
     def __init__(
         self, handle: Callable[..., object] | Application, codecs: Codecs, start_limit: Callable[[Job], Entry | None]
     ) -> None:
+        need_fork("run_in='processes'")
         self._handle, self._codecs, self._start_limit = handle, codecs, start_limit
         self._lock = threading.Lock()
         self._idle: list[Child] = []

@@ -6,6 +6,7 @@ messages are given back, and another worker runs them.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -57,6 +58,7 @@ def leave(hangs: Callable[[], int]) -> None:
         last.start()
         log.warning("%d functions run on after the grace, and end with this process", left)
         logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # the disk is full; closed; None
+                stream.flush()
         os._exit(0)

@@ -11,7 +11,8 @@ import os
 import signal
 import sys
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCHLD")
+SIGNALS = [each for each in signal.Signals if each.name in NAMES]
 """Those that are handed on, and the one that says that a process has ended."""
 
 

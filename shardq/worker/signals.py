@@ -19,11 +19,16 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from shardq.platforms import after_fork
 
 MAX_WAIT = 1.0
 """Seconds that a main thread sleeps at most. Python runs signal handlers in the main thread while it is awake. A signal
 that came just before it fell asleep, or that the kernel delivered to another thread, does not wake it."""
+
+HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)
+"""The signal of a terminal that closes. None on Windows, which has none."""
 
 Found: TypeAlias = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 """What `signal.getsignal` returns; None stands for a handler that was not set by Python, which cannot put it back."""
@@ -45,8 +50,9 @@ def worker_signals() -> tuple[signal.Signals, ...]:
     It comes when the terminal closes, and would end the process with all that it holds. `nohup` has it ignored, and
     many a program reads its settings anew.
     """
-    hangup = (signal.SIGHUP,) if _beneath(signal.SIGHUP) is signal.SIG_DFL else ()
-    return (*stop_signals(), *hangup)
+    if HANGUP is None or _beneath(HANGUP) is not signal.SIG_DFL:
+        return stop_signals()
+    return (*stop_signals(), HANGUP)
 
 
 @contextlib.contextmanager
@@ -112,7 +118,7 @@ class SharedHandler:
             self._pass_on(number, frame)
             return
         self.stops = True  # first: who joins from now on stops by itself
-        self.received += number != signal.SIGHUP
+        self.received += number != HANGUP
         members = list(self.members.values())
         if max(self.relayed, self.received - self.relayed) > 1:
             for member in members:
@@ -165,9 +171,9 @@ _lock = threading.Lock()
 
 def relay(number: int) -> None:
     """Do in this process what a signal does that its parent was sent. Another thread than the main one calls this."""
-    if number == signal.SIGHUP and not isinstance(signal.getsignal(number), SharedHandler):
+    if number == HANGUP and not isinstance(signal.getsignal(number), SharedHandler):
         number = signal.SIGTERM  # here it does something else
-    _shared.relayed += number != signal.SIGHUP  # first: the handler must not take it for one of this process's own
+    _shared.relayed += number != HANGUP  # first: the handler must not take it for one of this process's own
     signal.pthread_kill(threading.main_thread().ident or 0, number)  # the main thread must wake for it
 
 
@@ -224,4 +230,4 @@ def _after_fork() -> None:
     inherited.put_back()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork(_after_fork)

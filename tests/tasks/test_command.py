@@ -177,6 +177,11 @@ def test_several_queues_with_weights(run: Run, app: Path, client: Client) -> Non
         (("app:tasks=0",), 2, "must be from 1 to 1000, as in app:tasks=3, not '0'"),
         (("app:tasks=2", "-q", "jobs"), 2, "--queue is for one handler"),
         (("wrong:tasks",), 2, r"'wrong.wrong' \(\S+wrong.py:6\) has retries=99"),
+        (("./app.py:tasks",), 2, "a module is named, not a file: app:tasks$"),
+        (("app.py",), 2, "a module is named, not a file: app:handle$"),
+        (("pack/jobs.py:tasks",), 2, "a module is named, not a file: pack.jobs:tasks$"),
+        (("../app.py:tasks",), 2, "go to its folder, and write app:tasks$"),
+        ((".app:tasks",), 2, "a module is named"),
     ],
 )
 def test_how_it_ends_when_it_cannot_begin(run: Run, app: Path, words: tuple[str, ...], code: int, text: str) -> None:
@@ -187,6 +192,34 @@ def test_how_it_ends_when_it_cannot_begin(run: Run, app: Path, words: tuple[str,
     ended = run(*words)
     assert ended.returncode == code
     assert re.search(text, ended.stderr)
+
+
+def test_a_file_with_the_name_of_a_module_of_pythons_own(app: Path, url: str) -> None:
+    app.rename(app.parent / "queue.py")
+    words = [sys.executable, "-P", *command("queue:tasks")[1:]]  # so that Python starts as it does for `shardq`
+    ended = subprocess.run(words, cwd=app.parent, env=environment(url), capture_output=True, text=True, timeout=60)
+    text = "shardq: module 'queue' has no function and no tasks 'tasks': it is Python's own module, and hides queue.py"
+    assert (ended.returncode, ended.stderr.splitlines()) == (2, [f"{text} of this folder: rename that"])
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("def broken(: pass", r"SyntaxError: .*\(module.py, line 1\)$"),
+        ("import nothere", r"ModuleNotFoundError: No module named 'nothere' \(module.py, line 1\)$"),
+        ("import json\n\njson.loads('{')", r"JSONDecodeError: .* \(module.py, line 3\)$"),
+        ("raise SystemExit(3)", r"SystemExit: 3 \(module.py, line 1\)$"),
+        ("class E(Exception):\n  def __str__(self): raise self\nraise E", r"E \(module.py, line 3\)$"),
+        ("def __getattr__(name): return 1 / 0", r"ZeroDivisionError: division by zero \(module.py, line 1\)$"),
+        ("import colorsys\n\ncolorsys.rgb_to_hsv", r"AttributeError: .*colorsys.py of this folder hides Python's own"),
+    ],
+)
+def test_a_module_that_fails_is_one_line_that_says_where(run: Run, app: Path, source: str, text: str) -> None:
+    (app.parent / "module.py").write_text(source)
+    (app.parent / "colorsys.py").touch()
+    ended = run("module:tasks")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1), ended.stderr
+    assert re.search(rf"^shardq: module 'module' cannot be imported: {text}", ended.stderr, re.MULTILINE), ended.stderr
 
 
 @pytest.fixture

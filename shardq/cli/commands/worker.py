@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
 import os
 import re
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 from shardq import __version__
 from shardq.cli.exits import OK, UsageError
+from shardq.cli.handlers import imported
 from shardq.cli.parsing import Args, argument, command, number, time
 from shardq.cli.reloading import Reloader
 from shardq.cli.shell import Shell
@@ -178,30 +178,6 @@ def _end(number: int, _: FrameType | None) -> None:
     """
     if signal.getsignal(number) is _end:
         os._exit(OK)
-
-
-def imported(name: str) -> Callable[[Any], Any]:
-    """The handler called `module:function`; UsageError if there is none. Errors of its module are not caught."""
-    module_name, _, path = name.partition(":")
-    if not module_name or name.endswith(":"):
-        raise UsageError(f"the handler must be named as module:function, not {name!r}")
-    if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 (sys.path holds strings)
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise UsageError(f"there is no module {module_name!r} here") from None
-    if not path:
-        there = [f"{name}:{each}" for each, it in vars(found).items() if isinstance(it, Tasks)]
-        hint = f"which has {', '.join(there)}" if there else f"as in {name}:handle"
-        raise UsageError(f"the handler must be named as module:function, not {name!r}, {hint}")
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if not callable(found) and not isinstance(found, Tasks):
-        raise UsageError(f"module {module_name!r} has no function and no tasks {path!r}")
-    return found  # type: ignore[no-any-return]
 
 
 def _heed_parent() -> None:
