@@ -5,6 +5,7 @@
     ShardqError
     ├── ConfigError (ValueError)        a setting, name or argument is wrong: fix the call
     │   ├── ExtraMissing (ImportError)  a package of an extra is not installed: the text says how to get it
+    │   ├── NotHere (ImportError)       this system lacks what a part is built on: the text says what
     │   ├── PatternError                a topic or a pattern is wrong
     │   └── QueueMissing                there is no such queue, and this call does not create one
     ├── CodecError (ValueError)         a payload cannot be encoded or decoded

@@ -17,6 +17,7 @@ MAX_SHOWN: Final = 200
 MAX_DOTS: Final = 1_000
 """Parts of a key. The time that tomllib takes grows with the square of them: 20,000 take half a minute."""
 
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)  # Windows has neither
 PATIENCE: Final = 10.0
 """Seconds that a pipe may be silent."""
 
@@ -29,7 +30,7 @@ def read_file(path: str | os.PathLike[str], most: int, what: str) -> bytes:
     where = f"{what} {shortened(os.fspath(checked_path(what, path)))!r}"
     try:
         # A pipe without a writer would block when it is opened, for ever.
-        with FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+        with FileIO(os.open(path, _FLAGS)) as file:
             found = _read(file, most, where)
     except OSError as error:
         raise ConfigError(f"{where} cannot be read: {error.strerror}") from None

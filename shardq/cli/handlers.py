@@ -93,7 +93,11 @@ def _hidden(name: str, module: Any) -> str:
     """Say that *module* is Python's own, and hides a file of this folder."""
     if name not in sys.stdlib_module_names or _is_here(getattr(module, "__file__", None)):
         return ""
-    return f": it is Python's own module, and hides {name}.py of this folder: rename that" if Path(f"{name}.py").exists() else ""
+    return (
+        f": it is Python's own module, and hides {name}.py of this folder: rename that"
+        if Path(f"{name}.py").exists()
+        else ""
+    )
 
 
 def _is_here(file: str | None) -> bool:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from shardq.clock import SystemClock
 from shardq.drivers import Driver, Target
-from shardq.embedded import EmbeddedServer
 from shardq.ops.queue.retry import retry_until
 from shardq.ops.queue.steps import Ask
 
@@ -26,6 +25,8 @@ def driver_for(url: str) -> Iterator[Driver]:
     with ExitStack() as stack:
         target = Target.parse(url)
         if target.kind == "embedded":
+            from shardq.embedded import EmbeddedServer  # not every system has one
+
             server = stack.enter_context(EmbeddedServer(target.settings.get("directory")))
             target = Target.parse(server.url)
         yield _driver(stack, target)

@@ -86,7 +86,9 @@ class BaseClient:
         self.timeout = seconds("timeout", settings.get("timeout", 10.0), 0.01, 3600)
         self.wait_slice = seconds("wait_slice", settings.get("wait_slice", 5.0), 0.05, MAX_SLICE)
         self.durability = Durability.parse(settings.get("durability", "none"))
-        self.max_connections = whole("max_connections", settings.get("max_connections", 32), 1, 2**31)
+        self.max_connections = whole(
+            "max_connections", settings.get("max_connections", target.max_connections), 1, 2**31
+        )
         self.max_payload = whole("max_payload", settings.get("max_payload", 1024 * 1024), 1, MAX_PAYLOAD)
         self._name = _checked_name(settings.get("name"))
         self._settings = settings
@@ -111,15 +113,16 @@ class BaseClient:
         """Return a client for a URL.
 
         It begins with `redis://`, `rediss://`, `unix://`, `redis+cluster://`, `redis+sentinel://` or
-        `shardq://embedded`. ConfigError for a bad URL or setting. These are the settings:
+        `shardq://embedded`; `valkey` and `valkeys` mean what `redis` and `rediss` do. ConfigError for a bad URL or
+        setting. These are the settings:
 
         Each client of `shardq://embedded` has a server of its own: others get at it by `Client.beside`, or by the URL
         of an `EmbeddedServer`.
 
         `codec` encodes payloads; `codecs` only decode them. `timeout` is for how many seconds a call is tried.
-        `durability` is "none", "process", "disk" or "replica(n)". `max_connections` is for each server. `max_payload`
-        is in bytes. A blocked read asks the server again at least every `wait_slice` seconds. `name` is the client's
-        name in journals, by default `host-pid`.
+        `durability` is "none", "process", "disk" or "replica(n)". `max_connections` is for each server, 32 unless the
+        URL says `?max_connections=`. `max_payload` is in bytes. A blocked read asks the server again at least every
+        `wait_slice` seconds. `name` is the client's name in journals, by default `host-pid`.
 
         The `timeout` of a call covers all of it: waiting for one of `max_connections`, and the tries, of which the last
         has at least 0.1 s. A try ends when the server is silent for 5 s. Connecting to a server that hangs can add up

@@ -41,6 +41,9 @@ _NO_FUNCTION = re.compile(
 this user may not call any. All mean what NOSCRIPT means for a script, so they get that code.
 """
 
+_CLOSED = re.compile("broken pipe|reset by peer|connection lost|closed by server", re.IGNORECASE)
+"""Texts of redis-py about a connection that the server closed before it had answered."""
+
 _FIRST_WORD = re.compile(r"-?([A-Z][A-Z]+)\b ?(.*)", re.DOTALL)
 
 
@@ -93,7 +96,7 @@ def demoted(answers: list[Any]) -> bool:
 
 def unconnected(error: Exception) -> Refused | Unanswered:
     """Return the failure for *error* while connecting: nothing was sent."""
-    return refusal(error) or unsent(error)
+    return refusal(error) or Unanswered(_text(error) + _closed_at_once(error), sent=False)
 
 
 def unsent(error: Exception) -> Unanswered:
@@ -104,6 +107,12 @@ def unsent(error: Exception) -> Unanswered:
 def unanswered(error: Exception) -> Refused | Unanswered:
     """Return the failure for *error* after sending: the server may have executed the commands."""
     return refusal(error) or Unanswered(_text(error), sent=True)
+
+
+def _closed_at_once(error: Exception) -> str:
+    """Say why a server may have closed a new connection: one with too many clients does, and its text may be lost."""
+    hint = "; the server closed the new connection: it may have too many clients, see its maxclients"
+    return hint if _CLOSED.search(str(error)) else ""
 
 
 def _text(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """Wait until a socket can be read or written, on each Python that runs clients.
 
-`select.poll` takes files of any number. It is missing on Windows, and where eventlet took it away: there `select.select`
-waits, which has no such bound on Windows and under eventlet.
+`select.poll` takes files of any number. It is missing on Windows, and where eventlet took it away. There
+`select.select` waits, which has no such bound on Windows and under eventlet.
 """
 
 from __future__ import annotations

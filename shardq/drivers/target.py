@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv6Address
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlsplit
 
 from redis.connection import Connection, parse_url
@@ -23,7 +23,11 @@ else:
 Address: TypeAlias = tuple[str, int]
 Kind: TypeAlias = Literal["single", "cluster", "sentinel", "embedded"]
 SCHEMES = "redis://, rediss://, unix://, redis+cluster://, redis+sentinel:// or shardq://embedded"
+MAX_CONNECTIONS: Final = 32
+"""Connections of a client to each server, if neither its URL nor its settings say how many."""
 
+_BASES = {"valkey": "redis", "valkeys": "rediss"}
+"""Valkey's schemes, and those that mean the same."""
 
 _NETLOC = re.compile(r"([^/?#]*)(.*)", re.DOTALL)
 _HOST = re.compile(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<name>[^\[\]:]+))(?::(?P<port>[0-9]{1,5})?)?")
@@ -32,13 +36,17 @@ _ESCAPES = "in a user or password write / as %2F, : as %3A, @ as %40, # as %23, 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed URL. `addresses` are nodes of a cluster, or sentinels. `settings` go to redis-py's connections."""
+    """A parsed URL. `addresses` are nodes of a cluster, or sentinels. `settings` go to redis-py's connections.
+
+    `max_connections` are those of a client to each server.
+    """
 
     kind: Kind
     settings: dict[str, Any] = field(repr=False)
     addresses: tuple[Address, ...] = ()
     service: str = ""
     tls: bool = False
+    max_connections: int = MAX_CONNECTIONS
 
     @classmethod
     def parse(cls, url: str) -> Target:
@@ -46,11 +54,16 @@ class Target:
         if not isinstance(url, str) or "://" not in url:
             raise ConfigError(f"the URL must start with {SCHEMES}")
         try:
-            return cls._parsed(url, url.partition("://")[0])
+            scheme, _, rest = url.partition("://")
+            base, plus, kind = scheme.partition("+")
+            scheme = f"{_BASES.get(base, base)}{plus}{kind}"
+            found = cls._parsed(f"{scheme}://{rest}", scheme)
         except ConfigError:
             raise
         except ValueError:  # urllib raises it for unbalanced brackets
             raise ConfigError(f"the URL is wrong: write an IPv6 address as [::1]; {_ESCAPES}") from None
+        # redis-py takes it for a setting of its pools. Callers wait for a connection, which its pools do not let them.
+        return replace(found, max_connections=found.settings.pop("max_connections", MAX_CONNECTIONS))
 
     @classmethod
     def _parsed(cls, url: str, scheme: str) -> Target:
@@ -96,7 +109,7 @@ def _settings(url: str) -> dict[str, Any]:
         raise ConfigError(f"the Redis URL is wrong: {about}; {_ESCAPES}") from None
     kind = settings.pop("connection_class", Connection)
     try:
-        kind(**DRIVER_INFO | settings)
+        kind(**DRIVER_INFO | {name: value for name, value in settings.items() if name != "max_connections"})
     except Exception as error:
         names = ", ".join(sorted({name for name, _ in parse_qsl(parts.query)}))
         raise ConfigError(f"redis-py's {kind.__name__} does not take one of these options: {names}") from error

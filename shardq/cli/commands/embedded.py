@@ -11,7 +11,6 @@ from shardq.cli.exits import FAILED, OK
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, Parser, argument, command, number, takes
 from shardq.cli.shell import Shell
-from shardq.embedded import EmbeddedServer
 from shardq.worker.signals import stop_signals
 
 ABOUT = """Runs a Redis or Valkey server of this machine until SIGTERM or Ctrl-C; prints its URL first. It listens on
@@ -39,6 +38,10 @@ def run(args: Args, shell: Shell) -> int:
     """Run the server until a signal comes or it dies."""
     for each in stop_signals():
         signal.signal(each, _end)
+    from shardq.embedded import (
+        EmbeddedServer,
+    )  # not every system has one: then this says so, and not the command's help
+
     with EmbeddedServer(args.directory, port=None if args.socket else args.port) as server:
         shell.show(server.url, {"url": server.url, "server": server.name, "pid": server.pid})
         sys.stdout.flush()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shardq import AsyncClient, Client
 from shardq.drivers import Target
 from shardq.errors import ConfigError
 
@@ -20,6 +21,21 @@ def test_one_server() -> None:
     }  # fmt: skip
     assert Target.parse("rediss://host").tls
     assert Target.parse("unix:///run/redis.sock?db=1").settings == {"path": "/run/redis.sock", "db": 1}
+
+
+def test_valkeys_schemes_mean_what_those_of_redis_do() -> None:
+    for valkey, redis in (("valkey", "redis"), ("valkeys", "rediss")):
+        for rest in ("://user:a@h:7/2?socket_timeout=3", "+cluster://a,b:7", "+sentinel://a/name/2"):
+            assert Target.parse(valkey + rest) == Target.parse(redis + rest)
+
+
+@pytest.mark.parametrize("url", ["redis://h", "redis+cluster://a,b", "redis+sentinel://a/name", "unix:///s"])
+def test_a_url_may_say_how_many_connections_a_client_has(url: str) -> None:
+    told = Target.parse(f"{url}?max_connections=7")
+    assert (told.max_connections, Target.parse(url).max_connections) == (7, 32)
+    assert told.settings == Target.parse(url).settings
+    assert Client(told).max_connections == AsyncClient(told).max_connections == 7
+    assert Client(told, max_connections=3).max_connections == 3
 
 
 def test_a_cluster_has_several_seeds_and_one_database() -> None:
@@ -82,7 +98,8 @@ BAD = [
     f"redis://:{SECRET}#rest@host",
     f"redis://user:{SECRET}@host/name",
     f"redis://user:{SECRET}@host?colour=red",
-    f"redis://user:{SECRET}@host?max_connections=3",
+    f"redis://user:{SECRET}@host?max_connections=many",
+    f"valkey+unix://user:{SECRET}@host",
     f"unix:///run/redis.sock?password={SECRET}&colour=red",
     f"redis+sentinel://user:{SECRET}@host/name/database",
     f"redis+sentinel://user:{SECRET}@host/name?colour=red",
