@@ -20,7 +20,8 @@ class Readiness:
     __slots__ = ("_poll", "_reads", "_writes")
 
     def __init__(self, sock: Any, *, writing: bool = False) -> None:
-        self._reads, self._writes = ((), (sock,)) if writing else ((sock,), ())
+        self._reads: tuple[Any, ...] = () if writing else (sock,)
+        self._writes: tuple[Any, ...] = (sock,) if writing else ()
         # Looked up each time: a library such as gevent may have replaced it since this module was imported.
         kind = getattr(select, "poll", None)
         self._poll = kind() if kind else None

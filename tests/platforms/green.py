@@ -9,7 +9,7 @@ import sys
 def replace(library: str) -> None:
     """As a program does that runs on *library*, before it imports anything else."""
     if library == "eventlet":
-        import eventlet  # type: ignore[import-not-found]
+        import eventlet
 
         eventlet.monkey_patch()
     else:
