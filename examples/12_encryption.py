@@ -7,8 +7,10 @@ encrypt an argument of theirs instead.
 """
 
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -20,7 +22,7 @@ current: ContextVar[str] = ContextVar("tenant")
 
 
 @contextmanager
-def tenant(name):
+def tenant(name: str) -> Iterator[None]:
     """Encrypt and decrypt with the key of tenant *name* in this context."""
     token = current.set(name)
     try:
@@ -34,17 +36,17 @@ class Encrypted:
 
     tag = "E"  # stored with each message, so that it is known which codec reads it
 
-    def __init__(self, keys):
+    def __init__(self, keys: Mapping[str, bytes]) -> None:
         self._keys = {name: AESGCM(key) for name, key in keys.items()}
         self._inner = MsgpackCodec()
 
-    def encode(self, value):
+    def encode(self, value: Any) -> bytes:
         """Return *value* as bytes that the context's tenant can read."""
         name = current.get()
         nonce = os.urandom(NONCE)
         return nonce + self._keys[name].encrypt(nonce, self._inner.encode(value), name.encode())
 
-    def decode(self, body):
+    def decode(self, body: bytes) -> Any:
         """Return the value; an error of AES-GCM if *body* is not of the context's tenant, or was changed."""
         name = current.get()  # never what a message says of itself
         return self._inner.decode(self._keys[name].decrypt(body[:NONCE], body[NONCE:], name.encode()))
@@ -58,7 +60,7 @@ with Client.from_url("shardq://embedded", codec=Encrypted(keys)) as client:
         with tenant(name):
             jobs.write({"to": f"boss@{name}.example"}, shard_key=name)
 
-    stored = [message.body for message in jobs.peek(payloads=True).messages]
+    stored = [message.body or b"" for message in jobs.peek(payloads=True).messages]
     print("readable in Redis:", [body for body in stored if b"boss" in body])
 
     for delivery in sorted(jobs.read_many(10), key=lambda each: each.shard_key):
