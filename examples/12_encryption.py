@@ -64,7 +64,7 @@ with Client.from_url("shardq://embedded", codec=Encrypted(keys)) as client:
     print("readable in Redis:", [body for body in stored if b"boss" in body])
 
     for delivery in sorted(jobs.read_many(10), key=lambda each: each.shard_key):
-        with tenant(delivery.shard_key):  # the key is the tenant's, whatever the body is
+        with tenant(str(delivery.shard_key)):  # the key is the tenant's, whatever the body is
             print(delivery.shard_key, "is sent", delivery.payload)
             delivery.ack()
 
@@ -72,7 +72,7 @@ with Client.from_url("shardq://embedded", codec=Encrypted(keys)) as client:
     with tenant("globex"):
         jobs.write({"to": "boss@globex.example"}, shard_key="acme")
     delivery = jobs.read()
-    with tenant(delivery.shard_key):
+    with tenant(str(delivery.shard_key)):
         try:
             print(delivery.payload)
         except CodecError as error:
