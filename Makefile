@@ -163,12 +163,13 @@ examples: setup ## run the examples and compare their output
 bench: $(STAMP) ## the benchmarks, each compared with its reference (45 min)
 	@$(PY) -m benchmarks
 
-bench-worker: $(STAMP) ## a worker process compared with huey, dramatiq, arq, taskiq, RQ and Celery (fetches them; 10 min)
-	@$(PY) -m benchmarks.worker
+bench-worker: $(STAMP) ## a worker process compared with BullMQ, huey, dramatiq, arq, taskiq, RQ and Celery (fetches them; 10 min)
+	@$(PY) -m benchmarks worker
 
 plots: setup ## benchmarks/results anew, and the pictures from the same runs (an hour, quiet machine)
 	@$(PIP) install -e '.[bench]'
 	@$(PY) -m benchmarks --publish benchmarks/results
+	@$(PY) -m benchmarks --publish docs/benchmarks.md
 
 wheel: setup $(PARTS) ## build the wheel, look at what a user meets who installs it with each extra, and follow README there
 	@$(PY) -m tests.house.wheel $(if $(filter no,$(SPARK)),--without-spark)

@@ -1,4 +1,4 @@
-"""pickup: how soon does a blocked reader get messages that were written, came due, or were held by a dead worker?
+"""pickup: how soon does a blocked reader get messages that were written? `expiry` has those that came due.
 
 It is an open loop: messages arrive by a Poisson process, whether or not earlier ones were picked up, and a late start
 of a write counts. Each arrival goes to one contender at random, so all run on the same machine at the same time.
@@ -21,15 +21,12 @@ from typing import Any
 from benchmarks.prior_art import Bare, PriorArt, connect
 from benchmarks.report import Table, Target, percentile, times
 from benchmarks.settings import Place
-from shardq import AsyncClient, Client, Delivery, Empty, LeaseLost, Queue, Worker
+from shardq import AsyncClient, Client, Delivery, Empty, Queue, Worker
 
 READERS = 2
 STOP = struct.pack("d", -1.0)
 BLOCK = 5.0
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-EDGES = (1, 2, 5, 10, 25, 50, 100, 250)
-MARGIN = 0.002
-
 
 See = Callable[[bytes], bool]
 """What a reader does with a payload. It ends when this says no."""
@@ -145,7 +142,7 @@ def collect(number: int, url: str, name: str, to: Connection) -> None:
 
 
 def run(place: Place) -> list[Table]:
-    return [_latency(place), _lateness(place)]
+    return [_latency(place)]
 
 
 def _latency(place: Place) -> Table:
@@ -232,65 +229,3 @@ def _latency_table(place: Place, found: dict[str, list[float]]) -> Table:
         ],
         dict(found),
     )
-
-
-def _lateness(place: Place) -> Table:
-    """How late one reader, in a process of its own, gets messages that came due and messages whose leases ended."""
-    chosen = place.settings
-    spawn = multiprocessing.get_context("spawn")
-    ours, theirs = spawn.Pipe(duplex=False)
-    name = f"late-{uuid.uuid4().hex[:8]}"
-    count = max(5, round(chosen.seconds * 10))
-    with Client.from_url(place.url) as client:
-        queue = client.queue(name, create=True)
-        queue.len()
-        reader = spawn.Process(target=collect_late, args=(place.url, name, 2 * count, theirs), daemon=True)
-        reader.start()
-        theirs.close()  # so that a reader that fails ends the wait for what it found
-        until_blocked(place.url, 1)
-        dice = random.Random(chosen.seed)
-        for _ in range(count):
-            queue.write(b"due", shard_key="tenant", delay=dice.uniform(0.1, 1.0))
-            queue.write(b"dies", shard_key="tenant")
-            time.sleep(dice.expovariate(10))
-        found = ours.recv()
-        reader.join()
-    rows = []
-    for what, values in found.items():
-        counts = [sum(1 for value in values if value * 1e3 <= edge) for edge in EDGES]
-        rows.append(
-            (what, str(len(values)), *(f"{seen / len(values):.1%}" for seen in counts), f"{max(values) * 1e3:.0f} ms")
-        )
-    return Table(
-        "pickup-late",
-        "How late a blocked reader gets what comes due: share of the messages within so many ms",
-        place.described("one open-loop run"),
-        ("", "messages", *(f"{edge} ms" for edge in EDGES), "max"),
-        rows,
-        data=dict(found),
-    )
-
-
-def collect_late(url: str, name: str, count: int, to: Connection) -> None:
-    """Seconds from due time, and from the end of a lease that nobody settled, to the next delivery."""
-    due: list[float] = []
-    ended: list[float] = []
-    ends: dict[str, float] = {}
-    seen: set[str] = set()
-    with Client.from_url(url) as client:
-        queue = client.queue(name, create=True)
-        while len(due) + len(ended) < count:
-            delivery = queue.read(block=30, visibility_timeout=0.5)
-            now = client.clock.monotonic()
-            first = delivery.message_id not in seen
-            seen.add(delivery.message_id)
-            if first and delivery.body == b"dies":
-                ends[delivery.message_id] = delivery.deadline + max(MARGIN, 0.5 * 0.01)
-                continue
-            if first:
-                due.append(delivery.pickup_delay)
-            elif since := ends.pop(delivery.message_id, None):
-                ended.append(now - since)
-            with contextlib.suppress(LeaseLost):  # on a machine that stood still: it comes again, and counts no more
-                delivery.ack()
-    to.send({"delayed messages": due, "messages whose lease ended": ended})

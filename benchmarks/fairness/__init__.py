@@ -1,4 +1,4 @@
-"""fairness: how long do quiet tenants wait on the real queue while others flood; also in batches, and as floods begin?
+"""fairness: how long do quiet tenants wait on the real queue while others flood?
 
 The workload is that of `benchmarks.orders`, with the same shards and the same random choices.
 """

@@ -10,7 +10,7 @@ from benchmarks import __main__ as program
 from benchmarks.modes.cycles import VERBS, WITH_ACK
 from benchmarks.modes.mode import PLAIN, SUM
 from benchmarks.report import Table
-from benchmarks.workers.environments import ROOT
+from benchmarks.settings import ROOT
 from tests.parts import VALGRIND
 
 pytestmark = [pytest.mark.runs_in("test-all"), pytest.mark.timeout(600)]
