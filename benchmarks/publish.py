@@ -1,7 +1,7 @@
 """Fills in pages, each mark up to the next `<!-- end -->`.
 
 After `<!-- benchmarks: ARGUMENTS -->` come the tables of that command. After a mark of a short table come the columns
-that it names, of the table in benchmarks/results whose title begins so, if that is of the present engine:
+that it names, of the table in benchmarks/results whose title begins so, if that has them and is of the present engine:
 `<!-- table: PAGE | TITLE | COLUMN; COLUMN -->`.
 """
 
@@ -68,6 +68,8 @@ def _table(page: Path, title: str, columns: list[str]) -> str:
     if not said or BEFORE in said[1]:
         return MISSING
     head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said[2].splitlines()]
+    if not {*columns} <= {*head}:
+        return MISSING
     chosen = [head.index(column) for column in columns]
     lines = [f"| {' | '.join(row[at] for at in chosen)} |" for row in (head, *rows)]
     rule = "|".join(["---", *["--:"] * (len(chosen) - 1)])

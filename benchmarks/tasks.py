@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from benchmarks.prior_art import connect
 from benchmarks.report import Table, Target, times, us
-from benchmarks.rounds import Contender, Run, middle, ratio, take_runs
+from benchmarks.rounds import Contender, Run, half, middle, ratio, take_runs
 from benchmarks.settings import Place
 from shardq import AsyncClient, AsyncWorker, Client, Queue, Worker
 from shardq.model import DeliveryView
@@ -71,18 +71,23 @@ def _in_turns(place: Place, client: Client) -> Table:
             execute(place, queue.name, _Turns(finish, spent, is_async=kind == "AsyncWorker"), concurrency, finish)
             queue.delete(expected=None)
             bare, task = (median(each) / 1000 for each in spent)
-            rows.append((head, us(bare), us(task), us(task - bare)))
+            rows.append((head, us(bare), _half(spent[0]), us(task), _half(spent[1]), us(task - bare)))
             targets.append(Target(f"{head}, CPU of a job, more than a bare handler", task - bare, CPU, True, " µs"))
             data[head] = {"bare": bare, "task": task}
     return Table(
         "tasks_in_turns",
         f"CPU of the thread while it handles a job, the median of {number // 2:,} each",
         place.described("a bare handler and a task in turns, within one worker"),
-        ("", "a bare handler", "a task", "more"),
+        ("", "a bare handler", "half of the jobs", "a task", "half of its jobs", "more"),
         rows,
         targets,
         data,
     )
+
+
+def _half(spent: Sequence[int]) -> str:
+    """Between which values the middle half of the jobs lies."""
+    return "{} to {}".format(*(us(each / 1000) for each in half(spent)))
 
 
 class _Turns(Application):
