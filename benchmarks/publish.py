@@ -1,8 +1,8 @@
 """Fills in pages, each mark up to the next `<!-- end -->`.
 
 After `<!-- benchmarks: ARGUMENTS -->` come the tables of that command. After a mark of a short table come the columns
-that it names, of the table in benchmarks/results whose title begins so, if that has them and is of the present engine:
-`<!-- table: PAGE | TITLE | COLUMN; COLUMN -->`.
+that it names (and of the rows all, or those that it names) of the table in benchmarks/results whose title begins so, if
+that has these columns and is of the present engine: `<!-- table: PAGE | TITLE | COLUMN; COLUMN | ROW; ROW -->`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from benchmarks.report import Table
 from benchmarks.settings import ROOT
 
 MARK = re.compile(r"(<!-- benchmarks: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
-SHORT = re.compile(r"(<!-- table: (\S+) \| (.+?) \| (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+SHORT = re.compile(
+    r"(<!-- table: (\S+) \| ([^|\n]+) \| ([^|\n]+?)(?: \| ([^|\n]+))? -->\n).*?(<!-- end -->)", re.DOTALL
+)
 RESULTS: Final = ROOT / "benchmarks" / "results"
 _WHOLE: Final = r"^\*\*{}[^*]*\*\* (.+)\n\n((?:\|.*\n)+)"
 BEFORE: Final = "the engine before"
@@ -56,14 +58,14 @@ def shortened(text: str, results: Path = RESULTS) -> str:
     """The *text* of a page whose short tables are those of the pages of *results*."""
 
     def filled(mark: re.Match[str]) -> str:
-        found = _table(results / mark[2], mark[3], mark[4].split("; "))
-        return f"{mark[1]}\n{found}{mark[5]}"
+        found = _table(results / mark[2], mark[3], mark[4].split("; "), (mark[5] or "").split("; "))
+        return f"{mark[1]}\n{found}{mark[6]}"
 
     return SHORT.sub(filled, text)
 
 
-def _table(page: Path, title: str, columns: list[str]) -> str:
-    """These columns of a page's table, below what it was measured on."""
+def _table(page: Path, title: str, columns: list[str], only: list[str]) -> str:
+    """These columns of a page's table, below what it was measured on; of the rows that are named, or of all."""
     said = re.search(_WHOLE.format(re.escape(title)), page.read_text(), re.MULTILINE) if page.exists() else None
     if not said or BEFORE in said[1]:
         return MISSING
@@ -71,6 +73,7 @@ def _table(page: Path, title: str, columns: list[str]) -> str:
     if not {*columns} <= {*head}:
         return MISSING
     chosen = [head.index(column) for column in columns]
-    lines = [f"| {' | '.join(row[at] for at in chosen)} |" for row in (head, *rows)]
+    shown = [row for row in rows if only == [""] or row[0] in only]
+    lines = [f"| {' | '.join(row[at] for at in chosen)} |" for row in (head, *shown)]
     rule = "|".join(["---", *["--:"] * (len(chosen) - 1)])
     return "\n".join([said[1], "", lines[0], f"|{rule}|", *lines[1:], ""])

@@ -153,6 +153,10 @@ def test_a_short_table_has_some_columns_of_a_page(tmp_path: Path) -> None:
     assert shortened(text, tmp_path) == short
     assert shortened(short, tmp_path) == short
     assert MISSING in shortened(text.replace("One", "Two"), tmp_path)
+    assert MISSING in shortened(text.replace("; y, z", "; y, z; w"), tmp_path)
+    some = shortened(text.replace(" -->", " | b; c -->", 1), tmp_path)
+    assert "| b | 4 |" in some
+    assert "| a | 2 |" not in some
 
 
 def test_the_short_tables_of_docs_are_those_of_the_pages() -> None:
