@@ -22,8 +22,8 @@ MEANS = {
     "only": "calls, edge, instructions, modes, slow, worker: those whose names have one of these texts, by commas",
 }
 NAMES = (
-    "calls", "instructions", "modes", "service", "slow", "results", "reads", "pickup", "expiry", "timing",
-    "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines", "tasks",
+    "calls", "modes", "service", "slow", "results", "reads", "pickup", "expiry", "timing",
+    "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines", "tasks", "instructions",
 )  # fmt: skip
 
 

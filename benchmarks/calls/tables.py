@@ -48,7 +48,10 @@ CALLERS: Final[Which] = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A state of the queue. So many messages wait all the time, of so many tenants; `payload` is in bytes."""
+    """A state of the queue. So many messages wait all the time; `payload` is in bytes.
+
+    With few *tenants* most messages are held back behind others of their tenants, with many hardly any.
+    """
 
     name: str
     title: str
@@ -64,7 +67,7 @@ class Case:
 
 
 CASES: Final = (
-    Case("empty", "an empty queue", 100),
+    Case("empty", "an empty queue", 10_000),
     Case("backlog", "100 tenants have a backlog of 4,000 messages", 100, waiting=4000),
     Case("large", "messages of 8 kB, nearly all held back: 10 tenants have 100 each waiting", 10, 1000, payload=8192),
 )
