@@ -160,15 +160,16 @@ proto: $(STAMP) ## compile the definition of the wire between edge producers and
 examples: setup ## run the examples and compare their output
 	@$(PY) -m pytest -q tests/house/test_examples.py
 
-bench: $(STAMP) ## the benchmarks, each compared with its reference (45 min)
+bench: $(STAMP) ## the benchmarks, each compared with its reference (two hours)
 	@$(PY) -m benchmarks
 
-bench-worker: $(STAMP) ## a worker process compared with huey, dramatiq, arq, taskiq, RQ and Celery (fetches them; 10 min)
-	@$(PY) -m benchmarks.worker
+bench-worker: $(STAMP) ## a worker process compared with BullMQ, huey, dramatiq, arq, taskiq, RQ and Celery (fetches them; 20 min)
+	@$(PY) -m benchmarks worker
 
-plots: setup ## benchmarks/results anew, and the pictures from the same runs (an hour, quiet machine)
+plots: setup ## benchmarks/results anew, and the pictures from the same runs (two hours, quiet machine)
 	@$(PIP) install -e '.[bench]'
 	@$(PY) -m benchmarks --publish benchmarks/results
+	@$(PY) -m benchmarks --publish docs/benchmarks.md
 
 wheel: setup $(PARTS) ## build the wheel, look at what a user meets who installs it with each extra, and follow README there
 	@$(PY) -m tests.house.wheel $(if $(filter no,$(SPARK)),--without-spark)

@@ -18,16 +18,12 @@ from benchmarks.settings import Settings, place
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix", "both")}
 MEANS = {
     "server": "a server program, or `all`: Valkey and Redis, in turn; default: the one that shardq finds",
-    "most": "before: how many times the base's server time a call may take; default: 1.05",
-    "base": "a checkout to compare with, a folder or a commit: single, concurrent, before, instructions, modes, slow",
-    "pieces": "modes: commands, tables and functions of each call, instead of costs",
-    "members": "bounds: of each index; ten times as many tenants wait; default: 100000",
-    "only": "instructions, modes, edge: those whose names have one of these texts, with commas between; default: all",
+    "base": "a checkout to compare with, a folder or a commit: instructions, modes",
+    "only": "calls, edge, instructions, modes, slow, worker: those whose names have one of these texts, by commas",
 }
 NAMES = (
-    "single", "concurrent", "before", "instructions", "modes", "bounds", "service", "waiting", "slow", "throughput",
-    "window", "controls", "results", "journal", "reads", "pickup", "expiry", "driver", "timing", "flow", "edge",
-    "worker", "orders", "fairness", "routing", "spark", "pipelines", "client", "tasks", "schedules",
+    "calls", "modes", "service", "slow", "results", "reads", "pickup", "expiry", "timing",
+    "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines", "tasks", "instructions",
 )  # fmt: skip
 
 

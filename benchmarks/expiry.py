@@ -2,8 +2,6 @@
 
 There are one reader, in a process of its own, and one writer with Poisson arrivals. Lateness is the time from the due
 time by the server's clock to the read that returned the message. Both clocks are those of the same machine.
-
-Then masses of leases that end at once (benchmarks/masses.py).
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import uuid
 from multiprocessing.connection import Connection
 from typing import Final
 
-from benchmarks import masses
 from benchmarks.pickup import until_blocked
 from benchmarks.report import Table, Target, percentile
 from benchmarks.settings import Place
@@ -39,7 +36,7 @@ BODY = struct.Struct("!Bd")
 
 
 def run(place: Place) -> list[Table]:
-    return [_table(place, "idle"), _table(place, "busy"), masses.table(place)]
+    return [_table(place, "idle"), _table(place, "busy")]
 
 
 def _table(place: Place, state: str) -> Table:

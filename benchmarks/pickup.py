@@ -1,4 +1,4 @@
-"""pickup: how soon does a blocked reader get messages that were written, came due, or were held by a dead worker?
+"""pickup: how soon does a blocked reader get messages that were written? `expiry` has those that came due.
 
 It is an open loop: messages arrive by a Poisson process, whether or not earlier ones were picked up, and a late start
 of a write counts. Each arrival goes to one contender at random, so all run on the same machine at the same time.
@@ -15,21 +15,19 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks.prior_art import Bare, PriorArt, connect
 from benchmarks.report import Table, Target, percentile, times
 from benchmarks.settings import Place
-from shardq import AsyncClient, Client, Delivery, Empty, LeaseLost, Queue, Worker
+from shardq import AsyncClient, Client, Delivery, Empty, Queue, Worker
 
 READERS = 2
 STOP = struct.pack("d", -1.0)
 BLOCK = 5.0
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-EDGES = (1, 2, 5, 10, 25, 50, 100, 250)
-MARGIN = 0.002
-
 
 See = Callable[[bytes], bool]
 """What a reader does with a payload. It ends when this says no."""
@@ -122,9 +120,9 @@ def work_shardq(url: str, name: str, see: See) -> None:
 
 BARE = Kind("bare XADD, XREADGROUP BLOCK", write_bare, read_bare)
 PRIOR = Kind("prior art", write_prior, read_prior)
-SYNC = Kind("shardq, Client", write_shardq, read_shardq, ((0.5, 1.7), (0.99, 1.2)))
-ASYNC = Kind("shardq, AsyncClient", write_shardq, await_shardq, ((0.5, 1.8),))
-WORKER = Kind("shardq, Worker", write_shardq, work_shardq, ((0.5, 1.8),))
+SYNC = Kind("shardq, Client", write_shardq, read_shardq, ((0.5, 1.6), (0.99, 1.2)))
+ASYNC = Kind("shardq, AsyncClient", write_shardq, await_shardq, ((0.5, 1.7),))
+WORKER = Kind("shardq, Worker", write_shardq, work_shardq, ((0.5, 1.7),))
 KINDS = (BARE, PRIOR, SYNC, ASYNC, WORKER)
 
 
@@ -145,7 +143,7 @@ def collect(number: int, url: str, name: str, to: Connection) -> None:
 
 
 def run(place: Place) -> list[Table]:
-    return [_latency(place), _lateness(place)]
+    return [_latency(place)]
 
 
 def _latency(place: Place) -> Table:
@@ -171,13 +169,13 @@ def _latency(place: Place) -> Table:
     return _latency_table(place, {kind.name: values for kind, values in zip(KINDS, found, strict=True)})
 
 
-def _gathered(write: Callable[[bytes], Any], pipes: list[Connection]) -> list[float]:
+def _gathered(write: Callable[[bytes], Any], pipes: list[Connection]) -> list[list[float]]:
     """Tell the readers of one kind to stop until all have. A worker that reads ahead may be told twice."""
-    found: list[float] = []
+    found: list[list[float]] = []
     for pipe in pipes:
         while not pipe.poll(0.1):
             write(STOP)
-        found += pipe.recv()
+        found.append(pipe.recv())
     return found
 
 
@@ -205,11 +203,12 @@ def until_blocked(url: str, count: int) -> None:
             time.sleep(0.01)
 
 
-def _latency_table(place: Place, found: dict[str, list[float]]) -> Table:
+def _latency_table(place: Place, of_readers: dict[str, list[list[float]]]) -> Table:
+    found = {name: list(chain(*each)) for name, each in of_readers.items()}
     reference = found[BARE.name]
     rows = []
     for name, values in found.items():
-        cells = [name, str(len(values))]
+        cells = [name, str(len(values)), _quarters(of_readers[name])]
         for share in SHARES.values():
             value, bare = percentile(values, share), percentile(reference, share)
             cells += [f"{value * 1e3:.2f} ms", times(value / bare)]
@@ -218,7 +217,7 @@ def _latency_table(place: Place, found: dict[str, list[float]]) -> Table:
         "pickup",
         f"Write to read, {READERS} blocked readers in processes of their own, {place.settings.rate:g} messages/s each",
         place.described("one open-loop run"),
-        ("", "messages", *(word for share in SHARES for word in (share, "/ bare"))),
+        ("", "messages", "p50 of each quarter of the run", *(word for share in SHARES for word in (share, "/ bare"))),
         rows,
         [
             Target(
@@ -234,63 +233,10 @@ def _latency_table(place: Place, found: dict[str, list[float]]) -> Table:
     )
 
 
-def _lateness(place: Place) -> Table:
-    """How late one reader, in a process of its own, gets messages that came due and messages whose leases ended."""
-    chosen = place.settings
-    spawn = multiprocessing.get_context("spawn")
-    ours, theirs = spawn.Pipe(duplex=False)
-    name = f"late-{uuid.uuid4().hex[:8]}"
-    count = max(5, round(chosen.seconds * 10))
-    with Client.from_url(place.url) as client:
-        queue = client.queue(name, create=True)
-        queue.len()
-        reader = spawn.Process(target=collect_late, args=(place.url, name, 2 * count, theirs), daemon=True)
-        reader.start()
-        theirs.close()  # so that a reader that fails ends the wait for what it found
-        until_blocked(place.url, 1)
-        dice = random.Random(chosen.seed)
-        for _ in range(count):
-            queue.write(b"due", shard_key="tenant", delay=dice.uniform(0.1, 1.0))
-            queue.write(b"dies", shard_key="tenant")
-            time.sleep(dice.expovariate(10))
-        found = ours.recv()
-        reader.join()
-    rows = []
-    for what, values in found.items():
-        counts = [sum(1 for value in values if value * 1e3 <= edge) for edge in EDGES]
-        rows.append(
-            (what, str(len(values)), *(f"{seen / len(values):.1%}" for seen in counts), f"{max(values) * 1e3:.0f} ms")
-        )
-    return Table(
-        "pickup-late",
-        "How late a blocked reader gets what comes due: share of the messages within so many ms",
-        place.described("one open-loop run"),
-        ("", "messages", *(f"{edge} ms" for edge in EDGES), "max"),
-        rows,
-        data=dict(found),
-    )
-
-
-def collect_late(url: str, name: str, count: int, to: Connection) -> None:
-    """Seconds from due time, and from the end of a lease that nobody settled, to the next delivery."""
-    due: list[float] = []
-    ended: list[float] = []
-    ends: dict[str, float] = {}
-    seen: set[str] = set()
-    with Client.from_url(url) as client:
-        queue = client.queue(name, create=True)
-        while len(due) + len(ended) < count:
-            delivery = queue.read(block=30, visibility_timeout=0.5)
-            now = client.clock.monotonic()
-            first = delivery.message_id not in seen
-            seen.add(delivery.message_id)
-            if first and delivery.body == b"dies":
-                ends[delivery.message_id] = delivery.deadline + max(MARGIN, 0.5 * 0.01)
-                continue
-            if first:
-                due.append(delivery.pickup_delay)
-            elif since := ends.pop(delivery.message_id, None):
-                ended.append(now - since)
-            with contextlib.suppress(LeaseLost):  # on a machine that stood still: it comes again, and counts no more
-                delivery.ack()
-    to.send({"delayed messages": due, "messages whose lease ended": ended})
+def _quarters(of_readers: list[list[float]]) -> str:
+    """Between which values the medians of the run's quarters lie."""
+    quarters = [
+        [v for own in of_readers for v in own[at * len(own) // 4 : (at + 1) * len(own) // 4]] for at in range(4)
+    ]
+    middles = [percentile(each, 0.5) * 1e3 for each in quarters if each]
+    return f"{min(middles):.2f} to {max(middles):.2f} ms"

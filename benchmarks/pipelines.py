@@ -1,13 +1,11 @@
 """pipelines: a plan for ten million tenants, and the fairness of two million journal events, on Spark.
 
 A plan is compared with the same survey of fewer tenants in one process without Spark, a fairness report with a plain
-count of the same events by shard key. The first round warms the JVM up. The fairness of ten million tenants is judged
-once, by Spark and by one process without it, which must find the same.
+count of the same events by shard key. The first round warms the JVM up.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -51,12 +49,10 @@ def run(place: Place) -> list[Table]:
         ground = Ground(place, Path(folder))
         try:
             runs = {name: [job() for _ in range(ROUNDS + 1)][1:] for name, job in ground.jobs().items()}
-            many = ground.many()
         finally:
             ground.spark.stop()
-        many["one process without Spark"] = ground.many_alone()
     alone = [ground.alone() for _ in range(ROUNDS)]
-    return [plan_table(place, runs, alone), fairness_table(place, runs), many_table(place, many)]
+    return [plan_table(place, runs, alone), fairness_table(place, runs)]
 
 
 class Ground:
@@ -66,8 +62,7 @@ class Ground:
         self.tenants, self.events = place.settings.messages * TENANTS, place.settings.messages * EVENTS
         self.spark = session(max(CORES))
         self.spark.conf.set("spark.sql.shuffle.partitions", 2 * max(CORES))
-        self.loads, self.journal, self.crowd = (str(folder / name) for name in ("loads", "journal", "crowd"))
-        self.begun, self.jain = 0, dict[int, float]()
+        self.loads, self.journal = (str(folder / name) for name in ("loads", "journal"))
         self.spark.range(0, self.tenants, 1, 8).selectExpr(
             "concat('tenant-', id) as shard_key", "1 / (id + 1) as load"
         ).write.parquet(self.loads)
@@ -106,49 +101,6 @@ class Ground:
             run = self.timed(events.count(), lambda: judged(events, request, progress))
         steps = {name.replace(out, "files"): seconds for name, seconds in progress.report.seconds.items()}
         return Run(run.count, run.seconds, run.python, run.jvm, run.memory, steps)
-
-    def many(self) -> dict[str, Run]:
-        """Fair shares of as many tenants as the plan has, each with a message or more, and the first steps alone."""
-        from shardq.spark.pipelines.fairness.pipeline import SIZED
-        from shardq.spark.pipelines.fairness.service import fairness
-        from shardq.spark.pipelines.fairness.tallies import tallied
-        from shardq.spark.pipelines.files import overridden
-
-        crowd(self.spark, self.tenants).write.parquet(self.crowd)
-        events = self.spark.read.parquet(self.crowd)
-        tallies = tallied(events, WINDOW).repartition("queue", "shard_key")
-
-        def judged() -> None:
-            tallies.persist().count()
-            found = fairness(tallies, WINDOW)
-            rows = found.by_window.select("window", "jain").collect()
-            found.keys.write.format("noop").mode("overwrite").save()
-            found.by_key.unpersist()
-            tallies.unpersist()
-            self.begun = min(round(row.window.timestamp()) for row in rows) // WINDOW
-            self.jain = {round(row.window.timestamp()) // WINDOW: row.jain for row in rows if row.jain is not None}
-
-        count = events.count()
-        with overridden(self.spark, SIZED):
-            return {
-                "- reading events and counting by shard key": self.timed(
-                    count, events.groupBy("shard_key").count().count
-                ),
-                "- counting by window and shard key": self.timed(count, tallies.count),
-                "fair shares": self.timed(count, judged),
-            }
-
-    def many_alone(self) -> Run:
-        """The same by `benchmarks.fairness_alone`, in this process, which has nothing else to do then."""
-        from benchmarks.fairness_alone import judge
-
-        forget_peaks([os.getpid()])
-        cpu, begun = time.process_time(), time.perf_counter()
-        found = judge(self.crowd, WINDOW)
-        seconds, used = time.perf_counter() - begun, time.process_time() - cpu
-        assert [self.begun + at for at in found.jain] == sorted(self.jain)
-        assert all(abs(self.jain[self.begun + at] - jain) < 1e-9 for at, jain in found.jain.items())
-        return Run(found.count, seconds, used, 0.0, peak([os.getpid()]))
 
     def count(self) -> Run:
         """What Spark needs to read the events and to group them once."""
@@ -214,28 +166,6 @@ def history(spark: Any, messages: int) -> Any:
     )  # fmt: skip
 
 
-def crowd(spark: Any, tenants: int) -> Any:
-    """A journal in which each tenant has one message, and a thousand of them some hundreds more."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    messages = tenants + tenants // 5
-    number = F.col("id")
-    key = F.when(number < tenants, number).otherwise(number % 1000)
-    written = 1_760_000_000_000 + F.floor(F.rand(3) * SPAN * 1000)
-    rows = spark.range(0, messages, 1, 8 * max(CORES)).select(
-        "id", key.alias("key"), written.alias("ms"), (F.rand(2) * 90_000).cast("long").alias("delay")
-    )
-    kinds = [F.struct(F.lit(at).alias("at"), F.lit(kind).alias("kind")) for at, kind in enumerate(KINDS)]
-    at = F.col("event.at")
-    return rows.withColumn("event", F.explode(F.array(*kinds))).select(
-        F.lit("jobs").alias("queue"),
-        F.timestamp_millis(F.col("ms") + F.when(at > 0, F.col("delay")).otherwise(0)).alias("time"),
-        F.col("event.kind").alias("kind"), F.concat_ws("-", "ms", "id", F.lit("0")).alias("message_id"),
-        F.concat(F.lit("tenant-"), "key").alias("shard_key"), F.when(at > 0, 1).otherwise(0).alias("count"),
-        F.lit(None).cast("timestamp").alias("due"),
-    )  # fmt: skip
-
-
 def _middle(runs: list[Run], name: str) -> float:
     return float(median(getattr(run, name) for run in runs))
 
@@ -289,20 +219,6 @@ def fairness_table(place: Place, runs: dict[str, list[Run]]) -> Table:
             _row("a count by shard key and kind", count),
         ],
         data={name: [vars(run) for run in runs[name]] for name in ("fairness", "count")},
-    )
-
-
-def many_table(place: Place, runs: dict[str, Run]) -> Table:
-    """Of the fair shares of many tenants, in events per second."""
-    own, alone = runs["fair shares"], runs["one process without Spark"]
-    return Table(
-        name="pipelines-many",
-        title=f"Spark: fair shares of {place.settings.messages * TENANTS:,} tenants, {own.count:,} journal events",
-        context=place.described(f"local[{max(CORES)}], once"),
-        columns=COLUMNS,
-        rows=[_row(name, [run]) for name, run in runs.items()],
-        targets=[Target("events/s beside one process without Spark", alone.seconds / own.seconds, 1)],
-        data={name: vars(run) for name, run in runs.items()},
     )
 
 

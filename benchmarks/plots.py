@@ -86,12 +86,6 @@ def _bars(axes: Any, ranges: Mapping[str, Sequence[float]], unit: str, order: Se
     return ordered
 
 
-def _rates(panels: list[Any], table: Table) -> None:
-    """Messages per second."""
-    ranges = {name: [1e6 / run["wall"] for run in own] for name, own in table.data.items()}
-    _bars(panels[0], ranges, "messages/s")
-
-
 def _workers(panels: list[Any], table: Table) -> None:
     """Jobs per second, worked off and enqueued."""
     order: list[str] = []
@@ -147,41 +141,6 @@ def _ticks() -> Any:
     from matplotlib.ticker import LogLocator
 
     return LogLocator(subs=(1, 2, 5), numticks=20)
-
-
-def _within(panels: list[Any], table: Table) -> None:
-    """The share of messages that were there within so many ms."""
-    axes = panels[0]
-    for line, (name, values) in zip(("-", "--"), table.data.items(), strict=True):
-        ordered = sorted(value * 1e3 for value in values)
-        shares = [100 * (place + 1) / len(ordered) for place in range(len(ordered))]
-        axes.step([0, *ordered], [0, *shares], line, where="post", color=OURS, label=name)
-    far = max(percentile(values, 0.99) for values in table.data.values()) * 1.3e3  # the latest one is in the table
-    axes.set(xlabel="ms late", ylabel="% of the messages", xlim=(0, far), ylim=(0, 102))
-    axes.grid()
-    axes.legend(loc="lower right", fontsize=8)
-
-
-LINES: dict[str, tuple[str, str]] = {
-    "shardq, wheel 20": (OURS, "-"),
-    "shardq, wheel 256": (OURS, "--"),
-    "heapq + Lock": (GREYS[0], "-"),
-    "asyncio.call_later": (GREYS[1], "-"),
-}
-
-
-def _timers(panels: list[Any], table: Table) -> None:
-    """Charts as in Kafka's proposal: the rate that was reached, CPU and memory, by the rate of requests."""
-    fields = (("rate", 1e-3, "reached, thousand requests/s"), ("cpu", 100, "CPU, %"), ("peak", 1, "memory, MB"))
-    for axes, (field, unit, label) in zip(panels, fields, strict=True):
-        for name, points in table.data["found"].items():
-            colour, line = LINES[name]
-            asked, values = [each["target"] / 1e3 for each in points], [each[field] * unit for each in points]
-            axes.plot(asked, values, line, marker="o", color=colour, label=name)
-        axes.set(xlabel="asked for, thousand/s", ylabel=label, xlim=(0, None), ylim=(0, None))
-        axes.grid()
-    lines = panels[0].get_legend_handles_labels()
-    panels[0].figure.legend(*lines, loc="upper left", bbox_to_anchor=(0, 0.94), ncols=len(LINES), fontsize=8)
 
 
 def _requests(panels: list[Any], table: Table) -> None:
@@ -248,64 +207,14 @@ def _numbers(panels: list[Any], table: Table) -> None:
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
-def _threads(panels: list[Any], table: Table) -> None:
-    """The time of the whole work by the number of threads."""
-    axes = panels[0]
-    for at, (name, times) in enumerate(table.data["found"].items()):
-        kind = "-" if name == "shardq" or not name.startswith("shardq") else "--" if "lock" in name else ":"
-        axes.plot(
-            [int(count) for count in times], list(times.values()), "o" + kind, color=_colour(name, at), label=name
-        )
-    axes.set(xscale="log", yscale="log", xlabel="threads", ylabel="ms for the whole work")
-    axes.set_xticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
-    axes.yaxis.set_major_locator(_ticks())
-    axes.yaxis.set_major_formatter("{x:,g}")
-    axes.minorticks_off()
-    axes.grid()
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
-
-
-def _rate(panels: list[Any], table: Table) -> None:
-    """When the messages of a limited flood were delivered, beside the line that its rate allows; and the distance."""
-    data = table.data
-    rate, burst, first = data["rate"], data["burst"], data["delivered"][0]
-    times = [each - first for each in data["delivered"]]
-    allowed = [burst + rate * at for at in times]
-    counts, distance = panels
-    counts.plot(times, allowed, color=GREYS[1], label="what the rate allows")
-    counts.plot(times, range(1, len(times) + 1), color=OURS, linestyle="--", label="delivered by shardq")
-    counts.set_xlabel("s")
-    counts.set_ylabel("messages")
-    counts.legend(loc="upper left")
-    beyond = [number - most for number, most in enumerate(allowed, 1)]
-    distance.step(times, beyond, where="post", color=OURS, linewidth=0.8)
-    distance.axhline(0, color=GREYS[1], linewidth=0.8)
-    distance.set_ylim(min(-4.0, *beyond) - 1, max(2.0, *beyond) + 1)
-    distance.set_xlabel("s")
-    distance.set_ylabel("messages beyond that line")
-
-
 _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
-    "single-write": (1, 2.6, _rates),
-    "single-read": (1, 2.6, _rates),
-    "concurrent": (1, 3.6, _rates),
-    "throughput-write": (1, 2.4, _rates),
-    "throughput-read": (1, 3.0, _rates),
     "reads": (1, 3.2, _streams),
     "pickup": (1, 3.4, _slowest),
-    "pickup-late": (1, 3.0, _within),
     "fairness-model-64-6": (1, 3.2, _waits),
     "fairness-server": (3, 3.0, _served),
-    "fairness-moment": (3, 3.0, _served),
     "service-numbers": (1, 3.2, _numbers),
     "worker": (2, 3.4, _workers),
-    "controls-rate": (2, 2.8, _rate),
     "timing-replay": (2, 2.5, _requests),
-    "timing-purgatory": (2, 2.5, _requests),
-    "timing-rates-low": (3, 3.0, _timers),
-    "timing-rates-high": (3, 3.0, _timers),
-    "routing-threads-1-1": (1, 3.4, _threads),
-    "routing-threads-1-3": (1, 3.4, _threads),
 }
 """By the name of a table: how many panels, how many inches high, and who draws them."""
 

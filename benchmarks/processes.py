@@ -35,6 +35,11 @@ def below(pid: int) -> list[int]:
     return found
 
 
+def resident() -> int:
+    """Bytes of memory that this process has now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def forget_peaks(pids: Iterable[int]) -> None:
     """Reset the peaks, so that `peak` counts from now on."""
     for pid in pids:

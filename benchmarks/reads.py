@@ -62,7 +62,9 @@ def _table(place: Place, runs: dict[str, list[Run]], reads: int) -> Table:
     rows = []
     for n in SIZES:
         ours, old = runs[f"shardq {n}"], runs[f"prior art {n}"]
-        cells = [str(n), us(middle(old, "commands")), us(middle(ours, "commands")), times(ratio(old, ours, "commands"))]
+        spent = [run.commands for run in ours]
+        cells = [str(n), us(middle(old, "commands")), us(middle(ours, "commands"))]
+        cells += [f"{us(min(spent))} to {us(max(spent))}", times(ratio(old, ours, "commands"))]
         cells += [times(ratio(ours, runs[f"shardq {SIZES[0]}"], "commands"))]
         cells += [us(middle(old, "wall")), us(middle(ours, "wall")), times(ratio(old, ours, "wall"))]
         rows.append(tuple(cells))
@@ -73,7 +75,7 @@ def _table(place: Place, runs: dict[str, list[Run]], reads: int) -> Table:
         "reads",
         f"Read when one of N streams is busy: {reads} reads a round",
         place.described(),
-        ("N", "server: prior art", "server: shardq", "ratio", f"shardq / its {first}", "clock: prior art",
+        ("N", "server: prior art", "server: shardq", "rounds", "ratio", f"shardq / its {first}", "clock: prior art",
          "clock: shardq", "ratio"),
         rows,
         [

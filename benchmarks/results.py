@@ -1,4 +1,4 @@
-"""results: what kept results cost, and how soon those who wait have them, beside a list and BLPOP for each message."""
+"""results: how soon callers who wait have their results, beside a list and BLPOP for each message."""
 
 from __future__ import annotations
 
@@ -10,39 +10,28 @@ from typing import Any, Final
 
 import redis.asyncio
 
-from benchmarks.cycles import PAYLOAD, cost_table, make_queue
 from benchmarks.prior_art import connect
 from benchmarks.report import Table, percentile, us
 from benchmarks.settings import Place
 from shardq import AsyncClient, Client, Queue
 from shardq.ops.results.waiters import result_waiting_of
 
+PAYLOAD: Final = b"x" * 100
 WAITERS: Final = 200
 PAUSE: Final = 0.004
 """Seconds between two messages that are done."""
 
 
 def run(place: Place) -> list[Table]:
-    """Both tables."""
-    with Client.from_url(place.url) as client, connect(place.url) as server:
-        return [_cost(place, client, server), _waits(place, client)]
-
-
-def _cost(place: Place, client: Client, server: Any) -> Table:
-    queues = {
-        "no results": make_queue(place, client, "results-none"),
-        "with results of 100 B": make_queue(place, client, "results-kept", result_ttl=60, max_result_bytes=2**32),
-    }
-    return cost_table(place, server, "results", "What kept results cost", queues)
-
-
-# --- how soon they are there
+    """The one table."""
+    with Client.from_url(place.url) as client:
+        return [_waits(place, client)]
 
 
 def _waits(place: Place, client: Client) -> Table:
     """Tasks of one event loop wait for messages, which a thread finishes one after the other."""
     rounds = max(1, round(place.settings.seconds / (WAITERS * PAUSE)))
-    queue = make_queue(place, client, "results-waits", result_ttl=60)
+    queue = client.queue("results", result_ttl=60)
     ours, theirs, connections = [], [], {"shardq": 0, "list": 0}
     for _ in range(rounds):
         ours += asyncio.run(_awaited(place, queue, connections))

@@ -1,10 +1,13 @@
-"""Runs contenders one after the other, in several rounds, so that other load on the machine affects all alike."""
+"""The harness: contenders take turns in several rounds, so that other load on the machine affects all alike.
+
+Whatever is measured goes through `take_turns`, and is compared by the median of the rounds' own ratios.
+"""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final, NamedTuple, TypeVar
@@ -13,8 +16,8 @@ One = TypeVar("One")
 CALLS: Final = ("fcall", "fcall_ro", "evalsha", "evalsha_ro")
 """The commands that are calls of shardq."""
 
-Measured = Sequence[tuple[float, ...]]
-"""The rounds of one contender: `Run`, or another named tuple."""
+Measured = Sequence[Any]
+"""The rounds of one contender: `Run`, another named tuple, or figures by name as a process tells them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +50,16 @@ def take_runs(server: Any, contenders: Sequence[Contender], rounds: int, seed: i
     return take_turns(list(named), rounds, seed, lambda name: _run(server, named[name]))
 
 
-def take_turns(names: Sequence[str], rounds: int, seed: int, measure: Callable[[str], One]) -> dict[str, list[One]]:
-    """Measure each *rounds* times in changing order, after one round that does not count."""
+def take_turns(
+    names: Sequence[str], rounds: int, seed: int, measure: Callable[[str], One], warm: int = 1
+) -> dict[str, list[One]]:
+    """Measure each *rounds* times in changing order, after *warm* rounds that do not count."""
     dice = random.Random(seed)
     runs: dict[str, list[One]] = {name: [] for name in names}
-    for number in range(rounds + 1):
+    for number in range(warm + rounds):
         for name in dice.sample(names, len(names)):
             run = measure(name)
-            if number:
+            if number >= warm:
                 runs[name].append(run)
     return runs
 
@@ -91,9 +96,25 @@ def ratio(runs: Measured, reference: Measured, field: str) -> float:
 def ratios(runs: Measured, reference: Measured, field: str) -> list[float]:
     """The ratios of the rounds, in order."""
     pairs = zip(runs, reference, strict=True)
-    return [getattr(run, field) / max(getattr(other, field), 1e-9) for run, other in pairs]
+    return [_figure(run, field) / max(_figure(other, field), 1e-9) for run, other in pairs]
 
 
 def middle(runs: Measured, field: str) -> float:
     """The median of *field*."""
-    return float(median(getattr(run, field) for run in runs))
+    return float(median(_figure(run, field) for run in runs))
+
+
+def half(found: Sequence[float]) -> tuple[float, float]:
+    """Between which values the middle half of the rounds lies."""
+    ordered = sorted(found)
+    quarter = len(ordered) // 4
+    return ordered[quarter], ordered[-1 - quarter]
+
+
+def numbers(runs: Mapping[str, Measured]) -> dict[str, Any]:
+    """Those of every round, for JSON."""
+    return {name: [run if isinstance(run, dict) else run._asdict() for run in own] for name, own in runs.items()}
+
+
+def _figure(run: Any, field: str) -> float:
+    return float(run[field] if isinstance(run, dict) else getattr(run, field))

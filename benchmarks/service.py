@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.report import Table, Target, percentile
+from benchmarks.rounds import middle, take_turns
 from benchmarks.settings import Place
 from shardq import AsyncClient, AsyncWorker, Client, Empty, Queue, Worker
 
@@ -51,6 +52,7 @@ ORDERS: Final[dict[str, dict[str, Any]]] = {
 """The queue's settings, by the order in which it delivers."""
 NUMBERS: Final = (2, 8, 16, 32, 64)
 """Of tenants with slow jobs."""
+ROUNDS: Final = 3
 LONG: Final = 4
 """Who has waited for so many S at the end, and is not served, is said to wait for ever."""
 
@@ -269,18 +271,36 @@ def _shares(place: Place, seconds: float) -> Table:
 
 def _numbers(place: Place, seconds: float) -> Table:
     """The waits of the one who sends two a S, in each order. In a stream they are behind all that the floods wrote."""
-    data: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in ORDERS}
-    for name, settings in ORDERS.items():
-        for floods in NUMBERS:
-            seen, _ = play(place, worker, floods, JOBS["alike"], seconds, **settings)
-            waits = [*seen.waits["steady"], *[math.inf] * max(0, seen.left)] or [math.inf]
-            data[name][str(floods)] = (percentile(waits, 0.5), percentile(waits, 0.99))
-    rows = [(name, *(f"{median:.2f} / {most:.2f}" for median, most in of.values())) for name, of in data.items()]
+    cases = {f"{name}|{floods}": (settings, floods) for name, settings in ORDERS.items() for floods in NUMBERS}
+
+    def measure(case: str) -> dict[str, float]:
+        settings, floods = cases[case]
+        seen, _ = play(place, worker, floods, JOBS["alike"], seconds, **settings)
+        waits = [*seen.waits["steady"], *[math.inf] * max(0, seen.left)] or [math.inf]
+        return {"p50": percentile(waits, 0.5), "p99": percentile(waits, 0.99)}
+
+    rounds = min(ROUNDS, place.settings.rounds)
+    runs = take_turns(list(cases), rounds, place.settings.seed, measure, warm=0)
+    data = {
+        name: {str(floods): [middle(runs[f"{name}|{floods}"], what) for what in ("p50", "p99")] for floods in NUMBERS}
+        for name in ORDERS
+    }
+    rows = [(name, *(_ranges(runs[f"{name}|{floods}"]) for floods in NUMBERS)) for name in ORDERS]
     return Table(
         "service-numbers", "How long a small tenant's short jobs wait, by the number of slow tenants (p50 / p99, in S)",
-        place.described(f"a Worker of {HANDLERS}, S = {S:g} s, {seconds:g} s each"),
+        place.described(f"a Worker of {HANDLERS}, S = {S:g} s, {rounds} rounds of {seconds:g} s: their range"),
         ("order", *map(str, NUMBERS)), rows, data=data,
     )  # fmt: skip
+
+
+def _ranges(own: Sequence[dict[str, float]]) -> str:
+    """Between which values the rounds lie, of p50 and of p99."""
+    return " / ".join(_range([run[what] for run in own]) for what in ("p50", "p99"))
+
+
+def _range(values: Sequence[float]) -> str:
+    least, most = f"{min(values):.2f}", f"{max(values):.2f}"
+    return least if least == most else f"{least} to {most}"
 
 
 def _spread(seen: Seen, floods: int) -> tuple[float, float]:

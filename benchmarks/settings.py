@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
 
 from benchmarks.traffic import traffic
 from shardq.embedded import EmbeddedServer, find_server
 from shardq.errors import ServerUnfit
+
+ROOT: Final = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +31,13 @@ class Settings:
     streams: int = 64
     per_shard: int = 6
     tenants: int = 1000
-    members: int = 100_000
     seconds: float = 20.0
     rate: float = 40.0
     aof: str = "off"
     link: str = "tcp"
     server: str = ""
     base: str = ""
-    most: float = 0.0
     only: str = ""
-    pieces: bool = False
     seed: int = 1
 
     def quick(self) -> Settings:
@@ -88,12 +91,24 @@ class Place:
         chosen = self.settings
         link = "TCP on loopback" if chosen.link == "tcp" else "unix socket"
         durability = "AOF everysec" if chosen.aof == "everysec" else "no AOF"
-        machine = f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f}"
         repeated = repeated or f"{chosen.rounds} interleaved rounds"
-        return (
-            f"{self.server.name}, {durability}, {link}; {machine}, Python {platform.python_version()}; "
-            f"{repeated}, payloads of {chosen.payload:,} B"
-        )
+        return f"{self.server.name}, {durability}, {link}; {machine()}; {repeated}, payloads of {chosen.payload:,} B"
+
+
+def machine() -> str:
+    """Cores, load, Python and commit: what is measured, and on what."""
+    cores = f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f}"
+    return f"{cores}, Python {platform.python_version()}, commit {commit_of(ROOT)}"
+
+
+@functools.cache
+def commit_of(folder: Path) -> str:
+    """The commit of a checkout, with a + where files that git knows have changed since; "unknown" without git."""
+    words = ("git", "describe", "--always", "--match=", "--abbrev=8", "--dirty=+")
+    try:
+        return subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """slow: jobs that take time, 64 at once, with a backlog of 100 tenants: what a job costs worker and server.
 
-Beside BullMQ and huey, and with `--base` beside another commit. Then jobs that come one at a time to an idle worker;
-and how long the job of a quiet tenant waits beside 100 floods of jobs of 20 ms.
+Beside BullMQ, huey and dramatiq, in one worker process and in several. Then jobs that come one at a time to an idle
+worker; and how long the job of a quiet tenant waits beside 100 floods of jobs of 20 ms. `--only` takes the tables whose
+names have one of its texts: slow-2ms, slow-20ms, slow-200ms, slow-2000ms, slow-processes, slow-single, slow-quiet.
 """
 
 from __future__ import annotations
@@ -9,33 +10,32 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from statistics import median
 from typing import Any, Final, NamedTuple
 
-from benchmarks.calls.trees import tree_of
 from benchmarks.prior_art import connect
 from benchmarks.report import Table, Target, percentile, times, us
+from benchmarks.rounds import middle, numbers, ratio, take_turns
 from benchmarks.settings import Place, place
 from benchmarks.workers.contenders import OTHERS, OURS, Contender, forget
 from benchmarks.workers.counting import LATE, SINCE
-from benchmarks.workers.environments import ROOT, present_of
-from benchmarks.workers.processes import Enqueuer, Worker
+from benchmarks.workers.environments import present_of
+from benchmarks.workers.processes import Enqueuer, Workers
 from benchmarks.workers.run import Bench
 from shardq import Client
 
 SLOTS: Final = 64
+PROCESSES: Final = 4
+"""Of a worker that has several, which share the slots."""
 LENGTHS: Final = (0.002, 0.02, 0.2, 2.0)
 """Seconds that a job takes."""
-PEER, HUEY, OUR, ASYNC, BASE = "BullMQ", "huey", "shardq.Worker", "shardq.AsyncWorker", "base"
+PEER, HUEY, DRAMATIQ, OUR, ASYNC = "BullMQ", "huey", "dramatiq", "shardq.Worker", "shardq.AsyncWorker"
 MOST_RATE: Final = 9000
 """No contender works off more jobs a second."""
 MOST_OF_PEER: Final = 1.3
 MOST_OF_HUEY: Final = 1.1
-MOST_OF_BASE: Final = 1.03
-"""What differs by less is noise."""
 LEAST_BUSY: Final = 0.98
 GOALS: Final = {"p50": 0.3, "p99": 1.0, "max": 1.5}
 """At most such a wait of a quiet tenant's job, in S."""
@@ -67,31 +67,47 @@ class Run(NamedTuple):
 Runs = dict[str, list[Run]]
 
 
-def run(place: Place) -> list[Table]:
-    contenders, missing = present_of(_contenders(place))
-    tables = [_backlog(place, contenders, missing, length) for length in LENGTHS]
-    single = [_paced(each) for each in contenders if not each.name.endswith(ASYNC)]
-    return [*tables, _one_by_one(place, single, missing), _beside_floods(place, contenders)]
+def run(place: Place) -> Iterator[Table]:
+    """Those that `--only` names."""
+    contenders, missing = present_of(_contenders(SLOTS))
+    several, _ = present_of(_contenders(SLOTS // PROCESSES))
+    tables: dict[str, Callable[[], Table]] = {
+        _name(length): lambda length=length: _backlog(place, contenders, missing, length)  # type: ignore[misc]
+        for length in LENGTHS
+    }
+    tables |= {
+        "slow-processes": lambda: _backlog(place, several, missing, S, PROCESSES),
+        "slow-single": lambda: _one_by_one(place, contenders, missing),
+        "slow-quiet": lambda: _beside_floods(place, contenders),
+    }
+    for name, made in tables.items():
+        if any(word in name for word in place.settings.only.split(",")):
+            yield made()
+
+
+def _name(length: float) -> str:
+    return f"slow-{1000 * length:g}ms"
 
 
 # --- who ----------------------------------------------------------------------------------------------------------
 
 
-def _contenders(place: Place) -> list[Contender]:
-    ours = {each.name: each for each in OURS}
-    others = {each.name: each for each in OTHERS}
-    found = [_busy(ours[OUR]), _busy(ours[ASYNC])]
-    if base := tree_of(place.settings.base):
-        paths = {"PYTHONPATH": f"{base.folder}:{ROOT}", "PYTHONSAFEPATH": "1"}
-        found += [replace(each, name=f"{BASE}: {each.name}", variables=each.variables | paths) for each in found]
-    huey = others[HUEY]
-    at = huey.command.index("-w") + 1
-    found.append(replace(huey, command=(*huey.command[:at], str(SLOTS), *huey.command[at + 1 :])))
-    return [*found, _busy(others[PEER])]
+def _contenders(slots: int) -> list[Contender]:
+    """Each runs so many jobs at once."""
+    by_name = {each.name: each for each in (*OURS, *OTHERS)}
+    variables = {"BENCH_AHEAD": "0", "BENCH_SLOTS": str(slots)}
+    found = []
+    for name in (OUR, ASYNC, HUEY, DRAMATIQ, PEER):
+        contender = by_name[name]
+        command = _replaced(contender.command, {HUEY: "-w", DRAMATIQ: "--threads"}.get(name, ""), str(slots))
+        found.append(replace(contender, command=command, variables={**contender.variables, **variables}))
+    return found
 
 
-def _busy(contender: Contender) -> Contender:
-    return replace(contender, variables={**contender.variables, "BENCH_AHEAD": "0", "BENCH_SLOTS": str(SLOTS)})
+def _replaced(command: tuple[str, ...], option: str, value: str) -> tuple[str, ...]:
+    """The command with another value of an option; "" for none."""
+    at = command.index(option) + 1 if option else len(command)
+    return (*command[:at], value, *command[at + 1 :]) if option else command
 
 
 def _taking(contender: Contender, seconds: float) -> Contender:
@@ -103,10 +119,10 @@ def _paced(contender: Contender) -> Contender:
 
 
 @contextmanager
-def _bench(where: Place, contender: Contender) -> Iterator[Bench]:
+def _bench(where: Place, contender: Contender, processes: int = 1) -> Iterator[Bench]:
     with place(replace(where.settings, link="tcp")) as here, connect(here.url) as server:
         try:
-            with Enqueuer(contender, here.url) as enqueuer, Worker(contender, here.url) as worker:
+            with Enqueuer(contender, here.url) as enqueuer, Workers(contender, here.url, processes) as worker:
                 yield Bench(contender, here.url, server, worker, enqueuer)
         finally:
             forget(here.url)
@@ -117,36 +133,35 @@ def _scripts(server: Any) -> int:
     return sum(stats[f"cmdstat_{each}"]["calls"] for each in SCRIPTS if f"cmdstat_{each}" in stats)
 
 
-def _in_turns(
-    contenders: Sequence[Contender], rounds: int, measured: Callable[[Contender], Run], dice: random.Random
-) -> Runs:
-    runs: Runs = {contender.name: [] for contender in contenders}
-    for _ in range(rounds):
-        for contender in dice.sample(contenders, len(contenders)):
-            runs[contender.name].append(measured(contender))
-    return runs
+def _in_turns(place: Place, contenders: Iterable[Contender], measured: Callable[[Contender], Run]) -> Runs:
+    """Each run has processes of its own, so no round is left out."""
+    named = {each.name: each for each in contenders}
+    chosen = place.settings
+    return take_turns(list(named), chosen.rounds, chosen.seed, lambda name: measured(named[name]), warm=0)
 
 
 # --- a backlog ----------------------------------------------------------------------------------------------------
 
 
-def _backlog(place: Place, contenders: Sequence[Contender], missing: dict[str, str], length: float) -> Table:
+def _backlog(
+    place: Place, contenders: Sequence[Contender], missing: dict[str, str], length: float, processes: int = 1
+) -> Table:
     chosen = place.settings
     seconds = max(chosen.seconds / 10, 3 * length)
-    runs = _in_turns(
-        [_taking(each, length) for each in contenders],
-        chosen.rounds,
-        lambda contender: _with_backlog(place, contender, length, seconds),
-        random.Random(chosen.seed),
-    )
-    return _table(place, f"slow-{1000 * length:g}ms", f"Jobs of {1000 * length:g} ms, {SLOTS} at once", runs, missing,
-                  f"{chosen.rounds} interleaved rounds of {seconds:g} s", length)  # fmt: skip
+    taking = [_taking(each, length) for each in contenders]
+    runs = _in_turns(place, taking, lambda contender: _with_backlog(place, contender, length, seconds, processes))
+    title = f"Jobs of {1000 * length:g} ms, {SLOTS} at once"
+    name = _name(length)
+    if processes > 1:
+        name, title = "slow-processes", f"{title} in {processes} worker processes"
+    repeated = f"{chosen.rounds} interleaved rounds of {seconds:g} s"
+    return _table(place, name, title, runs, missing, repeated, length)
 
 
-def _with_backlog(place: Place, contender: Contender, length: float, seconds: float) -> Run:
+def _with_backlog(place: Place, contender: Contender, length: float, seconds: float, processes: int) -> Run:
     warm = WARM + length
     enough = round(1.2 * min(MOST_RATE, SLOTS / length) * (warm + seconds))
-    with _bench(place, contender) as bench:
+    with _bench(place, contender, processes) as bench:
         bench.worker.pause()
         bench.enqueuer.enqueue(enough, "x" * place.settings.payload)
         bench.worker.signal(signal.SIGCONT)
@@ -163,9 +178,9 @@ def _with_backlog(place: Place, contender: Contender, length: float, seconds: fl
 
 
 def _one_by_one(place: Place, contenders: Sequence[Contender], missing: dict[str, str]) -> Table:
-    chosen = place.settings
-    runs = _in_turns(contenders, chosen.rounds, lambda contender: _idle(place, contender), random.Random(chosen.seed))
-    context = f"{chosen.rounds} interleaved rounds, a job each {1000 * PACE:g} ms on average"
+    paced = [_paced(each) for each in contenders if each.name != ASYNC]
+    runs = _in_turns(place, paced, lambda contender: _idle(place, contender))
+    context = f"{place.settings.rounds} interleaved rounds, a job each {1000 * PACE:g} ms on average"
     return _table(place, "slow-single", "Jobs that come one at a time to an idle worker", runs, missing, context)
 
 
@@ -232,43 +247,36 @@ def _table(
     place: Place, name: str, title: str, runs: Runs, missing: dict[str, str], repeated: str, length: float = 0.0
 ) -> Table:
     first = "slots busy" if length else "client CPU"
-    columns = ("worker", "jobs/s", first, "worker CPU", "server CPU", "in all", f"/ {PEER}", "scripts a job")
+    columns = (
+        "worker", "jobs/s", first, "worker CPU", "server CPU", "in all", "rounds", f"/ {PEER}", "scripts a job"
+    )  # fmt: skip
     rows = [_row(name, own, runs.get(PEER), length) for name, own in runs.items()]
     rows += [(name, f"left out: {why}", *[""] * (len(columns) - 2)) for name, why in missing.items()]
-    data = {name: [each._asdict() for each in own] for name, own in runs.items()}
-    return Table(name, title, place.described(repeated), columns, rows, [*_targets(runs, length)], data)
+    return Table(name, title, place.described(repeated), columns, rows, [*_targets(runs, length)], numbers(runs))
 
 
 def _targets(runs: Runs, length: float) -> Iterator[Target]:
     own = runs[OUR]
     if not length and HUEY in runs:
-        yield Target(f"{OUR}, CPU of a job, of {HUEY}'s", _ratio(own, runs[HUEY]), MOST_OF_HUEY, True)
+        yield Target(f"{OUR}, CPU of a job, of {HUEY}'s", ratio(own, runs[HUEY], "cost"), MOST_OF_HUEY, True)
     if length == S and PEER in runs:
-        yield Target(f"{OUR}, CPU of a job, of {PEER}'s", _ratio(own, runs[PEER]), MOST_OF_PEER, True)
-    if f"{BASE}: {OUR}" in runs:
-        yield Target(f"{OUR}, CPU of a job, of {BASE}'s", _ratio(own, runs[f"{BASE}: {OUR}"]), MOST_OF_BASE, True)
+        yield Target(f"{OUR}, CPU of a job, of {PEER}'s", ratio(own, runs[PEER], "cost"), MOST_OF_PEER, True)
     if length >= S:
         yield Target(f"{OUR}, slots busy", _busy_share(own, length), LEAST_BUSY, unit="")
 
 
 def _row(name: str, own: Sequence[Run], peer: Sequence[Run] | None, length: float) -> tuple[str, ...]:
-    def middle(what: str) -> float:
-        return float(median(getattr(each, what) for each in own))
-
+    costs = [each.cost for each in own]
     return (
         name,
-        f"{middle('rate'):,.0f}",
-        f"{_busy_share(own, length):.3f}" if length else us(middle("client")),
-        *(us(middle(what)) for what in ("worker", "server", "cost")),
-        times(_ratio(own, peer)) if peer else "",
-        f"{middle('scripts'):.2f}",
+        f"{middle(own, 'rate'):,.0f}",
+        f"{_busy_share(own, length):.3f}" if length else us(middle(own, "client")),
+        *(us(middle(own, what)) for what in ("worker", "server", "cost")),
+        f"{us(min(costs))} to {us(max(costs))}",
+        times(ratio(own, peer, "cost")) if peer else "",
+        f"{middle(own, 'scripts'):.2f}",
     )
 
 
 def _busy_share(own: Sequence[Run], length: float) -> float:
-    return median(each.rate for each in own) * length / SLOTS
-
-
-def _ratio(own: Sequence[Run], other: Sequence[Run]) -> float:
-    """The share of the other's CPU time: the median over the rounds, each by itself."""
-    return median(mine.cost / theirs.cost for mine, theirs in zip(own, other, strict=True))
+    return middle(own, "rate") * length / SLOTS

@@ -1,4 +1,4 @@
-"""tasks: what a task costs over a bare handler, in a worker's process, and its call over a plain payload on the server.
+"""tasks: what a task costs over a bare handler, in a worker's process.
 
 Worker and handler are the same on both sides, and so are the bytes of the messages: a bare handler gets a call and
 ignores it, as does a task that does nothing.
@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.cycles import make_queue
 from benchmarks.prior_art import connect
 from benchmarks.report import Table, Target, times, us
-from benchmarks.rounds import Contender, Run, middle, ratio, take_runs
+from benchmarks.rounds import Contender, Run, half, middle, ratio, take_runs
 from benchmarks.settings import Place
 from shardq import AsyncClient, AsyncWorker, Client, Queue, Worker
 from shardq.model import DeliveryView
@@ -29,11 +29,11 @@ from shardq.worker.state import Job
 
 TENANTS: Final = 100
 CONCURRENCIES: Final = (1, 64)
-RATE, CPU, SERVER = 0.95, 5.0, 1.03
-"""At least such a share of a bare handler's jobs/s, at most so many µs of CPU more, and of the server's cost."""
+RATE, CPU = 0.95, 5.0
+"""At least such a share of a bare handler's jobs/s, and at most so many µs of CPU more."""
 NAME: Final = "benchmarks.tasks.count"
 MANY: Final = 4
-"""So many times the messages of the settings are worked off, or stored, to see how much memory one takes."""
+"""So many times the messages of the settings are worked off."""
 
 
 @dataclass(slots=True)
@@ -50,9 +50,9 @@ class Finish:
 
 
 def run(place: Place) -> list[Table]:
-    """All tables."""
+    """Both tables."""
     with Client.from_url(place.url) as client, connect(place.url) as server:
-        return [_in_turns(place, client), _workers(place, client, server), _calls(place, client, server)]
+        return [_in_turns(place, client), _workers(place, client, server)]
 
 
 # --- the handler
@@ -71,18 +71,23 @@ def _in_turns(place: Place, client: Client) -> Table:
             execute(place, queue.name, _Turns(finish, spent, is_async=kind == "AsyncWorker"), concurrency, finish)
             queue.delete(expected=None)
             bare, task = (median(each) / 1000 for each in spent)
-            rows.append((head, us(bare), us(task), us(task - bare)))
+            rows.append((head, us(bare), _half(spent[0]), us(task), _half(spent[1]), us(task - bare)))
             targets.append(Target(f"{head}, CPU of a job, more than a bare handler", task - bare, CPU, True, " µs"))
             data[head] = {"bare": bare, "task": task}
     return Table(
         "tasks_in_turns",
         f"CPU of the thread while it handles a job, the median of {number // 2:,} each",
         place.described("a bare handler and a task in turns, within one worker"),
-        ("", "a bare handler", "a task", "more"),
+        ("", "a bare handler", "half of the jobs", "a task", "half of its jobs", "more"),
         rows,
         targets,
         data,
     )
+
+
+def _half(spent: Sequence[int]) -> str:
+    """Between which values the middle half of the jobs lies."""
+    return "{} to {}".format(*(us(each / 1000) for each in half(spent)))
 
 
 class _Turns(Application):
@@ -211,7 +216,9 @@ def _contender(place: Place, client: Client, execute: Execute, concurrency: int,
 
 def _filled(place: Place, client: Client, number: int) -> Queue:
     """A new queue with so many calls."""
-    queue = make_queue(place, client, "tasks")
+    chosen = place.settings
+    name = f"tasks-{uuid.uuid4().hex[:8]}"
+    queue = client.queue(name, streams=chosen.streams, streams_per_shard=chosen.per_shard, visibility_timeout=600.0)
     for start in range(0, number, 500):
         some = range(start, min(number, start + 500))
         queue.write_many([([NAME, {"number": each}], f"tenant-{each % TENANTS}") for each in some])
@@ -259,89 +266,3 @@ def _run_loop(place: Place, queue: str, handle: Any, concurrency: int, finish: F
 
 
 KINDS: Final[Mapping[str, Execute]] = {"Worker": _run_threads, "AsyncWorker": _run_loop}
-
-# --- the server
-
-
-def _calls(place: Place, client: Client, server: Any) -> Table:
-    chosen = place.settings
-    tasks = _tasks(Finish(0), is_async=False)
-    task = tasks.find(NAME)
-    assert task is not None
-    payloads: dict[str, Callable[[int], Any]] = {
-        "the same payload, written plainly": lambda number: [NAME, {"number": number}],
-        "a call": task.call,
-        "its arguments alone": lambda number: {"number": number},
-    }
-    sizes = {1: max(20, chosen.messages // 5), chosen.batch: chosen.messages}
-    queues = {name: make_queue(place, client, "tasks-calls") for name in payloads}
-    contenders = [
-        Contender(_said(name, size), number, _cycle(queues[name], make, number, size))
-        for name, make in payloads.items()
-        for size, number in sizes.items()
-    ]
-    runs = take_runs(server, contenders, chosen.rounds, chosen.seed)
-    memory = {
-        name: _memory(server, make_queue(place, client, "tasks-memory"), make, MANY * chosen.messages)
-        for name, make in payloads.items()
-    }
-    plain, *_ = payloads
-    rows: list[tuple[str, ...]] = []
-    targets = []
-    for name in payloads:
-        bytes_ratio = memory[name] / memory[plain]
-        for size in sizes:
-            own, other = runs[_said(name, size)], runs[_said(plain, size)]
-            cpu, inside = ratio(own, other, "server"), ratio(own, other, "commands")
-            rows.append(
-                (_said(name, size), us(middle(own, "server")), times(cpu), us(middle(own, "commands")), times(inside),
-                 f"{memory[name]:.1f} B", times(bytes_ratio))
-            )  # fmt: skip
-            if name == "a call":
-                targets.append(Target(f"server CPU, {_said(name, size)}", cpu, SERVER, True))
-                targets.append(Target(f"server time, {_said(name, size)}", inside, SERVER, True))
-    targets.append(Target("memory of a message that is a call", memory["a call"] / memory[plain], SERVER, True))
-    for queue in queues.values():
-        queue.delete(expected=None)
-    return Table(
-        "tasks_calls",
-        "What a call costs the server: written, read and acked",
-        f"{place.described()}; memory of {MANY * chosen.messages:,} stored messages",
-        ("payload", "server CPU", "of plain", "server time", "of plain", "memory", "of plain"),
-        rows,
-        targets,
-        {each: [run._asdict() for run in found] for each, found in runs.items()} | {"memory": memory},
-    )
-
-
-def _said(name: str, size: int) -> str:
-    return f"{name}, one at a time" if size == 1 else f"{name}, in batches of {size}"
-
-
-def _cycle(queue: Queue, make: Callable[[int], Any], number: int, size: int) -> Callable[[], None]:
-    def singles() -> None:
-        for each in range(number):
-            queue.write(make(each), shard_key=f"tenant-{each % TENANTS}")
-            queue.read().ack()
-
-    def batches() -> None:
-        for start in range(0, number, size):
-            queue.write_many([(make(each), f"tenant-{each % TENANTS}") for each in range(start, start + size)])
-            left = size
-            while left:
-                found = queue.read_many(left)
-                left -= len(found)
-                assert not queue.ack_many(found)
-
-    return singles if size == 1 else batches
-
-
-def _memory(server: Any, queue: Queue, make: Callable[[int], Any], number: int) -> float:
-    """Bytes that a stored message takes, of all keys of its queue."""
-    for start in range(0, number, 500):
-        some = range(start, min(number, start + 500))
-        queue.write_many([(make(each), f"tenant-{each % TENANTS}") for each in some])
-    keys = [key for key in server.scan_iter(count=1000) if queue.name in key.decode()]
-    used = sum(server.memory_usage(key, samples=0) for key in keys)
-    queue.delete(expected=None)
-    return float(used) / number

@@ -1,20 +1,19 @@
 """worker: no-op jobs through one worker process, beside huey, dramatiq, arq, taskiq, BullMQ, RQ and Celery.
 
-`python -m benchmarks.worker [--quick] [CONTENDER ...]`. Each runs in an environment of its own (made under `.bench/`
-when it is first needed), in its best usual setting, on a fresh server, one after the other; all enqueue the same jobs.
+Each runs in an environment of its own (made under `.bench/` when it is first needed), in its best usual setting, on a
+fresh server, one after the other; all enqueue the same jobs. `--only` takes those whose names have one of its texts.
 """
 
 from __future__ import annotations
 
-import argparse
-import random
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
 from benchmarks.report import Table, Target, times, us
-from benchmarks.settings import Place, Settings, place
+from benchmarks.rounds import middle, numbers, take_turns
+from benchmarks.settings import Place, Settings
 from benchmarks.workers import killed
 from benchmarks.workers.contenders import GATHER, ONE, OTHERS, OURS, SINGLE, Contender
 from benchmarks.workers.environments import present_of
@@ -32,8 +31,9 @@ Runs = dict[str, list[Run]]
 
 
 def run(place: Place) -> list[Table]:
-    """For `python -m benchmarks`."""
-    return compare(place, (*OURS, *OTHERS))
+    """Those that `--only` names."""
+    words = place.settings.only.split(",")
+    return compare(place, [each for each in (*OURS, *OTHERS) if any(word in each.name for word in words)])
 
 
 def compare(place: Place, asked: Sequence[Contender], patience: float = killed.PATIENCE) -> list[Table]:
@@ -58,12 +58,9 @@ def _killed_once(contenders: Sequence[Contender]) -> list[Contender]:
 
 
 def _take_runs(contenders: Sequence[Contender], chosen: Settings) -> Runs:
-    dice = random.Random(chosen.seed)
-    runs: Runs = {contender.name: [] for contender in contenders}
-    for _ in range(chosen.rounds):
-        for contender in dice.sample(contenders, len(contenders)):
-            runs[contender.name].append(measured(contender, chosen))
-    return runs
+    """Each run has processes of its own, so no round is left out."""
+    named = {each.name: each for each in contenders}
+    return take_turns(list(named), chosen.rounds, chosen.seed, lambda name: measured(named[name], chosen), warm=0)
 
 
 def _rate(own: Sequence[Run], what: str) -> float:
@@ -110,7 +107,7 @@ def _rates(place: Place, runs: Runs, missing: dict[str, str]) -> Table:
         columns,
         rows,
         targets,
-        {name: [each._asdict() for each in own] for name, own in runs.items()},
+        numbers(runs),
     )
 
 
@@ -143,7 +140,7 @@ def _row(name: str, own: Sequence[Run], fastest: Sequence[Run] | None) -> tuple[
         times(_ratio(own, fastest, "work")) if fastest else "",
         f"{_rate(own, 'enqueue'):,.0f}",
         f"{_rate(own, 'both'):,.0f}",
-        *(us(median(getattr(each, what) for each in own)) for what in ("worker_cpu", "server_cpu", *ENQUEUEING)),
+        *(us(middle(own, what)) for what in ("worker_cpu", "server_cpu", *ENQUEUEING)),
     )
 
 
@@ -160,21 +157,3 @@ def _settings(place: Place, contenders: Sequence[Contender]) -> Table:
         rows,
         data={each.name: each.why for each in contenders},
     )
-
-
-def main() -> None:
-    everybody = {each.name: each for each in (*OURS, *OTHERS)}
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.worker", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="CONTENDER", help="words of their names; all by default")
-    parser.add_argument("--quick", action="store_true", help="a fifth of the work")
-    asked = parser.parse_args()
-    chosen = [each for name, each in everybody.items() if not asked.names or any(word in name for word in asked.names)]
-    if not chosen:
-        raise SystemExit(f"nobody is called so: {', '.join(everybody)}")
-    with place(Settings().quick() if asked.quick else Settings()) as here:
-        for table in compare(here, chosen):
-            print(table.text(), flush=True)
-
-
-if __name__ == "__main__":
-    main()

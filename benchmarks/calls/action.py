@@ -15,7 +15,7 @@ from benchmarks.traffic import traffic
 class Given:
     """What an agent is told: the server, the name of its queue, and the amounts of `benchmarks.settings`.
 
-    Each of many callers makes at least `each` calls. `window` None is the default of the agent's own tree.
+    A turn handles so many `messages`; `waiting` ones lie in the queue all the time.
     """
 
     url: str
@@ -27,11 +27,10 @@ class Given:
     per_shard: int
     tenants: int
     seed: int
-    each: int
-    window: int | None = None
+    waiting: int = 0
 
     def traffic(self, messages: int = 0) -> list[tuple[bytes, str]]:
-        """Payloads and shard keys of so many messages; as many as it was told by default."""
+        """Payloads and shard keys of so many messages; of a turn's by default."""
         return traffic(messages or self.messages, self.payload, self.tenants, self.seed)
 
 
@@ -39,13 +38,11 @@ class Given:
 class Action:
     """One kind of call. Only `run` is measured; it and `finish` get what `prepare` returned.
 
-    `run` returns how long each call took, in seconds. `messages` is how many messages it handles. `commands` are those
-    whose server time counts; the time of a script includes the commands that it calls.
+    `run` returns how long each call took, in seconds. `messages` is how many messages it handles.
     """
 
     messages: int
     run: Callable[[Any], list[float]]
-    commands: tuple[str, ...]
     prepare: Callable[[], Any] = list
     finish: Callable[[Any], Any] = lambda _: None
 

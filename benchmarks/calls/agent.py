@@ -1,8 +1,7 @@
-"""The process that makes the calls of one contender: `python -m benchmarks.calls.agent MODULE TREE GIVEN`.
+"""The process that makes the calls of one contender: `python -m benchmarks.calls.agent MODULE GIVEN`.
 
-It runs in the environment of the contender; TREE is the checkout whose `shardq` it imports, "" where there is none.
-It first prints its actions with their messages and commands, then obeys lines `STEP ACTION` on its standard input, and
-answers each with a line of JSON.
+It runs in the environment of the contender. It first prints its actions with their messages, then obeys lines
+`STEP ACTION` on its standard input, and answers each with a line of JSON.
 """
 
 from __future__ import annotations
@@ -12,18 +11,9 @@ import json
 import sys
 import time
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from benchmarks.calls.action import Action, Given
-
-
-def use(tree: str) -> None:
-    """Import `shardq` from that checkout; all other modules come from this one."""
-    sys.path.insert(0, tree)
-    package = import_module("shardq")
-    sys.path.remove(tree)
-    assert Path(str(package.__file__)).is_relative_to(tree), f"shardq is not that of {tree}"
 
 
 def percentile(ordered: list[float], share: float) -> float:
@@ -60,11 +50,9 @@ class Steps:
         return {}
 
 
-def main(module: str, tree: str, given: str) -> None:
-    if tree:
-        use(tree)
+def main(module: str, given: str) -> None:
     actions = import_module(f"benchmarks.calls.{module}").actions(Given(**json.loads(given)))
-    print(json.dumps({name: (each.messages, each.commands) for name, each in actions.items()}), flush=True)
+    print(json.dumps({name: each.messages for name, each in actions.items()}), flush=True)
     steps = Steps(actions)
     for line in sys.stdin:
         step, _, action = line.strip().partition(" ")

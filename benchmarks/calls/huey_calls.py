@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from benchmarks.calls.action import Action, Given, one_by_one
+from benchmarks.calls.action import Action, Crowd, Given, one_by_one
 from benchmarks.workers.huey_jobs import app, job
+
+THREADS = 64
 
 
 def actions(given: Given) -> dict[str, Action]:
-    payloads = ["x" * given.payload] * given.messages
-    turns = range(given.messages)
+    payloads, turns = ["x" * given.payload] * given.messages, range(given.messages)
+    many = max(given.messages, THREADS)
 
     def write(_: object) -> list[float]:
         return one_by_one(job, payloads)
@@ -16,7 +18,15 @@ def actions(given: Given) -> dict[str, Action]:
     def read(_: object) -> list[float]:
         return one_by_one(lambda _: app.dequeue(), turns)
 
+    def threads() -> Crowd:
+        return Crowd(THREADS, job, ["x" * given.payload] * many)
+
+    def pop_many(_: object) -> None:
+        one_by_one(lambda _: app.dequeue(), range(many))
+
+    one_by_one(job, ["x" * given.payload] * given.waiting)
     return {
-        "enqueue": Action(given.messages, write, ("lpush",), finish=lambda _: app.flush()),
-        "dequeue": Action(given.messages, read, ("brpop",), prepare=lambda: write(None)),
+        "enqueue": Action(given.messages, write, finish=read),
+        "dequeue": Action(given.messages, read, prepare=lambda: write(None)),
+        f"enqueue, {THREADS} threads": Action(many, Crowd.go, threads, pop_many),
     }

@@ -22,34 +22,37 @@ def lists(given: Given) -> dict[str, Action]:
     def read(_: object) -> list[float]:
         return one_by_one(lambda _: server.rpop(name), turns)
 
+    for payload, _ in given.traffic(given.waiting) if given.waiting else ():
+        server.lpush(name, payload)
     return {
-        "lpush": Action(len(payloads), write, ("lpush",), finish=lambda _: server.delete(name)),
-        "rpop": Action(len(payloads), read, ("rpop",), prepare=lambda: server.lpush(name, *payloads)),
+        "lpush": Action(len(payloads), write, finish=lambda _: server.rpop(name, len(payloads))),
+        "rpop": Action(len(payloads), read, prepare=lambda: server.lpush(name, *payloads)),
     }
 
 
 def stream(given: Given) -> dict[str, Action]:
-    """XADD; XREADGROUP and then XACK with XDEL."""
+    """XADD; XREADGROUP and then XACK with XDEL; both also in batches."""
     bare = Bare(given.url, f"{given.name}:bare")
     payloads = [payload for payload, _ in given.traffic()]
-    turns = range(len(payloads))
+    parts = [payloads[at : at + given.batch] for at in range(0, len(payloads), given.batch)]
 
-    def consume(_: object) -> None:
-        ((entry, _payload),) = bare.read(1)
-        bare.ack([entry])
+    def consume(count: int) -> None:
+        found = bare.read(count)
+        bare.ack([entry for entry, _ in found])
 
-    def drain(_: object) -> None:
-        while found := bare.read(given.batch):
-            bare.ack([entry for entry, _ in found])
+    def singles(_: object) -> list[float]:
+        return one_by_one(consume, [1] * len(payloads))
 
+    def batches(_: object) -> list[float]:
+        return one_by_one(consume, [len(part) for part in parts])
+
+    if given.waiting:
+        bare.write_many([payload for payload, _ in given.traffic(given.waiting)])
     return {
-        "xadd": Action(len(payloads), lambda _: one_by_one(bare.write, payloads), ("xadd",), finish=drain),
-        "xreadgroup": Action(
-            len(payloads),
-            lambda _: one_by_one(consume, turns),
-            ("xreadgroup", "xack", "xdel"),
-            prepare=lambda: bare.write_many(payloads),
-        ),
+        "xadd": Action(len(payloads), lambda _: one_by_one(bare.write, payloads), finish=batches),
+        "xreadgroup": Action(len(payloads), singles, prepare=lambda: bare.write_many(payloads)),
+        "xadd, batches": Action(len(payloads), lambda _: one_by_one(bare.write_many, parts), finish=batches),
+        "xreadgroup, batches": Action(len(payloads), batches, prepare=lambda: bare.write_many(payloads)),
     }
 
 
@@ -57,7 +60,6 @@ def prior(given: Given) -> dict[str, Action]:
     """One script per message, without leases."""
     queue = PriorArt(given.url, f"{given.name}:prior", given.streams, given.per_shard)
     traffic = given.traffic()
-    turns = range(len(traffic))
 
     def write(_: object) -> list[float]:
         return one_by_one(lambda item: queue.write(*item), traffic)
@@ -67,16 +69,12 @@ def prior(given: Given) -> dict[str, Action]:
         assert found
         queue.ack(found[0], found[1])
 
-    def drain(_: object) -> None:
-        while found := queue.read():
-            queue.ack(found[0], found[1])
+    def read(_: object) -> list[float]:
+        return one_by_one(consume, traffic)
 
+    for item in given.traffic(given.waiting) if given.waiting else ():
+        queue.write(*item)
     return {
-        "prior write": Action(len(traffic), write, ("evalsha",), finish=drain),
-        "prior consume": Action(
-            len(traffic),
-            lambda _: one_by_one(consume, turns),
-            ("evalsha", "xack", "xdel"),
-            prepare=lambda: write(None),
-        ),
+        "prior write": Action(len(traffic), write, finish=read),
+        "prior consume": Action(len(traffic), read, prepare=lambda: write(None)),
     }

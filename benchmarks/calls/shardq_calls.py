@@ -1,20 +1,18 @@
-"""shardq's own calls, of this checkout or of an older one: what an older one cannot do is left out."""
+"""shardq's own calls: one message a call, batches, and crowds of threads and tasks on one client."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from inspect import signature
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.calls.action import Action, Crowd, Given, one_by_one
-from shardq import AsyncClient, Client, Delivery, Queue
+from shardq import AsyncClient, Client, Delivery
 
-CALLS = ("fcall", "fcall_ro", "evalsha", "evalsha_ro")
-LEASE = 600.0
-THREADS, TASKS = (64,), (64, 1000)
-COPIES, TOPIC = 3, "copies"
+LEASE: Final = 600.0
+THREADS: Final = 64
+TASKS: Final = (64, 1000)
 
 
 def actions(given: Given) -> dict[str, Action]:
@@ -23,142 +21,97 @@ def actions(given: Given) -> dict[str, Action]:
 
 
 class Calls:
-    """One queue, filled and emptied around what is measured."""
+    """One queue, which holds as much before each turn as after it."""
 
     def __init__(self, given: Given) -> None:
         self.given, self.traffic = given, given.traffic()
-        window: dict[str, Any] = {} if given.window is None else {"window": given.window}
-        self.settings = {
-            "streams": given.streams, "streams_per_shard": given.per_shard, "visibility_timeout": LEASE, **window
+        self.settings: dict[str, Any] = {
+            "streams": given.streams, "streams_per_shard": given.per_shard, "visibility_timeout": LEASE
         }  # fmt: skip
-        self.client = Client.from_url(given.url)
-        self.queue = self.client.queue(given.name, **self.settings)
-        self.copies: list[Queue] = []
+        self.queue = Client.from_url(given.url).queue(given.name, **self.settings)
+        if given.waiting:
+            self.fill(given.waiting)
 
-    def fill(self, messages: int = 0) -> None:
-        traffic, batch = self.given.traffic(messages) if messages else self.traffic, self.given.batch
-        for at in range(0, len(traffic), batch):
+    def fill(self, count: int) -> None:
+        traffic, batch = self.given.traffic(count), self.given.batch
+        for at in range(0, count, batch):
             self.queue.write_many(traffic[at : at + batch])
 
-    def filled(self) -> list[Delivery]:
-        self.fill()
+    def filled(self, count: int) -> list[Delivery]:
+        self.fill(count)
         return []
 
-    def taken(self, messages: int = 0) -> list[Delivery]:
+    def taken(self, count: int) -> list[Delivery]:
         """So many messages, read."""
-        self.fill(messages)
         found: list[Delivery] = []
-        while some := self.queue.read_many(self.given.batch):
+        while len(found) < count:
+            some = self.queue.read_many(min(self.given.batch, count - len(found)))
+            assert some, f"{count - len(found)} messages are missing"
             found += some
-        assert len(found) == (messages or len(self.traffic))
         return found
 
-    def drain(self, _: object = None) -> None:
-        while found := self.queue.read_many(self.given.batch):
-            self.queue.ack_many(found)
-
-    def bind(self) -> None:
-        """Let what is published go to three queues of its own."""
-        if not self.copies:
-            names = [f"{self.given.name}.{number}" for number in range(COPIES)]
-            self.copies = [self.client.queue(name, **self.settings) for name in names]
-            for queue in self.copies:
-                queue.len()
-                self.client.bind(TOPIC, queue, router=self.given.name)
-
-    def drain_copies(self, _: object = None) -> None:
-        for queue in self.copies:
-            while found := queue.read_many(self.given.batch):
-                queue.ack_many(found)
-
-    def publish(self, item: tuple[bytes, str]) -> None:
-        self.client.publish(TOPIC, item[0], shard_key=item[1], router=self.given.name)
+    def drop(self, count: int) -> None:
+        """Read and ack so many."""
+        assert not self.queue.ack_many(self.taken(count))
 
     def write(self, item: tuple[bytes, str]) -> None:
         self.queue.write(item[0], shard_key=item[1])
 
     def single(self) -> dict[str, Action]:
         """One call after the other."""
-        count, queue, turns = len(self.traffic), self.queue, range(len(self.traffic))
-
-        def write(_: object) -> list[float]:
-            return one_by_one(self.write, self.traffic)
-
-        def read(found: list[Delivery]) -> list[float]:
-            return one_by_one(lambda _: found.append(queue.read()), turns)
-
-        def ack(found: list[Delivery]) -> list[float]:
-            return one_by_one(lambda each: each.ack(), found)
+        count, queue = len(self.traffic), self.queue
 
         def consume(_: object) -> list[float]:
-            return one_by_one(lambda _: queue.read().ack(), turns)
+            return one_by_one(lambda _: queue.read().ack(), self.traffic)
 
-        made = {
-            "write": Action(count, write, CALLS, finish=self.drain),
-            "read": Action(count, read, CALLS, self.filled, queue.ack_many),
-            "ack": Action(count, ack, CALLS, self.taken),
-            "consume": Action(count, consume, CALLS, self.filled),
+        def fill() -> list[Delivery]:
+            return self.filled(count)
+
+        return {
+            "write": Action(count, lambda _: one_by_one(self.write, self.traffic), finish=lambda _: self.drop(count)),
+            "read, ack": Action(count, consume, fill),
+            "read(ack=)": Action(count, self.with_next, fill),
         }
-        if "ack" in signature(Queue.read).parameters:
-            made["consume, ack with the next read"] = Action(count, self._with_next, CALLS, self.filled)
-        return made
 
-    def _with_next(self, _: object) -> list[float]:
+    def with_next(self, _: object) -> list[float]:
         """Each read brings the ack of the delivery before it; the last is acked alone, and is measured, too."""
-        read: Any = self.queue.read
         previous = self.queue.read()
 
-        def turn(_: int) -> None:
+        def turn(_: object) -> None:
             nonlocal previous
-            previous = read(ack=previous)
+            previous = self.queue.read(ack=previous)
 
-        found = one_by_one(turn, range(1, len(self.traffic)))
+        found = one_by_one(turn, self.traffic[1:])
         return found + one_by_one(lambda each: each.ack(), [previous])
 
     def batches(self) -> dict[str, Action]:
         """As many messages with each call as a batch has."""
         count, batch, queue = len(self.traffic), self.given.batch, self.queue
-        parts = range(0, count, batch)
-
-        def write(_: object) -> list[float]:
-            return one_by_one(lambda at: queue.write_many(self.traffic[at : at + batch]), parts)
-
-        def read(found: list[Delivery]) -> list[float]:
-            took = []
-            while len(found) < count:
-                took += one_by_one(lambda _: found.extend(queue.read_many(batch)), parts[:1])
-            return took
-
-        def ack(found: list[Delivery]) -> list[float]:
-            return one_by_one(lambda at: queue.ack_many(found[at : at + batch]), parts)
-
+        parts = [self.traffic[at : at + batch] for at in range(0, count, batch)]
         return {
-            "write_many": Action(count, write, CALLS, finish=self.drain),
-            "read_many": Action(count, read, CALLS, self.filled, queue.ack_many),
-            "ack_many": Action(count, ack, CALLS, self.taken),
+            "write_many": Action(
+                count, lambda _: one_by_one(queue.write_many, parts), finish=lambda _: self.drop(count)
+            ),
+            "read_many, ack_many": Action(
+                count, lambda _: one_by_one(self.drop, [len(part) for part in parts]), lambda: self.filled(count)
+            ),
         }
 
     def threads(self) -> dict[str, Action]:
         """One client, and threads that each make one call after the other."""
-        made = {}
-        for threads in THREADS:
-            count = max(len(self.traffic), threads * self.given.each)
+        count = max(len(self.traffic), THREADS)
 
-            def writers(threads: int = threads, count: int = count) -> Crowd:
-                return Crowd(threads, self.write, self.given.traffic(count))
+        def writers() -> Crowd:
+            return Crowd(THREADS, self.write, self.given.traffic(count))
 
-            def publishers(threads: int = threads, count: int = count) -> Crowd:
-                self.bind()
-                return Crowd(threads, self.publish, self.given.traffic(count))
+        def settlers() -> Crowd:
+            self.fill(count)
+            return Crowd(THREADS, lambda each: each.ack(), self.taken(count))
 
-            def settlers(threads: int = threads, count: int = count) -> Crowd:
-                return Crowd(threads, lambda each: each.ack(), self.taken(count))
-
-            made[f"write, {threads} threads"] = Action(count, Crowd.go, CALLS, writers, self.drain)
-            name = f"publish to {COPIES} queues, {threads} threads"
-            made[name] = Action(count, Crowd.go, CALLS, publishers, self.drain_copies)
-            made[f"ack, {threads} threads"] = Action(count, Crowd.go, CALLS, settlers)
-        return made
+        return {
+            f"write, {THREADS} threads": Action(count, Crowd.go, writers, lambda _: self.drop(count)),
+            f"ack, {THREADS} threads": Action(count, Crowd.go, settlers),
+        }
 
 
 class Tasks:
@@ -169,51 +122,41 @@ class Tasks:
         self._queue: Any = None
 
     def actions(self) -> dict[str, Action]:
-        made = {}
-        for tasks in TASKS:
-            count = max(len(self._calls.traffic), tasks * self._calls.given.each)
+        return {name: action for tasks in TASKS for name, action in self._of(tasks).items()}
 
-            def write(items: Sequence[Any], tasks: int = tasks) -> list[float]:
-                return self._run(tasks, lambda item: self._queue.write(item[0], shard_key=item[1]), items)
+    def _of(self, tasks: int) -> dict[str, Action]:
+        calls = self._calls
+        count = max(len(calls.traffic), tasks)
 
-            def publish(items: Sequence[Any], tasks: int = tasks) -> list[float]:
-                return self._run(tasks, self._publish, items)
+        def write(items: Sequence[Any]) -> list[float]:
+            return self._run(tasks, lambda item: self._queue.write(item[0], shard_key=item[1]), items)
 
-            def ack(items: Sequence[Any], tasks: int = tasks) -> list[float]:
-                return self._run(tasks, lambda each: each.ack(), items)
+        def ack(items: Sequence[Any]) -> list[float]:
+            return self._run(tasks, lambda each: each.ack(), items)
 
-            def traffic(count: int = count) -> Sequence[Any]:
-                self._open()
-                return self._calls.given.traffic(count)
+        def traffic() -> Sequence[Any]:
+            self._open()
+            return calls.given.traffic(count)
 
-            def topics(count: int = count) -> Sequence[Any]:
-                self._calls.bind()
-                return traffic(count)
+        def taken() -> Sequence[Any]:
+            self._open()
+            calls.fill(count)
+            return self._runner.run(self._taken(count))
 
-            def taken(count: int = count) -> Sequence[Any]:
-                self._open()
-                self._calls.fill(count)
-                return self._runner.run(self._taken(count))
-
-            made[f"write, {tasks:,} tasks"] = Action(count, write, CALLS, traffic, self._calls.drain)
-            name = f"publish to {COPIES} queues, {tasks:,} tasks"
-            made[name] = Action(count, publish, CALLS, topics, self._calls.drain_copies)
-            made[f"ack, {tasks:,} tasks"] = Action(count, ack, CALLS, taken)
-        return made
+        return {
+            f"write, {tasks:,} tasks": Action(count, write, traffic, lambda _: calls.drop(count)),
+            f"ack, {tasks:,} tasks": Action(count, ack, taken),
+        }
 
     def _open(self) -> None:
         if self._queue is None:
             calls = self._calls
             self._queue = AsyncClient.from_url(calls.given.url).queue(calls.given.name, **calls.settings)
 
-    async def _publish(self, item: tuple[bytes, str]) -> None:
-        await self._queue.client.publish(TOPIC, item[0], shard_key=item[1], router=self._calls.given.name)
-
     async def _taken(self, count: int) -> list[Any]:
         found: list[Any] = []
-        while some := await self._queue.read_many(self._calls.given.batch):
-            found += some
-        assert len(found) == count
+        while len(found) < count:
+            found += await self._queue.read_many(min(self._calls.given.batch, count - len(found)))
         return found
 
     def _run(self, tasks: int, call: Callable[[Any], Awaitable[object]], items: Sequence[Any]) -> list[float]:

@@ -16,7 +16,7 @@ import redis
 
 from benchmarks.edge.link import Quality
 from benchmarks.edge.producer import QUEUE, REFERENCES
-from benchmarks.processes import cpu_of, peak
+from benchmarks.processes import cpu_of
 from shardq import Client
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -24,20 +24,18 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Result:
-    """What a contender took: seconds, bytes on the link, and CPU seconds and peak memory of both ends."""
+    """What a contender took: seconds, bytes on the link, and CPU seconds of both ends."""
 
     seconds: float
     up: int
     down: int
     cpu: float
     gateway_cpu: float
-    peak: int
-    gateway_peak: int
     said: dict[str, Any]
 
 
-def contest(url: str, kind: str, file: Path, count: int, quality: Quality | None) -> Result:
-    """Send the *count* messages of *file* over a link, or directly for None. Each must be in the queue once.
+def contest(url: str, kind: str, file: Path, count: int, quality: Quality) -> Result:
+    """Send the *count* messages of *file* over a link. Each must be in the queue once.
 
     The references have an end of their own, which stores nothing.
     """
@@ -46,28 +44,24 @@ def contest(url: str, kind: str, file: Path, count: int, quality: Quality | None
         queue = client.queue(QUEUE, streams=16)
         queue.read_many(1)
         gateway = stack.enter_context(_end(kind, url))
-        direct = address = json.loads(line_of(gateway))["address"]
-        carried, link = [0, 0], None
-        if quality is not None:
-            words = map(str, (quality.bandwidth, quality.round_trip, quality.loss))
-            link = stack.enter_context(process("benchmarks.edge.link", address, *words))
-            address = f"127.0.0.1:{int(line_of(link))}"
+        direct = json.loads(line_of(gateway))["address"]
+        words = map(str, (quality.bandwidth, quality.round_trip, quality.loss))
+        link = stack.enter_context(process("benchmarks.edge.link", direct, *words))
+        address = f"127.0.0.1:{int(line_of(link))}"
         before = cpu_of(gateway.pid)
         producer = stack.enter_context(process("benchmarks.edge.producer", kind, address, str(file), direct))
         told = producer.stdout.read() if producer.stdout else ""
         if producer.wait() or not told:
             raise SystemExit(f"the producer {kind} failed")
-        used, most = cpu_of(gateway.pid) - before, peak([gateway.pid])
-        if link is not None and link.stdin:
-            link.stdin.close()
-            carried = json.loads(line_of(link))
+        used = cpu_of(gateway.pid) - before
+        assert link.stdin
+        link.stdin.close()
+        up, down = json.loads(line_of(link))
         stored = count if kind in REFERENCES else queue.len()
         if stored != count:
             raise SystemExit(f"{kind}: {stored:,} of {count:,} messages are in the queue")
     said = json.loads(told)
-    return Result(
-        said.pop("seconds"), carried[0], carried[1], said.pop("cpu"), used, said.pop("peak"), most, said,
-    )  # fmt: skip
+    return Result(said.pop("seconds"), up, down, said.pop("cpu"), used, said)
 
 
 def _end(kind: str, url: str) -> AbstractContextManager[subprocess.Popen[str]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -23,7 +21,7 @@ from benchmarks.edge.producer import BEFORE, QUEUE, write_file
 from benchmarks.processes import cpu_of
 from benchmarks.report import Table, Target, times, us
 from benchmarks.rounds import server_cpu
-from benchmarks.settings import Place
+from benchmarks.settings import Place, machine
 from shardq import Client, Queue
 
 PRODUCERS: Final = 4
@@ -39,8 +37,7 @@ def beside_redis(where: Place) -> Table:
     names = list(rounds[0])
     costs = {name: Costs(*map(median, zip(*(each[name] for each in rounds), strict=True))) for name in names}
     writer = costs["writer()"].rate
-    machine = f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f}"
-    context = f"{where.server.name}, no AOF, loopback; {machine}, Python {platform.python_version()}; "
+    context = f"{where.server.name}, no AOF, loopback; {machine()}; "
     one = costs[GATEWAY.format(1, "")]
     return Table(
         "edge_gateway",

@@ -1,8 +1,6 @@
 """A producer of the benchmark, in a process of its own: it sends a file of messages, and waits for all acks.
 
-`sync` has many connections, each with one message at a time: the next one goes out when the ack is there, as in the
-seed's first system. It has no spool. The others are `Edge`: `plain` without compression, `zstd`, and `trained`, which
-is the default, with a dictionary of its own traffic; `steady` has sent some before, and has the dictionary already.
+`steady` is an `Edge` that has sent some before, and has a dictionary of its traffic already.
 
 `gzip` and `http` are references without a gateway and a spool: a stream of gRPC that compresses each message, and a
 request for each over `CONNECTIONS` connections.
@@ -24,10 +22,8 @@ from typing import Any, Final
 
 import grpc
 
-from shardq.datasink.messages import SEND, VERSION, ClientInfo, Request, Response
+from shardq.datasink.messages import SEND, VERSION, Request, Response
 from shardq.edge import Edge, EdgeMessage
-from shardq.edge.connection import connected
-from shardq.edge.settings import EdgeSettings
 
 QUEUE: Final = "metrics"
 CONNECTIONS: Final = 54
@@ -36,9 +32,6 @@ WINDOW: Final = 1000
 BEFORE: Final = 4_000_000
 """Bytes that `steady` sends before: enough for a dictionary."""
 REFERENCES: Final = ("gzip", "http")
-SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "plain": {"compress": False}, "zstd": {"dictionary": False}, "trained": {}, "steady": {},
-}  # fmt: skip
 _LENGTHS: Final = struct.Struct("<HI")
 
 
@@ -58,27 +51,6 @@ def read_file(path: Path) -> Iterator[tuple[str, bytes]]:
         while head := file.read(_LENGTHS.size):
             key, payload = _LENGTHS.unpack(head)
             yield file.read(key).decode(), file.read(payload)
-
-
-async def send_singly(gateway: str, messages: Iterator[tuple[str, bytes]]) -> None:
-    """Send all over `CONNECTIONS` connections, on each one message after the other."""
-    numbers = iter(range(2**60))
-
-    async def one_connection() -> None:
-        async with connected(EdgeSettings(gateway=gateway, spool="none"), ClientInfo(name="sync")) as connection:
-            responses = connection.responses()
-            for key, payload in messages:
-                message_id = next(numbers).to_bytes(8, "big")
-                request = Request(version=VERSION, message_id=message_id, queue=QUEUE, shard_key=key.encode())
-                request.plain_message = payload
-                await connection.send(request)
-                async for response in responses:
-                    if message_id in response.ack.message_ids:
-                        break
-                    if response.WhichOneof("response") == "refused":
-                        raise SystemExit(f"refused: {response}")
-
-    await asyncio.gather(*(one_connection() for _ in range(CONNECTIONS)))
 
 
 async def send_by_gzip(gateway: str, messages: Iterator[tuple[str, bytes]]) -> None:
@@ -123,20 +95,17 @@ async def send_by_http(gateway: str, messages: Iterator[tuple[str, bytes]]) -> N
     await asyncio.gather(*(one_connection() for _ in range(CONNECTIONS)))
 
 
-def send_by_edge(
-    gateway: str, messages: Iterator[tuple[str, bytes]], settings: dict[str, Any], direct: str
-) -> dict[str, Any]:
+def send_by_edge(gateway: str, messages: Iterator[tuple[str, bytes]], direct: str) -> dict[str, Any]:
     """Send all by an `Edge`, through a spool, and those of before to the *direct* address. What it says of itself."""
     with tempfile.TemporaryDirectory() as folder:
         spool = f"{folder}/spool.db"
-        if direct:
-            with Edge(direct, spool=spool) as edge:
-                _put(edge, _until(messages, BEFORE))
-                edge.flush(PATIENCE)
-                while edge.spool.kept("dictionary") is None:
-                    time.sleep(0.05)
+        with Edge(direct, spool=spool) as edge:
+            _put(edge, _until(messages, BEFORE))
+            edge.flush(PATIENCE)
+            while edge.spool.kept("dictionary") is None:
+                time.sleep(0.05)
         begun, used = time.monotonic(), _cpu()
-        with Edge(gateway, spool=spool, **settings) as edge:
+        with Edge(gateway, spool=spool) as edge:
             _put(edge, messages)
             edge.flush(PATIENCE)
             progress = edge.status().delivery
@@ -170,14 +139,14 @@ def _pieces(messages: Iterator[tuple[str, bytes]], size: int) -> Iterator[list[t
 def main(kind: str, gateway: str, path: str, direct: str) -> None:
     messages = read_file(Path(path))
     begun, used = time.monotonic(), _cpu()
-    singly = {"sync": send_singly, "gzip": send_by_gzip, "http": send_by_http}
+    references = {"gzip": send_by_gzip, "http": send_by_http}
     said: dict[str, Any] = {}
-    if kind in singly:
-        asyncio.run(singly[kind](gateway, messages))
+    if kind in references:
+        asyncio.run(references[kind](gateway, messages))
     else:
-        said = send_by_edge(gateway, messages, SETTINGS[kind], direct if kind == "steady" else "")
+        said = send_by_edge(gateway, messages, direct)
     found = {"seconds": time.monotonic() - begun, "cpu": _cpu() - used}
-    print(json.dumps({**found, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, **said}))
+    print(json.dumps({**found, **said}))
 
 
 if __name__ == "__main__":

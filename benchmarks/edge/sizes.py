@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -14,7 +12,7 @@ from benchmarks.edge.kinds import KINDS, messages
 from benchmarks.edge.link import Quality
 from benchmarks.edge.producer import BEFORE, write_file
 from benchmarks.report import Table, Target
-from benchmarks.settings import Place
+from benchmarks.settings import Place, machine
 
 MB: Final = 1e6
 SENDERS: Final = {"steady": "batches", "gzip": "gRPC with gzip", "http": "HTTP requests"}
@@ -58,11 +56,10 @@ def _table(where: Place, folder: Path, how: str, quality: Quality, total: int) -
         if sender == "steady":
             targets.append(Target(f"{kind}, of plain", result.up / plain, most[kind], most=True, unit=""))
     less = "" if quality is FREE else f", a {FEWER}th of small messages"
-    machine = f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f}"
     return Table(
         f"edge_kinds_{quality.bandwidth / 1e6:.0f}" if quality is not FREE else "edge_kinds",
         f"Bytes on the wire and CPU, by kind of data, {how}",
-        f"{where.server.name}, no AOF; {machine}, Python {platform.python_version()}; one run; {BEFORE / MB:.0f} MB of "
+        f"{where.server.name}, no AOF; {machine()}; one run; {BEFORE / MB:.0f} MB of "
         f"each kind went before, for a dictionary, and {total / MB:.0f} MB count{less}; the references store nothing, "
         f"and send a {LESS}th",
         ("data", "sender", "of plain, up", "down", "messages/s", "CPU per message", "its end's"),

@@ -1,4 +1,4 @@
-"""The same workload on the real server: read one by one, in batches, and when floods begin.
+"""The same workload on the real server, read one by one.
 
 Ideal fair queueing is no queue of the library: its waits are the model's. In seconds a wait is as long as the plain
 queue took for so many messages at that point of the same round, so that it meets what else the machine does, too.
@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import count
+from collections.abc import Sequence
 from typing import TypeAlias
 
-from benchmarks.fairness.contenders import FLOODERS, IDEAL, PLAIN, SERVED, SHAPES, WINDOW, Contender
+from benchmarks.fairness.contenders import IDEAL, PLAIN, SERVED, SHAPES, WINDOW
 from benchmarks.fairness.disciplines import Ring
 from benchmarks.fairness.server import Real
 from benchmarks.fairness.waits import BOUND, PERCENTILES, Waits, in_ms, quantiles, ratio, shown, times
@@ -22,8 +20,7 @@ from benchmarks.report import Table, Target
 from benchmarks.settings import Place
 from shardq import Client
 
-AIMED, BATCH, SUDDEN_RATE = 20, 100, 0.2
-SIZES, CROWDS = (10, 32, 50, 100, 500), (20, 60, 100)
+AIMED = 20
 COLUMNS = ("dequeues", "ms", "p99 / ideal, dequeues", "p99 / ideal, time")
 TURNS = "one writer and reader who take turns"
 
@@ -32,60 +29,35 @@ Found: TypeAlias = dict[str, Waits]
 """By the name of the order."""
 
 
-class Rounds:
-    """Runs loads on the server; each seed deals other shards, and within it the orders take turns."""
-
-    def __init__(self, client: Client, orders: Sequence[Contender], payload: int, name: str = "fair") -> None:
-        self._client, self._orders, self._payload, self._name = client, orders, payload, name
-        self._numbers = count()
-
-    def run(self, n: int, m: int, loads: Iterable[Workload], keep: Callable[[int], bool] = lambda _: True) -> Found:
-        """All orders under all *loads*; the waits of messages whose dequeue of writing is to be kept."""
-        found: Found = {name: Waits() for name in (IDEAL, *(each.name for each in self._orders))}
-        for load in loads:
-            plain: Real | None = None
-            for each in self._orders:
-                queue = Real(
-                    self._client,
-                    f"{self._name}-{next(self._numbers)}",
-                    each.on_server(n, m),
-                    salt=f"{load.seed}/",
-                    payload=self._payload,
-                )
-                waits = simulate(queue, load, time.perf_counter)
-                found[each.name].add(wait for at, wait in waits.items() if keep(at))
-                plain = queue if each.name == PLAIN else plain
-                queue.drop()
-            ideal = {at: wait for at, (wait, _) in simulate(Ring(), load).items() if keep(at)}
-            found[IDEAL].add((wait, _seconds(plain, at, wait) if plain else math.inf) for at, wait in ideal.items())
-        return found
+def table(place: Place, client: Client, messages: int, seeds: range) -> Table:
+    """The figures of the real queue, which are design.md's. Each seed deals other shards."""
+    loads = [_load(messages * 2, seed) for seed in seeds]
+    found = {(n, m): _run(place, client, n, m, loads) for n, m in SHAPES}
+    return _proof(place, found, messages * 2, len(seeds))
 
 
-def tables(place: Place, client: Client, messages: int, seeds: range) -> Iterator[Table]:
-    """The figures of the real queue; the proof, which is design.md's figure, comes first."""
-    rounds = Rounds(client, SERVED, place.settings.payload)
-    steady = {(n, m): _steady(rounds, n, m, messages, seeds) for n, m in SHAPES}
-    yield _proof(place, {shape: found[AIMED] for shape, found in steady.items()}, messages * 2, len(seeds))
-    for (n, m), found in steady.items():
-        yield _shape(place, n, m, found, messages)
-    yield _batches(place, rounds, messages * 4 // BATCH * BATCH)
-    yield _sizes(place, client, messages * 2)
-    yield _moment(place, rounds, messages, seeds)
+def _run(place: Place, client: Client, n: int, m: int, loads: Sequence[Workload]) -> Found:
+    """All orders under all *loads*."""
+    found: Found = {name: Waits() for name in (IDEAL, *(each.name for each in SERVED))}
+    for load in loads:
+        queues = {}
+        for number, each in enumerate(SERVED):
+            name, settings = f"fair-{n}-{load.seed}-{number}", each.on_server(n, m)
+            queue = Real(client, name, settings, salt=f"{load.seed}/", payload=place.settings.payload)
+            queues[each.name] = queue
+            found[each.name].add(simulate(queue, load, time.perf_counter).values())
+            queue.drop()
+        ideal = simulate(Ring(), load)
+        found[IDEAL].add((wait, _seconds(queues[PLAIN], at, wait)) for at, (wait, _) in ideal.items())
+    return found
 
 
 def _seconds(plain: Real, at: int, wait: float) -> float:
     return plain.seconds(at, at + int(wait)) if wait < math.inf else math.inf
 
 
-def _steady(rounds: Rounds, n: int, m: int, dequeues: int, seeds: range) -> dict[int, Found]:
-    """By the number of floods; more of the number that the figure is about."""
-    loads = {flooders: [_load(flooders, dequeues, seed) for seed in seeds[:1]] for flooders in FLOODERS}
-    loads[AIMED] = [_load(AIMED, dequeues * 2, seed) for seed in seeds]
-    return {flooders: rounds.run(n, m, each) for flooders, each in loads.items()}
-
-
-def _load(flooders: int, dequeues: int, seed: int) -> Workload:
-    return Workload(flooders, dequeues=dequeues, tail=dequeues // 3, backlog=max(10, dequeues // 20), seed=seed)
+def _load(dequeues: int, seed: int) -> Workload:
+    return Workload(AIMED, dequeues=dequeues, tail=dequeues // 3, backlog=max(10, dequeues // 20), seed=seed)
 
 
 def _proof(place: Place, found: dict[Shape, Found], dequeues: int, seeds: int) -> Table:
@@ -107,106 +79,6 @@ def _targets(n: int, found: Found) -> list[Target]:
         Target(f"{what} dequeues", times(ours.dequeues, ideal.dequeues), BOUND, most=True),
         Target(f"{what} seconds", times(ours.seconds, ideal.seconds, 0), BOUND, most=True),
     ]
-
-
-def _shape(place: Place, n: int, m: int, found: dict[int, Found], dequeues: int) -> Table:
-    return Table(
-        f"fairness-server-{n}-{m}",
-        f"The real queue, {n} streams, {m} per shard: quiet tenants' waits, {PERCENTILES}",
-        place.described(f"{TURNS}, {dequeues:,} dequeues ({AIMED} flooding: as above)"),
-        ("flooding: order", *COLUMNS),
-        [row for flooders, by in found.items() for row in _rows(str(flooders), by)],
-        data={str(flooders): _kept(by) for flooders, by in found.items()},
-    )
-
-
-def _batches(place: Place, rounds: Rounds, dequeues: int) -> Table:
-    """Without times of the ideal: when a message is written within a batch is the model's choice, not the clock's."""
-    named = {
-        f"{n}, {m}, {flooders}": rounds.run(
-            n, m, [replace(_load(flooders, dequeues, 1), backlog=max(10, dequeues // 60), batch=BATCH)]
-        )
-        for n, m in SHAPES
-        for flooders in (AIMED, FLOODERS[-1])
-    }
-    return Table(
-        "fairness-batches",
-        f"The real queue, read in batches of {BATCH}: quiet tenants' waits, {PERCENTILES}",
-        place.described(f"{TURNS}, {dequeues:,} dequeues; a batch leaves at once, with what was written before"),
-        ("streams, per shard, flooding: order", *COLUMNS[:3]),
-        [
-            (name, waits, "-" if IDEAL in name else ms, times)
-            for at, by in named.items()
-            for name, waits, ms, times, _ in _rows(at, by)
-        ],
-        data={at: _kept(by) for at, by in named.items()},
-    )
-
-
-def _sizes(place: Place, client: Client, dequeues: int) -> Table:
-    """The window alone, in batches of every size; at least twelve of each."""
-    (window,) = (each for each in SERVED if each.name == WINDOW)
-    rounds = Rounds(client, (window,), place.settings.payload, "sizes")
-    found = {
-        (n, m, flooders, size): rounds.run(n, m, [_batched(flooders, size, dequeues)])
-        for n, m in SHAPES
-        for flooders in CROWDS
-        for size in SIZES
-    }
-    ratios = {at: times(by[WINDOW].dequeues, by[IDEAL].dequeues) for at, by in found.items()}
-    return Table(
-        "fairness-sizes",
-        f"The real queue, {WINDOW}: p99 of quiet tenants' waits in dequeues, divided by that of ideal fair queueing, "
-        "by batch",
-        place.described(f"{TURNS}, {dequeues:,} dequeues or 12 batches"),
-        ("streams, per shard, flooding", *(f"batches of {size}" for size in SIZES)),
-        [
-            (f"{n}, {m}, {flooders}", *(f"{ratios[n, m, flooders, size]:.2f} x" for size in SIZES))
-            for n, m in SHAPES
-            for flooders in CROWDS
-        ],
-        [
-            Target(
-                f"{WINDOW}, any batch: p99 against ideal fair queueing's, in dequeues",
-                max(ratios.values()),
-                BOUND,
-                True,
-            )
-        ],
-        {", ".join(map(str, at)): _kept(by) for at, by in found.items()},
-    )
-
-
-def _batched(flooders: int, size: int, dequeues: int) -> Workload:
-    """Floods that a batch does not exhaust."""
-    most = max(dequeues, 12 * size)
-    return replace(
-        _load(flooders, most // size * size, 1), backlog=max(10, dequeues // 60, 3 * size // flooders), batch=size
-    )
-
-
-def _moment(place: Place, rounds: Rounds, messages: int, seeds: range) -> Table:
-    """Floods meet new tenants: one flood alone, then 19 more at once."""
-    alone, many = max(10, messages // 16), range(1, 4 * len(seeds) - 2)
-    found = {
-        (n, m): rounds.run(n, m, [_sudden(alone, seed) for seed in many], lambda at: at >= alone) for n, m in SHAPES
-    }
-    return Table(
-        "fairness-moment",
-        f"The real queue, {AIMED - 1} floods begin beside one: waits of the messages that quiet tenants write next, "
-        f"{PERCENTILES}",
-        place.described(
-            f"{TURNS}, {len(many)} seeds; the lone flood went on for {alone:,} dequeues; 200 quiet tenants "
-            f"write 1 message in {1 / SUDDEN_RATE:.0f}; those of the next 100 dequeues count"
-        ),
-        ("streams, per shard: order", *COLUMNS),
-        [row for (n, m), by in found.items() for row in _rows(f"{n}, {m}", by)],
-        data={f"{n}, {m}": _kept(by) for (n, m), by in found.items()},
-    )
-
-
-def _sudden(alone: int, seed: int) -> Workload:
-    return Workload(AIMED, rate=SUDDEN_RATE, backlog=alone, dequeues=alone + 100, tail=4 * alone, late=alone, seed=seed)
 
 
 def _rows(at: str, found: Found) -> list[tuple[str, str, str, str, str]]:

@@ -10,8 +10,15 @@ import gc
 import json
 import sys
 from importlib import import_module
+from pathlib import Path
 
-from benchmarks.calls.agent import use
+
+def use(tree: str) -> None:
+    """Import `shardq` from that checkout; all other modules come from this one."""
+    sys.path.insert(0, tree)
+    package = import_module("shardq")
+    sys.path.remove(tree)
+    assert Path(str(package.__file__)).is_relative_to(tree), f"shardq is not that of {tree}"
 
 
 def main(tree: str) -> None:

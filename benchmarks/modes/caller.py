@@ -21,8 +21,7 @@ FILLED: Final = 100
 class Order:
     """What is to be run: so many cycles of a mode, one message a call or a batch, and the queue's shape.
 
-    With `pieces` it is seen what calls do, not what they cost. `counts` is where callgrind writes, which counts the
-    server's instructions; "" without it.
+    `counts` is where callgrind writes, which counts the server's instructions; "" without it.
     """
 
     mode: str
@@ -34,7 +33,6 @@ class Order:
     streams: int
     per_shard: int
     seed: int
-    pieces: bool = False
     counts: str = ""
 
 

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.calls.trees import tree_of
 from benchmarks.grind import Ground, ground
 from benchmarks.modes.caller import FILLED, Order
 from benchmarks.modes.cost import Cost
@@ -20,9 +19,9 @@ from benchmarks.modes.cycles import KEPT
 from benchmarks.modes.matrix import MODES
 from benchmarks.modes.mode import Mode
 from benchmarks.modes.probes import INSTRUCTIONS
+from benchmarks.modes.trees import tree_of
 from benchmarks.rounds import take_turns
-from benchmarks.settings import Place, Settings, place
-from benchmarks.workers.environments import ROOT
+from benchmarks.settings import ROOT, Place, Settings, place
 
 PRESENT = "present"
 """The name of this checkout in tables."""
@@ -30,8 +29,6 @@ PRESENT = "present"
 SINGLES, BATCHES, MANY = 50, 10, 4
 """Of the messages that the settings say, a turn has a 50th in single calls, and a tenth in batches. Memory is that of
 four times as many."""
-CALLS = 20
-"""Of so many calls it is counted what they do."""
 COUNTED_GROUPS, COUNTED_BATCHES = 4, 10
 """Of so many groups of single calls, and batches, the instructions are counted."""
 
@@ -124,13 +121,6 @@ class Contest:
                 for one in self.contenders
             }
 
-    def pieces(self, mode: Mode, batch: int) -> dict[str, dict[str, float]]:
-        """What a call of each verb of a mode does; there is one contender."""
-        (one,) = self.contenders
-        with self._places() as places:
-            found = self._obey(one, mode, places[one], batch, CALLS * batch, pieces=True)
-        return {verb: {name: amount * batch for name, amount in each.items()} for verb, each in found.items()}
-
     def instructions(self, mode: Mode, batch: int) -> dict[str, dict[str, float]]:
         """By contender, and then by verb, the instructions that a message of a mode takes the server."""
         found = {}
@@ -160,21 +150,13 @@ class Contest:
         return self._agents[key]
 
     def _obey(
-        self,
-        contender: Contender,
-        mode: Mode,
-        where: Place,
-        batch: int,
-        messages: int,
-        *,
-        pieces: bool = False,
-        counts: str = "",
+        self, contender: Contender, mode: Mode, where: Place, batch: int, messages: int, *, counts: str = ""
     ) -> dict[str, Any]:
         chosen = self._settings
         assert where.server.pid
         order = Order(
             mode.name, where.url, where.server.pid, batch, max(2, messages // (mode.group if batch == 1 else batch)),
-            chosen.payload, chosen.streams, chosen.per_shard, chosen.seed, pieces, counts,
+            chosen.payload, chosen.streams, chosen.per_shard, chosen.seed, counts,
         )  # fmt: skip
         return self._agent(contender, mode).obey(order)
 

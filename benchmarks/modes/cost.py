@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -31,10 +31,3 @@ class Cost:
     def commands_in_all(self) -> float:
         """How many commands a message took: those in scripts, not those that run scripts."""
         return sum(sum(found.values()) for found in self.commands.values())
-
-
-def mixed(costs: Iterable[Cost]) -> Cost:
-    """The costs of several modes, one message of each."""
-    verbs = (*VERBS, SUM)
-    every = list(costs)
-    return Cost({verb: sum(cost.cpu[verb] for cost in every) for verb in verbs}, {}, {})

@@ -240,6 +240,7 @@ PAYLOADS: Final = tuple(
 MEMORY: Final = (
     Mode("memory: one flood", in_turn(1), cycle=kept, memory=200),
     Mode("memory: 1,000 tenants", cycle=kept, memory=230),
+    Mode("memory: 1,000 tenants, journal", settings={"journal": 10_000_000}, cycle=kept, memory=270),
     Mode("memory: delayed", options=lambda _: {"delay": 3600.0}, cycle=kept, memory=350),
     Mode("memory: in flight", between=hold, cycle=kept, memory=300),
 )
@@ -261,7 +262,3 @@ MODES: Final = {
     for mode in group
 }
 """By name, in the order of the tables."""
-
-MIX: Final = tuple(mode.name for mode in PLAINS if mode.singles is PLAIN_SINGLE)
-MIX_AT_MOST: Final = 0.9
-"""Single messages of these modes, all together, of the earlier shardq."""

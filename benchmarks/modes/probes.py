@@ -11,8 +11,6 @@ from benchmarks.grind import dumped
 
 Probe = Callable[[], Mapping[str, float]]
 """What has been spent so far, of one or several things."""
-TABLES: Final = "tables"
-FUNCTIONS: Final = "functions"
 INSTRUCTIONS: Final = "instructions"
 SCRIPTS: Final = ("evalsha", "evalsha_ro", "fcall", "fcall_ro")
 
@@ -50,16 +48,3 @@ def instructions_of(pid: int, folder: Path) -> Probe:
 def memory_of(server: Any) -> Probe:
     """The bytes that a server has allocated."""
     return lambda: {"bytes": float(server.info("memory")["used_memory"])}
-
-
-def pieces_of(server: Any, function: str) -> Probe:
-    """How often a server ran each command, and how many tables and functions were made: *function* tells the latter."""
-    commands = commands_of(server)
-
-    def probe() -> Mapping[str, float]:
-        made = server.execute_command("FCALL", function, 0)
-        found = dict(commands())
-        found.pop("scripts")
-        return {**found, **dict(zip((TABLES, FUNCTIONS), made, strict=True))}
-
-    return probe

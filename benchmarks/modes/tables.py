@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.modes import pieces
 from benchmarks.modes.contest import Contest, Costs, Failed, contest
-from benchmarks.modes.cost import Cost, mixed
+from benchmarks.modes.cost import Cost
 from benchmarks.modes.cycles import VERBS, WITH_ACK
-from benchmarks.modes.matrix import MIX, MIX_AT_MOST, MODES
+from benchmarks.modes.matrix import MODES
 from benchmarks.modes.mode import SUM, Mode, Most
 from benchmarks.modes.ratios import Ratios, said
 from benchmarks.report import Table, us
@@ -32,9 +31,6 @@ def run(where: Place) -> Iterator[Table]:
     """Single messages, then batches, then memory."""
     chosen = where.settings
     modes = [mode for mode in MODES.values() if any(word in mode.name for word in chosen.only.split(","))]
-    if chosen.pieces:
-        yield from pieces.run(where, [mode for mode in modes if not mode.memory])
-        return
     keeping = [mode for mode in modes if mode.memory]
     with contest(chosen) as ground:
         for batch in dict.fromkeys((1, chosen.batch)):
@@ -70,8 +66,6 @@ def _tables(where: Place, ground: Contest, modes: Sequence[Mode], batch: int, fo
         yield Table(f"modes-{name}-{batch}", title, where.described(), COLUMNS, rows, data=data)
     for name in others:
         rows = [_of_first(name, first, mode, batch, found) for mode in modes]
-        if batch == 1 and found.keys() >= set(MIX):
-            rows.append(_mix(name, first, found))
         title = f"{name}: server CPU of that of {first}, {_shape(batch)}"
         data = {mode: {each: _data(costs[each][mode]) for each in (first, name)} for mode, costs in found.items()}
         yield Table(f"modes-{name}-of-{first}-{batch}", title, where.described(), COLUMNS, rows, data=data)
@@ -113,14 +107,6 @@ def _of_first(name: str, first: str, mode: Mode, batch: int, found: Found) -> Ro
         return _failed(mode)
     own, other = (found[mode.name][each][mode.name] for each in (name, first))
     return _row(mode.name, Ratios.of(own, other), bounds.earlier, own)
-
-
-def _mix(name: str, first: str, found: Found) -> Row:
-    """The single messages of several modes, all together."""
-    own, other = ([found[mode][each][mode] for mode in MIX] for each in (name, first))
-    ratios = Ratios.of(*([mixed(costs) for costs in zip(*each, strict=True)] for each in (own, other)))
-    *cells, _, _, _ = _row("all plain ones together", ratios, {SUM: MIX_AT_MOST}, own[0])
-    return (*cells, "", "", "")
 
 
 def _row(name: str, ratios: Ratios, most: Most, own: Sequence[Cost]) -> Row:

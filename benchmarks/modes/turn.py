@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,14 +10,7 @@ from benchmarks.modes.caller import Caller, Order, make_caller
 from benchmarks.modes.cycles import Cycle, Meter, kept, with_ack
 from benchmarks.modes.matrix import MODES
 from benchmarks.modes.mode import Mode
-from benchmarks.modes.probes import (
-    Probe,
-    commands_of,
-    cpu_of,
-    instructions_of,
-    memory_of,
-    pieces_of,
-)
+from benchmarks.modes.probes import Probe, commands_of, cpu_of, instructions_of, memory_of
 from benchmarks.prior_art import connect
 from shardq import Client
 
@@ -46,7 +38,7 @@ def take(order: Order) -> Spent:
                 return _run(caller, kept, memory_of(server), order.cycles)
             if order.counts:
                 return _instructions(caller)
-            return _pieces(caller, server) if order.pieces else _costs(caller, server)
+            return _costs(caller, server)
 
 
 def _costs(caller: Caller, server: Any) -> Spent:
@@ -61,18 +53,6 @@ def _costs(caller: Caller, server: Any) -> Spent:
         spent |= _run(caller, with_ack, cpu_of(order.pid), order.cycles)
         caller.settle()
     return {verb: {**found, **seen.get(verb, {})} for verb, found in spent.items()}
-
-
-def _pieces(caller: Caller, server: Any) -> Spent:
-    """What each verb does."""
-    order, cycle = caller.order, caller.mode.cycle
-    cycle(caller, Meter(dict))  # the library is there now
-    counted = import_module("shardq.protocol.scripts").library().function("pieces")
-    probe = pieces_of(server, counted)
-    seen = _run(caller, cycle, probe, order.cycles)
-    if caller.acks_with_reads:
-        seen |= _run(caller, with_ack, probe, order.cycles)
-    return seen
 
 
 def _instructions(caller: Caller) -> Spent:

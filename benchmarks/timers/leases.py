@@ -8,8 +8,10 @@ import tracemalloc
 from collections.abc import Callable
 
 from benchmarks.report import Table, Target, times
+from benchmarks.rounds import middle, ratio
+from benchmarks.settings import machine
 from benchmarks.timers.process import in_process
-from benchmarks.timers.rounds import Rounds, Size, middle, place, ratio, rounds_of
+from benchmarks.timers.size import Rounds, Size
 from shardq import Client, Delivery
 from shardq.client.leases import Leases, delivered
 from shardq.model import Received
@@ -107,26 +109,34 @@ def _cpu(work: Callable[[], None]) -> float:
     return time.process_time() - begun
 
 
-def leases(size: Size) -> list[Table]:
-    """L1: what 100,000 leases cost while nothing happens."""
+def leases(size: Size) -> Table:
+    """What 100,000 leases cost while nothing happens."""
     found: dict[str, Rounds] = {}
     for number in [max(10, min(each, size.requests)) for each in HELD]:
 
         def one(how: str, number: int = number) -> dict[str, float]:
             return in_process("benchmarks.timers.leases", how, number)
 
-        found[f"{number:,}"] = rounds_of(size.rounds, (WHEEL, SCAN), one)
+        found[f"{number:,}"] = size.take((WHEEL, SCAN), one)
     shown: list[tuple[str, ...]] = [
-        (f"{number} {how}", f"{middle(each, 'idle', how):.3f} ms", f"{middle(each, 'us', how):.2f} µs",
-         f"{middle(each, 'bytes', how):,.0f}", times(ratio(each, "idle", WHEEL, how)))
+        (f"{number} {how}", f"{middle(each[how], 'idle'):.3f} ms", _spread(each[how]),
+         f"{middle(each[how], 'us'):.2f} µs", f"{middle(each[how], 'bytes'):,.0f}",
+         times(ratio(each[how], each[WHEEL], "idle")))
         for number, each in found.items() for how in (WHEEL, SCAN)
     ]  # fmt: skip
-    columns = ("leases", "CPU of a second", "to take and settle", "bytes, with its delivery", "CPU / wheel's")
+    columns = ("leases", "CPU of a second", "rounds, ms", "to take and settle", "bytes, with its delivery",
+               "CPU / wheel's")  # fmt: skip
     few, *_, most = found.values()
-    more = middle(few, "us", WHEEL) - middle(few, "us", SCAN)
+    more = middle(few[WHEEL], "us") - middle(few[SCAN], "us")
+    scanned = ratio(most[SCAN], most[WHEEL], "idle")
     targets = [
-        Target("L1 the scan's CPU with the most leases, against the wheel", ratio(most, "idle", WHEEL, SCAN), 100),
-        Target("L2 to take and settle a lease, beside a set that is scanned", more, 1, True, " µs"),
+        Target("the scan's CPU with the most leases, against the wheel", scanned, 100),
+        Target("to take and settle a lease, beside a set that is scanned", more, 1, True, " µs"),
     ]
-    context = f"{size.rounds} rounds; {place()}"
-    return [Table("timing-leases", "Leases held by one process", context, columns, shown, targets, found)]
+    context = f"{size.rounds} rounds; {machine()}"
+    return Table("timing-leases", "Leases held by one process", context, columns, shown, targets, found)
+
+
+def _spread(own: list[dict[str, float]]) -> str:
+    idle = [each["idle"] for each in own]
+    return f"{min(idle):.3f} to {max(idle):.3f}"

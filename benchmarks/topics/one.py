@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from benchmarks.timers.memory import used
+from benchmarks.processes import resident
 from benchmarks.topics.census import census
 from benchmarks.topics.contenders import CONTENDERS, spelled
 from benchmarks.topics.workload import make, zipf
@@ -24,12 +24,12 @@ def measure(name: str, count: str, share: str, lookups: str) -> dict[str, float]
     gc.freeze()
     trie = CONTENDERS[name]()
     pauses = Pauses()
-    before = used()
+    before = resident()
     build = _timed(lambda: _each(trie.insert, patterns, values))
     worst = pauses.stop()
     gc.collect()
     found = {
-        "bytes": (used() - before) / len(patterns),
+        "bytes": (resident() - before) / len(patterns),
         "objects": len(gc.get_objects()) / len(patterns),
         "insert": len(patterns) / build / 1e3,
         "pause": worst,

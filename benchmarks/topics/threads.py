@@ -1,8 +1,7 @@
 """Threads that insert and threads that look up, all at once.
 
-In the two charts of the source each thread does 1,000 operations. In CPython that takes less than a thread's time slice
-(5 ms), so the threads hardly compete. The test suite that the source's author published repeats its 1,000 literal
-topics for as long as it runs: `LONG` does so, and its inserters remove every second time what they inserted.
+Each repeats its 1,000 literal topics, as the test suite of the trie's author does; its inserters remove every second
+time what they inserted. Once would take less than a thread's time slice (5 ms), so the threads would hardly compete.
 """
 
 from __future__ import annotations
@@ -12,23 +11,25 @@ import time
 from collections.abc import Callable
 
 from benchmarks.report import Table, Target
+from benchmarks.rounds import middle, ratio
+from benchmarks.settings import machine
 from benchmarks.timers.process import in_process
-from benchmarks.timers.rounds import Rounds, middle, place, ratio, rounds_of
+from benchmarks.timers.size import Rounds, Size
 from benchmarks.topics.contenders import CONTENDERS, spelled
 from benchmarks.topics.workload import make
 
 NAMES = ("shardq", "shardq, lock", "shardq, one lock", "dict trie, one lock", "paho, one lock")
-THREADS = (1, 2, 4, 8, 16)
+THREADS = (2, 16)
 MIXES = {"1:1": 1, "1:3": 3}
-SEED, LONG = (1, 0.1), (20, 0.0)
-"""How often a thread does its operations, and what share of the patterns has wildcards."""
+TIMES = 20
+"""How often a thread does its operations."""
 
 
-def measure(name: str, mix: str, threads: str, each: str, times: str, wild: str) -> dict[str, float]:
+def measure(name: str, mix: str, threads: str, each: str, times: str) -> dict[str, float]:
     """The wall time of the whole work, as a rate."""
     inserters = max(1, int(threads) // (1 + MIXES[mix]))
     lookers = max(1, int(threads) - inserters)
-    patterns, topics = make(inserters * int(each), float(wild), lookers * int(each))
+    patterns, topics = make(inserters * int(each), 0.0, lookers * int(each))
     patterns, topics = [spelled(name, it) for it in patterns], [spelled(name, it) for it in topics]
     trie = CONTENDERS[name]()
     gate = threading.Barrier(inserters + lookers + 1)
@@ -62,33 +63,36 @@ def measure(name: str, mix: str, threads: str, each: str, times: str, wild: str)
 
 
 def threads(rounds: int, each: int) -> list[Table]:
-    """A table for each mix, as in the seed and repeated."""
-    return [_table(mix, how, rounds, each) for how in (SEED, LONG) for mix in MIXES]
+    """A table for each mix."""
+    return [_table(mix, rounds, each) for mix in MIXES]
 
 
-def _round(mix: str, count: int, how: tuple[int, float], rounds: int, each: int) -> Rounds:
+def _round(mix: str, count: int, rounds: int, each: int) -> Rounds:
     module = "benchmarks.topics.threads"
-    return rounds_of(rounds, NAMES, lambda name: in_process(module, name, mix, count, each, *how))
+    return Size(rounds=rounds).take(NAMES, lambda name: in_process(module, name, mix, count, each, TIMES))
 
 
-def _table(mix: str, how: tuple[int, float], rounds: int, each: int) -> Table:
-    counts = (THREADS[1], THREADS[-1]) if how is LONG else THREADS
-    found = {count: _round(mix, count, how, rounds, each) for count in counts}
-    rows = [(name, *(f"{middle(found[count], 'rate', name):,.0f}" for count in counts)) for name in NAMES]
-    name = f"routing-threads-{mix.replace(':', '-')}" + ("-long" if how is LONG else "")
-    did = f"{each:,} operations" + (f", {how[0]} times over," if how is LONG else "")
-    context = f"{did} per thread, {how[1]:.0%} of the patterns with wildcards, {rounds} rounds; "
-    context += f"wall time, thousand operations/s; {place()}"
-    columns = ("insert:lookup " + mix, *(f"{count} threads" for count in counts))
+def _table(mix: str, rounds: int, each: int) -> Table:
+    found = {count: _round(mix, count, rounds, each) for count in THREADS}
+    rows = [(name, *(_rate(found[count][name]) for count in THREADS)) for name in NAMES]
+    context = f"{each:,} operations, {TIMES} times over, per thread, {rounds} rounds; "
+    context += f"wall time, thousand operations/s; {machine()}"
+    columns = ("insert:lookup " + mix, *(f"{count} threads" for count in THREADS))
     title = f"routing: {mix} inserts to lookups at once"
-    data = {"found": {name: {count: middle(found[count], "ms", name) for count in counts} for name in NAMES}}
-    return Table(name, title, context, columns, rows, _targets(mix, found) if how is LONG else [], data)
+    data = {str(count): each for count, each in found.items()}
+    return Table(f"routing-threads-{mix.replace(':', '-')}", title, context, columns, rows, _targets(mix, found), data)
+
+
+def _rate(own: list[dict[str, float]]) -> str:
+    """The median, and the slowest and the fastest round."""
+    rates = [run["rate"] for run in own]
+    return f"{middle(own, 'rate'):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
 
 
 def _targets(mix: str, found: dict[int, Rounds]) -> list[Target]:
     most = found[THREADS[-1]]
-    fall = middle(most, "rate", "shardq") / middle(found[2], "rate", "shardq")
-    gain = ratio(most, "rate", "shardq, one lock", "shardq")
+    fall = middle(most["shardq"], "rate") / middle(found[2]["shardq"], "rate")
+    gain = ratio(most["shardq"], most["shardq, one lock"], "rate")
     return [
         Target(f"R11 {mix}, 16 threads, of one lock", gain, 4 if mix == "1:1" else 1.5),
         Target(f"R11 {mix}, 16 threads, of the rate of 2", fall, 0.6),

@@ -170,7 +170,7 @@ OTHERS = (
         "after the job", "again when its lock ended and another worker looks (default 30 s)", node=True,
     ),
     Contender(
-        "RQ, SimpleWorker", "rq_jobs",
+        "RQ, no fork", "rq_jobs",
         ("rq", "worker", "-q", "-w", "rq.SimpleWorker", "--disable-job-desc-logging", "jobs"), _rq,
         ("rq==2.12.0", REDIS, HIREDIS),
         "no fork, results not kept", "100 per enqueue_many",

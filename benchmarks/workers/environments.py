@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.settings import ROOT
 from benchmarks.workers.contenders import Contender
 
-ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".bench"
 
 

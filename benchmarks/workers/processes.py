@@ -9,12 +9,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from benchmarks.settings import ROOT
 from benchmarks.workers.contenders import Contender
-from benchmarks.workers.environments import ROOT, programs
+from benchmarks.workers.environments import programs
 from shardq.embedded.child import ChildProcess
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -77,6 +79,42 @@ class Worker:
             if fields and int(fields[3]) == self._process.pid:
                 spent += _clock(int(stat.parent.name)) + sum(map(int, fields[13:15])) / _TICK
         return spent
+
+
+class Workers:
+    """Several such processes, as one."""
+
+    def __init__(self, contender: Contender, url: str, processes: int) -> None:
+        self._contender, self._url, self._processes = contender, url, processes
+        self._stack = ExitStack()
+        self._workers: list[Worker] = []
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._workers = [stack.enter_context(Worker(self._contender, self._url)) for _ in range(self._processes)]
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def running(self) -> bool:
+        """Whether none has ended."""
+        return all(each.running() for each in self._workers)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all."""
+        for each in self._workers:
+            each.signal(number)
+
+    def pause(self) -> None:
+        """SIGSTOP, and wait until all are stopped."""
+        for each in self._workers:
+            each.pause()
+
+    def cpu(self) -> float:
+        """CPU seconds of all."""
+        return sum(each.cpu() for each in self._workers)
 
 
 def _clock(pid: int) -> float:

@@ -16,7 +16,7 @@ from benchmarks.prior_art import connect
 from benchmarks.settings import Settings, place
 from benchmarks.workers.contenders import Contender, forget
 from benchmarks.workers.counting import MARK, RAN
-from benchmarks.workers.processes import Enqueuer, Worker
+from benchmarks.workers.processes import Enqueuer, Worker, Workers
 
 WARM = 200
 LOOK = 0.002
@@ -50,7 +50,7 @@ class Bench(NamedTuple):
     contender: Contender
     url: str
     server: Any
-    worker: Worker
+    worker: Worker | Workers
     enqueuer: Enqueuer
 
     def left(self) -> int:

@@ -14,6 +14,7 @@ TOGETHER = 100
 AHEAD = int(os.environ.get("BENCH_AHEAD", "500"))
 TENANTS = int(os.environ.get("BENCH_TENANTS", "100"))
 LEASE = float(os.environ.get("BENCH_LEASE", "30"))
+SLOTS = int(os.environ.get("BENCH_SLOTS", "64"))
 queue = Client.from_url(URL).queue("jobs", visibility_timeout=LEASE)
 
 
@@ -61,7 +62,7 @@ def in_threads() -> None:
     def handle(delivery: Delivery) -> None:
         work(delivery.payload)
 
-    Worker(queue, handle, read_ahead=AHEAD).run()
+    Worker(queue, handle, concurrency=SLOTS, read_ahead=AHEAD).run()
 
 
 async def in_tasks() -> None:
@@ -69,7 +70,7 @@ async def in_tasks() -> None:
         await work_async(delivery.payload)
 
     async with AsyncClient.from_url(URL) as client:
-        await AsyncWorker(client.queue("jobs", create=True), handle, read_ahead=AHEAD).run()
+        await AsyncWorker(client.queue("jobs", create=True), handle, concurrency=SLOTS, read_ahead=AHEAD).run()
 
 
 def main(how: str) -> None:

@@ -6,7 +6,7 @@ it. It counts connections by address, closes those that show no token, and takes
 without one: a flood of frames of whatever kind waits in the stranger's own machine. TLS passes through unread.
 
 A chunk of bytes that it passes on has as many messages as have come by then, so a message costs the gateway no more CPU
-that could be measured (`benchmarks/edge/strangers.py` measures what an honest producer notices of strangers).
+that could be measured.
 """
 
 from __future__ import annotations

@@ -14,9 +14,8 @@ first, on the thread on which that happens::
 
 **Nothing is kept of a completed operation.** It leaves the timer and all of its watch lists at once. A watch list is a
 dict, so that takes O(1). Kafka's watch lists are linked lists, from which it cannot remove an operation so. It
-estimates how many completed operations are in them, and purges them by a scan. `benchmarks/timing.py` measures that the
-scan costs more than removing at once, and that it keeps up to a thousand completed operations with all that they refer
-to (KAFKA-19763: out of memory).
+estimates how many completed operations are in them, and purges them by a scan. Until then up to a thousand completed
+operations stay, with all that they refer to (KAFKA-19763: out of memory).
 
 **Exactly once.** There is one table of pending operations. To take an operation out of it is atomic, and the thread
 that took it out completes it. So `len` is exact, too.

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import flow, service, waiting
-from benchmarks.edge import sizes, strangers, tables
-from benchmarks.fairness import limited, served
+from benchmarks import flow, service
+from benchmarks.edge import sizes
+from benchmarks.fairness import contenders, served
 from benchmarks.prior_art import Bare, PriorArt
-from benchmarks.publish import MARK, publish
+from benchmarks.publish import MARK, MISSING, SHORT, publish, shortened
 from benchmarks.report import Table, Target, percentile
 from tests.servers import Server
 
@@ -21,40 +21,32 @@ pytestmark = pytest.mark.runs_in("test-all")
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = (
-    "--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20", "--batch", "10", "--members", "40",
+    "--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20", "--batch", "10",
 )  # fmt: skip
 
 
 OF_THEIR_OWN = {
-    *("single", "concurrent", "before"),  # test_calls.py
+    "calls",  # test_calls.py
     "modes",  # test_modes.py
+    "instructions",  # test_instructions.py
     "slow",  # test_slow.py
     *("pipelines", "routing", "spark", "timing", "worker"),  # tests/routing, tests/spark, tests/timing, test_worker.py
 }
 
 
 def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of dozens of rounds the first and the last, or only the first, and less of what is sent over slow links."""
-    monkeypatch.setattr(served, "SIZES", served.SIZES[::4])
-    monkeypatch.setattr(served, "CROWDS", served.CROWDS[:1])
-    for each in (served, limited):
-        monkeypatch.setattr(each, "SHAPES", each.SHAPES[:1])
-    monkeypatch.setattr(tables, "NAMES", {each: tables.NAMES[each] for each in ("sync", "trained")})
-    monkeypatch.setattr(tables, "SIZE", tables.SIZE // 4)
+    """Of dozens of rounds only the first, and less of what is sent over slow links."""
+    monkeypatch.setattr(served, "SHAPES", contenders.SHAPES[:1])
     monkeypatch.setattr(sizes, "KINDS", ("log lines",))
     monkeypatch.setattr(sizes, "ALONE", sizes.ALONE // 4)
-    monkeypatch.setattr(strangers, "KINDS", ["tiny"])
-    monkeypatch.setattr(strangers, "LEAST", 0.5)
     monkeypatch.setattr(flow, "SPAN", 6.0)
     monkeypatch.setattr(service, "GOALS", {20: service.GOALS[20]})
     monkeypatch.setattr(service, "NUMBERS", (2,))
-    monkeypatch.setattr(waiting, "CLIENTS", 10)
-    for each in (service, strangers, waiting):
-        monkeypatch.setattr(each, "WARM", 0.5)
+    monkeypatch.setattr(service, "WARM", 0.5)
 
 
 @pytest.mark.parametrize(
-    ("name", "aof"), [*((name, "off") for name in sorted({*program.NAMES} - OF_THEIR_OWN)), ("throughput", "everysec")]
+    ("name", "aof"), [*((name, "off") for name in sorted({*program.NAMES} - OF_THEIR_OWN)), ("reads", "everysec")]
 )
 def test_each_benchmark_runs_and_keeps_its_numbers(
     name: str, aof: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -151,9 +143,33 @@ def test_all_pages_of_a_folder_are_filled_in(tmp_path: Path) -> None:
     assert "old" in (tmp_path / "d.txt").read_text()
 
 
+def test_a_short_table_has_some_columns_of_a_page(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(
+        "**One.** here, commit 1.\n\n|  | x | y, z |\n|---|--:|--:|\n| a | 1 | 2 |\n| b |  | 4 |\n"
+    )
+    mark, end = "<!-- table: a.md | One | ; y, z -->\n", "<!-- end -->\n"
+    text = f"{mark}old\n{end}"
+    short = f"{mark}\nhere, commit 1.\n\n|  | y, z |\n|---|--:|\n| a | 2 |\n| b | 4 |\n{end}"
+    assert shortened(text, tmp_path) == short
+    assert shortened(short, tmp_path) == short
+    assert MISSING in shortened(text.replace("One", "Two"), tmp_path)
+    assert MISSING in shortened(text.replace("; y, z", "; y, z; w"), tmp_path)
+    some = shortened(text.replace(" -->", " | b; c -->", 1), tmp_path)
+    assert "| b | 4 |" in some
+    assert "| a | 2 |" not in some
+
+
+def test_the_short_tables_of_docs_are_those_of_the_pages() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert SHORT.search(page)
+    assert shortened(page) == page
+
+
 def test_the_marks_name_benchmarks_and_stand_where_make_plots_fills_them_in() -> None:
     results = ROOT / "benchmarks" / "results"
-    assert f"--publish {results.relative_to(ROOT)}\n" in (ROOT / "Makefile").read_text()
+    make = (ROOT / "Makefile").read_text()
+    assert f"--publish {results.relative_to(ROOT)}\n" in make
+    assert "--publish docs/benchmarks.md\n" in make
     asked = [mark[2] for page in sorted(results.glob("*.md")) for mark in MARK.finditer(page.read_text())]
     assert asked
     for words in asked:

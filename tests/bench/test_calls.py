@@ -1,4 +1,4 @@
-"""single, concurrent and before run: tiny, and beside this same checkout. Nothing here looks at a time."""
+"""`benchmarks calls` runs: tiny. Nothing here looks at a time."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import concurrent, single
-from benchmarks.calls import action, agents, columns, shardq_calls, trees
+from benchmarks import reads
+from benchmarks.calls import action, shardq_calls, tables
 from benchmarks.calls.agents import Agent, Called, Field, Row, field
-from benchmarks.calls.columns import faster, less
+from benchmarks.modes import trees
+from benchmarks.modes.agent import use
+from benchmarks.prior_art import connect
 from benchmarks.report import Table
-from benchmarks.settings import Place, Settings, place
+from benchmarks.rounds import half, ratio
+from benchmarks.settings import ROOT, Place, Settings, commit_of, place
 from benchmarks.workers import environments
 from benchmarks.workers.contenders import OTHERS
 from tests.parts import HUEY
 
 pytestmark = pytest.mark.runs_in("test-all")
 
-ROOT = environments.ROOT
 TINY = ("--rounds", "1", "--messages", "40", "--batch", "4", "--link", "unix")
 SMALL = Settings(rounds=1, messages=20, batch=4, link="unix")
+WAITING = 12
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ def here() -> Iterator[Place]:
 
 @pytest.fixture
 def ground(here: Place) -> Iterator[Field]:
-    with field(here, 8) as made:
+    with field(here, 8, WAITING) as made:
         yield made
 
 
@@ -47,53 +50,34 @@ def no_huey(monkeypatch: pytest.MonkeyPatch) -> None:
     def programs(_: object) -> Path:
         raise environments.Missing("not in a test")
 
-    monkeypatch.setattr(single, "programs", programs)
+    monkeypatch.setattr(tables, "programs", programs)
 
 
-@pytest.fixture
-def one_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the one before it, which does not count."""
-    monkeypatch.setattr(columns, "MORE", 1)
-    monkeypatch.setattr(concurrent, "MORE", 1)
-
-
-def whole(tables: list[Table]) -> None:
-    """Each row has all its columns, and each round its numbers."""
-    for table in tables:
+@pytest.mark.usefixtures("no_huey")
+def test_each_table_is_made_and_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MORE", 1)
+    monkeypatch.setattr(tables, "CASES", [replace(each, waiting=min(each.waiting, WAITING)) for each in tables.CASES])
+    monkeypatch.setattr(tables, "CALLERS", [row for row in tables.CALLERS if "1,000" not in row[0]])
+    monkeypatch.setattr(tables, "CROWDS", {crowd: 1.0 for crowd in tables.CROWDS if "1,000" not in crowd})
+    found = program.run(["calls", *TINY])
+    cases = [f"calls-{case}-{what}" for case in ("empty", "backlog", "large") for what in ("write", "read")]
+    assert [table.name for table in found] == [*cases, "calls-callers"]
+    for table in found:
         assert {len(row) for row in table.rows} == {len(table.columns)}
-        for own in table.data.values():
-            assert len(own) == 1
-            assert all(run["wall"] > 0 and run["p99"] >= run["p50"] > 0 for run in own)
-
-
-@pytest.mark.usefixtures("no_huey", "one_round")
-@pytest.mark.parametrize(
-    ("name", "base"),
-    [
-        ("single", str(ROOT)),
-        ("concurrent", str(ROOT)),
-        ("before", str(ROOT)),
-        ("before", ""),
-    ],
-)
-def test_each_runs_beside_a_base(name: str, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrent, "CROWDS", concurrent.CROWDS[:2])  # a thousand tasks do the same for longer
-    tables = program.run([name, *TINY, "--base", base])
-    whole(tables)
-    targets = [str(each) for table in tables for each in table.targets]
-    assert any("against the base" in each for each in targets) == bool(base and name != "single")
-    assert all("half of the rounds" in each for each in targets)
-    assert len(targets) == (0 if not base else {"single": 2, "concurrent": 6, "before": 12}[name])
-    assert all(("base: " in table.context) == bool(base) for table in tables)
-
-
-@pytest.mark.usefixtures("no_huey", "one_round")
-def test_who_is_missing_is_named(here: Place) -> None:
-    written, read = single.run(here)
-    for table in (written, read):
         assert "huey is left out" in table.context
         assert not any(row[0].startswith("huey") for row in table.rows)
-        assert len(table.targets) == 1
+        for own in table.data.values():
+            assert len(own) == 1
+            assert all(run["wall"] > 0 and run["client"] > 0 and run["p99"] >= run["p50"] > 0 for run in own)
+    assert {table.name for table in found if not table.targets} == set()
+
+
+@pytest.mark.usefixtures("no_huey")
+def test_one_table_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MORE", 1)
+    assert [table.name for table in program.run(["calls", *TINY, "--only", "empty"])] == [
+        "calls-empty-write", "calls-empty-read",
+    ]  # fmt: skip
 
 
 @pytest.fixture
@@ -109,9 +93,12 @@ def huey_python(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_huey_puts_each_job_on_its_list_and_pops_it(ground: Field, huey_python: Path) -> None:
-    agent = ground.agent("huey_calls", tree=None, python=huey_python)
-    runs = ground.take([Row(each, agent, each) for each in ("enqueue", "dequeue")], 1)
-    assert all(run.commands > 0 for own in runs.values() for run in own)
+    agent = ground.agent("huey_calls", python=huey_python)
+    runs = ground.take([Row(each, agent, each) for each in agent.actions], 1)
+    assert all(run.server > 0 for own in runs.values() for run in own)
+    assert "huey, enqueue, 64 threads" in [row[0] for row in tables.CALLERS]
+    with connect(ground._place.url) as server:
+        assert server.llen("huey.redis.jobs") == WAITING
 
 
 def test_where_hueys_packages_cannot_be_fetched_the_run_says_so(
@@ -126,16 +113,21 @@ def test_where_hueys_packages_cannot_be_fetched_the_run_says_so(
 
 
 def test_several_places_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def tables(where: Place) -> list[Table]:
+    def made(where: Place) -> list[Table]:
         return [Table("one", "One", where.described(), ("what",), [("a",)])]
 
-    monkeypatch.setattr(concurrent, "run", tables)
-    found = program.run(["concurrent", "--link", "both", "--json", str(tmp_path)])
+    monkeypatch.setattr(reads, "run", made)
+    found = program.run(["reads", "--link", "both", "--json", str(tmp_path)])
     product = {each.name.partition("@")[2].partition("-")[0] for each in found}
     assert len(product) == 1
     assert [each.name.rpartition("-")[2] for each in found] == ["tcp", "unix"]
     assert ["TCP" in each.context for each in found] == [True, False]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_table_says_of_which_commit_it_is(here: Place) -> None:
+    assert f"commit {commit_of(ROOT)}" in here.described()
+    assert commit_of(Path("/")) == "unknown"
 
 
 def test_all_servers_are_one_program_of_each_product() -> None:
@@ -146,51 +138,47 @@ def test_all_servers_are_one_program_of_each_product() -> None:
     assert sorted(products) == sorted(set(products)) != []
 
 
-def test_an_action_handles_each_message_once(ground: Field, here: Place) -> None:
+def test_each_action_handles_its_messages_and_leaves_what_waited(ground: Field, here: Place) -> None:
     agent = ground.agent("shardq_calls")
-    server: Any = ground._server
-    assert "write, 1,000 tasks" in agent
-    for name, (_, commands) in agent._actions.items():
-        if "1,000" in name:
-            continue  # as those of 64, but for longer
-        before = _calls(server)
-        assert isinstance(agent.measured(server, name), Called)
-        assert tuple(commands) == shardq_calls.CALLS
-        assert _calls(server) > before
-    queue = shardq_calls.Calls(_given(here, agent)).queue
+    assert "write, 1,000 tasks" in agent.actions
+    for name in agent.actions:
+        if "1,000" not in name:  # as those of 64, but for longer
+            assert isinstance(agent.measured(ground._server, name), Called)
+    queue = shardq_calls.Calls(replace(given(here, agent), waiting=0)).queue
     stats = queue.stats()
-    assert stats.backlog == stats.in_flight == 0
+    assert (stats.backlog, stats.in_flight) == (WAITING, 0)
 
 
-def _calls(server: Any) -> int:
-    """How many functions and scripts the server has run."""
-    stats = server.info("commandstats")
-    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in shardq_calls.CALLS)
+def test_each_reference_handles_its_messages_and_leaves_what_waited(ground: Field, here: Place) -> None:
+    agent = ground.agent("plain")
+    for name in agent.actions:
+        assert isinstance(agent.measured(ground._server, name), Called)
+    name = given(here, agent).name
+    with connect(here.url) as server:
+        assert server.llen(f"{name}:list") == server.xlen(f"{name}:bare") == WAITING
+        assert sum(map(server.xlen, server.scan_iter(f"{name}:prior:s*"))) == WAITING
 
 
-def _given(here: Place, agent: Agent | None = None) -> action.Given:
+def given(here: Place, agent: Agent | None = None) -> action.Given:
     words: Any = agent._process.args if agent else None
     told = json.loads(words[-1]) if words else {}
     plain = {"url": here.url, "name": "given", "messages": 8, "batch": 4, "payload": 10, "streams": 8}
-    return action.Given(**(plain | {"per_shard": 2, "tenants": 3, "seed": 1, "each": 1} | told))
+    return action.Given(**(plain | {"per_shard": 2, "tenants": 3, "seed": 1} | told))
 
 
-def test_the_ack_with_the_next_read_is_measured_where_a_read_can_take_one(
-    here: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = shardq_calls.Calls(_given(here))
+def test_a_read_brings_the_ack_of_the_one_before(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = shardq_calls.Calls(given(here))
     acked = []
     read = calls.queue.read
 
     def with_ack(*, ack: Any = None) -> Any:
         if ack is not None:
             acked.append(ack.message_id)
-            ack.ack()
-        return read()
+        return read(ack=ack)
 
     monkeypatch.setattr(calls.queue, "read", with_ack)
-    calls.fill()
-    assert len(calls._with_next(None)) == 8  # seven reads that bring an ack, and the last ack
+    calls.fill(8)
+    assert len(calls.with_next(None)) == 8  # seven reads that bring an ack, and the last ack
     assert len(set(acked)) == 7
     assert calls.queue.stats().backlog == calls.queue.stats().in_flight == 0
 
@@ -210,7 +198,7 @@ def test_a_call_that_fails_in_a_thread_is_noticed() -> None:
         crowd.go()
 
 
-def test_a_base_is_a_folder_or_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, here: Place) -> None:
+def test_a_base_is_a_folder_or_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert trees.tree_of("") is None
     folder = trees.tree_of(str(ROOT))
     assert folder
@@ -222,16 +210,20 @@ def test_a_base_is_a_folder_or_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert commit
     assert commit == trees.tree_of(commit.commit)
     assert commit.folder == tmp_path / f"tree-{commit.commit}"
-    with Agent("shardq_calls", _given(here), commit.folder) as agent:  # it says so if shardq is another's
-        assert "write" in agent
 
 
-def test_an_agent_without_the_tree_that_it_was_told_ends(here: Place, tmp_path: Path) -> None:
-    with Agent("shardq_calls", _given(here), tmp_path) as agent, pytest.raises(RuntimeError, match="ended"):
-        assert "write" in agent
+def test_an_agent_of_another_tree_notices_if_shardq_is_not_its_own(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="shardq is not that of"):
+        use(str(tmp_path))
 
 
-def test_a_rate_is_judged_by_the_median_of_the_rounds() -> None:
-    slow, fast = ([agents.Called(wall, 1, 1, wall, 1, 1) for wall in walls] for walls in ((4, 4, 8), (2, 1, 2)))
-    assert str(faster("it", fast, slow, 3)) == "reached: it at least 3 x: 4.00 x (half of the rounds: 2.00 x to 4.00 x)"
-    assert less("it", fast, slow, "commands", 0.25).value == 0.25
+def test_an_agent_that_cannot_begin_is_noticed(here: Place) -> None:
+    with Agent("no_such_calls", given(here)) as agent, pytest.raises(RuntimeError, match="ended"):
+        assert "write" in agent.actions
+
+
+def test_what_is_compared_is_the_median_of_the_rounds_own_ratios() -> None:
+    slow, fast = ([Called(wall, 1, 1, 1, 1) for wall in walls] for walls in ((4, 4, 8), (2, 1, 2)))
+    assert ratio(slow, fast, "wall") == 4
+    assert ratio(slow, fast, "cpu") == 1
+    assert half([1, 9, 2, 3, 4]) == (2, 4)

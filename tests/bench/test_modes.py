@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks.modes.cost import Cost, mixed
+from benchmarks.modes.cost import Cost
 from benchmarks.modes.cycles import VERBS, WITH_ACK
 from benchmarks.modes.matrix import MEMORY, MODES
 from benchmarks.modes.mode import COMMANDS, EACH, SUM
-from benchmarks.modes.pieces import counting
 from benchmarks.modes.ratios import Ratios, said
 from benchmarks.modes.tables import FAILED
 from benchmarks.report import Table
-from benchmarks.workers.environments import ROOT
+from benchmarks.settings import ROOT
 
 pytestmark = pytest.mark.runs_in("test-all")
 
@@ -77,30 +76,3 @@ def test_a_mode_is_judged_by_the_median_of_the_rounds() -> None:
     assert ratios.missed({SUM: 1.8, EACH: 1.9, "read": 2.0}) == ["write"]
     assert ratios.missed({COMMANDS: 1.01, WITH_ACK: 0.1}) == []
     assert said({SUM: 1.4, EACH: 2.5}) == "sum 1.4, each 2.5"
-
-
-def test_several_modes_are_added_up() -> None:
-    found = mixed([cost(1, 2, 3), cost(10, 20, 30)])
-    assert found.cpu == {"write": 11, "read": 22, "ack": 33, SUM: 66}
-
-
-def test_what_calls_do_is_counted() -> None:
-    single, batches = program.run([*TINY, "--pieces", "--only", "headers,empty read"])
-    whole([single, batches])
-    for table in (single, batches):
-        assert {row[0] for row in table.rows} == {
-            "headers",
-            "empty read, nothing in flight",
-            "empty read, one in flight",
-        }
-        assert {row[1] for row in table.rows} == {*VERBS, WITH_ACK}
-    assert single.data["headers"]["write"]["xadd"] == 1
-    assert all(found["tables"] > 0 for verbs in single.data.values() for found in verbs.values())
-
-
-def test_lua_that_counts_what_it_makes() -> None:
-    assert counting("local t = {1, {}} -- {a}") == "local t = made_table{1, made_table{}} -- {a}"
-    assert counting("call('{', \"function(\")") == "call('{', \"function(\")"
-    assert counting("local function f(a)") == "local function f(a)"
-    assert counting("each(list, function(a)") == "each(list, made_function() and function(a)"
-    assert counting("for a in gmatch(b, ',') do") == "for a in made_function() and gmatch(b, ',') do"

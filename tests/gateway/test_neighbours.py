@@ -58,7 +58,7 @@ async def round_trip(producer: Producer, queue: str, name: str, gateway: int) ->
 async def test_a_flood_of_one_token_leaves_another_ones_round_trips_short(
     run_gateway: Run, redis_client: AsyncClient, queue_name: str, tokens: TokenFile, kind: str
 ) -> None:
-    """In processor time, so that what else runs on the machine does not count. `benchmarks edge` has the seconds.
+    """In processor time, so that what else runs on the machine does not count.
 
     On a machine full of other work it is 1 to 30 ms. Before there were turns, a round trip took 60 times as long as
     alone, and behind some floods minutes.

@@ -41,7 +41,7 @@ WRONG = {
     "a target": ("`make tset`", "make has no tset"),
     "a target that is typed": ("```bash\nmake tset  # all\n```", "make has no tset"),
     "a variable of make": ("`make test SPRAK=no`", "make has no SPRAK"),
-    "a benchmark": ("`python -m benchmarks throughputs`", "no benchmark is called throughputs"),
+    "a benchmark": ("`python -m benchmarks throughput`", "no benchmark is called throughput"),
     "a program": ("`python -m benchmarks.floods`", "there is no module benchmarks.floods"),
     "an extra": ("`pip install 'shardq[embeded]'`", "no extra embeded"),
     "a variable of the environment": ("`SHARDQ_URI`", "nothing reads SHARDQ_URI"),
@@ -67,7 +67,7 @@ WRONG_WITHIN = {
 RIGHT = """`TimeLimit` and ProcessDied; `Queue.len`, `(await job.status()).shard_key`, `client.queue(tasks).purge()`,
 `jobs.write(1, shard_key="a")`, `@tasks.task(retries=3)`, `Limits(max_in_flight=3)`, `max_in_flight`, `fair="time"`,
 `shardq configure QUEUE window=1`, `shardq.spark`, shardq.Nack(3), `shardq.django:tasks`, `shardq stats` has `--watch`,
-`zcat x | shardq write jobs --lines`, `shardq`, `make test SPARK=no`, `python -m benchmarks throughput`,
+`zcat x | shardq write jobs --lines`, `shardq`, `make test SPARK=no`, `python -m benchmarks reads`,
 `python -m benchmarks.flood`, `pip install 'shardq[embedded]'`, `SHARDQ_URL`, `lua/streams.lua`, `ops/write/write.py`,
 `tests/house/test_names.py::test_what_is_there_is_not_reported`, `messaging.process.duration`, `XREADGROUP … BLOCK`,
 `queue … was gone and was created again`, `shardq:{name}:bulk-offsets`, `asyncio.run`, `appendfsync`, `+client|setinfo`

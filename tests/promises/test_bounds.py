@@ -2,7 +2,7 @@
 
 Each index gets few members, and then four times as many, both more than a piece of an index. The commands of each call
 are watched: none asks for all members of something large, and those of one script together do not touch as much
-more as there are more members. Nothing is measured by time; `python -m benchmarks bounds` does that.
+more as there are more members. Nothing is measured by time.
 """
 
 from __future__ import annotations

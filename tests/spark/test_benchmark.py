@@ -33,13 +33,10 @@ def test_the_pipelines_work_on_what_their_tables_say(
     with place(Settings(messages=20)) as here:
         ground = pipelines.Ground(here, tmp_path)
         runs = {name: [job()] for name, job in ground.jobs().items()}
-        many = ground.many() | {"one process without Spark": ground.many_alone()}
         tables = [pipelines.plan_table(here, runs, [ground.alone()]), pipelines.fairness_table(here, runs)]
-        tables.append(pipelines.many_table(here, many))
     counts = {name: each[0].count for name, each in runs.items()}
     assert counts == {"assumed": 40_000, "named": 40_000, "fairness": 7_998, "count": 7_998}
     assert all(each[0].seconds > 0 and each[0].memory > 2**26 for each in runs.values())
-    assert {run.count for run in many.values()} == {144_000}
     steps = runs["fairness"][0].steps
     assert list(steps) == [
         "counting events by window and shard key", "fair shares", "findings on jobs", "writing to files",

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from benchmarks import timing
-from benchmarks.timers import blocked, costs, leases, process, rates, waits
+from benchmarks.report import Table
+from benchmarks.timers import leases, process, replay
+from benchmarks.timers.size import Size
+
+pytestmark = pytest.mark.runs_in("test-all")
 
 
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (blocked, costs, leases, rates, waits):
+@pytest.mark.parametrize("make", [replay.replay, leases.leases])
+def test_each_table_is_made(make: Callable[[Size], Table], monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (leases, replay):
         monkeypatch.setattr(module, "in_process", process.here)
+    table = make(Size(requests=400, rounds=1))
+    assert table.title in table.text()
+    assert len({len(row) for row in (table.columns, *table.rows)}) == 1
 
 
-@pytest.mark.runs_in("test-all")
-@pytest.mark.parametrize("name", timing.TABLES)
-def test_each_table_is_made(name: str) -> None:
-    for table in timing.TABLES[name](timing.tiny(400)):
-        assert table.title in table.text()
-        assert len({len(row) for row in (table.columns, *table.rows)}) == 1
-
-
-@pytest.mark.runs_in("test-all")
 def test_a_measurement_in_a_process_of_its_own() -> None:
     found = process.in_process("benchmarks.timers.replay", "heapq + Lock", "low", 400, 100_000.0)
     assert found["us"] > 0

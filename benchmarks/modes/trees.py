@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.workers.environments import CACHE, ROOT
+from benchmarks.settings import ROOT
+from benchmarks.workers.environments import CACHE
 
 
 class Tree(NamedTuple):
