@@ -31,7 +31,7 @@ local function create_keys(KEYS, now)
   for _, key in ipairs({KEYS[22], KEYS[24]}) do call('ZADD', key, 'NX', NEVER, '') end
 end
 
--- The fields of the state that are told of a queue: its settings, of which the library puts the names in (library.py),
+-- The fields of the state that are told of a queue: its settings, of which the library puts the names in (sources.py),
 -- what it is, and what was counted.
 local FACTS = {
   '@settings',

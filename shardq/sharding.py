@@ -26,7 +26,7 @@ import hashlib
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 from math import ceil, comb
 from sys import byteorder
@@ -49,6 +49,7 @@ MAX_BITS: Final = 2**23
 
 _DOMAIN: Final = b"shardq/1\0"
 _HASHED: Final = hashlib.shake_128(_DOMAIN, usedforsecurity=False)
+_START: Final = re.Match.start
 
 
 def shard(key: str | bytes, streams: int, streams_per_shard: int) -> tuple[int, ...]:
@@ -90,12 +91,11 @@ def _deal(key: bytes, streams: int, width: int) -> tuple[int, ...]:
     # Only streams with a high first byte come into question, so few are sorted. So many reach it on average that only
     # one key in some hundred has too few of them: then the bar is lowered.
     first_bytes = raw[::8]
-    reach = width + 2 * width**0.5 + 1
     found: list[int] = []
+    times = 0
     while len(found) < width:
-        lowest = max(0, 256 - ceil(256 * reach / streams))
-        found = [*map(re.Match.start, _finder(lowest)(first_bytes))]
-        reach *= 2
+        found = [*map(_START, _finder(streams, width, times)(first_bytes))]
+        times += 1
     scores = array("Q", raw)
     if byteorder == "little":
         scores.byteswap()
@@ -103,9 +103,11 @@ def _deal(key: bytes, streams: int, width: int) -> tuple[int, ...]:
     return tuple(found[:width])
 
 
-@cache
-def _finder(lowest: int) -> Callable[[bytes], Iterator[re.Match[bytes]]]:
-    """Return what finds the bytes of at least *lowest*."""
+@lru_cache(maxsize=1024)
+def _finder(streams: int, width: int, times: int) -> Callable[[bytes], Iterator[re.Match[bytes]]]:
+    """Return what finds the high first bytes. The bar was lowered so many *times*."""
+    reach = (width + 2 * width**0.5 + 1) * 2**times
+    lowest = max(0, 256 - ceil(256 * reach / streams))
     return re.compile(b"[%b-\xff]" % re.escape(bytes([lowest])), re.DOTALL).finditer
 
 

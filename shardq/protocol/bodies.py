@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -30,7 +31,13 @@ def message_id(entry: str, origin: str, shard_key: str | bytes) -> str:
         return f"{entry[1:]}-{origin}"
     if origin != FROM_OVERFLOW:
         return f"{entry}-{origin}"
-    return f"{entry}-{FROM_OVERFLOW}.{quote(shard_key, safe='')}"
+    return f"{entry}-{FROM_OVERFLOW}.{quoted(shard_key)}"
+
+
+@lru_cache(maxsize=1024)  # a flood has the same key in all its ids
+def quoted(shard_key: str | bytes) -> str:
+    """Return a shard key as it stands in an id."""
+    return quote(shard_key, safe="")
 
 
 class StoredBody(NamedTuple):

@@ -1,56 +1,24 @@
-"""The library: the modules of lua/ as one text, which Redis loads once and then keeps.
+"""The library: one text with all verbs, which Redis loads once and then keeps.
 
-`order.txt` names the modules, one a line. The first one, `base`, has what all others use: its locals are theirs, and a
-local in capitals is the place of a key among those of a queue. Every other module keeps its locals to itself, and has a
-table of its name for what others use of it: `Turns` for `turns.lua`. (Lua has at most 200 locals in one text.)
-A verb is a function of KEYS and ARGV. Its header stands directly above it, and `KEYS[1..18]` are the first of a queue:
-
-    -- @verb read | allow-oom: deliver up to `count` messages
-    -- KEYS[1] meta: the queue's state
-    -- ARGV[1] count: at most so many messages
-    function verbs.read(KEYS, ARGV)
-
-The library is named by a digest of its text, so different versions of shardq stand side by side on one server.
-Whole-line comments and blank lines are not sent. `locate` says where a line of what was sent comes from.
+It is named by a digest of its text, so different versions of shardq stand side by side on one server. `sources` makes
+it from the modules of lua/: for a wheel when that is built, since it takes 30 ms, and in a checkout at each start.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from importlib.resources.abc import Traversable
 from typing import Final
 
 import msgspec
 
-from shardq.model import QueueConfig
-from shardq.model.settings import kinds
-from shardq.protocol import records
-from shardq.protocol.keys import QueueKeys
 from shardq.protocol.script import Line, Script
+
+FILE: Final = "library.msgpack"
+"""A wheel has the library in this file, beside this module."""
 
 PREFIX: Final = "shardq_"
 """The names of shardq's libraries begin so."""
 
-MARK: Final = "'@"
-_MARKS: Final = {
-    "'@settings'": ", ".join(f"'{name}'" for name in QueueConfig.__struct_fields__ if name != "streams"),
-    "'@kinds_of_settings'": ", ".join(
-        [*(f"{name} = {kind}" for name, kind in kinds().items()), "accounts = {'^1$', 1}"]
-    ),
-    "'@keys'": ", ".join(f"'{suffix}'" for suffix in QueueKeys.suffixes.values()),
-}
-"""In Lua these stand in place of the marks, so that a setting and a key are named in one place only."""
-
-_DIGITS: Final = 12
-_FLAGS: Final = frozenset({"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"})
-_VERB = re.compile(r"-- @verb (\w+)(?: \| ([a-z-]+(?:, [a-z-]+)*))?: \S.*")
-_HEAD = re.compile(r"function verbs\.(\w+)\(KEYS(?:, ARGV)?\)")
-_FIRST = re.compile(r"-- KEYS\[1\.\.(\d+)\]: ")
-_PLACE = re.compile(r"local ([A-Z_]+) = (\d+)")
-BASE: Final = "base"
-_KEY = re.compile(r"-- KEYS\[(\d+)(\.\.)?\] (\w+): ")
 _AT = re.compile(r"\buser_(?:function|script):(\d+)")
 """How Redis names a line of what it runs, in the text of an error."""
 
@@ -65,12 +33,15 @@ class Verb(msgspec.Struct, frozen=True):
 
 
 class Library(msgspec.Struct, frozen=True, eq=False):
-    """The text to load, named by its digest, and its verbs. `lines` are all lines of the text."""
+    """The text to load, named by its digest, and its verbs.
+
+    `places` has for each line of the text where it comes from, such as "turns.lua:42"; '' if it stands in no module.
+    """
 
     name: str
     text: str
     verbs: dict[str, Verb]
-    lines: tuple[Line, ...]
+    places: tuple[str, ...]
 
     def __repr__(self) -> str:
         """Show the name only, since the text is long."""
@@ -83,9 +54,7 @@ class Library(msgspec.Struct, frozen=True, eq=False):
     def script(self, name: str) -> Script:
         """Return the verb called *name*: the function, and a script of the same text. KeyError if there is none."""
         verb = self.verbs[name]
-        source = "".join([f"{line.text}\n" for line in self.listing(name)])
-        sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-        return Script(name, source, sha, verb.keys, verb.rest, verb.flags, self.function(name), self)
+        return Script(name, verb.keys, verb.rest, verb.flags, self.function(name), self)
 
     def listing(self, name: str) -> list[Line]:
         """Return the lines of the script that runs the verb called *name* where the library cannot be loaded.
@@ -94,140 +63,24 @@ class Library(msgspec.Struct, frozen=True, eq=False):
         """
         flags = self.verbs[name].flags
         first = f"#!lua flags={','.join(flags)}" if flags else "#!lua"
-        body = self.lines[1 : len(self.lines) - len(self.verbs)]
-        return [Line("", 0, first), *body, Line("", 0, f"return verbs.{name}(KEYS, ARGV)")]
+        lines = [*map(Line, self.places, self.text.split("\n"))]
+        body = lines[1 : len(lines) - len(self.verbs)]
+        return [Line("", first), *body, Line("", f"return verbs.{name}(KEYS, ARGV)")]
 
     def locate(self, line: int) -> str:
         """Return where a line of what was sent comes from, such as "turns.lua:42"; '' if it stands in no module."""
-        return self.lines[line - 1].place if 0 < line <= len(self.lines) else ""
+        return self.places[line - 1] if 0 < line <= len(self.places) else ""
 
     def explain(self, verb: str, text: str) -> str:
         """Return the *text* of an error of *verb*, with the places of lines in it: "turns.lua:42 (read)"."""
         return _AT.sub(lambda found: f"{place} ({verb})" if (place := self.locate(int(found[1]))) else found[0], text)
 
 
-def read(folder: Traversable) -> Library:
-    """Return the library whose modules are in *folder*. FileNotFoundError or ValueError if it is not well-formed."""
-    body: list[Line] = []
-    verbs: dict[str, Verb] = {}
-    keys: list[str] = []
-    known: records.Records = {}
-    for module in _order(folder):
-        lines = folder.joinpath(f"{module}.lua").read_text(encoding="utf-8").splitlines()
-        if module == BASE:
-            keys = [found[1].lower() for line in lines if (found := _PLACE.fullmatch(line))]
-            known = records.read(lines)
-            body += _sent(module, lines, known)
-        else:
-            own = "".join(part.capitalize() for part in module.split("_"))
-            body += [
-                Line("", 0, f"local {own} = {{}}"),
-                Line("", 0, "do"),
-                *_sent(module, lines, known),
-                Line("", 0, "end"),
-            ]
-        for verb in _verbs(module, lines, keys):
-            if verb.name in verbs:
-                raise ValueError(f"{module}.lua: there is a verb {verb.name} already")
-            verbs[verb.name] = verb
-    seen = "\n".join([*[line.text for line in body], *[_registration("", verb) for verb in verbs.values()]])
-    name = PREFIX + hashlib.sha256(seen.encode()).hexdigest()[:_DIGITS]
-    last = [Line("", 0, _registration(f"{name}_", verb)) for verb in verbs.values()]
-    text = (Line("", 0, f"#!lua name={name}"), *body, *last)
-    return Library(name, "".join([f"{line.text}\n" for line in text]), verbs, text)
+def encode(library: Library) -> bytes:
+    """Return what `FILE` has."""
+    return msgspec.msgpack.encode(library)
 
 
-def _order(folder: Traversable) -> list[str]:
-    """Return the names of the modules in their order."""
-    lines = folder.joinpath("order.txt").read_text(encoding="utf-8").splitlines()
-    named = [name for line in lines if (name := line.partition("#")[0].strip())]
-    there = {item.name.removesuffix(".lua") for item in folder.iterdir() if item.name.endswith(".lua")}
-    if there != set(named) or len(named) != len(there):
-        odd = sorted(there ^ set(named)) or sorted({name for name in named if named.count(name) > 1})
-        raise ValueError(f"order.txt must name each module once, but not so: {', '.join(odd)}")
-    return named
-
-
-def _sent(module: str, lines: Sequence[str], known: records.Records) -> Iterator[Line]:
-    """Yield the lines of a module that are sent: all but blank ones and those that are only a comment.
-
-    A record that is made over several lines is one, with the number of the first.
-    """
-    begun, first = "", 0
-    for number, written in enumerate(lines, 1):
-        line = written
-        for mark, text in _MARKS.items():
-            line = line.replace(mark, text)
-        if "--[" in line or ("[[" in line and "]]" not in line):
-            raise ValueError(f"{module}.lua:{number}: no comment or text may go over several lines")
-        code = records.without_comment(line)
-        if not code:
-            continue
-        text, first = (f"{begun} {code.strip()}", first) if begun else (line.rstrip(), number)
-        if records.is_open(text):
-            begun = text if begun else code
-            continue
-        try:
-            yield Line(f"{module}.lua", first, records.numbered(known, records.made(known, text)))
-        except ValueError as error:
-            raise ValueError(f"{module}.lua:{first}: {error}") from None
-        begun = ""
-
-
-def _verbs(module: str, lines: Sequence[str], keys: Sequence[str]) -> Iterator[Verb]:
-    """Yield the verbs of a module."""
-    header: list[str] = []
-    for number, line in enumerate(lines, 1):
-        if line.startswith("--"):
-            header.append(line)
-            continue
-        if head := _HEAD.match(line):
-            try:
-                yield _verb(head[1], _spelled_out(header, keys))
-            except ValueError as error:
-                raise ValueError(f"{module}.lua:{number}: {error}") from None
-        elif any(each.startswith("-- @verb") for each in header):
-            raise ValueError(f"{module}.lua:{number}: below the header of a verb its function must come")
-        header = []
-
-
-def _spelled_out(header: Sequence[str], keys: Sequence[str]) -> list[str]:
-    """Return the lines of a *header* with a line for each of the first *keys* of a queue."""
-    lines = []
-    for line in header:
-        if first := _FIRST.match(line):
-            lines += [f"-- KEYS[{number}] {name}: of a queue" for number, name in enumerate(keys[: int(first[1])], 1)]
-        else:
-            lines.append(line)
-    return lines
-
-
-def _verb(name: str, header: Sequence[str]) -> Verb:
-    """Return the verb called *name*. ValueError if its header is not as it must be."""
-    first = next((at for at, line in enumerate(header) if line.startswith("-- @verb")), None)
-    found = None if first is None else _VERB.fullmatch(header[first])
-    if found is None or found[1] != name:
-        raise ValueError(f"above {name} must stand: -- @verb {name}: what it does (or {name} | flag, flag: ...)")
-    flags = tuple(found[2].split(", ")) if found[2] else ()
-    if not _FLAGS.issuperset(flags):
-        raise ValueError(f"{name} has a flag that Redis does not know: {', '.join(set(flags) - _FLAGS)}")
-    return Verb(name, flags, *_keys([each for line in header if (each := _KEY.match(line))]))
-
-
-def _keys(found: Sequence[re.Match[str]]) -> tuple[tuple[str, ...], str]:
-    """Return the names of keys, and that of the last one if it stands for many; else ''."""
-    if [int(each[1]) for each in found] != [*range(1, len(found) + 1)]:
-        raise ValueError("the header must number its keys from 1 on")
-    if any(each[2] for each in found[:-1]):
-        raise ValueError("only the last of the keys may stand for many")
-    if len({each[3] for each in found}) < len(found):
-        raise ValueError("two keys have the same name")
-    names = tuple(each[3] for each in found)
-    return (names[:-1], names[-1]) if found and found[-1][2] else (names, "")
-
-
-def _registration(prefix: str, verb: Verb) -> str:
-    """Return the line that makes *verb* a function that clients can call."""
-    flags = ", ".join(f"'{flag}'" for flag in verb.flags)
-    called = f"function_name = '{prefix}{verb.name}', callback = verbs.{verb.name}, flags = {{{flags}}}"
-    return f"redis.register_function{{{called}}}"
+def decode(data: bytes) -> Library:
+    """Return the library that was encoded."""
+    return msgspec.msgpack.decode(data, type=Library)

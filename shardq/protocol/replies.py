@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Written
 from shardq.model.stats import COUNTS
 from shardq.model.written import Existing
-from shardq.protocol.bodies import Row, entry_body, number_or_zero, text_or_bytes
+from shardq.protocol.bodies import Row, entry_body, number_or_zero, quoted, text_or_bytes
 from shardq.protocol.journal import decode
 
 _SHARD = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
@@ -75,7 +74,7 @@ def stored_ids(raw: bytes, keys: Sequence[str | bytes] = ()) -> list[Written]:
     for at, word in enumerate(words.split(",")):
         if word == "o":
             number += 1
-            ids.append(Written(f"{ms}-{number}-o.{quote(keys[at], safe='')}"))
+            ids.append(Written(f"{ms}-{number}-o.{quoted(keys[at])}"))
         elif "-" in word:
             ids.append(Existing(word))
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -20,19 +22,13 @@ _COMMANDS: Final = {FUNCTION: "FCALL", HASH: "EVALSHA", SOURCE: "EVAL"}
 
 
 class Line(NamedTuple):
-    """One line of what Redis runs, and in which line of which file it stands."""
+    """One line of what Redis runs, and its place in the sources, such as "turns.lua:42"; '' if it stands in none."""
 
-    file: str
-    number: int
+    place: str
     text: str
 
-    @property
-    def place(self) -> str:
-        """Such as "turns.lua:42"; '' if it stands in no file."""
-        return f"{self.file}:{self.number}" if self.file else ""
 
-
-class Script(msgspec.Struct, frozen=True):
+class Script(msgspec.Struct, frozen=True, dict=True):
     """One verb, ready to run: a `function` of a `library`; where no library can be loaded, the same text as a script.
 
     `keys` are the names of its keys in the order of its header. `rest` names the keys, any number, that may follow
@@ -40,13 +36,21 @@ class Script(msgspec.Struct, frozen=True):
     """
 
     name: str
-    source: str
-    sha: str
     keys: tuple[str, ...]
     rest: str
     flags: tuple[str, ...]
     function: str
     library: Library
+
+    @cached_property
+    def source(self) -> str:
+        """The text of the script."""
+        return "".join([f"{line.text}\n" for line in self.library.listing(self.name)])
+
+    @cached_property
+    def sha(self) -> str:
+        """The hash of the script, by which a server knows it."""
+        return hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
     @property
     def readonly(self) -> bool:

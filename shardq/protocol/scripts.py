@@ -7,20 +7,16 @@ and its source if the server does not know the hash (`library.py`).
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
+from pkgutil import get_data
 
-from shardq.protocol.library import Library, read
+from shardq.protocol.library import FILE, Library, decode
 from shardq.protocol.script import Script
 
 
 @cache
-def root() -> Traversable:
-    """Return the folder of the Lua files. In an editable install it lies beside the package."""
-    packaged = files("shardq").joinpath("lua")
-    if packaged.is_dir():
-        return packaged
+def root() -> Path:
+    """Return the folder of the Lua files. It lies beside the package in a checkout, and only there."""
     checkout = Path(__file__).resolve().parents[2] / "lua"
     if checkout.is_dir():
         return checkout
@@ -29,8 +25,13 @@ def root() -> Traversable:
 
 @cache
 def library() -> Library:
-    """Return the library of this version of shardq."""
-    return read(root())
+    """Return the library of this version of shardq: that of the wheel, or in a checkout what its sources give."""
+    try:
+        return decode(get_data(__package__, FILE) or b"")
+    except FileNotFoundError:
+        from shardq.protocol.sources import read  # what is installed does not need it
+
+        return read(root())
 
 
 @cache

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from shardq.protocol import records, scripts
-from shardq.protocol.library import MARK, Library
+from shardq.protocol.library import Library
+from shardq.protocol.sources import MARK
 from tests.cli.conftest import Command
 from tests.conformance.drivers.libraries import library, loaded
 from tests.servers import Cluster, Server
 
-LUA = Path(str(scripts.root()))
+LUA = scripts.root()
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
-from shardq.protocol import library
+from shardq.protocol import sources
+from shardq.protocol.library import Library
 from tests.house.lua_scope import Function, Walk
 
-BASE = library.BASE
+BASE = sources.BASE
 PLACE = re.compile(r"local ([A-Z_]+) = (\d+)")
 FIRST = re.compile(r"-- KEYS\[1\.\.(\d+)\]: ")
 ARGUMENT = re.compile(r"-- (KEYS|ARGV)\[(\d+)(\.\.)?\] (\w+): \S")
@@ -68,9 +69,9 @@ class Modules:
     folder: Path
 
     @cached_property
-    def library(self) -> library.Library:
+    def library(self) -> Library:
         """The library, as shardq itself reads it."""
-        return library.read(self.folder)
+        return sources.read(self.folder)
 
     @cached_property
     def all(self) -> list[Module]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.house.doc_blocks import ROOT
+from tests.house.wheel.archives import LIBRARY, problems
 from tests.house.wheel.environments import environments
 from tests.house.wheel.pages import Install, Page, installs_in, page_of, pages
 from tests.house.wheel.probe import Ended
@@ -136,3 +138,13 @@ def test_each_module_is_imported_as_the_first_and_says_what_it_needs(tmp_path: P
         "made_up.second": "",
         "made_up.warns": "DeprecationWarning: old",
     }
+
+
+def test_a_wheel_with_another_library_than_that_of_lua_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "shardq.whl"
+    for text, problem in ((None, f"{LIBRARY} is missing"), (b"another", f"{LIBRARY} is not what lua/ gives")):
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("shardq/py.typed", "")
+            if text:
+                archive.writestr(LIBRARY, text)
+        assert [each for each in problems(file) if "library" in each] == [problem]

@@ -54,7 +54,8 @@ def _print(verb: str, shell: Shell) -> None:
     lines = scripts.library().listing(verb)
     width = max(len(line.place) for line in lines)
     for line in lines:
-        fields = {"file": line.file, "line": line.number, "text": line.text}
+        file, _, number = line.place.partition(":")
+        fields = {"file": file, "line": int(number or 0), "text": line.text}
         shell.show(f"{line.place:<{width}}  {line.text}".rstrip(), fields)
 
 

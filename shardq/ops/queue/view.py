@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -70,6 +70,7 @@ class Shards(dict[str | bytes, tuple[int, ...]]):
     def __init__(self, streams: int, streams_per_shard: int, assigned: Mapping[bytes, tuple[int, ...]]) -> None:
         super().__init__()
         self._streams, self._per_shard, self._assigned = streams, streams_per_shard, assigned
+        self._dealt: Callable[[str | bytes], tuple[int, ...]] | None = None
 
     def __missing__(self, key: str | bytes) -> tuple[int, ...]:
         """Look it up. ConfigError for a bad key."""
@@ -83,4 +84,8 @@ class Shards(dict[str | bytes, tuple[int, ...]]):
     def deal(self, key: str | bytes) -> tuple[int, ...]:
         """Return its streams, and keep nothing."""
         assigned = self._assigned.get(key_bytes(key)) if self._assigned else None
-        return assigned or dealer(self._streams, self._per_shard)(key)
+        if assigned:
+            return assigned
+        if self._dealt is None:  # not before: a queue that was not opened yet has no streams
+            self._dealt = dealer(self._streams, self._per_shard)
+        return self._dealt(key)

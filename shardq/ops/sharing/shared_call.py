@@ -173,6 +173,11 @@ class SharedCall(Generic[I, R]):
         if self._fixed and self._first is not None:
             self.unclaimed = self._verb.unclaimed(self._first)
         self.ended = True
+        # A call and its callers know each other. This ends here, so that they and their messages are freed when they
+        # leave, and not by a garbage collector that would take a third of the time of many callers.
+        for caller in self.callers:
+            caller.shared = None
+        self._step = self._first = None
         self._on_end(self)
 
     def _end(self, results: Sequence[R | Exception]) -> None:

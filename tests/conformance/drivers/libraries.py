@@ -10,7 +10,8 @@ from shardq.clock import Clock
 from shardq.drivers import AsyncDriver, Driver, Target
 from shardq.drivers.forms import Forms
 from shardq.ops.queue.steps import Batch, Call
-from shardq.protocol.library import Library, read
+from shardq.protocol.library import Library
+from shardq.protocol.sources import read
 from shardq.timing import LoopTimer
 from tests.clients import Loop
 from tests.servers import Server

@@ -9,9 +9,12 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from shardq.protocol import library, sources
+
 ROOT = Path(__file__).resolve().parents[3]
 TOPS = {"shardq", "pyspark_shardq", "pytest_shardq"}
-NEEDED = ("shardq/py.typed", "pyspark_shardq/__init__.py", "pytest_shardq/__init__.py")
+LIBRARY = f"shardq/protocol/{library.FILE}"
+NEEDED = (LIBRARY, "shardq/py.typed", "pyspark_shardq/__init__.py", "pytest_shardq/__init__.py")
 PIP = (sys.executable, "-m", "pip", "-qq", "--disable-pip-version-check")
 
 
@@ -48,20 +51,12 @@ def ran(*command: str) -> str:
 
 
 def problems(wheel: Path) -> list[str]:
-    """What differs between lua/ and the wheel's shardq/lua, and what should not be in a wheel at all."""
+    """Whether the wheel's library is not what lua/ gives, and what should not be in a wheel at all."""
     shipped = _files(wheel)
-    wanted = {
-        f"shardq/lua/{path.relative_to(ROOT / 'lua').as_posix()}": _digest(path.read_bytes())
-        for path in (ROOT / "lua").rglob("*")
-        if path.suffix == ".lua" or path.name in ("README.md", "order.txt")
-    }
-    found = {name: digest for name, digest in shipped.items() if name.startswith("shardq/lua/")}
     tops = {name.split("/")[0] for name in shipped if ".dist-info/" not in name}
-    differ = {name for name in wanted.keys() & found.keys() if wanted[name] != found[name]}
+    wanted = _digest(library.encode(sources.read(ROOT / "lua")))
     return [
-        *(f"{name} is missing" for name in sorted(wanted.keys() - found.keys())),
-        *(f"{name} should not be there" for name in sorted(found.keys() - wanted.keys())),
-        *(f"{name} differs from the checkout" for name in sorted(differ)),
+        *([f"{LIBRARY} is not what lua/ gives"] if shipped.get(LIBRARY, wanted) != wanted else []),
         *(f"{name} should not be at the top" for name in sorted(tops - TOPS)),
         *(f"{name} is missing" for name in NEEDED if name not in shipped),
     ]

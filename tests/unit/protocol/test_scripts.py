@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from shardq.protocol import records, scripts
-from shardq.protocol.library import MARK
+from shardq.protocol.sources import MARK
 from tests.house.lua_lint import FOLDER
 from tests.surface import differences, functions
 
@@ -69,7 +69,8 @@ def test_a_listed_line_stands_where_it_says() -> None:
     fields = records.read((FOLDER / "base.lua").read_text().splitlines())
     for name in ("read", "len"):
         for line in scripts.library().listing(name):
-            if line.file:
-                there = (FOLDER / line.file).read_text().split("\n")[line.number - 1]
+            if line.place:
+                file, _, number = line.place.partition(":")
+                there = (FOLDER / file).read_text().split("\n")[int(number) - 1]
                 if "new_" not in there and MARK not in there:
                     assert line.text == records.numbered(fields, there.rstrip()), line.place

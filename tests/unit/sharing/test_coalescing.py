@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -390,6 +392,32 @@ def test_many_who_wait_are_halved_so_that_two_calls_take_turns() -> None:
     second = coalescer.take(halved=True)
     assert second
     assert [caller.item for caller in second.callers] == [6, 8]
+
+
+@pytest.mark.parametrize("failure", [None, QueueFull("full")])
+def test_a_call_that_has_ended_is_freed_when_nobody_has_it_any_more(failure: Exception | None) -> None:
+    """Not by a garbage collector: until that runs, all messages of the call would stay in memory."""
+    coalescer = Coalescer(Storing())
+    for item in (0, 2):
+        coalescer.add(caller_of(item), MOST)
+    shared = coalescer.take()
+    assert shared is not None
+    call = shared.step()
+    assert isinstance(call, Call)
+    assert call.on_send is not None
+    call.on_send()
+    if failure is None:
+        shared.answer(Server().execute(call))
+    else:
+        shared.fail(failure)
+    assert not coalescer.done(MOST)
+    left = weakref.ref(shared)
+    gc.disable()
+    try:
+        del shared, call
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_few_who_wait_are_not_halved() -> None:
