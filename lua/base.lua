@@ -77,8 +77,8 @@ local FINISHED = 18
 --   more noted has_changed_odd piece places full_at legacy is_legacy_done is_catching_up last_due purged most shares
 --   changed_shares dead_shares letters used_numbers are_slots ended_tokens hands_on has_new_streams
 -- @record a, child, holder, other: name behind returned queue taken flight delayed served full_at look_at listed
---   counted limits text number ruled score next_at by most next_score account body_head overflow cap burst pause
---   weight interval is_looked_at place left
+--   counted limits text ruled score next_at overflow cap burst pause weight interval by most next_score account
+--   body_head is_looked_at place left
 -- @record w: account key place id attempts flags since body attributes
 
 local PARTS = 5 -- of a token: place, id, attempt, marks and key

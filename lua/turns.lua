@@ -46,7 +46,7 @@ local function list_idle(q, a)
 end
 
 local function note_moment(q, a, at)
-  if not at or a.look_at > 0 and at >= a.look_at then return end
+  if a.look_at > 0 and at >= a.look_at then return end
   add(q, 'moments', spell_moment(at), a.name)
   a.look_at = at
   -- If the clock is set back after this, a moment that limits gave lies too far ahead: by `late` the next read notices
@@ -60,13 +60,13 @@ end
 -- it changes nothing.
 function Turns.schedule(q, a)
   -- Messages in the streams were written before those that wait, so they go first: until then there is no turn.
-  local waits = a.behind > 0 and a.taken == 0 and Limits.allowance(a, q.now) > 0
+  local waits = a.behind > 0 and a.taken == 0 and not (a.ruled and Limits.allowance(a, q.now) < 1)
   if waits then list_turn(q, a) elseif a.listed == 1 then unlist_turn(q, a) end
   if a.served and not waits and a.taken + a.flight + a.behind == 0 then list_idle(q, a) end
   -- One moment in `due` for both, the earlier one: of the next delayed message, and of the limits.
-  local at = Limits.moment_of_limits(a, q.now)
+  local at = a.ruled and Limits.moment_of_limits(a, q.now)
   if a.next_at and (not at or a.next_at < at) then at = a.next_at end
-  note_moment(q, a, at)
+  if at then note_moment(q, a, at) end
 end
 
 function Turns.schedule_all(q)
