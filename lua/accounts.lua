@@ -170,18 +170,19 @@ end
 
 -- Loads the accounts that this call does not know yet, by one look.
 function Accounts.load_accounts(q, names)
-  local fields, missing
-  for _, name in ipairs(names) do
-    if not q.accounts[name] then
+  local accounts, fields, missing, n = q.accounts, nil, nil, 0
+  for at = 1, #names do
+    local name = names[at]
+    if accounts[name] == nil then
       if not fields then fields, missing = {nil}, {nil} end
-      fields[#fields + 1], missing[#missing + 1] = 't:' .. name, name
+      n = n + 1
+      fields[n], missing[n] = 't:' .. name, name
+      accounts[name] = false -- once
     end
   end
   if not fields then return end
   local texts = call('HMGET', q.keys[META], unpack(fields)) -- at most 1,000: one for each message of a call
-  for at, name in ipairs(missing) do
-    if not q.accounts[name] then Accounts.meet(q, name, texts[at]) end
-  end
+  for at = 1, n do Accounts.meet(q, missing[at], texts[at]) end
 end
 
 function Accounts.find_account(q, name)

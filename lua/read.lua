@@ -8,7 +8,7 @@
 --   bring      ZREM at once: leases that ended, moments that came, a piece of each
 --   deliver    ZREM, ZADD at once: `turns`, `returned`, which it looks at again; XADD of dead letters
 --   decide     is there nothing? Then until when may the caller be blocked, and when shall it look again
---   close      ZADD leases; HSET state; returned, blocks, turns, due; then XDEL and HDEL of what is over; notifications
+--   close      ZADD leases; turns; HSET state; returned, blocks, due; then XDEL and HDEL of what is over; notifications
 --   clear      if there was nothing, the notifications count as seen
 -- Types are looked at before the first of these that writes (types.lua).
 local OFTEN = 64 -- what a read passes over at most that may not be delivered, before it is sent again
@@ -124,8 +124,9 @@ local function keys_of_entries(groups)
   local names = {nil}
   local n = 0
   for at = 2, #groups, 2 do
-    for _, entry in ipairs(groups[at]) do
-      local fields = entry[2]
+    local entries = groups[at]
+    for i = 1, #entries do
+      local fields = entries[i][2]
       if fields[1] == 'K' and Messages.is_ours(fields) then
         n = n + 1
         names[n] = fields[2]
@@ -173,7 +174,8 @@ local function deliver_entries(q, groups)
     local stream = spell(groups[at])
     -- The list is copied only where an entry is left out of it: mostly none is.
     local entries, kept = groups[at + 1], nil
-    for i, entry in ipairs(entries) do
+    for i = 1, #entries do
+      local entry = entries[i]
       local delivered = deliver_entry(q, stream, entry)
       if not delivered and not kept then
         kept = {unpack(entries, 1, i - 1)} -- at most 500: of one stream
@@ -250,7 +252,7 @@ local function from_turns(q, need)
   Virtual.advance(q, a.score)
   local out = Waiting.take_turns(q, picked)
   Waiting.load_bodies(q, out)
-  for _, w in ipairs(out) do deliver_waiting(q, w) end
+  for at = 1, #out do deliver_waiting(q, out[at]) end
   if q.is_catching_up then State.put_odd(q, 'round', spell(max(0, q.odd.round - #out))) end
   return #out
 end
@@ -337,9 +339,13 @@ local function close_read(q, watch, turn, client)
   if q.children then Children.save(q) end
   Turns.save_accounts(q)
   -- After the accounts: only they say which changes of `turns` and `due` are pending.
-  if q.dirty or q.lists then Types.look_at_pending(q) end
+  if q.dirty or q.lists then
+    Types.look_at_pending(q)
+    Types.look_at_turns(q)
+  end
   -- Leases before cursors: an entry that a cursor has passed and no lease names would never be delivered again.
   if q.found > 0 then save_leases(q) end
+  Turns.flush_turns(q)
   if q.marks or q.ready ~= v[READY] then State.put(q, 'ready', Streams.ready(q)) end
   if q.next_stream ~= v[OFFSET] + 0 then State.put(q, 'offset', spell(q.next_stream)) end
   if q.lease_at ~= v[LEASE_AT] + 0 then State.put(q, 'lease_at', spell(q.lease_at)) end

@@ -4,9 +4,10 @@
 -- A message is taken out of one place and put into another within one call. The effects in their order:
 --   for each    end       ack: nothing yet. Others: XDEL of the entry that moves, HSET of its body and error; or XADD
 --                         of a letter. Of a cancelled one SREM
---   close       leases    ZREM: the tokens. Only a lone plain ack does so before all else, as its look (`goes_first`)
+--   close       turns     ZADD, ZREM: as its look (types.lua)
+--               leases    ZREM: the tokens. Only a lone plain ack does so before all else, as its look (`goes_first`)
 --               state     HSET
---               places    where letters lie; returned, blocks, turns, due; unique keys
+--               places    where letters lie; returned, blocks, due; unique keys
 --               bodies    XDEL, HDEL of what is over, which fails no call
 --               tell      notifications, journal, ids for those who wait for results
 -- Other verbs that change accounts (cancel, purge, limit, ...) end by the same `close_change`, and a read like it.
@@ -229,7 +230,8 @@ end
 -- Settles these deliveries, as far as they may be. Returns a letter for each. One that comes twice is settled once, as
 -- it stands first. `tried` are the ids of the messages of which an earlier try may have happened, '0' for none.
 function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, tried)
-  local letters, over = {nil}, {nil}
+  local letters = {nil}
+  local over = {nil}
   local tokens = {ARGV[first]}
   for at = first + stride, #ARGV, stride do tokens[#tokens + 1] = ARGV[at] end
   local number = #tokens
@@ -263,12 +265,11 @@ end
 
 -- Writes down what a call did besides changing the state, if it did.
 function Settle.save_rest(q)
-  if q.dirty or q.lists then
+  if q.dirty or q.lists and next(q.lists) then
     -- None of these may fail: their types were looked at. The bodies go last: a body that nobody names is only memory,
     -- but a message that is named without a body counts as vanished.
     DeadLetters.save_places(q)
     Waiting.save_waiting(q)
-    Turns.flush_turns(q)
     Due.save_due(q)
     Unique.save_noted(q)
   end
@@ -286,8 +287,8 @@ end
 function Settle.close_change(q, client)
   if q.children then Children.save(q) end
   Turns.save_accounts(q)
-  -- After the accounts, which say what is pending of `turns` and `due`; before the first effect that cannot be undone.
-  if q.dirty or q.lists then Types.look_at_pending(q) end
+  -- After the accounts, which say what is pending of `turns` and `due`.
+  Turns.begin_effects(q)
   -- Their scores were read, so this cannot fail for the type. With it the token is worth nothing, also to a repeated
   -- call.
   local settled = q.settled

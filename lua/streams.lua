@@ -44,12 +44,15 @@ end
 
 -- Looks at a shard.
 function Streams.check_shard(q, shard)
-  local lengths = q.lengths
-  local step = q.is_wide and 2 or 1
+  local lengths, is_wide = q.lengths, q.is_wide
   if shard == '' then refuse_shard() end
-  for from = 1, #shard, step do
-    local high, low = byte(shard, from, from + step - 1)
-    if not lengths[step == 2 and high * 256 + (low or 0) or high] then refuse_shard() end
+  for from = 1, #shard, BYTES do
+    local bytes = {byte(shard, from, from + BYTES - 1)}
+    for at = 1, #bytes, is_wide and 2 or 1 do
+      local position = bytes[at]
+      if is_wide then position = position * 256 + (bytes[at + 1] or 0) end
+      if not lengths[position] then refuse_shard() end
+    end
   end
 end
 

@@ -95,6 +95,13 @@ function Turns.flush_turns(q)
   send(q, 'turn', 'ZADD', q.keys[TURNS])
 end
 
+-- Looks at what is pending, and writes `turns` before all else of the call's end, as its look at that key.
+function Turns.begin_effects(q)
+  if not (q.dirty or q.lists) then return end
+  Types.look_at_pending(q)
+  Turns.flush_turns(q)
+end
+
 -- How many messages of an account wait that may be delivered now. While leases that ended are taken back, there may be
 -- more of an account that has some in flight: what was tried goes before what is new, so then it gives only that.
 local function ready_of(q, a)
