@@ -37,11 +37,12 @@ local function look_of_read(KEYS, count, names)
   -- The state knows the lengths of streams only. (Of another key, or of one that is new, `know_streams` learns.)
   if number and v[LENGTH] then
     number = number + 0
-    q.lengths, q.cursors = {[number] = tonumber(v[LENGTH])}, {[number] = v[CURSOR] or nil}
+    q.lengths, q.cursors = {[number] = v[LENGTH] + 0}, {[number] = v[CURSOR] or nil}
   else
     q.lengths, q.cursors = {}, {}
   end
-  q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], v[OFFSET] + 0, v[LEASE_AT] + 0, v[SEEN_AT]
+  v[OFFSET], v[LEASE_AT] = v[OFFSET] + 0, v[LEASE_AT] + 0
+  q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], v[OFFSET], v[LEASE_AT], v[SEEN_AT]
   q.found, q.walk, q.owed = 0, q.odd.walk or '', q.odd.owed
   q.entries, q.again, q.granted = {nil, nil}, {nil}, {nil, nil} -- tables that grow take longer
   return q
@@ -101,10 +102,10 @@ local function deliver_entry(q, number, entry)
   local key, a = fields[2], nil
   if fields[1] == 'K' then
     a = q.accounts[Rules.owner_of(q.rules, key)]
-    a.taken = max(0, a.taken - 1)
+    if a.taken > 0 then a.taken = a.taken - 1 end
   end
   local attributes = fields[5] == 'm' and fields[6] or ''
-  local ends = Messages.deadline_in(attributes)
+  local ends = attributes ~= '' and Messages.deadline_in(attributes)
   if ends and ends <= q.now then
     Messages.drop_body(q, number, id)
     State.count_up(q, 'expired', 1)
@@ -318,11 +319,9 @@ local function deliver(q, count)
 end
 
 local function save_leases(q)
-  local granted, key = q.granted, q.keys[LEASES]
+  local granted = q.granted
   if q.ends < q.lease_at then q.lease_at = q.ends end
-  for from = 1, #granted, 4000 do
-    call('ZADD', key, unpack(granted, from, min(#granted, from + 3999))) -- at most 4,000: a part
-  end
+  call('ZADD', q.keys[LEASES], unpack(granted)) -- at most 2,000: two for each message
 end
 
 -- Until when nothing more may be delivered, in a read that delivered something.
@@ -347,8 +346,8 @@ local function close_read(q, watch, turn, client)
   if q.found > 0 then save_leases(q) end
   Turns.flush_turns(q)
   if q.marks or q.ready ~= v[READY] then State.put(q, 'ready', Streams.ready(q)) end
-  if q.next_stream ~= v[OFFSET] + 0 then State.put(q, 'offset', spell(q.next_stream)) end
-  if q.lease_at ~= v[LEASE_AT] + 0 then State.put(q, 'lease_at', spell(q.lease_at)) end
+  if q.next_stream ~= v[OFFSET] then State.put(q, 'offset', spell(q.next_stream)) end
+  if q.lease_at ~= v[LEASE_AT] then State.put(q, 'lease_at', spell(q.lease_at)) end
   if q.shared + q.turns == 0 and not q.more then q.wakes = nil end -- what time has brought was taken: wake nobody
   local at = q.found > 0 and next_moment(q, till)
   if at then Notifications.pass_watch_on(q, at, watch, turn) end
@@ -487,13 +486,13 @@ function verbs.read(KEYS, ARGV)
     if q.places then count = max(0, min(count, q.places)) end
     if count == 0 then till = q.lease_at end
   end
-  q.prefer = tonumber(prefer) -- nil for '-'
+  q.prefer = prefer ~= '-' and tonumber(prefer) or nil
   if count > 0 and (q.shared + q.behind > 0 or Legacy.may_have_some(q)) then
     deliver(q, count)
   elseif q.odd.idle then
     Turns.forget_idle(q)
   end
-  watch, turn = tonumber(watch), tonumber(turn) -- nil for '-' and ''
+  watch, turn = tonumber(watch), turn ~= '' and turn + 0 or nil -- nil for '-' and ''
   local wait = finds_nothing(q, till, watch, turn, stays)
   local at = close_read(q, watch, turn, ARGV[3])
   return answer_read(q, width, wait, at)

@@ -208,17 +208,17 @@ local function look_at_leases(q, tokens)
   return live
 end
 
--- Says whether a lease may be removed before all else: a single one that is acked, of an account that gets no other
--- place by that, so nothing else can fail. If no lease has ended yet, a lease that exists is live, so that says as
--- much.
+-- Says whether a lease may be removed before all else: a single one that is acked, with no mark but the time, of an
+-- account that gets no other place by that, so nothing else can fail. If no lease has ended yet, a lease that exists is
+-- live, so that says as much.
 local function goes_first(q, kind, parts)
-  if kind ~= 'a' or #parts > PARTS or q.lease_at <= q.now or q.cancels > 0 or find(parts[4], '^[elu-]') then
-    return false
-  end
+  local marks = parts[4]
+  if kind ~= 'a' or #parts > PARTS or q.lease_at <= q.now or q.cancels > 0 then return false end
+  if marks ~= '' and byte(marks) ~= 102 then return false end -- 102 is 'f'
   local a = q.accounts[q.names[1]]
   if a.ruled or a.behind + a.delayed + a.listed > 0 or a.queue ~= '-' then return false end
   -- It gets one (`list_idle`) if it is ahead of somebody who waits.
-  return q.shared + q.behind == 0 or a.flight > 1 or parts[4] == '' and not a.served
+  return q.shared + q.behind == 0 or a.flight > 1 or marks == '' and not a.served
 end
 
 -- Removes that lease, or looks at all. Says which are live, and whether the lease is removed.

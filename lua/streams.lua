@@ -147,20 +147,22 @@ end
 -- Learns how many messages the declared ones of these streams have, and their cursors, by one look.
 local function know_streams(q, ready, need)
   local fields, numbers = nil, nil
-  for at, number in ipairs(ready) do
-    if at > need then break end
+  for at = 1, min(need, #ready) do
+    local number = ready[at]
     if not q.lengths[number] then
       local key = Messages.stream_key(q, spell(number))
       -- Streams are taken in their order, so behind one that is not declared none is taken.
       if not key then break end
-      if not fields then fields, numbers = {}, {} end
-      fields[#fields + 1], fields[#fields + 2], numbers[#numbers + 1] = key, 'h' .. spell(number), number
+      if not fields then fields, numbers = {nil, nil}, {nil} end
+      local n = #numbers
+      fields[2 * n + 1], fields[2 * n + 2], numbers[n + 1] = key, 'h' .. spell(number), number
     end
   end
   if not fields then return end
   local found = call('HMGET', q.keys[META], unpack(fields)) -- at most 2,000: two for each message
-  for at, number in ipairs(numbers) do
-    q.lengths[number], q.cursors[number] = tonumber(found[2 * at - 1] or 0), found[2 * at]
+  for at = 1, #numbers do
+    local number = numbers[at]
+    q.lengths[number], q.cursors[number] = (found[2 * at - 1] or 0) + 0, found[2 * at]
   end
 end
 
@@ -228,8 +230,9 @@ function Streams.take_entries(q, need)
   know_streams(q, ready, need)
   -- Streams that were read are of the right type, so `Types.look_at_all` need not ask them again.
   q.has_taken = true
-  for at, number in ipairs(ready) do
+  for at = 1, #ready do
     if found >= need then break end
+    local number = ready[at]
     local left = q.lengths[number]
     if not left then
       q.missed = number
