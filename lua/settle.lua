@@ -263,15 +263,18 @@ function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, tried)
   return is_lone and letters[1] or concat(letters)
 end
 
+local NO_LISTS = {}
+
 -- Writes down what a call did besides changing the state, if it did.
 function Settle.save_rest(q)
   if q.dirty or q.lists and next(q.lists) then
     -- None of these may fail: their types were looked at. The bodies go last: a body that nobody names is only memory,
     -- but a message that is named without a body counts as vanished.
-    DeadLetters.save_places(q)
+    local lists = q.lists or NO_LISTS
+    if lists.moved then DeadLetters.save_places(q) end
     Waiting.save_waiting(q)
-    Due.save_due(q)
-    Unique.save_noted(q)
+    if lists.moments or lists.later or lists.not_later then Due.save_due(q) end
+    if lists.noted or lists.freed or lists.not_looked_at then Unique.save_noted(q) end
   end
   if q.over or q.lists then remove_bodies(q) end
 end
