@@ -29,6 +29,7 @@ end
 local function parse_short(name, text)
   local both, served, behind, queue = match(text, '^(%d+):?(%d*):?(%d*):?(%S*)$')
   if not both or #both > 12 then return nil end
+  both = both + 0
   local taken = both % 1000
   local flight = (both - taken) / 1000
   if behind ~= '' then return new_account(name, text, taken, flight, tonumber(served), behind + 0, queue) end

@@ -19,12 +19,13 @@ function Leases.grant(q, a, key, place, id, attempt, flags)
     -- A token of the rate is taken for each delivery, also of a message that was delivered before.
     if a.ruled and a.interval > 0 then a.full_at = Limits.full_after(a.full_at, a.interval, q.now) end
   end
-  local token = place .. ':' .. id .. ':' .. attempt .. ':' .. q.holder .. ':' .. flags .. mark .. ':' .. key
+  local marks = flags == '' and mark or flags .. mark
+  local token = place .. ':' .. id .. ':' .. attempt .. ':' .. q.holder .. ':' .. marks .. ':' .. key
   local granted = q.granted
   local n = #granted
   granted[n + 1], granted[n + 2] = q.ends_text, token
   q.found = q.found + 1
-  return flags .. mark
+  return marks
 end
 
 Leases.TOKEN = '^([^:]+):([^:]+):(%d+):[^:]*:([^:]*):(.*)$' -- place, id, attempt, marks and key

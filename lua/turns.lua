@@ -62,7 +62,7 @@ function Turns.schedule(q, a)
   -- Messages in the streams were written before those that wait, so they go first: until then there is no turn.
   local waits = a.behind > 0 and a.taken == 0 and not (a.ruled and Limits.allowance(a, q.now) < 1)
   if waits then list_turn(q, a) elseif a.listed == 1 then unlist_turn(q, a) end
-  if a.served and not waits and a.taken + a.flight + a.behind == 0 then list_idle(q, a) end
+  if a.served and a.taken + a.flight + a.behind == 0 then list_idle(q, a) end
   -- One moment in `due` for both, the earlier one: of the next delayed message, and of the limits.
   local at = a.ruled and Limits.moment_of_limits(a, q.now)
   if a.next_at and (not at or a.next_at < at) then at = a.next_at end
@@ -118,13 +118,14 @@ local function find_heads(q, need)
     local names = {nil}
     local ready = {nil}
     for at = 1, #list, 2 do
+      local score = list[at + 1] + 0
       -- Behind these are only idle ones.
-      if list[at + 1] + 0 >= Accounts.IDLE then break end
-      names[#names + 1] = list[at]
+      if score >= Accounts.IDLE then break end
+      names[#names + 1], list[at + 1] = list[at], score
     end
     Accounts.load_accounts(q, names)
-    for at, name in ipairs(names) do
-      local a, score = q.accounts[name], list[2 * at] + 0
+    for at = 1, #names do
+      local a, score = q.accounts[names[at]], list[2 * at]
       if a.listed ~= 1 then q.turns = q.turns + 1 end -- (the count is of those who say that they are listed)
       a.listed, a.score = 1, score
       Turns.schedule(q, a)
