@@ -1,6 +1,7 @@
 -- An account is all that is known of a shard key (with parents: of a parent). In the state it is nothing if nothing is
--- known, flight * 1000 + taken if that is all, else "taken flight behind returned delayed served full_at look_at listed
--- counted limits queue":
+-- known, else "both", "both:served" or "both:served:behind:queue", where `both` is flight * 1000 + taken: so short as
+-- long as all that is not said is as usual. (All that waits is new, and is listed and counted unless `taken` comes
+-- first.) Else it is "taken flight behind returned delayed served full_at look_at listed counted limits queue":
 --   taken     messages in the streams; `flight` those that are worked on
 --   behind    messages that wait, of which so many are `returned`: given back, or come due
 --   delayed   messages that are not yet due
@@ -11,8 +12,32 @@
 local FLIGHT = 8796093022208 -- a score in `turns` is flight * FLIGHT + served (2^43, so both fit a double exactly)
 Accounts.IDLE = 1001 * FLIGHT -- behind all others: nothing waits
 
--- Reads an account of which more is known. Nil if something else wrote the text; a word of it in place of a number
--- that may be unknown counts as nothing.
+-- Says what `listed` is if there is nothing else than this.
+local function usual_listed(taken, behind) return behind > 0 and taken == 0 and 1 or 0 end
+
+-- Makes one of which no more is known than this.
+local function new_account(name, text, taken, flight, served, behind, queue)
+  return new_a{
+    name = name, taken = taken, flight = flight, behind = behind, returned = 0, delayed = 0, served = served,
+    full_at = 0, look_at = 0, listed = usual_listed(taken, behind), limits = '-',
+    queue = queue, text = text, counted = behind,
+    interval = nil, -- the last one that many have: tables that grow take longer
+  }
+end
+
+-- Reads the short form.
+local function parse_short(name, text)
+  local both, served, behind, queue = match(text, '^(%d+):?(%d*):?(%d*):?(%S*)$')
+  if not both or #both > 12 then return nil end
+  both = both + 0
+  local taken = both % 1000
+  local flight = (both - taken) / 1000
+  if behind ~= '' then return new_account(name, text, taken, flight, tonumber(served), behind + 0, queue) end
+  return new_account(name, text, taken, flight, served ~= '' and served + 0 or nil, 0, '-')
+end
+
+-- Reads the long form. Nil if something else wrote the text; a word of it in place of a number that may be unknown
+-- counts as nothing.
 local function parse_long(name, text)
   local taken, flight, behind, returned, delayed, served, full_at, look_at, listed, counted, limits, queue =
     match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d) (-?%d+) (%S+) (%S+)$')
@@ -21,7 +46,7 @@ local function parse_long(name, text)
     name = name, taken = taken + 0, flight = flight + 0, behind = behind + 0, returned = returned + 0,
     delayed = delayed + 0, served = served ~= '-' and tonumber(served) or nil, full_at = tonumber(full_at) or 0,
     look_at = tonumber(look_at) or 0, listed = listed + 0, limits = limits, queue = queue, text = text,
-    counted = counted + 0, overflow = nil,
+    counted = counted + 0, interval = nil,
   }
 end
 
@@ -30,30 +55,42 @@ local function has_no_block(a)
   return a.queue == '-'
 end
 
+local function queue_of(a) return a.overflow and Overflow.spell_overflow(a.overflow) or a.queue end
+
 local function spell_long(a, now)
   return concat({
     spell(a.taken), spell(a.flight), spell(a.behind), spell(a.returned), spell(a.delayed),
     a.served and spell(a.served) or '-',
     a.full_at > now - LATE and spell_moment(a.full_at) or '0', a.look_at > 0 and spell_moment(a.look_at) or '0',
-    spell(a.listed), spell(a.counted), a.limits, a.overflow and Overflow.spell_overflow(a.overflow) or a.queue,
+    spell(a.listed), spell(a.counted), a.limits, queue_of(a),
   }, ' ')
 end
 
--- Notes what is known of an account from now on, if that has changed: nothing of one that has nothing.
-function Accounts.save_account(q, a)
-  local now, said = q.now, a.text
-  if a.behind == 0 and a.delayed == 0 and not a.served and a.limits == '-' and a.listed == 0 and a.taken < 1000
-    and a.full_at <= now - LATE and a.look_at == 0 and a.counted == 0 and has_no_block(a) then
-    local number = a.flight * 1000 + a.taken
-    if number == 0 then
-      if said then State.unset(q, 't:' .. a.name) end
-    elseif number ~= a.number then
-      State.put(q, 't:' .. a.name, spell(number))
-    end
-    return
+-- Says whether all is as usual that the short form does not say.
+local function is_short(a, now)
+  if a.limits ~= '-' or a.delayed > 0 or a.returned > 0 or a.look_at > 0 or a.taken > 999 or a.counted ~= a.behind
+    or a.full_at > now - LATE then
+    return false
   end
-  local text = spell_long(a, now)
-  if text ~= said then State.put(q, 't:' .. a.name, text) end
+  if a.behind == 0 then return a.listed == 0 and has_no_block(a) end
+  return a.listed == usual_listed(a.taken, a.behind) and not has_no_block(a)
+end
+
+-- Spells an account; '' if nothing is known of it.
+local function spell_account(a, now)
+  if not is_short(a, now) then return spell_long(a, now) end
+  local both = spell(a.flight * 1000 + a.taken)
+  local served = a.served and spell(a.served) or ''
+  if a.behind > 0 then return both .. ':' .. served .. ':' .. spell(a.behind) .. ':' .. queue_of(a) end
+  if a.served then return both .. ':' .. served end
+  return both ~= '0' and both or ''
+end
+
+-- Notes what is known of an account from now on, if that has changed.
+function Accounts.save_account(q, a)
+  local text = spell_account(a, q.now)
+  if text == (a.text or '') then return end
+  if text == '' then State.unset(q, 't:' .. a.name) else State.put(q, 't:' .. a.name, text) end
 end
 
 -- Whose turn it is: the account with fewest in flight for its weight, and of these the one that has received least.
@@ -120,20 +157,8 @@ end
 -- Makes an account known to this call. A text that something else wrote counts as nothing, so that it stops nobody
 -- else.
 function Accounts.meet(q, name, text)
-  local number = text and tonumber(text) or 0
-  local a
-  if not (number > 0 and number < 1e12) then
-    number = 0
-    a = text and parse_long(name, text)
-  end
-  if not a then
-    local taken = number % 1000
-    a = new_a{
-      name = name, taken = taken, flight = (number - taken) / 1000, behind = 0, returned = 0, delayed = 0, full_at = 0,
-      look_at = 0, listed = 0, limits = '-', queue = '-', text = text or nil, counted = 0, number = number,
-      overflow = nil, -- the last one that many have
-    }
-  end
+  local a = text and (parse_short(name, text) or parse_long(name, text))
+  if not a then a = new_account(name, text or nil, 0, 0, nil, 0, '-') end
   -- Without limits a bucket that was left says nothing any more.
   if q.rules.for_all or a.limits ~= '-' then Limits.heed_limits(a, q.rules, q.now) else a.full_at = 0 end
   -- Its place in `turns` follows from what the account says, so it need not be asked for. `find_heads` mends one that
@@ -146,18 +171,19 @@ end
 
 -- Loads the accounts that this call does not know yet, by one look.
 function Accounts.load_accounts(q, names)
-  local fields, missing
-  for _, name in ipairs(names) do
-    if not q.accounts[name] then
+  local accounts, fields, missing, n = q.accounts, nil, nil, 0
+  for at = 1, #names do
+    local name = names[at]
+    if accounts[name] == nil then
       if not fields then fields, missing = {nil}, {nil} end
-      fields[#fields + 1], missing[#missing + 1] = 't:' .. name, name
+      n = n + 1
+      fields[n], missing[n] = 't:' .. name, name
+      accounts[name] = false -- once
     end
   end
   if not fields then return end
   local texts = call('HMGET', q.keys[META], unpack(fields)) -- at most 1,000: one for each message of a call
-  for at, name in ipairs(missing) do
-    if not q.accounts[name] then Accounts.meet(q, name, texts[at]) end
-  end
+  for at = 1, n do Accounts.meet(q, missing[at], texts[at]) end
 end
 
 function Accounts.find_account(q, name)

@@ -40,7 +40,7 @@ local function parse_child(name, text, account)
   local behind, returned, queue, weight, flight, served, place, left =
     match(text or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%S+)$')
   -- Earlier versions had them in a ring: see `empty_ring`.
-  if not behind then behind, returned, queue, weight = match(text or '', '^(%d+) (%d+) (%S+) (%d+) %d+ %d+$') end
+  if text and not behind then behind, returned, queue, weight = match(text, '^(%d+) (%d+) (%S+) (%d+) %d+ %d+$') end
   weight = weight or match(account or '', ',(%d+) %S+$')
   return new_child{
     name = name, behind = (behind or 0) + 0, returned = (returned or 0) + 0, queue = queue or '-',

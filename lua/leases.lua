@@ -19,12 +19,13 @@ function Leases.grant(q, a, key, place, id, attempt, flags)
     -- A token of the rate is taken for each delivery, also of a message that was delivered before.
     if a.ruled and a.interval > 0 then a.full_at = Limits.full_after(a.full_at, a.interval, q.now) end
   end
-  local token = place .. ':' .. id .. ':' .. attempt .. ':' .. q.holder .. ':' .. flags .. mark .. ':' .. key
+  local marks = flags == '' and mark or flags .. mark
+  local token = place .. ':' .. id .. ':' .. attempt .. ':' .. q.holder .. ':' .. marks .. ':' .. key
   local granted = q.granted
   local n = #granted
   granted[n + 1], granted[n + 2] = q.ends_text, token
   q.found = q.found + 1
-  return flags .. mark
+  return marks
 end
 
 Leases.TOKEN = '^([^:]+):([^:]+):(%d+):[^:]*:([^:]*):(.*)$' -- place, id, attempt, marks and key
@@ -50,9 +51,12 @@ local function charged_since(marks)
   return byte(marks) == 102 and sub(marks, 2) or match(marks, 'f(%d+)$') -- 102 is 'f': mostly it is the first
 end
 
+-- Says whether a delivery with these marks is counted on an account.
+function Leases.is_counted(marks) return marks == '' or byte(marks, -1) ~= 45 end -- 45 is '-'
+
 -- One less is in flight. A delivery without an account was counted nowhere, so nothing is counted down.
 local function leave_flight(q, a, key, marks)
-  if byte(marks, -1) == 45 then return end -- '-': it is on no account
+  if not Leases.is_counted(marks) then return end
   -- (An account that another program has spoilt begins with nothing in flight.)
   if a.flight > 0 then a.flight = a.flight - 1 end
   if q.rules.parents then Children.end_delivery(q, key) end
@@ -72,7 +76,7 @@ end
 -- Charges a delivery whose lease is extended with its cost since it was last charged. (A holder that extends its lease
 -- may go on for hours.) One that began while nobody waited is charged from when somebody does. Says whether it was.
 function Leases.charge_so_far(q, a, key, marks, cost)
-  if cost == '-' or byte(marks, -1) == 45 then return false end -- '-': nothing, or it is on no account
+  if cost == '-' or not Leases.is_counted(marks) then return false end -- '-': nothing
   local since = charged_since(marks)
   if q.rules.is_by_messages or not since and q.shared + q.behind == 0 then return false end
   add_service(q, a, key, read_cost(cost, since and q.now - since or MOST_TOLD))

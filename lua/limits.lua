@@ -4,21 +4,33 @@
 -- what a wrong clock can do.
 Limits.NO_LIMITS = ',,,0,0,1'
 
+local known_limits = {} -- by text, their parts: many accounts have the same
+local known_bytes = 0
+
+-- Returns the parts of such limits, and keeps them: nobody changes them.
+local function parts_in(text)
+  local parts = known_limits[text]
+  if parts then return parts end
+  local cap, rate, burst, till, length, weight = match(text, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
+  parts = {cap, rate, burst, till + 0, length + 0, weight + 0}
+  known_bytes = keep(known_limits, known_bytes, text, parts)
+  return parts
+end
+
 -- Reads the limits of an account that has any.
 function Limits.heed_limits(a, rules, now)
   local cap, rate, burst, pause, weight = rules.cap, rules.rate, rules.burst, 0, 1
   if a.limits ~= '-' then
-    local own_cap, own_rate, own_burst, till, length, own_weight =
-      match(a.limits, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
+    local own_cap, own_rate, own_burst, till, length, own_weight = unpack(parts_in(a.limits)) -- at most 6: the parts
     if byte(own_cap) == 61 then -- 61 is '='
       local plan = rules.plans[sub(own_cap, 2)] or {'', '', '', '1'}
       own_cap, own_rate, own_burst = plan[1], plan[2], plan[3]
-      if own_weight == '1' then own_weight = plan[4] end
+      if own_weight == 1 then own_weight = plan[4] + 0 end
     end
     -- A pause never lasts longer from now on than it was long: so a clock that was set back does not prolong it.
-    weight, pause = own_weight + 0, min(till + 0, now + length)
+    weight, pause = own_weight, min(till, now + length)
     -- It is written down, or it would end as much later at each look.
-    if pause < till + 0 then a.limits = gsub(a.limits, ',%d+,(%d+),(%d+)$', ',' .. spell(pause) .. ',%1,%2') end
+    if pause < till then a.limits = gsub(a.limits, ',%d+,(%d+),(%d+)$', ',' .. spell(pause) .. ',%1,%2') end
     cap = own_cap == '' and cap * weight or tonumber(own_cap) or 0
     if own_rate ~= '' then rate = own_rate + 0 end
     if own_rate ~= '' or own_burst ~= '' then burst = tonumber(own_burst) or 0 end

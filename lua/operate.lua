@@ -26,7 +26,7 @@ local function close_limits(q, key, client, following)
     released = released + max(0, min(a.behind, Limits.allowance(a, q.now)))
   end
   call('HLEN', key)
-  Types.look_at_pending(q)
+  Turns.begin_effects(q)
   Rules.set_epoch(q.keys[META], following)
   send(q, 'unlimited', 'HDEL', key)
   send(q, 'limited', 'HSET', key)

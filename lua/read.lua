@@ -8,7 +8,7 @@
 --   bring      ZREM at once: leases that ended, moments that came, a piece of each
 --   deliver    ZREM, ZADD at once: `turns`, `returned`, which it looks at again; XADD of dead letters
 --   decide     is there nothing? Then until when may the caller be blocked, and when shall it look again
---   close      ZADD leases; HSET state; returned, blocks, turns, due; then XDEL and HDEL of what is over; notifications
+--   close      ZADD leases; turns; HSET state; returned, blocks, due; then XDEL and HDEL of what is over; notifications
 --   clear      if there was nothing, the notifications count as seen
 -- Types are looked at before the first of these that writes (types.lua).
 local OFTEN = 64 -- what a read passes over at most that may not be delivered, before it is sent again
@@ -37,11 +37,12 @@ local function look_of_read(KEYS, count, names)
   -- The state knows the lengths of streams only. (Of another key, or of one that is new, `know_streams` learns.)
   if number and v[LENGTH] then
     number = number + 0
-    q.lengths, q.cursors = {[number] = tonumber(v[LENGTH])}, {[number] = v[CURSOR] or nil}
+    q.lengths, q.cursors = {[number] = v[LENGTH] + 0}, {[number] = v[CURSOR] or nil}
   else
     q.lengths, q.cursors = {}, {}
   end
-  q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], v[OFFSET] + 0, v[LEASE_AT] + 0, v[SEEN_AT]
+  v[OFFSET], v[LEASE_AT] = v[OFFSET] + 0, v[LEASE_AT] + 0
+  q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], v[OFFSET], v[LEASE_AT], v[SEEN_AT]
   q.found, q.walk, q.owed = 0, q.odd.walk or '', q.odd.owed
   q.entries, q.again, q.granted = {nil, nil}, {nil}, {nil, nil} -- tables that grow take longer
   return q
@@ -101,10 +102,10 @@ local function deliver_entry(q, number, entry)
   local key, a = fields[2], nil
   if fields[1] == 'K' then
     a = q.accounts[Rules.owner_of(q.rules, key)]
-    a.taken = max(0, a.taken - 1)
+    if a.taken > 0 then a.taken = a.taken - 1 end
   end
   local attributes = fields[5] == 'm' and fields[6] or ''
-  local ends = Messages.deadline_in(attributes)
+  local ends = attributes ~= '' and Messages.deadline_in(attributes)
   if ends and ends <= q.now then
     Messages.drop_body(q, number, id)
     State.count_up(q, 'expired', 1)
@@ -124,8 +125,9 @@ local function keys_of_entries(groups)
   local names = {nil}
   local n = 0
   for at = 2, #groups, 2 do
-    for _, entry in ipairs(groups[at]) do
-      local fields = entry[2]
+    local entries = groups[at]
+    for i = 1, #entries do
+      local fields = entries[i][2]
       if fields[1] == 'K' and Messages.is_ours(fields) then
         n = n + 1
         names[n] = fields[2]
@@ -173,7 +175,8 @@ local function deliver_entries(q, groups)
     local stream = spell(groups[at])
     -- The list is copied only where an entry is left out of it: mostly none is.
     local entries, kept = groups[at + 1], nil
-    for i, entry in ipairs(entries) do
+    for i = 1, #entries do
+      local entry = entries[i]
       local delivered = deliver_entry(q, stream, entry)
       if not delivered and not kept then
         kept = {unpack(entries, 1, i - 1)} -- at most 500: of one stream
@@ -250,7 +253,7 @@ local function from_turns(q, need)
   Virtual.advance(q, a.score)
   local out = Waiting.take_turns(q, picked)
   Waiting.load_bodies(q, out)
-  for _, w in ipairs(out) do deliver_waiting(q, w) end
+  for at = 1, #out do deliver_waiting(q, out[at]) end
   if q.is_catching_up then State.put_odd(q, 'round', spell(max(0, q.odd.round - #out))) end
   return #out
 end
@@ -316,11 +319,9 @@ local function deliver(q, count)
 end
 
 local function save_leases(q)
-  local granted, key = q.granted, q.keys[LEASES]
+  local granted = q.granted
   if q.ends < q.lease_at then q.lease_at = q.ends end
-  for from = 1, #granted, 4000 do
-    call('ZADD', key, unpack(granted, from, min(#granted, from + 3999))) -- at most 4,000: a part
-  end
+  call('ZADD', q.keys[LEASES], unpack(granted)) -- at most 2,000: two for each message
 end
 
 -- Until when nothing more may be delivered, in a read that delivered something.
@@ -337,12 +338,16 @@ local function close_read(q, watch, turn, client)
   if q.children then Children.save(q) end
   Turns.save_accounts(q)
   -- After the accounts: only they say which changes of `turns` and `due` are pending.
-  if q.dirty or q.lists then Types.look_at_pending(q) end
+  if q.dirty or q.lists then
+    Types.look_at_pending(q)
+    Types.look_at_turns(q)
+  end
   -- Leases before cursors: an entry that a cursor has passed and no lease names would never be delivered again.
   if q.found > 0 then save_leases(q) end
+  Turns.flush_turns(q)
   if q.marks or q.ready ~= v[READY] then State.put(q, 'ready', Streams.ready(q)) end
-  if q.next_stream ~= v[OFFSET] + 0 then State.put(q, 'offset', spell(q.next_stream)) end
-  if q.lease_at ~= v[LEASE_AT] + 0 then State.put(q, 'lease_at', spell(q.lease_at)) end
+  if q.next_stream ~= v[OFFSET] then State.put(q, 'offset', spell(q.next_stream)) end
+  if q.lease_at ~= v[LEASE_AT] then State.put(q, 'lease_at', spell(q.lease_at)) end
   if q.shared + q.turns == 0 and not q.more then q.wakes = nil end -- what time has brought was taken: wake nobody
   local at = q.found > 0 and next_moment(q, till)
   if at then Notifications.pass_watch_on(q, at, watch, turn) end
@@ -481,13 +486,13 @@ function verbs.read(KEYS, ARGV)
     if q.places then count = max(0, min(count, q.places)) end
     if count == 0 then till = q.lease_at end
   end
-  q.prefer = tonumber(prefer) -- nil for '-'
+  q.prefer = prefer ~= '-' and tonumber(prefer) or nil
   if count > 0 and (q.shared + q.behind > 0 or Legacy.may_have_some(q)) then
     deliver(q, count)
   elseif q.odd.idle then
     Turns.forget_idle(q)
   end
-  watch, turn = tonumber(watch), tonumber(turn) -- nil for '-' and ''
+  watch, turn = tonumber(watch), turn ~= '' and turn + 0 or nil -- nil for '-' and ''
   local wait = finds_nothing(q, till, watch, turn, stays)
   local at = close_read(q, watch, turn, ARGV[3])
   return answer_read(q, width, wait, at)

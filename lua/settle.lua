@@ -4,17 +4,19 @@
 -- A message is taken out of one place and put into another within one call. The effects in their order:
 --   for each    end       ack: nothing yet. Others: XDEL of the entry that moves, HSET of its body and error; or XADD
 --                         of a letter. Of a cancelled one SREM
---   close       leases    ZREM: the tokens. Only a lone plain ack does so before all else, as its look (`goes_first`)
+--   close       turns     ZADD, ZREM: as its look (types.lua)
+--               leases    ZREM: the tokens. Only a lone plain ack does so before all else, as its look (`goes_first`)
 --               state     HSET
---               places    where letters lie; returned, blocks, turns, due; unique keys
+--               places    where letters lie; returned, blocks, due; unique keys
 --               bodies    XDEL, HDEL of what is over, which fails no call
 --               tell      notifications, journal, ids for those who wait for results
 -- Other verbs that change accounts (cancel, purge, limit, ...) end by the same `close_change`, and a read like it.
 
 -- Removes what is left of messages that are over. If a key has another type nothing is left, so that fails no call.
 local function remove_bodies(q)
-  local over = q.over or {}
-  for _, place in ipairs(over) do
+  local over = q.over
+  for at = 1, over and #over or 0 do
+    local place = over[at]
     local ids = over[place]
     if place == 'd' then
       pcall_redis('HDEL', q.keys[BODIES], unpack(ids)) -- at most 1,000: a read
@@ -22,8 +24,8 @@ local function remove_bodies(q)
       pcall_redis('XDEL', Messages.stream_key(q, place), unpack(ids)) -- at most 1,000: a read
     end
   end
-  local fields = q.lists and q.lists.without_error or {}
-  for at = 1, #fields, 4000 do
+  local fields = q.lists and q.lists.without_error
+  for at = 1, fields and #fields or 0, 4000 do
     pcall_redis('HDEL', q.keys[ERRORS], unpack(fields, at, min(#fields, at + 3999))) -- at most 4,000: a part
   end
 end
@@ -125,15 +127,17 @@ end
 function Settle.look_at_tokens(ARGV, first, stride, parents)
   local parts = {nil, nil, nil, nil, nil}
   local fields = {nil}
-  local seen, n = {}, 0
+  local seen = #ARGV > first and {} -- of a lone one there is nothing to see
+  local n = 0
   for at = first, #ARGV, stride do
     local place, id, attempt, marks, key = match(ARGV[at], Leases.TOKEN)
     if not place then Arguments.refuse('argument ' .. at .. ' is no token') end
     parts[n + 1], parts[n + 2], parts[n + 3], parts[n + 4], parts[n + 5] = place, id, attempt, marks, key
     n = n + PARTS
     if parents then key = Rules.parent_of(key) end
-    if not seen[key] and byte(marks, -1) ~= 45 then -- '-': it is on no account
-      fields[#fields + 1], seen[key] = 't:' .. key, true
+    if not (seen and seen[key]) and Leases.is_counted(marks) then
+      fields[#fields + 1] = 't:' .. key
+      if seen then seen[key] = true end
     end
   end
   return parts, fields
@@ -144,7 +148,7 @@ end
 function Settle.load_owners(q, parts)
   local names = {}
   for at = PARTS, #parts, PARTS do
-    if byte(parts[at - 1], -1) ~= 45 then names[#names + 1] = Rules.owner_of(q.rules, parts[at]) end
+    if Leases.is_counted(parts[at - 1]) then names[#names + 1] = Rules.owner_of(q.rules, parts[at]) end
   end
   Accounts.load_accounts(q, names)
 end
@@ -153,7 +157,7 @@ end
 function Settle.load_children(q, parts)
   local names = {}
   for at = PARTS, #parts, PARTS do
-    if byte(parts[at - 1], -1) ~= 45 then names[#names + 1] = parts[at] end -- '-': it is on no account
+    if Leases.is_counted(parts[at - 1]) then names[#names + 1] = parts[at] end
   end
   Children.load(q, names)
 end
@@ -177,7 +181,8 @@ local function end_delivery(q, parts, n, kind, cost, delay, text)
   end
   if q.events then Leases.note_end(q, 'a', place, id, key, parts[n + 3]) end
   Messages.drop_body(q, place, id)
-  if find(marks, 'e', 1, true) then add(q, 'without_error', id) end -- `errors` may have something of it
+  -- `errors` may have something of it.
+  if marks ~= '' and find(marks, 'e', 1, true) then add(q, 'without_error', id) end
   return 'o'
 end
 
@@ -196,37 +201,57 @@ end
 local function look_at_leases(q, tokens)
   local live = call('ZMSCORE', q.keys[LEASES], unpack(tokens)) -- at most 250: a chunk
   local none_ended = q.lease_at > q.now
-  for at, score in ipairs(live) do live[at] = score and (none_ended or Clock.is_live(q, score)) end
+  for at = 1, #tokens do
+    local score = live[at]
+    live[at] = score and (none_ended or Clock.is_live(q, score))
+  end
   return live
 end
 
--- Says whether a lease may be removed before all else: a single one that is acked, of an account of which nothing more
--- is known, so nothing else can fail. If no lease has ended yet, a lease that exists is live, so that says as much.
+-- Says whether a lease may be removed before all else: a single one that is acked, with no mark but the time, of an
+-- account that gets no other place by that, so nothing else can fail. If no lease has ended yet, a lease that exists is
+-- live, so that says as much.
 local function goes_first(q, kind, parts)
-  if kind ~= 'a' or #parts > PARTS or q.lease_at <= q.now or q.cancels > 0 or parts[4] ~= '' then return false end
+  local marks = parts[4]
+  if kind ~= 'a' or #parts > PARTS or q.lease_at <= q.now or q.cancels > 0 then return false end
+  if marks ~= '' and byte(marks) ~= 102 then return false end -- 102 is 'f'
   local a = q.accounts[q.names[1]]
-  return not a.ruled and a.number ~= nil
+  if a.ruled or a.behind + a.delayed + a.listed > 0 or a.queue ~= '-' then return false end
+  -- It gets one (`list_idle`) if it is ahead of somebody who waits.
+  return q.shared + q.behind == 0 or a.flight > 1 or marks == '' and not a.served
+end
+
+-- Removes that lease, or looks at all. Says which are live, and whether the lease is removed.
+local function find_live(q, kind, parts, tokens)
+  if goes_first(q, kind, parts) then return {call('ZREM', q.keys[LEASES], tokens[1]) == 1}, true end
+  return look_at_leases(q, tokens), false
 end
 
 -- Settles these deliveries, as far as they may be. Returns a letter for each. One that comes twice is settled once, as
 -- it stands first. `tried` are the ids of the messages of which an earlier try may have happened, '0' for none.
 function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, tried)
-  local letters, over, tokens, live = {}, {}, {}, nil
-  for at = first, #ARGV, stride do tokens[#tokens + 1] = ARGV[at] end
+  local letters = {nil}
+  local over = {nil}
+  local tokens = {ARGV[first]}
+  for at = first + stride, #ARGV, stride do tokens[#tokens + 1] = ARGV[at] end
+  local number = #tokens
   if q.rules.parents then Settle.load_children(q, parts) end
-  local is_removed = goes_first(q, kind, parts)
-  if is_removed then live = {call('ZREM', q.keys[LEASES], tokens[1]) == 1} else live = look_at_leases(q, tokens) end
-  local next_cost = costs ~= '' and gmatch(costs, '[^,]+')
-  local next_tried = tried ~= '0' and gmatch(tried, '%S+')
-  local told = #tokens > 1 and {} -- the letters by token
-  for n, token in ipairs(tokens) do
-    local at = first + (n - 1) * stride
-    local cost = next_cost and next_cost()
-    local message_id = next_tried and next_tried()
+  local live, is_removed = find_live(q, kind, parts, tokens)
+  local is_lone = number == 1 -- then what is said of each is said of it
+  local next_cost = not is_lone and costs ~= '' and gmatch(costs, '[^,]+')
+  local next_tried = not is_lone and tried ~= '0' and gmatch(tried, '%S+')
+  local told = not is_lone and {} -- the letters by token
+  for n = 1, number do
+    local token = tokens[n]
+    local cost = next_cost and next_cost() or is_lone and costs ~= '' and costs
+    local message_id = next_tried and next_tried() or is_lone and tried ~= '0' and tried
     local letter = told and told[token]
     if not letter and live[n] then
       local delay, text = 0, ''
-      if stride > 1 then delay, text = ARGV[at + 1] + 0, ARGV[at + 2] end
+      if stride > 1 then
+        local at = first + (n - 1) * stride
+        delay, text = ARGV[at + 1] + 0, ARGV[at + 2]
+      end
       over[#over + 1] = token
       letter = end_delivery(q, parts, (n - 1) * PARTS, kind, cost, delay, text)
     end
@@ -235,19 +260,21 @@ function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, tried)
   end
   q.ended_leases = #over
   if not is_removed then q.settled = over end
-  return concat(letters)
+  return is_lone and letters[1] or concat(letters)
 end
+
+local NO_LISTS = {}
 
 -- Writes down what a call did besides changing the state, if it did.
 function Settle.save_rest(q)
-  if q.dirty or q.lists then
+  if q.dirty or q.lists and next(q.lists) then
     -- None of these may fail: their types were looked at. The bodies go last: a body that nobody names is only memory,
     -- but a message that is named without a body counts as vanished.
-    DeadLetters.save_places(q)
+    local lists = q.lists or NO_LISTS
+    if lists.moved then DeadLetters.save_places(q) end
     Waiting.save_waiting(q)
-    Turns.flush_turns(q)
-    Due.save_due(q)
-    Unique.save_noted(q)
+    if lists.moments or lists.later or lists.not_later then Due.save_due(q) end
+    if lists.noted or lists.freed or lists.not_looked_at then Unique.save_noted(q) end
   end
   if q.over or q.lists then remove_bodies(q) end
 end
@@ -263,8 +290,8 @@ end
 function Settle.close_change(q, client)
   if q.children then Children.save(q) end
   Turns.save_accounts(q)
-  -- After the accounts, which say what is pending of `turns` and `due`; before the first effect that cannot be undone.
-  if q.dirty or q.lists then Types.look_at_pending(q) end
+  -- After the accounts, which say what is pending of `turns` and `due`.
+  Turns.begin_effects(q)
   -- Their scores were read, so this cannot fail for the type. With it the token is worth nothing, also to a repeated
   -- call.
   local settled = q.settled

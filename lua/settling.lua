@@ -107,8 +107,7 @@ local function charge_so_far(q, parts, live, costs)
   end
   if q.children then Children.save(q) end
   Turns.save_accounts(q)
-  if q.dirty or q.lists then Types.look_at_pending(q) end
-  Turns.flush_turns(q)
+  Turns.begin_effects(q)
   Virtual.look_again(q)
   return charged
 end

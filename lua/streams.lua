@@ -44,12 +44,15 @@ end
 
 -- Looks at a shard.
 function Streams.check_shard(q, shard)
-  local lengths = q.lengths
-  local step = q.is_wide and 2 or 1
+  local lengths, is_wide = q.lengths, q.is_wide
   if shard == '' then refuse_shard() end
-  for from = 1, #shard, step do
-    local high, low = byte(shard, from, from + step - 1)
-    if not lengths[step == 2 and high * 256 + (low or 0) or high] then refuse_shard() end
+  for from = 1, #shard, BYTES do
+    local bytes = {byte(shard, from, from + BYTES - 1)}
+    for at = 1, #bytes, is_wide and 2 or 1 do
+      local position = bytes[at]
+      if is_wide then position = position * 256 + (bytes[at + 1] or 0) end
+      if not lengths[position] then refuse_shard() end
+    end
   end
 end
 
@@ -144,20 +147,22 @@ end
 -- Learns how many messages the declared ones of these streams have, and their cursors, by one look.
 local function know_streams(q, ready, need)
   local fields, numbers = nil, nil
-  for at, number in ipairs(ready) do
-    if at > need then break end
+  for at = 1, min(need, #ready) do
+    local number = ready[at]
     if not q.lengths[number] then
       local key = Messages.stream_key(q, spell(number))
       -- Streams are taken in their order, so behind one that is not declared none is taken.
       if not key then break end
-      if not fields then fields, numbers = {}, {} end
-      fields[#fields + 1], fields[#fields + 2], numbers[#numbers + 1] = key, 'h' .. spell(number), number
+      if not fields then fields, numbers = {nil, nil}, {nil} end
+      local n = #numbers
+      fields[2 * n + 1], fields[2 * n + 2], numbers[n + 1] = key, 'h' .. spell(number), number
     end
   end
   if not fields then return end
   local found = call('HMGET', q.keys[META], unpack(fields)) -- at most 2,000: two for each message
-  for at, number in ipairs(numbers) do
-    q.lengths[number], q.cursors[number] = tonumber(found[2 * at - 1] or 0), found[2 * at]
+  for at = 1, #numbers do
+    local number = numbers[at]
+    q.lengths[number], q.cursors[number] = (found[2 * at - 1] or 0) + 0, found[2 * at]
   end
 end
 
@@ -225,8 +230,9 @@ function Streams.take_entries(q, need)
   know_streams(q, ready, need)
   -- Streams that were read are of the right type, so `Types.look_at_all` need not ask them again.
   q.has_taken = true
-  for at, number in ipairs(ready) do
+  for at = 1, #ready do
     if found >= need then break end
+    local number = ready[at]
     local left = q.lengths[number]
     if not left then
       q.missed = number

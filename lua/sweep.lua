@@ -33,7 +33,7 @@ function verbs.holders(KEYS, ARGV)
   if #ARGV == 2 then page = call('HSCAN', KEYS[1], ARGV[1], 'MATCH', kind .. '*', 'COUNT', ARGV[2]) end
   for at = 1, #page[2], 2 do
     local text = page[2][at + 1]
-    local may_have_one = kind == 'c:' or find(text, ' ', 1, true) and byte(text, -1) ~= 45 -- 45 is '-': it has none
+    local may_have_one = kind == 'c:' or find(text, '[ :]%d+%.%d+%.%d+%.%d+$')
     if may_have_one then found[#found + 1], found[#found + 2] = sub(page[2][at], 3), text end
   end
   return {page[1], found}

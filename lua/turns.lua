@@ -46,7 +46,7 @@ local function list_idle(q, a)
 end
 
 local function note_moment(q, a, at)
-  if not at or a.look_at > 0 and at >= a.look_at then return end
+  if a.look_at > 0 and at >= a.look_at then return end
   add(q, 'moments', spell_moment(at), a.name)
   a.look_at = at
   -- If the clock is set back after this, a moment that limits gave lies too far ahead: by `late` the next read notices
@@ -60,13 +60,13 @@ end
 -- it changes nothing.
 function Turns.schedule(q, a)
   -- Messages in the streams were written before those that wait, so they go first: until then there is no turn.
-  local waits = a.behind > 0 and a.taken == 0 and Limits.allowance(a, q.now) > 0
+  local waits = a.behind > 0 and a.taken == 0 and not (a.ruled and Limits.allowance(a, q.now) < 1)
   if waits then list_turn(q, a) elseif a.listed == 1 then unlist_turn(q, a) end
-  if a.served and not waits and a.taken + a.flight + a.behind == 0 then list_idle(q, a) end
+  if a.served and a.taken + a.flight + a.behind == 0 then list_idle(q, a) end
   -- One moment in `due` for both, the earlier one: of the next delayed message, and of the limits.
-  local at = Limits.moment_of_limits(a, q.now)
+  local at = a.ruled and Limits.moment_of_limits(a, q.now)
   if a.next_at and (not at or a.next_at < at) then at = a.next_at end
-  note_moment(q, a, at)
+  if at then note_moment(q, a, at) end
 end
 
 function Turns.schedule_all(q)
@@ -95,6 +95,13 @@ function Turns.flush_turns(q)
   send(q, 'turn', 'ZADD', q.keys[TURNS])
 end
 
+-- Looks at what is pending, and writes `turns` before all else of the call's end, as its look at that key.
+function Turns.begin_effects(q)
+  if not (q.dirty or q.lists) then return end
+  Types.look_at_pending(q)
+  Turns.flush_turns(q)
+end
+
 -- How many messages of an account wait that may be delivered now. While leases that ended are taken back, there may be
 -- more of an account that has some in flight: what was tried goes before what is new, so then it gives only that.
 local function ready_of(q, a)
@@ -111,13 +118,14 @@ local function find_heads(q, need)
     local names = {nil}
     local ready = {nil}
     for at = 1, #list, 2 do
+      local score = list[at + 1] + 0
       -- Behind these are only idle ones.
-      if list[at + 1] + 0 >= Accounts.IDLE then break end
-      names[#names + 1] = list[at]
+      if score >= Accounts.IDLE then break end
+      names[#names + 1], list[at + 1] = list[at], score
     end
     Accounts.load_accounts(q, names)
-    for at, name in ipairs(names) do
-      local a, score = q.accounts[name], list[2 * at] + 0
+    for at = 1, #names do
+      local a, score = q.accounts[names[at]], list[2 * at]
       if a.listed ~= 1 then q.turns = q.turns + 1 end -- (the count is of those who say that they are listed)
       a.listed, a.score = 1, score
       Turns.schedule(q, a)

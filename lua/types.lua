@@ -39,11 +39,8 @@ end
 
 -- Looks at whatever lists of `add` change: at names of keys, and at types of those that this call has not read. (Other
 -- lists are of verbs that look at all keys.)
-local function look_at_lists(q, keys, lists)
-  if lists.turn or lists.turned then
-    Arguments.check_key(keys, TURNS)
-    if not q.has_read_turns then call('ZCARD', keys[TURNS]) end
-  end
+local function look_at_lists(keys, lists)
+  if lists.turn or lists.turned then Arguments.check_key(keys, TURNS) end
   if lists.moments then
     Arguments.check_key(keys, DUE)
     call('ZCARD', keys[DUE])
@@ -57,20 +54,33 @@ local function look_at_lists(q, keys, lists)
   if lists.without_error then Arguments.check_key(keys, ERRORS) end
 end
 
--- Looks at what will be changed of those that wait, at the end of a write that has changed nothing so far.
-function Types.look_at_waiting(q)
+-- Looks at what will be changed of those that wait, but at the type of `turns`.
+local function look_at_others(q)
   if q.has_looked then return end
   local keys, lists = q.keys, q.lists
-  if lists then look_at_lists(q, keys, lists) end
+  if lists then look_at_lists(keys, lists) end
   if q.has_read_bodies then return end
   local has_bodies = q.dirty and next(q.dirty) or lists and (lists.kept or lists.used_up)
   if has_bodies then call('HLEN', keys[BODIES]) end
 end
 
--- The same at the end of a call that may have given something back.
+-- Looks at `turns`, if it will be changed and is not known.
+function Types.look_at_turns(q)
+  local lists = q.lists
+  if not lists or not (lists.turn or lists.turned) or q.has_looked or q.has_read_turns then return end
+  call('ZCARD', q.keys[TURNS])
+end
+
+-- Looks at what will be changed of those that wait, at the end of a write that has changed nothing so far.
+function Types.look_at_waiting(q)
+  look_at_others(q)
+  Types.look_at_turns(q)
+end
+
+-- The same at the end of a call that may have given something back, but at the type of `turns`.
 function Types.look_at_pending(q)
   local lists = q.lists
-  Types.look_at_waiting(q)
+  look_at_others(q)
   if lists and (lists.back or lists.not_back) and not q.has_looked then
     Arguments.check_key(q.keys, RETURNED)
     call('ZCARD', q.keys[RETURNED])

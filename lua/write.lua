@@ -167,7 +167,8 @@ local function look_of_write(KEYS, ARGV, producer, count, stride)
   -- second look.
   local q = State.open_call(KEYS, 14, 'last', 'ready', producer, unpack(fields)) -- at most 5,100: streams and accounts
   if not q then return nil end
-  local v, lengths = q.values, {}
+  local v = q.values
+  local lengths = {nil, nil, nil, nil, nil, nil, nil, nil} -- tables that grow take longer
   q.lengths, q.is_wide, q.grown, q.ready, q.prefix = lengths, streams > 255, {}, v[READY], names.streams
   for at = 1, streams do
     local length = v[PRODUCER + at]
@@ -277,10 +278,14 @@ end
 
 -- Looks at the shards of messages: none may be refused when others are stored. One that lies apart may have none.
 local function check_shards(q, ARGV, stride, options)
+  local seen = {}
   for at = 2, #ARGV, stride do
-    local option = options[(at - 2) / stride + 1]
-    local lies_apart = option and (option.delay > 0 or option.unique_key ~= '')
-    if ARGV[at] ~= '' or not lies_apart then Streams.check_shard(q, ARGV[at]) end
+    local shard, option = ARGV[at], options[(at - 2) / stride + 1]
+    local lies_apart = shard == '' and option and (option.delay > 0 or option.unique_key ~= '')
+    if not seen[shard] and not lies_apart then
+      Streams.check_shard(q, shard)
+      seen[shard] = true
+    end
   end
 end
 

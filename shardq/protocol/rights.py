@@ -132,7 +132,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "meta": "hdel hget hincrby hmget hset",
         "notifications": "xadd",
         "returned": "zcard",
-        "turns": "zadd zcard zrange zrangebyscore zrem",
+        "turns": "zadd zrange zrangebyscore zrem",
     },
     "facts": {
         "meta": "hget hmget",
@@ -207,7 +207,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "meta": "hdel hget hincrby hmget hset hstrlen",
         "notifications": "xadd",
         "returned": "zcard",
-        "turns": "zadd zcard zrem",
+        "turns": "zadd zrem",
     },
     "limits": {
         "": "time",
@@ -536,7 +536,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "meta": "hdel hget hincrby hmget hset hstrlen",
         "notifications": "xadd",
         "returned": "zcard",
-        "turns": "zadd zcard zrem",
+        "turns": "zadd zrem",
     },
     "weights": {
         "limits": "hscan",

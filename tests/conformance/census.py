@@ -283,7 +283,12 @@ def _leases(seen: Census, raw: Any, keys: QueueKeys, parents: bool) -> None:
 def _account(value: bytes) -> Account:
     words = value.split(b" ")
     if len(words) == 1:
-        return Account(taken=int(value) % 1000, flight=int(value) // 1000)
+        both, _, waits = value.partition(b":")
+        behind, _, queue = waits.partition(b":")[2].partition(b":")
+        taken, flight = int(both) % 1000, int(both) // 1000
+        listed = int(bool(behind) and not taken)
+        found = Account(taken, flight, int(behind or 0), listed=listed, counted=int(behind or 0))
+        return replace(found, queue=queue or b"-")
     taken, flight, behind, returned, delayed, _, _, _, listed, counted, _, queue = words
     found = Account(int(taken), int(flight), int(behind), int(returned), int(delayed), int(listed), int(counted))
     return replace(found, queue=queue)

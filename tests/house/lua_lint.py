@@ -141,6 +141,8 @@ _SPELLED = "a text follows from a whole number that a double holds exactly; at m
 KEPT = {
     ("rules", "Rules.known"): _CACHE,
     ("rules", "known_bytes"): _CACHE,
+    ("limits", "known_limits"): _CACHE,
+    ("limits", "known_bytes"): _CACHE,
     ("state", "known_lines"): _CACHE,
     ("state", "known_bytes"): _CACHE,
     ("arguments", "known"): _CACHE,

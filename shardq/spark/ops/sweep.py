@@ -36,7 +36,7 @@ _TOKEN: Final = re.compile(rb"\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10}):[^:]*:([eul
 _SIZE: Final = re.compile(rb"(\d{1,5}):")
 _RETURNED: Final = re.compile(rb"\w\d{1,20}:\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10})([a-z]*):")
 _FIRST: Final = re.compile(rb"\d{1,16}:(\d{1,16})-(\d{1,20})")
-_OVERFLOW: Final = re.compile(rb" (\d{1,16})\.(\d{1,16})\.(\d{1,16})\.\d{1,16}(?: |$)")
+_OVERFLOW: Final = re.compile(rb"[ :](\d{1,16})\.(\d{1,16})\.(\d{1,16})\.\d{1,16}(?: |$)")
 _DELAYED: Final = re.compile(rb"(\d{14}):\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10})([a-z]*):")
 
 
