@@ -79,7 +79,7 @@ local FINISHED = 18
 -- @record a, child, holder, other: name behind returned queue taken flight delayed served full_at look_at listed
 --   counted limits text number ruled score next_at by most next_score account body_head overflow cap burst pause
 --   weight interval is_looked_at place left
--- @record w: account key place id attempts flags since body attributes
+-- @record w: account key place id attempts flags since body attributes payload
 
 local PARTS = 5 -- of a token: place, id, attempt, marks and key
 local LATE = 50 -- ms by which a token may be taken late without being lost

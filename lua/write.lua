@@ -323,7 +323,10 @@ end
 local function store_apart(q, m, id)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, m.key))
   local flags = m.unique_key ~= '' and 'u' or ''
-  add(q, 'kept', id, Messages.body_of_message('d', m))
+  local tail = Messages.spell_tail(m.attributes, m.unique_key, m.tag, m.headers)
+  local body, payload = Messages.spell_body('d', m.key, tail, m.payload)
+  add(q, 'kept', id, body)
+  if payload then add(q, 'kept', Messages.field_of_payload(id), payload) end
   if m.unique_key ~= '' then
     -- `dedup_index` has it from now on with the time of a first check: while its message waits, an earlier one would
     -- only put it off again (`keep_unique`).
@@ -335,10 +338,22 @@ local function store_apart(q, m, id)
     Due.put_off(q, a, m.key, q.now + m.delay, 'd', id, '0' .. flags)
   else
     -- Only a reference goes into the overflow: so `replace` finds the body, and changes it where it lies.
-    Waiting.wait_behind(q, a, m.key, id .. Messages.REFERENCE)
+    Waiting.wait_behind(q, a, m.key, id, Messages.REFERENCE)
     notify_of_waiting(q, a)
   end
   return 'd'
+end
+
+-- Puts a message behind all that waits of its shard key. A large payload lies by itself, and is not copied.
+local function hold_back(q, a, m, id)
+  local tail = Messages.spell_tail(m.attributes, '', m.tag, m.headers)
+  if Messages.is_large(m.payload) then
+    add(q, 'kept', Messages.field_of_payload(id), m.payload)
+    Waiting.wait_behind(q, a, m.key, id .. Messages.APART .. tail, '')
+  else
+    Waiting.wait_behind(q, a, m.key, id .. '|' .. tail, m.payload)
+  end
+  notify_of_waiting(q, a)
 end
 
 -- Stores one message. Returns the last part of its id.
@@ -353,8 +368,7 @@ local function store(q, m, id)
       a.taken = a.taken + 1
       place = Streams.append(q, id, 'K', m)
     else
-      Waiting.wait_behind(q, a, m.key, id .. '|' .. Messages.spell_tail(m.attributes, '', m.tag, m.headers, m.payload))
-      notify_of_waiting(q, a)
+      hold_back(q, a, m, id)
       return 'o'
     end
   end
