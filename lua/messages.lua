@@ -9,7 +9,7 @@
 -- key, since nothing else leads to that overflow.
 Messages.REFERENCE = '@' -- behind the id in a record: the body lies by itself
 Messages.APART = '=' -- behind the id in a record, or the origin in a body: the payload lies by itself
-local LARGEST_WITHIN = 1024 -- bytes of a payload that stands in its body or record
+local LARGEST_WITHIN = 512 -- bytes of a payload that stands in its body or record: above, copies cost more than a field
 
 local function quote_key(key)
   return (gsub(key, '[^%w_.~-]', function(letter) return format('%%%02X', byte(letter)) end))
