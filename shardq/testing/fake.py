@@ -20,6 +20,7 @@ from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
 from shardq.ops.queue.steps import Armed, Ask, Batch, Call, Refused, Sendable, Share, Sleep, Step, Underreplicated, Wait
 from shardq.ops.read.waiting import waiting_of
+from shardq.protocol.library import Library
 from shardq.protocol.script import Script
 from shardq.testing.clock import ManualClock
 from shardq.timing import LoopTimer
@@ -34,9 +35,16 @@ if not redis.sha1hex then
     return string.rep(string.format('%08x', sum), 5)
   end
 end
+local clocked = {}
+for name, value in pairs(redis) do clocked[name] = value end
+function clocked.call(command, ...)
+  if command == 'TIME' then return redis.shardq.time end
+  return redis.call(command, ...)
+end
+function clocked.register_function(verb) redis.shardq[verb.function_name] = verb.callback end
 """
-"""A place for compiled scripts, and a replacement for `redis.sha1hex`, which fakeredis lacks: another hash with as many
-digits. Scripts use the hash only to spread shard keys over buckets of an index, so any hash will do.
+"""What fakeredis lacks: a place for functions, a `redis` with another clock, and `redis.sha1hex`. That one here is
+another hash with as many digits: scripts use it only to spread shard keys over buckets of an index.
 """
 _PLAIN = "return redis.call(unpack(ARGV))"
 """Runs a plain command about a queue: redis-py would read its reply. Other commands are about the server."""
@@ -184,7 +192,7 @@ class FakeDriver(Driver):
         except Refused as refused:
             if refused.code != "NOSCRIPT":
                 raise
-            reply = self._sent("EVAL", f"{_compiled(script)}\n{_run(script)}", *words)
+            reply = self._sent("EVAL", f"{_loaded(script.library)}\n{_run(script)}", *words)
         if call.replicas:
             raise Underreplicated(reply, 0)
         return reply
@@ -255,33 +263,23 @@ class AsyncFakeDriver(AsyncDriver):
 
 
 def _unless_known(script: Script) -> str:
-    """Lua that ends with NOSCRIPT unless the server has compiled *script*."""
-    return f"if not (redis.shardq or {{}})['{script.sha}'] then return redis.error_reply('NOSCRIPT') end"
+    """Lua that ends with NOSCRIPT unless the server has loaded the library of *script*."""
+    return f"if not (redis.shardq or {{}})['{script.function}'] then return redis.error_reply('NOSCRIPT') end"
 
 
-def _compiled(script: Script) -> str:
-    """Lua that makes *script* a function of a `redis` with another clock. fakeredis would compile it for each call.
-
-    It has no `#!lua` line, which fakeredis does not know.
-    """
-    body = script.source.partition("\n")[2]
-    return f"{_PREAMBLE}redis.shardq['{script.sha}'] = function(redis)\n{body}\nend"
+def _loaded(library: Library) -> str:
+    """Lua that loads *library*, as servers do: its text runs once. It has no `#!lua` line, which fakeredis lacks."""
+    body = library.text.partition("\n")[2]
+    return f"{_PREAMBLE}\n(function(redis)\n{body}\nend)(clocked)"
 
 
 def _run(script: Script) -> str:
-    """Lua that runs the compiled *script*. The reply of TIME is in the last two of ARGV, which the script does not see.
+    """Lua that runs the verb that *script* is. The reply of TIME is in the last two of ARGV: the verb does not see these.
 
     So the text is the same for all calls: fakeredis keeps each text that it was ever sent.
     """
     return f"""
 local micros = table.remove(ARGV)
-local seconds = table.remove(ARGV)
-local function call(command, ...)
-  if command == 'TIME' then return {{seconds, micros}} end
-  return redis.call(command, ...)
-end
-local clocked = {{}}
-for name, value in pairs(redis) do clocked[name] = value end
-clocked.call = call
-return redis.shardq['{script.sha}'](clocked)
+redis.shardq.time = {{table.remove(ARGV), micros}}
+return redis.shardq['{script.function}'](KEYS, ARGV)
 """

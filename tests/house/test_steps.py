@@ -28,9 +28,9 @@ CALLS, BATCH = 100, 100
 TENANTS = 100
 BACKLOG = 1000
 MOST = {
-    "write": 4160, "read": 5170, "ack": 3820,
-    "write_many": 631, "read_many": 734, "ack_many": 325,
-    "write, with a backlog": 4440, "read, with a backlog": 5420, "ack, with a backlog": 4300,
+    "write": 1306, "read": 2195, "ack": 985,
+    "write_many": 587, "read_many": 692, "ack_many": 297,
+    "write, with a backlog": 1509, "read, with a backlog": 2362, "ack, with a backlog": 1438,
 }  # fmt: skip
 """By call, how many steps a message may take: 1 % more than it takes. Lower them when it takes fewer."""
 

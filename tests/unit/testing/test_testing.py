@@ -9,6 +9,7 @@ import fakeredis
 import pytest
 
 from shardq import ConfigError, DurabilityUnknown, Empty, LeaseLost
+from shardq.protocol.scripts import library
 from shardq.testing import ManualClock, fake_client
 
 
@@ -73,22 +74,22 @@ def test_clients_of_one_fake_server_share_their_data() -> None:
     assert fake_client().queue("jobs", create=True).len() == 0
 
 
-def test_a_fake_server_keeps_no_text_of_a_single_call_and_compiles_each_script_once() -> None:
+def test_a_fake_server_keeps_no_text_of_a_single_call_and_loads_the_library_once() -> None:
     """The texts are those that fakeredis has for EVALSHA. It forgets none, so no text may be that of one call."""
     server = fakeredis.FakeServer()
     jobs, plain = fake_client(server=server).queue("jobs", create=True), fakeredis.FakeRedis(server=server)
     jobs.write(0, shard_key="t")
-    plain.eval("redis.first = {} for sha, run in pairs(redis.shardq) do redis.first[sha] = run end", 0)
+    keep = "if type(verb) == 'function' then redis.first[name] = verb end"
+    plain.eval(f"redis.first = {{}} for name, verb in pairs(redis.shardq) do {keep} end", 0)
     texts, other = {*server.script_cache}, fake_client(server=server).queue("jobs", create=True)
     for number in range(100):
         jobs.write(number, shard_key="t")
         other.write(number, shard_key="t")
     assert {*server.script_cache} == texts
-    compiled = sum(b"function(redis)" in text for text in server.script_cache.values())
-    count = (
-        "local same = 0 for sha, run in pairs(redis.shardq) do same = same + (redis.first[sha] == run and 1 or 0) end"
-    )
-    assert plain.eval(f"{count} return same", 0) == compiled >= 2  # open and write
+    assert sum(b"(function(redis)" in text for text in server.script_cache.values()) == 1
+    count = "same = same + (redis.shardq[name] == verb and 1 or 0)"
+    loops = f"local same = 0 for name, verb in pairs(redis.first) do {count} end return same"
+    assert plain.eval(loops, 0) == len(library().verbs)
 
 
 def test_a_fake_server_gives_scripts_their_own_arguments_only() -> None:
