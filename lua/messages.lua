@@ -176,8 +176,7 @@ function Messages.deliveries_before(attributes)
 end
 
 -- Notes that the body of a message is over, in the place where it lies, a text. `over` has all such places in their
--- order, and by place what goes: ids, and of `bodies` the payload, too, whether it lies by itself or not. So none is
--- left behind, whatever ends a message. (The letter as `field_of_payload` has it, without a call.)
+-- order, and by place the ids.
 function Messages.drop_body(q, place, id)
   local over = q.over
   if not over then
@@ -185,12 +184,7 @@ function Messages.drop_body(q, place, id)
     q.over = over
   end
   local ids = over[place]
-  if not ids then
-    ids = {nil, nil}
-    over[#over + 1], over[place] = place, ids
-  end
-  ids[#ids + 1] = id
-  if place == 'd' then ids[#ids + 1] = 'p' .. id end
+  if ids then ids[#ids + 1] = id else over[#over + 1], over[place] = place, {id} end
 end
 
 -- A stream that this call may touch; nil if it is not declared. A read may declare all streams in their order, and says

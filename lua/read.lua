@@ -79,7 +79,7 @@ local function is_over(q, w)
   -- waits for room among the letters, is a copy.
   if w.place ~= 'd' then Messages.drop_body(q, w.place, w.id) end
   local ending = {
-    key = w.key, id = w.id, attempts = attempts + 0, flags = w.flags, payload = w.payload, kind = 'b',
+    key = w.key, place = w.place, id = w.id, attempts = attempts + 0, flags = w.flags, payload = w.payload, kind = 'b',
   }
   Settle.end_dead(q, w.account, ending, '', w.body, is_rejected)
   return true

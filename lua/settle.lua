@@ -11,12 +11,20 @@
 --               tell      notifications, journal, ids for those who wait for results
 -- Other verbs that change accounts (cancel, purge, limit, ...) end by the same `close_change`, and a read like it.
 
+-- Adds the payloads of these, whether they lie by themselves or not: so none is left behind, whatever ends a message.
+-- (Without a call of `field_of_payload` for each.)
+local function with_payloads(ids)
+  local number = #ids
+  for at = 1, number do ids[number + at] = 'p' .. ids[at] end
+end
+
 -- Removes what is left of messages that are over. If a key has another type nothing is left, so that fails no call.
 local function remove_bodies(q)
   local over = q.over or {}
   for _, place in ipairs(over) do
     local ids = over[place]
     if place == 'd' then
+      with_payloads(ids)
       pcall_redis('HDEL', q.keys[BODIES], unpack(ids)) -- at most 2,000: a read, and their payloads
     else
       pcall_redis('XDEL', Messages.stream_key(q, place), unpack(ids)) -- at most 1,000: a read
@@ -51,7 +59,7 @@ local function keep_error(q, id, flags, due, text)
   return find(flags, 'e', 1, true) and flags or 'e' .. flags
 end
 
--- A message is not delivered again: it goes to the dead letters, or waits for room there. `m` has its key, id,
+-- A message is not delivered again: it goes to the dead letters, or waits for room there. `m` has its key, place, id,
 -- attempts, flags, the payload if that lies by itself and was looked up, and the kind of the journal's event. Returns
 -- the letter of the reply.
 function Settle.end_dead(q, a, m, text, body, is_rejected)
@@ -62,7 +70,7 @@ function Settle.end_dead(q, a, m, text, body, is_rejected)
     q.ended = q.ended or {}
     q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, m.attempts, last_error, body, m.payload, m.kind)
     if find(flags, 'u', 1, true) then Unique.release_key(q, body, id) end -- it has none when it is redriven
-    Messages.drop_body(q, 'd', id)
+    if m.place == 'd' then Messages.drop_body(q, 'd', id) end
     add(q, 'without_error', id)
     return 'd'
   end
@@ -117,7 +125,8 @@ local function end_returned(q, a, p, kind, delay, text)
   end
   if kind == 'r' or kind == 'n' and attempt >= q.rules.deliveries then
     local m = {
-      key = p.key, id = id, attempts = attempt, flags = flags, payload = payload, kind = kind == 'r' and 'r' or 'b',
+      key = p.key, place = place, id = id, attempts = attempt, flags = flags, payload = payload,
+      kind = kind == 'r' and 'r' or 'b',
     }
     return Settle.end_dead(q, a, m, text, body, kind == 'r')
   end

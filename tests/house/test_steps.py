@@ -29,7 +29,7 @@ TENANTS = 100
 BACKLOG = 1000
 MOST = {
     "write": 1306, "read": 2195, "ack": 985,
-    "write_many": 587, "read_many": 692, "ack_many": 297,
+    "write_many": 528, "read_many": 692, "ack_many": 297,
     "write, with a backlog": 1509, "read, with a backlog": 2362, "ack, with a backlog": 1438,
 }  # fmt: skip
 """By call, how many steps a message may take: 1 % more than it takes. Lower them when it takes fewer."""

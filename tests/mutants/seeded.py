@@ -372,8 +372,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         8,
         "a large payload that was held back stays when its message is done",
-        "lua/messages.lua",
-        "  if place == 'd' then ids[#ids + 1] = 'p' .. id end\n",
+        "lua/settle.lua",
+        "      with_payloads(ids)\n",
         "",
         "tests/conformance/write/test_large.py"
         "::test_whatever_ends_a_message_nothing_of_it_is_left[sync-valkey-behind-acked]",
