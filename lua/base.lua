@@ -68,18 +68,19 @@ local FINISHED = 18
 
 -- Records: variables of these names are tables with these fields, which stand in numbered places in what is sent
 -- (shardq/protocol/records.py). `q` is a call on a queue; `a` is an account, `child` and `holder` what waits of one;
--- `w` is a message that was taken out of those that wait.
+-- `w` is a message that was taken out of those that wait; `message` is one that is written.
 -- @record q: keys fixed values now rules line odd virtual behind shared turns due_at waiting servable cancels accounts
 --   names changes over lists dirty blocks children events unset ended counts marks prefix last_stream lease_at jump
---   ready lengths grown is_wide producer_ends producer_number producer_moves producer_is_known appended wakes settled
---   ended_leases has_looked has_new_streams has_taken has_read_bodies has_read_turns cursors touched next_stream walk
---   owed seen_at due_turns found entries again granted count holder has_all ends mark ends_text visibility contested
---   prefer missed more noted has_changed_odd piece places full_at legacy is_legacy_done is_catching_up last_due purged
---   most shares changed_shares dead_shares letters used_numbers are_slots ended_tokens hands_on
+--   ready lengths numbers grown is_wide producer_ends producer_number producer_moves producer_is_known appended wakes
+--   settled ended_leases has_looked has_taken has_read_bodies has_read_turns cursors touched next_stream walk owed
+--   seen_at due_turns found entries again granted count holder has_all ends mark ends_text visibility contested prefer
+--   missed more noted has_changed_odd piece places full_at legacy is_legacy_done is_catching_up last_due purged most
+--   shares changed_shares dead_shares letters used_numbers are_slots ended_tokens hands_on
 -- @record a, child, holder, other: name behind returned queue taken flight delayed served full_at look_at listed
 --   counted limits text ruled score next_at overflow cap burst pause weight interval by most next_score account
 --   body_head is_looked_at place left
--- @record w: account key place id attempts flags since body attributes
+-- @record message: shard key tag payload headers attributes unique_key unique_known delay
+-- @record w: account key place id attempts flags since body attributes payload
 
 local PARTS = 5 -- of a token: place, id, attempt, marks and key
 local LATE = 50 -- ms by which a token may be taken late without being lost

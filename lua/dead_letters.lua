@@ -95,7 +95,8 @@ end
 function DeadLetters.can_be_letter(body)
   local _, _, _, _, at = Messages.head_of_body(body)
   if byte(body, at) ~= 108 then return true end -- 108 is 'l'
-  return #Messages.foreign_fields(Messages.parse_body(body).payload) + OWN_FIELDS <= MOST_FIELDS
+  local b = Messages.parse_body(body)
+  return #Messages.foreign_fields(b.payload) + OWN_FIELDS <= MOST_FIELDS
 end
 
 -- Deletes the oldest letter of a tenant. Returns whether it did; not if more numbers before it are gone than one call
@@ -158,9 +159,11 @@ local function spell_letter(id, reason, deliveries, last_error, b)
   return letter
 end
 
--- Moves a message, whose body is gone from where it lay, to the dead letters. Returns its id.
-function DeadLetters.bury(q, id, reason, attempts, last_error, body, kind)
+-- Moves a message, whose body is gone from where it lay, to the dead letters. `payload` is one that lies by itself, nil
+-- if that is in `bodies`. Returns its id.
+function DeadLetters.bury(q, id, reason, attempts, last_error, body, payload, kind)
   local b = Messages.parse_body(body)
+  b.payload = payload or Messages.payload_of(q.keys[BODIES], id, body, b)
   local deliveries = attempts + Messages.deliveries_before(b.attributes)
   local letter = spell_letter(id, reason, deliveries, last_error, b)
   -- At once, unlike places and counters: only Redis knows the entry's id.

@@ -55,7 +55,7 @@ function Legacy.adopt(q, entry)
   local id = Messages.inner_id(entry[1], 'l')
   local body = Messages.body_of_entry('l', entry[2])
   -- The body before the entry goes: an error between the two leaves the message twice, and not nowhere.
-  call('HSET', q.keys[BODIES], id, body)
+  Messages.write_body(q, id, body)
   call('XDEL', q.legacy, entry[1])
   return id, body
 end

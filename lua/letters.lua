@@ -77,18 +77,16 @@ function verbs.delete_dead(KEYS, ARGV)
   return {'OK', told}
 end
 
--- Returns the body that a dead letter becomes again. Its deadline and its due time are over; the deliveries so far
--- stay.
+-- Returns the body that a dead letter becomes again, and the payload if that lies by itself. Its deadline and its due
+-- time are over; the deliveries so far stay.
 local function restored_body(letter, origin)
   local attributes = ' c' .. letter[6]
   local key, tag = letter[10], letter[11]
   if tag ~= 'l' then
     local headers = letter[13] == 'h' and letter[14] or letter[15] == 'h' and letter[16] or ''
-    return Messages.spell_body(origin, key, Messages.spell_tail(attributes, '', tag, headers, letter[12]))
+    return Messages.spell_body(origin, key, Messages.spell_tail(attributes, '', tag, headers), letter[12])
   end
-  local parts = {}
-  for at = letter[13] == 'm' and 15 or 13, #letter do parts[#parts + 1] = #letter[at] .. ':' .. letter[at] end
-  return Messages.spell_body(origin, key, Messages.spell_tail(attributes, '', tag, '', concat(parts)))
+  return Messages.spell_foreign(origin, key, attributes, letter, letter[13] == 'm' and 15 or 13)
 end
 
 -- Returns under which id a message lies in `bodies`, and its origin; nil if this is no id.
@@ -114,7 +112,7 @@ local function restore(q, a, entry_id, letter)
   call('XDEL', q.keys[DEAD], entry_id)
   local known, number, kind = DeadLetters.entry_of(q.keys[MOVED], letter[2])
   if known == entry_id then DeadLetters.forget_letter(q, letter[2], letter[10], number, kind) end
-  call('HSET', q.keys[BODIES], id, restored_body(letter, origin))
+  Messages.write_body(q, id, restored_body(letter, origin))
   local flags = ''
   if letter[8] ~= '' then
     -- Its last error stays with it, as if it had been given back.

@@ -9,8 +9,8 @@ local function answer(q, state, told)
 end
 
 -- Returns the message's fields, bare unless the call wants all of it.
-local function fields_of(found)
-  local _, fields = Messages.fields_of_body(found.body, not found.is_whole)
+local function fields_of(q, found)
+  local _, fields = Messages.fields_of_body(q.keys[BODIES], found.id, found.body, found.payload, not found.is_whole)
   return fields
 end
 
@@ -70,7 +70,7 @@ local function status_of_waiting(q, found, paused, progress)
   local pause = pause_of_queue(q, paused)
   if pause then reason, till = 'paused', pause end
   local told = {ahead = ahead, reason = reason, till = till, known = known_of(q, found), progress = progress}
-  told.bare = fields_of(found)
+  told.bare = fields_of(q, found)
   if is_new then
     told.stream = found.place
     if reason == 'window' then told.reason = '' end
@@ -87,7 +87,7 @@ end
 local function status_of_delayed(q, found, progress)
   return answer(q, found.at.due > q.now and 'delayed' or 'waiting', {
     till = spell(found.at.due), reason = find(found.at.flags, 'r', 1, true) and 'max_dead' or '',
-    known = known_of(q, found), bare = fields_of(found), progress = progress,
+    known = known_of(q, found), bare = fields_of(q, found), progress = progress,
   })
 end
 
@@ -104,7 +104,7 @@ local function status_of_flight(q, found, progress)
   local told = {token = token, till = ends and spell(ends), progress = progress}
   told.known = error ~= '' and '0@0||' .. error or ''
   told.cancelled = Places.cancelled_at(q, found.id, {found.place}) and '1' or ''
-  told.bare = fields_of(found)
+  told.bare = fields_of(q, found)
   return answer(q, 'in_flight', told)
 end
 
@@ -114,7 +114,7 @@ local function status_of_ended(q, full_id, found, progress)
   local reason = Ended.is_last(q, found.at.attempts) and 'max_deliveries' or 'lease ended'
   return answer(q, 'waiting', {
     token = found.token, till = spell(found.at.since), reason = reason, known = known_of(q, found),
-    bare = fields_of(found), progress = progress,
+    bare = fields_of(q, found), progress = progress,
   })
 end
 

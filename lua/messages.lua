@@ -1,11 +1,15 @@
 -- A message as it is stored. In a stream it is an entry: 'K' (or 'k', if it is on no account), shard key, tag, payload,
 -- and only where there are any, attributes under 'm' and headers under 'h'. Outside of a stream it is a body, a text:
--- "origin:size of the shard key:shard key" "size:attributes" "size:unique key" tag "size:headers" payload. The
+-- "origin:size of the shard key:shard key" "size:attributes" "size:unique key" tag "size:headers" payload. A payload
+-- that is large lies by itself, in another field of `bodies`: then a '=' stands behind the origin, and the body ends
+-- with the headers. So a large payload passes as it came, and who needs only the rest looks at no more than that. The
 -- attributes are " x<deadline ms> t<due ms> c<deliveries before a redrive>". The origin is the last part of the
 -- message's id: the stream that it was written into, 'd' if it was stored by itself, 'o' if it waited in an overflow,
 -- 'l' if it came from the legacy stream. A message's id is "ms-number-origin"; after an 'o' comes '.' and the shard
 -- key, since nothing else leads to that overflow.
-Messages.REFERENCE = '@' -- the tag of an entry or a record that says: the body lies by itself
+Messages.REFERENCE = '@' -- behind the id in a record: the body lies by itself
+Messages.APART = '=' -- behind the id in a record, or the origin in a body: the payload lies by itself
+local LARGEST_WITHIN = 512 -- bytes of a payload that stands in its body or record: above, copies cost more than a field
 
 local function quote_key(key)
   return (gsub(key, '[^%w_.~-]', function(letter) return format('%%%02X', byte(letter)) end))
@@ -23,17 +27,46 @@ end
 
 local function sized(text) return spell(#text) .. ':' .. text end
 
-function Messages.spell_tail(attributes, unique_key, tag, headers, payload)
-  if attributes == '' and unique_key == '' and headers == '' then return '0:0:' .. tag .. '0:' .. payload end
-  return #attributes .. ':' .. attributes .. #unique_key .. ':' .. unique_key .. tag
-    .. #headers .. ':' .. headers .. payload
+-- The field of `bodies` that a payload has which lies by itself.
+function Messages.field_of_payload(id) return 'p' .. id end
+
+function Messages.is_large(payload) return #payload > LARGEST_WITHIN end
+
+-- Says whether the payload of a body lies by itself.
+function Messages.is_apart(body) return find(body, '^%w+=') ~= nil end
+
+-- What a body has between the shard key and the payload.
+function Messages.spell_tail(attributes, unique_key, tag, headers)
+  if attributes == '' and unique_key == '' and headers == '' then return '0:0:' .. tag .. '0:' end
+  return #attributes .. ':' .. attributes .. #unique_key .. ':' .. unique_key .. tag .. #headers .. ':' .. headers
 end
 
-function Messages.spell_body(origin, key, tail) return origin .. ':' .. spell(#key) .. ':' .. key .. tail end
+-- What a body has before the tail; `mark` is that of the record.
+function Messages.spell_head(origin, mark, key)
+  return origin .. (mark == Messages.APART and '=' or ':') .. spell(#key) .. ':' .. key
+end
 
-function Messages.body_of_message(origin, m)
-  local tail = Messages.spell_tail(m.attributes, m.unique_key, m.tag, m.headers, m.payload)
-  return Messages.spell_body(origin, m.key, tail)
+-- Returns a body, and the payload if that lies by itself. (One concatenation: Lua hashes each new text whole.)
+function Messages.spell_body(origin, key, tail, payload)
+  if #payload > LARGEST_WITHIN then return origin .. '=' .. spell(#key) .. ':' .. key .. tail, payload end
+  return origin .. ':' .. spell(#key) .. ':' .. key .. tail .. payload
+end
+
+-- Returns the body of what another program wrote, of which the fields come behind each other, each with its size.
+function Messages.spell_foreign(origin, key, attributes, fields, first)
+  local parts = {}
+  for at = first, #fields do parts[#parts + 1] = sized(fields[at]) end
+  local tail = Messages.spell_tail(attributes, '', 'l', '')
+  return Messages.spell_head(origin, '', key) .. tail .. concat(parts)
+end
+
+-- Writes a body, and the payload if that lies by itself.
+function Messages.write_body(q, id, body, payload)
+  if payload then
+    call('HSET', q.keys[BODIES], id, body, Messages.field_of_payload(id), payload)
+  else
+    call('HSET', q.keys[BODIES], id, body)
+  end
 end
 
 -- Says whether an entry of a stream is a message, and nothing that another program wrote.
@@ -45,17 +78,16 @@ function Messages.is_ours(fields)
   return size == 6 and (name == 'm' or name == 'h') or size == 8 and name == 'm' and fields[7] == 'h'
 end
 
--- Returns the body of an entry. An entry that another program wrote has no shard key: its fields lie under the tag 'l',
--- each with its size, since they may be anything.
+-- Returns the body of an entry, and the payload if that is to lie by itself. An entry that another program wrote has no
+-- shard key: its fields lie under the tag 'l', each with its size, since they may be anything.
 function Messages.body_of_entry(origin, fields)
   if origin ~= 'l' and Messages.is_ours(fields) then
     local attributes, headers = '', fields[6] or ''
     if fields[5] == 'm' then attributes, headers = fields[6], fields[8] or '' end
-    return Messages.spell_body(origin, fields[2], Messages.spell_tail(attributes, '', fields[3], headers, fields[4]))
+    local tail = Messages.spell_tail(attributes, '', fields[3], headers)
+    return Messages.spell_body(origin, fields[2], tail, fields[4])
   end
-  local parts = {}
-  for at, value in ipairs(fields) do parts[at] = sized(value) end
-  return Messages.spell_body(origin, '', Messages.spell_tail('', '', 'l', '', concat(parts)))
+  return Messages.spell_foreign(origin, '', '', fields, 1)
 end
 
 -- Returns a text of which the size stands before it, and where the next one begins.
@@ -66,7 +98,7 @@ end
 
 -- Returns the origin, the shard key, the attributes and the unique key of a body, and where the tag stands.
 function Messages.head_of_body(body)
-  local origin, at = match(body, '^(%w+):()')
+  local origin, at = match(body, '^(%w+)[:=]()')
   local key, attributes, unique_key
   key, at = read_sized(body, at)
   attributes, at = read_sized(body, at)
@@ -74,7 +106,7 @@ function Messages.head_of_body(body)
   return origin, key, attributes, unique_key, at
 end
 
--- Takes a body apart.
+-- Takes a body apart. (Of a payload that lies by itself it has nothing.)
 function Messages.parse_body(body)
   local origin, key, attributes, unique_key, at = Messages.head_of_body(body)
   local headers, from = read_sized(body, at + 1)
@@ -88,18 +120,27 @@ end
 -- name of a task can be read.
 function Messages.spell_bare(payload) return format('%d ', #payload) .. sub(payload, 1, 204) end
 
--- Returns a body as the fields of an entry, or bare: with the size of the payload in its place.
-function Messages.fields_of_body(body, is_bare)
+-- Returns the payload of a body that has it, or of which it lies by itself in the hash `bodies`; '' if that is gone.
+function Messages.payload_of(bodies, id, body, b)
+  if not Messages.is_apart(body) then return b.payload end
+  return call('HGET', bodies, Messages.field_of_payload(id)) or ''
+end
+
+-- Returns the origin of a body, and the fields that it would have as an entry, or bare: with the size of the payload in
+-- its place; and how large it is. `payload` is one that lies by itself, nil if it must be looked up.
+function Messages.fields_of_body(bodies, id, body, payload, is_bare)
   local b = Messages.parse_body(body)
+  b.payload = payload or Messages.payload_of(bodies, id, body, b)
+  local size = #body + (Messages.is_apart(body) and #b.payload or 0)
   if b.tag == 'l' then
     local foreign = Messages.foreign_fields(b.payload)
-    if not is_bare then return b.origin, foreign end
+    if not is_bare then return b.origin, foreign, size end
     b.payload = concat(foreign)
   end
   local fields = {'k', b.key, b.tag, is_bare and Messages.spell_bare(b.payload) or b.payload}
   if b.attributes ~= '' then fields[5], fields[6] = 'm', b.attributes end
   if b.headers ~= '' then fields[#fields + 1], fields[#fields + 2] = 'h', b.headers end
-  return b.origin, fields
+  return b.origin, fields, size
 end
 
 -- Returns the name of the task that a payload calls, '' if it is no call (shardq/model/call.py has the form).

@@ -269,8 +269,7 @@ local function cancel_message(q, full_id, origin, id, key)
   -- The body of one in flight says whose it is, until its delivery ends. A stream may not be declared then.
   if not in_flight or place ~= 'd' then
     add(q, 'without_error', found.id)
-    local has_body = found.state ~= 'held' or call('HEXISTS', q.keys[BODIES], found.id) == 1
-    if has_body then Messages.drop_body(q, place, found.id) end
+    Messages.drop_body(q, place, found.id)
   end
   State.count_up(q, 'cancelled', 1)
   Journal.note_event(q, in_flight and 'k' or 'c', full_id, found.key, q.events and deliveries_of(q, found) or 0)
@@ -350,6 +349,11 @@ local function replaced_attributes(q, old, lasts, moves, due)
   return ends .. lies_by .. (match(old, ' c%d+') or '')
 end
 
+local function replace_body(q, id, old, body, payload)
+  Messages.write_body(q, id, body, payload)
+  if not payload and Messages.is_apart(old) then call('HDEL', q.keys[BODIES], Messages.field_of_payload(id)) end
+end
+
 -- @verb replace: give a message with a unique key, which waits, another payload. It keeps its id, and its place unless
 -- its time or its shard key changes.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
@@ -396,8 +400,8 @@ function verbs.replace(KEYS, ARGV)
   if delay ~= '' then due = q.now + delay end
   local moves = delay ~= '' or shard_key ~= old.key
   local attributes = replaced_attributes(q, old.attributes, lasts, moves, due)
-  local tail = Messages.spell_tail(attributes, key, ARGV[6], ARGV[8], ARGV[7])
-  call('HSET', KEYS[BODIES], found.id, Messages.spell_body(old.origin, shard_key, tail))
+  local tail = Messages.spell_tail(attributes, key, ARGV[6], ARGV[8])
+  replace_body(q, found.id, body, Messages.spell_body(old.origin, shard_key, tail, ARGV[7]))
   if moves then move_message(q, found, shard_key, due, found.id, 'u') end
   Unique.save_unique(q, key, found.id, 'w', full_id, Rules.owner_of(q.rules, shard_key), text)
   Producers.end_call(q, producer, '')
@@ -487,6 +491,7 @@ end
 
 local function purge_record(q, holder, id, mark)
   if mark == Messages.REFERENCE then return purge_body(q, 'd', id, holder.name) end
+  if mark == Messages.APART then Messages.drop_body(q, 'd', id) end
   Journal.note_event(q, 'g', Messages.message_id(id, 'o', holder.name), holder.name, 0)
   q.purged = q.purged + 1
 end

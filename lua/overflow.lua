@@ -54,10 +54,10 @@ local function write_block(q, field, text)
   q.blocks[field], q.dirty[field] = text, true
 end
 
--- Puts a record behind all others.
-function Overflow.push_record(q, holder, base, record)
+-- Puts a record behind all others. It has two parts, so that a payload is copied once, into the block.
+function Overflow.push_record(q, holder, base, head, payload)
   local o = Overflow.overflow_of(holder)
-  local size = #record
+  local size = #head + #payload
   -- A full block is never written again by a write: so a message costs no more than a block, however long the overflow
   -- is.
   if o.size > 0 and o.size + size > Overflow.BLOCK then o.tail, o.size = o.tail + 1, 0 end
@@ -65,7 +65,7 @@ function Overflow.push_record(q, holder, base, record)
   -- An empty one was never written, or is another one's from before: it is not read.
   local text = o.size == 0 and '' or Overflow.read_block(q, field)
   if not q.blocks then q.blocks, q.dirty = {}, {} end
-  text = text .. spell(size) .. ':' .. record
+  text = text .. spell(size) .. ':' .. head .. payload
   write_block(q, field, text)
   o.size = #text
 end

@@ -84,14 +84,14 @@ local function list_returned(q, list, holder, after)
     local place, id, attempts, flags, since =
       match(member, '^%a%d+:(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #prefix + 1)
     local body = place == 'd' and call('HGET', q.keys[BODIES], id)
-    local origin, fields
-    if body then origin, fields = Messages.fields_of_body(body, list.is_bare) end
+    local origin, fields, size
+    if body then origin, fields, size = Messages.fields_of_body(q.keys[BODIES], id, body, nil, list.is_bare) end
     local known = DeadLetters.spell_known(q, id, attempts, flags, since + 0)
     local may_come = list.may_come and Limits.reason_of(q, list.account, ahead) == ''
     local standing = may_come and 'waiting' or 'held_back'
     ahead = ahead + 1
     local row = {list.name, holder.name, 'r' .. member, place, id, known, origin or place, standing, fields or {}}
-    add_row(list, row, body and #body or 0)
+    add_row(list, row, size or 0)
     if is_full(list) then return end
   end
 end
@@ -102,12 +102,12 @@ local function list_overflow(q, list, holder, block, offset)
   Overflow.look_at_records(q, holder, Waiting.overflow_base(key), block, offset, function(record, number, behind)
     local id, mark, rest = match(record, '^(%d+%-%d+)(.)()')
     local body = mark == Messages.REFERENCE and call('HGET', q.keys[BODIES], id)
-      or Messages.spell_body('o', key, sub(record, rest))
-    local origin, fields = Messages.fields_of_body(body, list.is_bare)
+      or Messages.spell_head('o', mark, key) .. sub(record, rest)
+    local origin, fields, size = Messages.fields_of_body(q.keys[BODIES], id, body, nil, list.is_bare)
     local position = 'o' .. number .. '.' .. behind
     local known = DeadLetters.spell_known(q, id, 0, '', match(id, '^%d+') + 0)
     local standing = is_next and 'waiting' or 'held_back'
-    add_row(list, {list.name, key, position, 'd', id, known, origin, standing, fields}, #body)
+    add_row(list, {list.name, key, position, 'd', id, known, origin, standing, fields}, size)
     is_next = false
     return not is_full(list)
   end)
@@ -254,8 +254,8 @@ function verbs.fetch(KEYS, ARGV)
     local body = place == 'd' and call('HGET', KEYS[1], id)
     local entry = place ~= 'd' and keys[place] and call('XRANGE', keys[place], id, id)[1]
     if body then
-      local origin, fields = Messages.fields_of_body(body, is_bare)
-      found[#found + 1], size = {origin, fields}, size + #body
+      local origin, fields, its_size = Messages.fields_of_body(KEYS[1], id, body, nil, is_bare)
+      found[#found + 1], size = {origin, fields}, size + its_size
     elseif entry then
       found[#found + 1] = {place, is_bare and strip_payload(entry[2]) or entry[2]}
       size = size + size_of_fields(entry[2])

@@ -184,14 +184,16 @@ local function find_as_written(q, full_id, origin, id, key)
     local holder = q.rules.parents and Children.child_of(q, key) or a
     local record = find_record(q, holder, Waiting.overflow_base(key), id)
     if not record then return nil end
-    local text = Messages.spell_body('o', key, sub(record.record, #id + 2))
+    local text = Messages.spell_head('o', sub(record.record, #id + 1, #id + 1), key) .. sub(record.record, #id + 2)
     return {state = 'held', place = 'd', id = id, key = key, body = text, record = record, holder = holder}
   end
   if origin == 'd' or origin == 'l' then return nil end
   local stream = Messages.stream_key(q, origin)
   local entry = stream and call('XRANGE', stream, id, id)[1]
   if not entry then return nil end
-  local found = find_of_body(q, origin, id, Messages.body_of_entry(origin, entry[2]))
+  local body, payload = Messages.body_of_entry(origin, entry[2])
+  local found = find_of_body(q, origin, id, body)
+  found.payload = payload
   found.is_counted = entry[2][1] == 'K'
   -- In no index and above the cursor: no read has taken it.
   if found.state == 'in_flight' and not is_behind_cursor(q, origin, id) then found.state = 'new' end

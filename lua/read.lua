@@ -79,7 +79,9 @@ local function is_over(q, w)
   -- `end_dead` looks after `bodies`. An entry leaves its stream in any case: the letter, or the body of a message that
   -- waits for room among the letters, is a copy.
   if w.place ~= 'd' then Messages.drop_body(q, w.place, w.id) end
-  local ending = {key = w.key, id = w.id, attempts = attempts + 0, flags = w.flags, kind = 'b'}
+  local ending = {
+    key = w.key, place = w.place, id = w.id, attempts = attempts + 0, flags = w.flags, payload = w.payload, kind = 'b',
+  }
   Settle.end_dead(q, w.account, ending, '', w.body, is_rejected)
   return true
 end
@@ -222,7 +224,7 @@ local function deliver_waiting(q, w)
     if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'f', q.granted[#q.granted]) end
     error_text = DeadLetters.error_of(q, id, flags)
   end
-  q.again[#q.again + 1] = {place .. ':' .. id .. ':' .. attempt .. ':' .. marks, error_text, body, w.since}
+  q.again[#q.again + 1] = {place .. ':' .. id .. ':' .. attempt .. ':' .. marks, error_text, body, w.since, w.payload}
   if q.events then
     local origin, owner, attributes = Messages.head_of_body(body)
     note_delivered(q, Messages.message_id(id, origin, owner), owner, attributes, attempt + 0)
@@ -252,7 +254,7 @@ local function from_turns(q, need)
   local a = picked[1]
   Virtual.advance(q, a.score)
   local out = Waiting.take_turns(q, picked)
-  Waiting.load_bodies(q, out)
+  Waiting.load(q, out)
   for at = 1, #out do deliver_waiting(q, out[at]) end
   if q.is_catching_up then State.put_odd(q, 'round', spell(max(0, q.odd.round - #out))) end
   return #out
@@ -456,8 +458,8 @@ end
 --        is a message or more, none is left, and time brings none that somebody watches for),
 --        hints "3,17",
 --        {stream, {{id, {field, value, ...}}, ...}, stream, ...} delivered for the first time out of streams,
---        {{"place:id:count:marks", error, body, deliverable since in ms}, ...} the others, the mark of those from
---        streams}
+--        {{"place:id:count:marks", error, body, deliverable since in ms, its payload if that lies by itself}, ...} the
+--        others, the mark of those from streams}
 function verbs.read(KEYS, ARGV)
   if not call then begin() end
   local count, holder, visibility, blocks, width, prefer, all, watch, turn = read_head(ARGV[1])

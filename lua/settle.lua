@@ -12,6 +12,13 @@
 --               tell      notifications, journal, ids for those who wait for results
 -- Other verbs that change accounts (cancel, purge, limit, ...) end by the same `close_change`, and a read like it.
 
+-- Adds the payloads of these, whether they lie by themselves or not: so none is left behind, whatever ends a message.
+-- (Without a call of `field_of_payload` for each.)
+local function with_payloads(ids)
+  local number = #ids
+  for at = 1, number do ids[number + at] = 'p' .. ids[at] end
+end
+
 -- Removes what is left of messages that are over. If a key has another type nothing is left, so that fails no call.
 local function remove_bodies(q)
   local over = q.over
@@ -19,7 +26,8 @@ local function remove_bodies(q)
     local place = over[at]
     local ids = over[place]
     if place == 'd' then
-      pcall_redis('HDEL', q.keys[BODIES], unpack(ids)) -- at most 1,000: a read
+      with_payloads(ids)
+      pcall_redis('HDEL', q.keys[BODIES], unpack(ids)) -- at most 2,000: a read, and their payloads
     else
       pcall_redis('XDEL', Messages.stream_key(q, place), unpack(ids)) -- at most 1,000: a read
     end
@@ -30,7 +38,8 @@ local function remove_bodies(q)
   end
 end
 
--- Returns the body of a message that leaves the stream where it lies, so that no read must declare that stream for it.
+-- Returns the body of a message that leaves the stream where it lies, so that no read must declare that stream for it;
+-- and the payload of an entry, if that is to lie by itself.
 local function take_body(q, place, id)
   if place == 'd' then return call('HGET', q.keys[BODIES], id) end
   local key = Messages.stream_key(q, place)
@@ -52,24 +61,25 @@ local function keep_error(q, id, flags, due, text)
   return find(flags, 'e', 1, true) and flags or 'e' .. flags
 end
 
--- A message is not delivered again: it goes to the dead letters, or waits for room there. `m` has its key, id,
--- attempts, flags, and the kind of the journal's event. Returns the letter of the reply.
+-- A message is not delivered again: it goes to the dead letters, or waits for room there. `m` has its key, place, id,
+-- attempts, flags, the payload if that lies by itself and was looked up, and the kind of the journal's event. Returns
+-- the letter of the reply.
 function Settle.end_dead(q, a, m, text, body, is_rejected)
   local id, flags = m.id, m.flags
   local last_error = text ~= '' and text or DeadLetters.error_of(q, id, flags)
   if DeadLetters.can_be_letter(body) and DeadLetters.has_room_for_dead(q, a.name) then
     local reason = is_rejected and last_error or 'max deliveries'
     q.ended = q.ended or {}
-    q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, m.attempts, last_error, body, m.kind)
+    q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, m.attempts, last_error, body, m.payload, m.kind)
     if find(flags, 'u', 1, true) then Unique.release_key(q, body, id) end -- it has none when it is redriven
-    Messages.drop_body(q, 'd', id)
+    if m.place == 'd' then Messages.drop_body(q, 'd', id) end
     add(q, 'without_error', id)
     return 'd'
   end
   -- No room: it waits like a delayed message, so that reads try it again. It is not dropped, and blocks nobody.
   local at = q.now + DeadLetters.RETRY_AFTER
   flags = keep_error(q, id, flags, at, last_error)
-  call('HSET', q.keys[BODIES], id, body)
+  Messages.write_body(q, id, body, m.payload)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'p') end
   -- Without the mark the next try would judge it by its deliveries, and deliver it again.
   if is_rejected and not find(flags, 'r', 1, true) then flags = flags .. 'r' end
@@ -77,11 +87,11 @@ function Settle.end_dead(q, a, m, text, body, is_rejected)
   return 'o'
 end
 
-local function end_again(q, a, p, attempt, flags, delay, text, body)
+local function end_again(q, a, p, attempt, flags, delay, text, body, payload)
   local id = p.id
   local due = delay > 0 and q.now + delay or nil
   flags = keep_error(q, id, flags, due, text)
-  if p.place ~= 'd' then call('HSET', q.keys[BODIES], id, body) end
+  if p.place ~= 'd' then Messages.write_body(q, id, body, payload) end
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'w') end
   if due then
     Due.put_off(q, a, p.key, due, 'd', id, attempt .. flags)
@@ -109,17 +119,20 @@ local function end_returned(q, a, p, kind, delay, text)
     Leases.note_end(q, 'u', place, id, p.key, attempt)
     return 'o'
   end
-  local body = take_body(q, place, id)
+  local body, payload = take_body(q, place, id)
   if not body then
     State.count_up(q, 'vanished', 1)
     Journal.note_event(q, 'z', id .. '-' .. place, '', 0)
     return 'l'
   end
   if kind == 'r' or kind == 'n' and attempt >= q.rules.deliveries then
-    local m = {key = p.key, id = id, attempts = attempt, flags = flags, kind = kind == 'r' and 'r' or 'b'}
+    local m = {
+      key = p.key, place = place, id = id, attempts = attempt, flags = flags, payload = payload,
+      kind = kind == 'r' and 'r' or 'b',
+    }
     return Settle.end_dead(q, a, m, text, body, kind == 'r')
   end
-  return end_again(q, a, p, attempt, flags, delay, text, body)
+  return end_again(q, a, p, attempt, flags, delay, text, body, payload)
 end
 
 -- Returns the parts of all tokens in one list, and the fields of their accounts, each once. A call has one argument for

@@ -13,61 +13,105 @@ end
 
 local function refuse_shard() Arguments.refuse('a shard has a stream that the call does not declare, or none') end
 
+-- The numbers of a queue's streams, by the prefix of their keys and how many there are, and by key. All queues of the
+-- server share it, so there is a bound.
+local known = {}
+local known_streams = 0
+local MOST_KNOWN = 8192
+local NONE = {}
+
+local function learn_number(q, of_queue, key)
+  local number = Arguments.number_of_stream(q.prefix, key)
+  if not number or number >= #q.ready then Arguments.refuse('a stream is none of the queue') end
+  if known_streams >= MOST_KNOWN then
+    known = {}
+    known_streams = 0
+  end
+  local numbers = known[of_queue] or {}
+  known[of_queue], numbers[key], known_streams = numbers, number, known_streams + 1
+  return number
+end
+
+-- Learns which streams a call declares.
+function Streams.meet_declared(q)
+  local keys, fixed = q.keys, q.fixed
+  local of_queue = q.prefix .. #q.ready
+  local its = known[of_queue] or NONE
+  local numbers = {nil}
+  for at = fixed + 1, #keys do
+    local key = keys[at]
+    numbers[at - fixed] = its[key] or learn_number(q, of_queue, key)
+  end
+  q.numbers = numbers
+end
+
+-- Learns how many messages the declared streams have, by one look: those that had nothing when the call began, and in
+-- which it has put something, are known.
+local function load_lengths(q)
+  local keys, lengths, fixed = q.keys, q.lengths, q.fixed
+  local found = call('HMGET', keys[META], unpack(keys, fixed + 1)) -- at most 4,096: the streams
+  for position = 1, #keys - fixed do
+    if not lengths[position] then lengths[position] = (found[position] or 0) + 0 end
+  end
+end
+
 -- Returns the position of the shard's stream that has the fewest messages, and of several the first. The shard is a
 -- text with the position of each stream among those that the call declares: one byte, or two when more than 255 are
 -- declared.
 local function shortest_stream(q, shard)
   local lengths, is_wide, to, fewest = q.lengths, q.is_wide, nil, 9e15
+  local numbers, ready, knows_all = q.numbers, q.ready, true
   for from = 1, #shard, BYTES do
     local bytes = {byte(shard, from, from + BYTES - 1)}
     for at = 1, #bytes, is_wide and 2 or 1 do
       local position = bytes[at]
       if is_wide then position = position * 256 + (bytes[at + 1] or 0) end
       local length = lengths[position]
-      -- No other is shorter.
-      if length == 0 then return position end
-      if not length then refuse_shard() end
-      if length < fewest then to, fewest = position, length end
+      -- Mostly one of the shard has nothing undelivered, and no length need be looked up.
+      if not length and byte(ready, (numbers[position] or refuse_shard()) + 1) == 48 then -- '0'
+        length = 0
+        lengths[position] = 0
+      end
+      if not length then
+        knows_all = false
+      elseif length == 0 then
+        return position -- no other is shorter
+      elseif length < fewest then
+        to, fewest = position, length
+      end
     end
   end
-  return to or refuse_shard()
-end
-
--- Looks at the streams that a call declares, if the state has no length of one: nothing was ever written to that, or it
--- is none. (The state has lengths of streams only.)
-function Streams.check_declared(q)
-  for at = q.fixed + 1, #q.keys do
-    local number = Arguments.number_of_stream(q.prefix, q.keys[at])
-    if not number or number >= #q.ready then Arguments.refuse('a stream is none of the queue') end
-  end
+  if knows_all then return to or refuse_shard() end
+  load_lengths(q)
+  return shortest_stream(q, shard)
 end
 
 -- Looks at a shard.
 function Streams.check_shard(q, shard)
-  local lengths, is_wide = q.lengths, q.is_wide
+  local numbers, is_wide = q.numbers, q.is_wide
   if shard == '' then refuse_shard() end
   for from = 1, #shard, BYTES do
     local bytes = {byte(shard, from, from + BYTES - 1)}
     for at = 1, #bytes, is_wide and 2 or 1 do
       local position = bytes[at]
       if is_wide then position = position * 256 + (bytes[at + 1] or 0) end
-      if not lengths[position] then refuse_shard() end
+      if not numbers[position] then refuse_shard() end
     end
   end
 end
 
 -- Chooses the shortest stream of its shard for a message. Returns the number of the stream.
-function Streams.append(q, id, mark, m)
-  local to = shortest_stream(q, m.shard)
+function Streams.append(q, id, mark, message)
+  local to = shortest_stream(q, message.shard)
   local e = q.appended
   local n = #e
   e[n + 1], e[n + 2], e[n + 3], e[n + 4], e[n + 5], e[n + 6], e[n + 7], e[n + 8] =
-    q.fixed + to, id, mark, m.key, m.tag, m.payload, m.attributes, m.headers
-  local number = sub(q.keys[q.fixed + to], #q.prefix + 1)
+    q.fixed + to, id, mark, message.key, message.tag, message.payload, message.attributes, message.headers
+  local number = q.numbers[to]
   local length = q.lengths[to]
   if length == 0 then Streams.mark(q, number, 49) end -- '1'
   q.lengths[to], q.grown[to], q.shared = length + 1, true, q.shared + 1
-  return number
+  return spell(number)
 end
 
 -- Looks at the streams that get something, unless that is the first effect and on one stream only.

@@ -62,7 +62,11 @@ local function spell_state(q, found)
   local at = found.at or {attempts = 0, flags = found.state == 'in_flight' and 'e' or ''}
   local error = DeadLetters.error_of(q, found.id, at.flags)
   local state = found.state == 'ended' and 'returned' or found.state
-  return {state, at.attempts, at.due and spell(at.due) or '', error, found.body}
+  local payload = found.payload
+  if not payload and Messages.is_apart(found.body) then
+    payload = call('HGET', q.keys[BODIES], Messages.field_of_payload(found.id)) or ''
+  end
+  return {state, at.attempts, at.due and spell(at.due) or '', error, found.body, payload}
 end
 
 -- @verb states | no-writes: read messages by where they lie, with the state of each.
@@ -71,8 +75,8 @@ end
 -- ARGV[1] bytes: so many are enough
 -- ARGV[2..] places: "place:entry id"
 -- Reply: {{'new' | 'held' | 'returned' | 'delayed' | 'in_flight', deliveries before, when it comes due in ms ('': it is
---        not delayed), last error, body} or false for one that is gone, ...}; of fewer than were asked for if these are
---        large
+--        not delayed), last error, body, its payload if that lies by itself} or false for one that is gone, ...}; of
+--        fewer than were asked for if these are large
 function verbs.states(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18)
@@ -82,8 +86,9 @@ function verbs.states(KEYS, ARGV)
   for at = 2, #ARGV do
     local place, id = match(ARGV[at], '^(%w+):(.*)$')
     local found = q and Places.find(q, '', place, id, '')
-    rows[at - 1] = found and spell_state(q, found) or false
-    size = size + (found and #found.body or 0)
+    local row = found and spell_state(q, found) or false
+    rows[at - 1] = row
+    size = size + (row and #row[5] + #(row[6] or '') or 0)
     if size >= ARGV[1] + 0 then break end
   end
   return rows

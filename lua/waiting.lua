@@ -38,8 +38,8 @@ local function count_waiting(q, a, key)
 end
 
 -- A new message waits behind all others of its shard key.
-function Waiting.wait_behind(q, a, key, record)
-  Overflow.push_record(q, count_waiting(q, a, key), Waiting.overflow_base(key), record)
+function Waiting.wait_behind(q, a, key, head, payload)
+  Overflow.push_record(q, count_waiting(q, a, key), Waiting.overflow_base(key), head, payload)
 end
 
 local function put_back(q, a, key, order, place, id, attempts, since)
@@ -62,8 +62,9 @@ function Waiting.come_due(q, a, key, place, id, attempts, since)
   put_back(q, a, key, order, place, id, attempts, since)
 end
 
--- A record is the message's id, then '|' and what its body has behind the shard key; or '@': its body lies by itself.
--- (A body without attributes begins with their size, '0:'.)
+-- A record is the message's id, then '|' and what its body has behind the shard key, or '=' and that without the
+-- payload, which lies by itself; or '@': its body lies by itself. (A body without attributes begins with their size,
+-- '0:'.)
 local function take_record(q, holder, id, mark, tail, out)
   local key = holder.name
   local since = match(id, '^%d+')
@@ -74,7 +75,7 @@ local function take_record(q, holder, id, mark, tail, out)
     }
     return
   end
-  local body = holder.body_head .. tail
+  local body = (mark == '|' and holder.body_head or Messages.spell_head('o', mark, key)) .. tail
   out[#out + 1] = new_w{
     account = holder.account, key = key, place = 'd', id = id, attempts = '0', flags = '', since = since, body = body,
     attributes = byte(tail) == 48 and '' or nil,
@@ -84,7 +85,7 @@ end
 
 local function take_overflow(q, a, holder, number, out)
   local base = Waiting.overflow_base(holder.name)
-  holder.account, holder.body_head = a, Messages.spell_body('o', holder.name, '')
+  holder.account, holder.body_head = a, Messages.spell_head('o', '|', holder.name)
   while number > 0 and holder.behind > 0 do
     local got = Overflow.pop_records(q, holder, base, number, take_record, out)
     -- Only gaps so far (`MOST_PASSED`): the next read goes on behind them.
@@ -185,8 +186,28 @@ function Waiting.take_turns(q, picked)
   return out
 end
 
+-- Loads the payloads of those of which it lies by itself. One of which that is gone counts as vanished.
+local function load_payloads(q, out)
+  local fields, whose
+  for _, w in ipairs(out) do
+    if w.body and not w.payload and Messages.is_apart(w.body) then
+      if not fields then fields, whose = {}, {} end
+      fields[#fields + 1], whose[#whose + 1] = Messages.field_of_payload(w.id), w
+    end
+  end
+  if not fields then return end
+  local payloads = call('HMGET', q.keys[BODIES], unpack(fields)) -- at most 1,000: one for each message
+  for at, w in ipairs(whose) do
+    w.payload = payloads[at] or nil
+    if not w.payload then
+      w.body = nil
+      Messages.drop_body(q, 'd', w.id)
+    end
+  end
+end
+
 -- Loads the bodies of those that lie by themselves or in a stream.
-function Waiting.load_bodies(q, out)
+local function load_bodies(q, out)
   local fields, whose
   for _, w in ipairs(out) do
     if not w.body and w.place == 'd' then
@@ -194,12 +215,18 @@ function Waiting.load_bodies(q, out)
       fields[#fields + 1], whose[#whose + 1] = w.id, w
     elseif not w.body then
       local entry = call('XRANGE', Messages.stream_key(q, w.place), w.id, w.id)[1]
-      if entry then w.body = Messages.body_of_entry(w.place, entry[2]) end
+      if entry then w.body, w.payload = Messages.body_of_entry(w.place, entry[2]) end
     end
   end
   if not fields then return end
   local bodies = call('HMGET', q.keys[BODIES], unpack(fields)) -- at most 1,000: one for each message
   for at, w in ipairs(whose) do w.body = bodies[at] or nil end
+end
+
+-- Loads what is not known yet of messages that are to be delivered.
+function Waiting.load(q, out)
+  load_bodies(q, out)
+  load_payloads(q, out)
 end
 
 function Waiting.save_waiting(q)

@@ -130,7 +130,7 @@ local function remember(q, option, id, window, owner)
   end
 end
 
--- Where the fields that a write looks at are among its values; the streams come after those.
+-- Where the fields that a write looks at are among its values; the accounts come after those.
 local LAST = State.COMMON + 1
 local READY = State.COMMON + 2
 local PRODUCER = State.COMMON + 3
@@ -138,13 +138,10 @@ local PRODUCER = State.COMMON + 3
 local MOST_KEY = 1024 -- bytes of a shard key
 local MOST_MESSAGES = 1000
 
--- Returns the streams of a call and the accounts of its shard keys, as fields of the state, and how many are streams.
-local function fields_of_write(KEYS, ARGV, count, stride)
-  -- The streams first and in the order of KEYS: so a stream's position among the keys is its place among the values.
-  local fields = {unpack(KEYS, 15)} -- at most 4,096: the streams
-  local seen = {}
-  local streams = #fields
-  local n = streams
+-- Returns the accounts of a call's shard keys, as fields of the state.
+local function fields_of_write(ARGV, count, stride)
+  local fields = {nil}
+  local seen, n = {}, 0
   for at = 3, 2 + (count - 1) * stride + 1, stride do
     local key, tag = ARGV[at], ARGV[at + 1]
     -- ('l' is the tag of what other programs wrote.)
@@ -156,34 +153,29 @@ local function fields_of_write(KEYS, ARGV, count, stride)
       seen[key], fields[n] = true, 't:' .. key
     end
   end
-  return fields, streams
+  return fields
 end
 
--- Looks at all that must be known: the state, the producer's last call, the streams, and the accounts.
+-- Looks at all that must be known: the state, the producer's last call, and the accounts.
 local function look_of_write(KEYS, ARGV, producer, count, stride)
   local names = Arguments.check_plain(KEYS)
-  local fields, streams = fields_of_write(KEYS, ARGV, count, stride)
+  local fields = fields_of_write(ARGV, count, stride)
   -- Accounts are asked for before it is known whether the queue has any: fields that are missing cost less than a
   -- second look.
-  local q = State.open_call(KEYS, 14, 'last', 'ready', producer, unpack(fields)) -- at most 5,100: streams and accounts
+  local q = State.open_call(KEYS, 14, 'last', 'ready', producer, unpack(fields)) -- at most 1,000: one for a message
   if not q then return nil end
   local v = q.values
-  local lengths = {nil, nil, nil, nil, nil, nil, nil, nil} -- tables that grow take longer
-  q.lengths, q.is_wide, q.grown, q.ready, q.prefix = lengths, streams > 255, {}, v[READY], names.streams
-  for at = 1, streams do
-    local length = v[PRODUCER + at]
-    if not length then q.has_new_streams = true end
-    lengths[at] = (length or 0) + 0
-  end
+  q.lengths, q.is_wide, q.grown = {nil}, #KEYS > 14 + 255, {}
+  q.ready, q.prefix = v[READY], names.streams
   q.appended = {nil, nil, nil, nil, nil, nil, nil, nil}
   if q.rules.window == 0 then return q end
   -- The caller named children, and the accounts are their parents': that takes a second look.
   if q.rules.parents then
     local owners = {}
-    for at = streams + 1, #fields do owners[#owners + 1] = Rules.owner_of(q.rules, sub(fields[at], 3)) end
+    for at = 1, #fields do owners[at] = Rules.owner_of(q.rules, sub(fields[at], 3)) end
     Accounts.load_accounts(q, owners)
   else
-    for at = streams + 1, #fields do Accounts.meet(q, sub(fields[at], 3), v[PRODUCER + at]) end
+    for at = 1, #fields do Accounts.meet(q, sub(fields[at], 3), v[PRODUCER + at]) end
   end
   return q
 end
@@ -276,8 +268,11 @@ local function broken_bound(q, ARGV, count, stride, repeated, options, adds)
     or nil
 end
 
--- Looks at the shards of messages: none may be refused when others are stored. One that lies apart may have none.
-local function check_shards(q, ARGV, stride, options)
+-- Looks at the streams of a call, and at the shards of messages: none may be refused when others are stored. One that
+-- lies apart may have none.
+local function check_shards(q, ARGV, count, stride, options)
+  Streams.meet_declared(q)
+  if count == 1 then return end -- a lone one is looked at as it is stored
   local seen = {}
   for at = 2, #ARGV, stride do
     local shard, option = ARGV[at], options[(at - 2) / stride + 1]
@@ -289,10 +284,12 @@ local function check_shards(q, ARGV, stride, options)
   end
 end
 
+local NONE = {} -- for all calls: nobody changes it
+
 -- Says why the messages cannot be written, nil if they can.
 local function check_messages(q, ARGV, count, stride, options, keyed)
-  local repeated, adds, conflicts = {}, {}, nil
-  if q.has_new_streams then Streams.check_declared(q) end
+  local conflicts
+  local repeated, adds = NONE, NONE
   if keyed > 0 then
     -- First, so that keys that have ended take no place in `max_dedup`; and more of them than come, so that they never
     -- pile up.
@@ -325,41 +322,56 @@ local function notify_of_waiting(q, a)
 end
 
 -- A message that lies by itself: it has a unique key, or is not yet due.
-local function store_apart(q, m, id)
-  local a = Accounts.find_account(q, Rules.owner_of(q.rules, m.key))
-  local flags = m.unique_key ~= '' and 'u' or ''
-  add(q, 'kept', id, Messages.body_of_message('d', m))
-  if m.unique_key ~= '' then
+local function store_apart(q, message, id)
+  local a = Accounts.find_account(q, Rules.owner_of(q.rules, message.key))
+  local flags = message.unique_key ~= '' and 'u' or ''
+  local tail = Messages.spell_tail(message.attributes, message.unique_key, message.tag, message.headers)
+  local body, payload = Messages.spell_body('d', message.key, tail, message.payload)
+  add(q, 'kept', id, body)
+  if payload then add(q, 'kept', Messages.field_of_payload(id), payload) end
+  if message.unique_key ~= '' then
     -- `dedup_index` has it from now on with the time of a first check: while its message waits, an earlier one would
     -- only put it off again (`keep_unique`).
     local full_id = id .. '-d'
-    Unique.save_unique(q, m.unique_key, id, 'w', full_id, a.name, m.unique_known)
-    call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + Unique.FIRST_CHECK), 'u:' .. m.unique_key)
+    Unique.save_unique(q, message.unique_key, id, 'w', full_id, a.name, message.unique_known)
+    call('ZADD', q.keys[DEDUP_INDEX], spell(q.now + Unique.FIRST_CHECK), 'u:' .. message.unique_key)
   end
-  if m.delay > 0 then
-    Due.put_off(q, a, m.key, q.now + m.delay, 'd', id, '0' .. flags)
+  if message.delay > 0 then
+    Due.put_off(q, a, message.key, q.now + message.delay, 'd', id, '0' .. flags)
   else
     -- Only a reference goes into the overflow: so `replace` finds the body, and changes it where it lies.
-    Waiting.wait_behind(q, a, m.key, id .. Messages.REFERENCE)
+    Waiting.wait_behind(q, a, message.key, id, Messages.REFERENCE)
     notify_of_waiting(q, a)
   end
   return 'd'
 end
 
+-- Puts a message behind all that waits of its shard key. A large payload lies by itself, and is not copied.
+local function hold_back(q, a, message, id)
+  local tail = Messages.spell_tail(message.attributes, '', message.tag, message.headers)
+  if Messages.is_large(message.payload) then
+    add(q, 'kept', Messages.field_of_payload(id), message.payload)
+    Waiting.wait_behind(q, a, message.key, id .. Messages.APART .. tail, '')
+  else
+    Waiting.wait_behind(q, a, message.key, id .. '|' .. tail, message.payload)
+  end
+  notify_of_waiting(q, a)
+end
+
 -- Stores one message. Returns the last part of its id.
-local function store(q, m, id)
-  if m.delay > 0 or m.unique_key ~= '' then return store_apart(q, m, id) end
+local function store(q, message, id)
+  if message.delay > 0 or message.unique_key ~= '' then return store_apart(q, message, id) end
   local place
   if q.rules.window == 0 then
-    place = Streams.append(q, id, 'k', m)
+    place = Streams.append(q, id, 'k', message)
   else
-    local a = q.accounts[Rules.owner_of(q.rules, m.key)]
+    local key = message.key
+    local a = q.accounts[q.rules.parents and Rules.parent_of(key) or key]
     if Streams.goes_to_stream(q, a) then
       a.taken = a.taken + 1
-      place = Streams.append(q, id, 'K', m)
+      place = Streams.append(q, id, 'K', message)
     else
-      Waiting.wait_behind(q, a, m.key, id .. '|' .. Messages.spell_tail(m.attributes, '', m.tag, m.headers, m.payload))
-      notify_of_waiting(q, a)
+      hold_back(q, a, message, id)
       return 'o'
     end
   end
@@ -367,13 +379,16 @@ local function store(q, m, id)
   return place
 end
 
+local function set_options(message, headers, option)
+  message.headers = headers
+  message.delay, message.attributes = option and option.delay or 0, option and option.attributes or ''
+  message.unique_key, message.unique_known = option and option.unique_key or '', option and option.unique_known
+end
+
 -- Stores the messages. Returns for each its place if it is new, else its id; and the number of the last one.
 local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
   local places, ids = {}, {} -- the ids by number, of the messages that may stand for later ones
-  local m = { -- one for all: a message is stored as soon as it is read
-    shard = '', key = '', tag = '', payload = '', headers = '', attributes = '', unique_key = '', unique_known = nil,
-    delay = 0,
-  }
+  local message = new_message{headers = '', attributes = '', unique_key = '', unique_known = nil, delay = 0} -- for all
   for i = 1, count do
     local at = 2 + (i - 1) * stride
     local option = options[i]
@@ -383,14 +398,11 @@ local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
     else
       -- A repetition takes no number: so the caller counts the new ids from the first one on.
       n = n + 1
-      m.shard, m.key, m.tag, m.payload = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-      if stride == 6 then m.headers = ARGV[at + 4] end
-      m.delay, m.attributes = option and option.delay or 0, option and option.attributes or ''
-      m.unique_key = option and option.unique_key or ''
-      m.unique_known = option and option.unique_known
+      message.shard, message.key, message.tag, message.payload = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+      if stride == 6 then set_options(message, ARGV[at + 4], option) end
       local id = ms .. '-' .. spell(n)
-      place = store(q, m, id)
-      if option and keyed > 0 then ids[i] = Messages.message_id(id, place, m.key) end
+      place = store(q, message, id)
+      if option and keyed > 0 then ids[i] = Messages.message_id(id, place, message.key) end
     end
     if option and option.is_remembered then
       remember(q, option, ids[i], window, Rules.owner_of(q.rules, ARGV[at + 1]))
@@ -445,7 +457,7 @@ local function close_write(q, producer, offset)
   -- The last looks. Of the effects after them none may fail. (XADD still can, where another program added an entry with
   -- a later id.)
   if q.dirty or q.lists then Types.look_at_waiting(q) end
-  Streams.look_at_grown(q)
+  if #q.appended > 8 then Streams.look_at_grown(q) end -- more than one
   -- Entries before the state: on one stream XADD is its own look (`look_at_grown`). An entry beyond the count is found
   -- by a read (`count_foreign`), but one that is counted and not there counts as vanished.
   Streams.save_entries(q)
@@ -540,9 +552,9 @@ function verbs.write(KEYS, ARGV)
   local before = number + 0
   -- Calls follow each other without a gap in their numbers, so one in 32 messages begins among the first `count` of 32.
   local forgets = before % 32 < count
-  local options, keyed = {}, 0
+  local options, keyed = NONE, 0
   if stride == 6 then options, keyed = all_options(q, ARGV, count) end
-  if count > 1 then check_shards(q, ARGV, stride, options) end -- a lone one is looked at as it is stored
+  check_shards(q, ARGV, count, stride, options)
   if forgets or keyed > 0 or offset then look_at_keys(q, keyed, offset, forgets) end -- before anything is forgotten
   answer = check_messages(q, ARGV, count, stride, options, keyed)
   if answer then return refuse(q, answer) end

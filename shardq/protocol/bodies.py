@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ from shardq.model import Received
 
 Row = Sequence[Any]
 _EXTRA = ((b"m",), (b"h",), (b"m", b"h"))  # names of the fields that an entry may have beside
+_ORIGIN = re.compile(rb"(\w+)[:=]")
+_RECORD = re.compile(rb"(\d+-\d+)([|=@])")  # the entry id, and where the body lies: lua/waiting.lua
 _KEY = (b"k", b"K")  # the first field of an entry that shardq wrote; K if it counts in the window
 
 FROM_OVERFLOW = "o"
@@ -52,14 +55,18 @@ class StoredBody(NamedTuple):
     payload: bytes
 
 
-def body_of(raw: bytes) -> StoredBody:
-    """Read a body: "origin:", then sized shard key, attributes and unique key, the tag, sized headers, the payload."""
-    origin, _, rest = raw.partition(b":")
+def body_of(raw: bytes, apart: bytes | None = None) -> StoredBody:
+    """Read a body: "origin:", then sized shard key, attributes and unique key, the tag, sized headers, the payload.
+
+    A payload that lies by itself is *apart*: then "=" stands behind the origin, and the body ends with the headers.
+    """
+    origin, rest = _origin(raw)
     key, rest = _sized(rest)
     extra, rest = _sized(rest)
     unique_key, rest = _sized(rest)
     tag = rest[:1].decode(errors="replace")
     headers, payload = _sized(rest[1:])
+    payload = payload if apart is None else apart
     return StoredBody(origin.decode(), key, attributes(extra), unique_key, tag, headers, payload)
 
 
@@ -80,11 +87,21 @@ _PLAIN = b"0:0:"
 """What a body has behind its shard key where there are no attributes and no unique key."""
 
 
-def entry_of(raw: bytes) -> tuple[str, Sequence[bytes]]:
-    """Return the origin of a body, and the fields that the message has as an entry of a stream."""
-    origin, _, rest = raw.partition(b":")
+def entry_of(raw: bytes, apart: bytes | None = None) -> tuple[str, Sequence[bytes]]:
+    """Return the origin of a body, and the fields that the message has as an entry of a stream (see `body_of`)."""
+    origin, rest = _origin(raw)
     key, tail = _sized(rest)
-    return origin.decode(), fields_of_tail(key, tail)
+    return origin.decode(), fields_of_tail(key, tail if apart is None else tail + apart)
+
+
+def field_of_payload(entry: bytes) -> bytes:
+    """Return the field of `bodies` that a payload has which lies by itself."""
+    return b"p" + entry
+
+
+def _origin(raw: bytes) -> tuple[bytes, bytes]:
+    found = _ORIGIN.match(raw)
+    return (found[1], raw[found.end() :]) if found else (b"", b"")
 
 
 def fields_of_tail(key: bytes, tail: bytes) -> Sequence[bytes]:
@@ -103,18 +120,26 @@ def fields_of_tail(key: bytes, tail: bytes) -> Sequence[bytes]:
     return [*found, b"h", headers] if headers else found
 
 
-def records_of(block: bytes, offset: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
-    """Return the messages in a block of an overflow: the entry id, and what the body has behind the shard key.
+class Record(NamedTuple):
+    """A message in a block of an overflow. `tail` is what its body has behind the shard key.
 
-    None is in its place where the body lies by itself. Parts that begin before the *offset* are left out.
+    It is None where the body lies by itself. Where only the payload does, it `is_apart`.
     """
+
+    entry: bytes
+    tail: bytes | None
+    is_apart: bool = False
+
+
+def records_of(block: bytes, offset: int = 0) -> Iterator[Record]:
+    """Return the messages in a block of an overflow. Parts that begin before the *offset* are left out."""
     at, end = 0, len(block)
     while at < end:
         begin, colon = at, block.index(b":", at)
         at = colon + 1 + int(block[at:colon])
-        bar = block.find(b"|", colon, at)
-        if begin >= offset:
-            yield (block[colon + 1 : at - 1], None) if bar < 0 else (block[colon + 1 : bar], block[bar + 1 : at])
+        if begin >= offset and (found := _RECORD.match(block, colon + 1, at)):
+            tail = None if found[2] == b"@" else block[found.end() : at]
+            yield Record(found[1], tail, found[2] == b"=")
 
 
 def _sized(raw: bytes) -> tuple[bytes, bytes]:
@@ -263,9 +288,9 @@ def _of_stream(
 
 
 def received(row: Sequence[Any], holder: str, now_ms: int, deadline: float) -> Received:
-    """Return the message in a row of a read: {"place:id:count:marks", error, body, deliverable since in ms}."""
+    """Return the message in a row of a read: see lua/read.lua."""
     place, entry, count, marks = row[0].decode().split(":")
-    body, since = body_of(row[2]), int(row[3])
+    body, since = body_of(*row[2::2]), int(row[3])
     key = text_or_bytes(body.key)
     foreign = body.tag == "l"
     return Received(

@@ -48,7 +48,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     },
     "cancel": {
         "": "time",
-        "bodies": "hdel hexists hget hlen hmget hset",
+        "bodies": "hdel hget hlen hmget hset",
         "cancelled": "sadd scard sismember srem",
         "dead": "xlen",
         "dedup": "hdel hget hlen hset",

@@ -19,7 +19,7 @@ from shardq.client import Client
 from shardq.errors import ConfigError
 from shardq.ops.inspect.stats import statistics
 from shardq.ops.queue.state import QueueState
-from shardq.protocol.bodies import FROM_OVERFLOW, entry_of, fields_of_tail, records_of
+from shardq.protocol.bodies import FROM_OVERFLOW, entry_of, field_of_payload, fields_of_tail, records_of
 from shardq.spark.entries import Entries, batch_of, picked
 from shardq.spark.ops import sweep
 from shardq.spark.ops.scan import EntryId, entry_id
@@ -62,6 +62,9 @@ def read_live(
         if len(some):
             yield batch_of(some, schema)
 
+
+_Held: TypeAlias = tuple[bytes, bytes, bytes]
+"""A message that waits in an overflow: its entry id, its shard key, and what its body has behind that."""
 
 _Block: TypeAlias = tuple[Holder, int]
 """A block of an overflow, by its number."""
@@ -152,23 +155,37 @@ class _Sweep:
         while at < len(wanted):
             some = wanted[at : at + self._blocks]
             texts = self._client.run(sweep.blocks(self._state, [holder.field(number) for holder, number in some]))
-            ids, flats = [], []
+            within, apart = list[_Held](), list[_Held]()
             for (holder, number), text in self._of_piece(some, texts):
-                for entry, tail in records_of(text, holder.offset if number == holder.head else 0):
+                for entry, tail, is_apart in records_of(text, holder.offset if number == holder.head else 0):
                     if tail is None:
                         self._index.spots[entry] = Spot("held")
                     elif entry not in self._seen and self._has(entry):
-                        ids.append(entry)
-                        flats.append(fields_of_tail(holder.shard_key, tail))
-            self._seen.update(ids)
-            if ids:
-                yield Entries(self._state.keys.name, FROM_OVERFLOW, ids, flats, "backlog")
+                        (apart if is_apart else within).append((entry, holder.shard_key, tail))
+            yield from self._held(within)
+            while apart:
+                page, apart = apart[: self._count], apart[self._count :]
+                yield from self._held(self._with_payloads(page))
             at += len(some)
             is_of_one = some[0][0] == wanted[-1][0]
             if is_of_one and texts[-1] and sweep.first_id(texts[-1]) > self._upto:
                 return
             size = sum(len(text) for text in texts if text) // len(some)
             self._blocks = max(1, min(self._options.fetch_size, BLOCK_BYTES // max(1, size)))
+
+    def _held(self, messages: Sequence[_Held]) -> Iterator[Entries]:
+        ids = [entry for entry, _, _ in messages]
+        self._seen.update(ids)
+        if ids:
+            flats = [fields_of_tail(shard_key, tail) for _, shard_key, tail in messages]
+            yield Entries(self._state.keys.name, FROM_OVERFLOW, ids, flats, "backlog")
+
+    def _with_payloads(self, messages: Sequence[_Held]) -> list[_Held]:
+        """These messages, each tail with the payload, which lies by itself; without those that are over meanwhile."""
+        payloads = self._client.run(sweep.blocks(self._state, [field_of_payload(entry) for entry, _, _ in messages]))
+        self._fit(payloads, len(messages))
+        found = zip(messages, payloads, strict=True)
+        return [(entry, key, tail + payload) for (entry, key, tail), payload in found if payload is not None]
 
     def _of_piece(self, blocks: Sequence[_Block], texts: Sequence[bytes | None]) -> list[tuple[_Block, bytes]]:
         """Those of some blocks that may have messages of the piece: in the blocks of a shard key the ids grow."""
@@ -205,24 +222,30 @@ class _Sweep:
         ids = [each for each in ids if self._standing(spots[each]).state in self._states]
         while at < len(ids):
             some = ids[at : at + self._count]
-            read = dict(zip(some, self._client.run(sweep.blocks(self._state, some)), strict=True))
+            read = dict(zip(some, self._client.run(sweep.bodies(self._state, some)), strict=True))
             errors = self._client.run(sweep.last_errors(self._state, {each: spots[each] for each in some}))
             said = {each: self._standing(spots[each], errors.get(each, "")) for each in some}
-            yield from self._of_bodies([(each, body, said[each]) for each, body in read.items() if body])
+            yield from self._of_bodies([(each, *stored, said[each]) for each, stored in read.items() if stored])
             at += len(some)
-            size = sum(len(body) for body in read.values() if body) // len(some)
-            self._count = max(1, min(self._options.fetch_size, PAGE_BYTES // max(1, size)))
+            self._fit([part for stored in read.values() for part in stored or ()], len(some))
+
+    def _fit(self, parts: Sequence[bytes | None], messages: int) -> None:
+        """Ask for as many messages in the next page as fit, given how large these were."""
+        size = sum(len(part) for part in parts if part) // messages
+        self._count = max(1, min(self._options.fetch_size, PAGE_BYTES // max(1, size)))
 
     def _of_others(self, ids: Sequence[bytes]) -> Iterator[Entries]:
         """Messages that moved while we read what is known of each, so that we found them nowhere."""
         for page in self._told(OUTSIDE, ids):
-            there = [(each, told.body, self._standing(told.spot, told.last_error)) for each, told in page if told]
-            yield from self._of_bodies(there)
+            yield from self._of_bodies([
+                (each, told.body, told.payload, self._standing(told.spot, told.last_error))
+                for each, told in page if told
+            ])  # fmt: skip
 
-    def _of_bodies(self, rows: Sequence[tuple[bytes, bytes, _Standing]]) -> Iterator[Entries]:
+    def _of_bodies(self, rows: Sequence[tuple[bytes, bytes, bytes | None, _Standing]]) -> Iterator[Entries]:
         if rows:
-            ids, bodies, said = zip(*rows, strict=True)
-            origins, flats = zip(*map(entry_of, bodies), strict=True)
+            ids, bodies, payloads, said = zip(*rows, strict=True)
+            origins, flats = zip(*map(entry_of, bodies, payloads), strict=True)
             entries = Entries(self._state.keys.name, OUTSIDE, [*ids], [*flats], "", origins=origins)
             _say(entries, said)
             yield entries

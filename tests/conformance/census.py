@@ -16,6 +16,7 @@ from shardq.protocol.keys import QueueKeys
 
 IDLE = 1001 * 2**43
 _ENTRY = re.compile(rb"\d+-\d+")
+_APART = re.compile(rb"\w+=")  # of a body without its payload
 
 
 @dataclass
@@ -52,6 +53,8 @@ class Census:
     delayed: dict[str, float] = field(default_factory=dict)  # handle: due time in ms
     held: set[str] = field(default_factory=set)  # in an overflow
     bodies: set[str] = field(default_factory=set)
+    apart: set[str] = field(default_factory=set)  # of which the payload is to lie by itself
+    payloads: set[str] = field(default_factory=set)  # that lie by themselves
     cancelled: set[str] = field(default_factory=set)  # while in flight
     doubled: list[str] = field(default_factory=list)  # leased or held twice
     lens: dict[int, int] = field(default_factory=dict)
@@ -95,6 +98,7 @@ class Census:
             *self._misplaced(),
             *self._miscounted(),
             *(f"remembered, but gone: {handle}" for handle in self.errors - self.messages),
+            *(f"a payload without a message, or none: {handle}" for handle in self.apart ^ self.payloads),
             *self.wrong_accounts(),
         ]
 
@@ -183,7 +187,10 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     _streams(seen, raw, keys, meta, text, parents)
     bodies = raw.hgetall(keys.bodies)
     for name, body in bodies.items():
-        if name[:1].isdigit():
+        if name[:1] == b"p":
+            seen.payloads.add(f"d:{name[1:].decode()}")
+        elif name[:1].isdigit():
+            seen.apart |= {f"d:{name.decode()}"} if _APART.match(body) else set()
             seen.bodies.add(f"d:{name.decode()}")
             stored = body_of(body)
             seen.names[f"d:{name.decode()}"] = message_id(name.decode(), stored.origin, text_or_bytes(stored.key))
@@ -318,7 +325,9 @@ def _overflow(seen: Census, key: bytes, queue: bytes, bodies: Any, parent: bytes
             match = _ENTRY.match(record)
             assert match is not None
             entry, handle = match[0].decode(), f"d:{match[0].decode()}"
-            if record[match.end() :] != b"@":
+            mark = record[match.end() :][:1]
+            seen.apart |= {handle} if mark == b"=" else set()
+            if mark != b"@":
                 seen.names[handle] = message_id(entry, FROM_OVERFLOW, text_or_bytes(key))
             seen.doubled += [handle] if handle in seen.held else []
             seen.held.add(handle)

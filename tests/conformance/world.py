@@ -45,7 +45,7 @@ for at = 1, #errors, 2 do
 end
 local bodies = redis.call('HGETALL', KEYS[6])
 for at = 1, #bodies, 2 do
-  local head, size, from = string.match(bodies[at + 1], '^(%w+:(%d+):)()')
+  local head, size, from = string.match(bodies[at + 1], '^(%w+[:=](%d+):)()')
   if string.find(bodies[at], '^%d') and head then
     local ends = from + size - 1
     local due = '^(%d+:[^t]* t)(' .. string.rep('%d', 13) .. ')'

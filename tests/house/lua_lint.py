@@ -147,6 +147,8 @@ KEPT = {
     ("state", "known_bytes"): _CACHE,
     ("arguments", "known"): _CACHE,
     ("arguments", "known_bytes"): _CACHE,
+    ("streams", "known"): _CACHE,
+    ("streams", "known_streams"): _CACHE,
     ("base", "spelled"): _SPELLED,
     ("base", "heads"): _SPELLED,
     ("base", "heads_known"): _SPELLED,

@@ -369,6 +369,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/routing/test_ctrie.py"
         "::test_what_is_left_after_removals_has_no_more_nodes_than_if_it_had_been_all[gil-True]",
     ),
+    Mutant(
+        8,
+        "a large payload that was held back stays when its message is done",
+        "lua/settle.lua",
+        "      with_payloads(ids)\n",
+        "",
+        "tests/conformance/write/test_large.py"
+        "::test_whatever_ends_a_message_nothing_of_it_is_left[sync-valkey-behind-acked]",
+    ),
+    Mutant(
+        8,
+        "a large payload stays when a small one replaces it",
+        "lua/operate.lua",
+        "  if not payload and Messages.is_apart(old) then",
+        "  if not payload and Messages.is_apart(body) then",
+        "tests/conformance/write/test_large.py"
+        "::test_whatever_ends_a_message_nothing_of_it_is_left[sync-valkey-unique-replaced]",
+    ),
     # 9. Lengths are true
     Mutant(
         9,
@@ -424,8 +442,8 @@ MUTANTS: tuple[Mutant, ...] = (
         11,
         "of what is held back of a shard key, the tenth message comes before the ninth",
         "lua/overflow.lua",
-        "text = text .. spell(size) .. ':' .. record",
-        "text = spell(size) .. ':' .. record .. text",
+        "text = text .. spell(size) .. ':' .. head .. payload",
+        "text = spell(size) .. ':' .. head .. payload .. text",
         "tests/conformance/write/test_write.py::test_order_within_a_stream_is_that_of_the_writes[sync-valkey]",
     ),
     Mutant(

@@ -16,6 +16,7 @@ from shardq.model import QueueStats
 from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
+from shardq.protocol.bodies import field_of_payload
 from shardq.spark.ops.scan import EntryId, entry_id
 from shardq.spark.ops.scan import cuts as cuts_of_stream
 
@@ -170,8 +171,18 @@ def first_id(block: bytes) -> EntryId:
 
 
 def blocks(state: QueueState, fields: Sequence[bytes]) -> Op[list[bytes | None]]:
-    """Return blocks of overflows, or bodies of messages that lie by themselves; None for one that is gone."""
+    """Return blocks of overflows, or payloads that lie by themselves; None for one that is gone."""
     return (yield from ask(state, "HMGET", state.keys.bodies, *fields))  # type: ignore[no-any-return]
+
+
+def bodies(state: QueueState, entries: Sequence[bytes]) -> Op[list[tuple[bytes, bytes | None] | None]]:
+    """Return the bodies of messages that lie by themselves, each with its payload if that does, too; None for one gone.
+
+    One look has both: `replace` changes them together.
+    """
+    found = yield from blocks(state, [*entries, *map(field_of_payload, entries)])
+    pairs = zip(found[: len(entries)], found[len(entries) :], strict=True)
+    return [None if body is None else (body, payload) for body, payload in pairs]
 
 
 def alone(state: QueueState, cursor: bytes) -> Op[tuple[bytes, list[bytes]]]:
@@ -182,11 +193,15 @@ def alone(state: QueueState, cursor: bytes) -> Op[tuple[bytes, list[bytes]]]:
 
 
 class Told(NamedTuple):
-    """A message that lies by itself or in a stream: its spot, which may be "new", its last error, and its body."""
+    """A message that lies by itself or in a stream: its spot, which may be "new", its last error, and its body.
+
+    `payload` is there if that lies by itself.
+    """
 
     spot: Spot
     last_error: str
     body: bytes
+    payload: bytes | None = None
 
 
 def states(state: QueueState, handles: Sequence[bytes]) -> Op[list[Told | None]]:
@@ -203,9 +218,9 @@ def states(state: QueueState, handles: Sequence[bytes]) -> Op[list[Told | None]]
 
 
 def _told(row: Sequence[Any]) -> Told:
-    name, deliveries, due, error, body = row
+    name, deliveries, due, error, *body = row
     spot = Spot(name.decode(), int(deliveries), int(due) if due else None)
-    return Told(spot, error.decode(errors="replace"), body)
+    return Told(spot, error.decode(errors="replace"), *body)
 
 
 def last_errors(state: QueueState, spots: Mapping[bytes, Spot]) -> Op[dict[bytes, str]]:

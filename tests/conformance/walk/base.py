@@ -46,6 +46,11 @@ def ensure(condition: object, text: str) -> None:
         raise Broken(text)
 
 
+def payload_of(number: int) -> object:
+    """What a message says: its number, and now and then so much behind it that its payload lies by itself."""
+    return number if number % 6 else [number, "x" * 2000]
+
+
 def with_repeats(rng: random.Random, items: Sequence[T]) -> list[T]:
     """*items*, now and then with some of them again behind."""
     return [*items, *(rng.choices(items, k=rng.randint(1, 3)) if items and rng.random() < 0.3 else ())]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shardq import Message, PartlyWritten, QueueFull, UniqueConflict
 from shardq.model.message import OnConflict
 from shardq.model.written import Written
-from tests.conformance.walk.base import KEYS, SECONDS, ensure
+from tests.conformance.walk.base import KEYS, SECONDS, ensure, payload_of
 from tests.conformance.walk.model import ALIVE, DELAYED, WAITING, Known
 from tests.conformance.walk.writing import Writing
 
@@ -25,10 +25,10 @@ class Wanted:
     mode: OnConflict
     after: int | None
 
-    def message(self, number: int) -> Message:
+    def message(self, payload: object) -> Message:
         """As it is written."""
         return Message(
-            number, self.key, dedup_key=self.dedup or None, unique_key=self.unique or None,
+            payload, self.key, dedup_key=self.dedup or None, unique_key=self.unique or None,
             on_conflict=self.mode if self.unique else "existing",
             delay=None if self.after is None else float(self.after * SECONDS),
         )  # fmt: skip
@@ -46,7 +46,7 @@ class Keyed(Writing):
             return
         self.say(f"write_once {key!r}, dedup key {dedup}")
         try:
-            message_id = queue.write(self.numbers, shard_key=key, dedup_key=dedup)
+            message_id = queue.write(payload_of(self.numbers), shard_key=key, dedup_key=dedup)
         except QueueFull as error:
             self._no_room_for_keys(key, error)
             return
@@ -75,7 +75,7 @@ class Keyed(Writing):
         self.say(f"write_unique {key!r}, {unique}, {mode}{'' if after is None else f' in {after}'}"
                  f"{f', which {holder.message_id} has' if holder else ''}{', refused' * refused}")  # fmt: skip
         try:
-            message_id = queue.write(self.numbers, shard_key=key, unique_key=unique, on_conflict=mode,
+            message_id = queue.write(payload_of(self.numbers), shard_key=key, unique_key=unique, on_conflict=mode,
                                      delay=None if after is None else float(after * SECONDS))  # fmt: skip
         except UniqueConflict as conflict:
             ensure(mode == "raise" and holder is not None, f"unique: {unique} is said to be taken")
@@ -130,7 +130,7 @@ class Keyed(Writing):
         self.say(f"write_keyed {', '.join(map(_shown, batch))}")
         first, results = self.numbers, list[object]()
         try:
-            results += queue.write_many([each.message(first + at) for at, each in enumerate(batch)])
+            results += queue.write_many([each.message(payload_of(first + at)) for at, each in enumerate(batch)])
         except PartlyWritten as error:
             results += error.results
         for at, (each, result) in enumerate(zip(batch, results, strict=True)):

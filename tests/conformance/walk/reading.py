@@ -10,7 +10,7 @@ from shardq import Delivery, Queue
 from shardq.ops.read.give_back import recover
 from shardq.ops.read.waiting import Outstanding
 from tests.conformance.walk.audit import UNIT, model_text
-from tests.conformance.walk.base import SECONDS, Base, ensure
+from tests.conformance.walk.base import SECONDS, Base, ensure, payload_of
 from tests.conformance.walk.ledger import Ledger
 from tests.conformance.walk.model import DELAYED, EVER, LEASED, WAITING, Known
 from tests.conformance.walk.terms import flying
@@ -87,7 +87,7 @@ class Reading(Base):
 
     def _hand_out(self, known: Known, delivery: Delivery, lease: int) -> None:
         said = (delivery.payload, delivery.count, delivery.last_error, dict(delivery.headers), _raw(delivery.shard_key))
-        wanted = (known.number, known.total + 1, known.error, known.headers, known.key)
+        wanted = (payload_of(known.number), known.total + 1, known.error, known.headers, known.key)
         ensure(said == wanted, f"delivery: {said}, not {wanted}")
         known.life, known.total, known.quiet_since = known.life + 1, known.total + 1, None
         known.state, known.until, known.holder = LEASED, self.model.now + lease, delivery

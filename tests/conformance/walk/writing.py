@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from shardq import Message, PartlyWritten, Queue, QueueFull, ShardqError
-from tests.conformance.walk.base import KEYS, QUIET, SECONDS, Base, _text, ensure
+from tests.conformance.walk.base import KEYS, QUIET, SECONDS, Base, _text, ensure, payload_of
 from tests.conformance.walk.model import ALIVE, DELAYED, WAITING, Known
 
 SIZES = (1, 2, 3, 8, 8, 20, 60)
@@ -38,7 +38,7 @@ class Writing(Base):
         if self._full(key, 0):
             return
         self.say(f"write_stale {key!r}")
-        message_id = queue.write(self.numbers, shard_key=key, deadline=0.001)
+        message_id = queue.write(payload_of(self.numbers), shard_key=key, deadline=0.001)
         written = int(message_id.partition("-")[0])
         while self.look().now <= written + 1:
             pass
@@ -57,8 +57,8 @@ class Writing(Base):
             batch.append((key or rng.choice(keys), after, headers, rng.random() < 0.1))
         queue, refused = self.who(rng), self._refused([(key, after) for key, after, _, _ in batch])
         messages = [
-            Message(self.numbers + at, key, delay=after * SECONDS if after else None, headers=headers or None,
-                    deadline=1000 * SECONDS if late else None)
+            Message(payload_of(self.numbers + at), key, delay=after * SECONDS if after else None,
+                    headers=headers or None, deadline=1000 * SECONDS if late else None)
             for at, (key, after, headers, late) in enumerate(batch)
         ]  # fmt: skip
         self.say(f"write_many {_summed(batch)}{f', {len(refused)} refused' if refused else ''}")

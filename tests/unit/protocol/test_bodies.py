@@ -34,12 +34,20 @@ def test_a_body_is_read_in_parts() -> None:
     assert fields_of(body_of(FOREIGN).payload) == {"job": b"7", "other": b""}
 
 
+def test_a_payload_that_lies_by_itself_goes_where_the_body_ends() -> None:
+    raw, payload = b"o=3:a:b0:0:b3:h|h", b"x" * 2000
+    assert entry_of(raw, payload) == ("o", [b"k", b"a:b", b"b", payload, b"h", b"h|h"])
+    assert body_of(raw, payload) == ("o", b"a:b", {}, b"", "b", b"h|h", payload)
+
+
 def test_blocks_have_records_and_what_was_taken_is_left_out() -> None:
-    first, second, third = b"9-1|0:0:b0:x", b"9-2@", b"9-3|0:0:b0:1|2:3@"
-    block = b"".join(map(sized, (first, second, third)))
-    assert [*records_of(block)] == [(b"9-1", b"0:0:b0:x"), (b"9-2", None), (b"9-3", b"0:0:b0:1|2:3@")]
-    assert [*records_of(block, len(sized(first)))] == [(b"9-2", None), (b"9-3", b"0:0:b0:1|2:3@")]
-    assert [entry for entry, _ in records_of(block, 1)] == [b"9-2", b"9-3"]
+    first, second, third, fourth = b"9-1|0:0:b0:x", b"9-2@", b"9-3|0:0:b0:1|2:3@", b"9-4=0:0:b0:"
+    block = b"".join(map(sized, (first, second, third, fourth)))
+    records = [(b"9-1", b"0:0:b0:x", False), (b"9-2", None, False), (b"9-3", b"0:0:b0:1|2:3@", False),
+               (b"9-4", b"0:0:b0:", True)]  # fmt: skip
+    assert [*records_of(block)] == records
+    assert [*records_of(block, len(sized(first)))] == records[1:]
+    assert [record.entry for record in records_of(block, 1)] == [b"9-2", b"9-3", b"9-4"]
     assert [*records_of(b"")] == []
 
 
