@@ -305,7 +305,7 @@ def _range(values: Sequence[float]) -> str:
 
 def _spread(seen: Seen, floods: int) -> tuple[float, float]:
     got = [seen.served[f"flood-{number}"] for number in range(floods)]
-    mean = sum(got) / len(got)
+    mean = sum(got) / len(got) or 1.0  # on a machine that stood still nobody got anything
     return min(got) / mean, max(got) / mean
 
 
