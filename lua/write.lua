@@ -1,7 +1,7 @@
 -- The verb write: store messages, all or none.
 --
 -- Its effects, in their order. Redis undoes nothing of a call that fails, so whatever may fail comes above the line.
---   look        the state, the streams' lengths, the accounts; is the epoch right, was this call done before
+--   look        the state, the accounts; is the epoch right, was this call done before
 --   forget      HDEL, ZREM: keys, producers, offsets that have ended: they count no more, also after a refusal
 --   refuse      TAKEN, FULL: nothing else has changed
 --   keys        HSET, ZADD: dedup and unique keys, as each message is stored: the next one may have the same

@@ -94,6 +94,21 @@ def test_what_is_no_ordinary_message_has_its_state_too(server: Server, client: C
     assert {row["message_id"] for row in rows if row["due_at"]} == {later, rejected}
 
 
+def test_large_payloads_are_read_wherever_they_lie(server: Server, client: Client, queue_name: str) -> None:
+    """In a stream, in an overflow, delayed, given back, in flight, under a unique key."""
+    queue = client.queue(queue_name, streams=4, streams_per_shard=2)
+    bodies = [b"%d" % number * 3000 for number in range(8)]
+    queue.write_many([(body, "t") for body in bodies[:5]])
+    queue.write(bodies[5], shard_key="t", delay=3600)
+    queue.write(bodies[6], shard_key="u", unique_key="k")
+    queue.write(bodies[7], shard_key="v")
+    taken = queue.read_many(3)
+    queue.nack_many(taken[:1])
+    rows, _ = rows_of(server, queue)
+    assert sorted(row["payload"] for row in rows) == bodies
+    assert Counter(row["state"] for row in rows) == {"backlog": 5, "in_flight": 2, "delayed": 1}
+
+
 def test_a_cluster_is_read_too(cluster: Cluster, queue_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LARGE, 20)
     with Client.from_url(cluster.url) as client:
