@@ -194,8 +194,7 @@ local function end_delivery(q, parts, n, kind, cost, delay, text)
   end
   if q.events then Leases.note_end(q, 'a', place, id, key, parts[n + 3]) end
   Messages.drop_body(q, place, id)
-  -- `errors` may have something of it.
-  if marks ~= '' and find(marks, 'e', 1, true) then add(q, 'without_error', id) end
+  if marks ~= '' and find(marks, 'e', 1, true) then add(q, 'without_error', id) end -- `errors` may have it
   return 'o'
 end
 

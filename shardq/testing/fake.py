@@ -274,7 +274,7 @@ def _loaded(library: Library) -> str:
 
 
 def _run(script: Script) -> str:
-    """Lua that runs the verb that *script* is. The reply of TIME is in the last two of ARGV: the verb does not see these.
+    """Lua that runs the verb of *script*. The reply of TIME is in the last two of ARGV, which the verb does not see.
 
     So the text is the same for all calls: fakeredis keeps each text that it was ever sent.
     """

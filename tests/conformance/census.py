@@ -290,11 +290,9 @@ def _leases(seen: Census, raw: Any, keys: QueueKeys, parents: bool) -> None:
 def _account(value: bytes) -> Account:
     words = value.split(b" ")
     if len(words) == 1:
-        both, _, waits = value.partition(b":")
-        behind, _, queue = waits.partition(b":")[2].partition(b":")
-        taken, flight = int(both) % 1000, int(both) // 1000
-        listed = int(bool(behind) and not taken)
-        found = Account(taken, flight, int(behind or 0), listed=listed, counted=int(behind or 0))
+        both, _, waits, queue = (*value.split(b":"), b"", b"", b"")[:4]
+        new, alone = int(waits or 0), int(both) % 1000 == 0
+        found = Account(int(both) % 1000, int(both) // 1000, new, listed=int(new > 0 and alone), counted=new)
         return replace(found, queue=queue or b"-")
     taken, flight, behind, returned, delayed, _, _, _, listed, counted, _, queue = words
     found = Account(int(taken), int(flight), int(behind), int(returned), int(delayed), int(listed), int(counted))

@@ -81,9 +81,9 @@ def stored_account(text: bytes, virtual: int) -> Account:
     words = text.split(b" ")
     try:
         if len(words) == 1:
-            both, served, held = (*text.split(b":", 3), b"", b"")[:3]
+            both, served, waits = (*text.split(b":", 3), b"", b"")[:3]
             in_flight, in_streams = divmod(int(both), 1000)
-            return Account(in_streams, int(held or 0), in_flight=in_flight, ahead=max(0, int(served or 0) - virtual))
+            return Account(in_streams, int(waits or 0), in_flight=in_flight, ahead=max(0, int(served or 0) - virtual))
         in_streams, in_flight, held, returned, delayed = map(int, words[:5])
         ahead = 0 if words[5] == b"-" else max(0, round(float(words[5])) - virtual)
     except (ValueError, IndexError):
