@@ -22,7 +22,8 @@ local function remove_bodies(q)
       pcall_redis('XDEL', Messages.stream_key(q, place), unpack(ids)) -- at most 1,000: a read
     end
   end
-  local fields = q.lists and q.lists.without_error or {}
+  local fields = q.lists and q.lists.without_error
+  if not fields then return end
   for at = 1, #fields, 4000 do
     pcall_redis('HDEL', q.keys[ERRORS], unpack(fields, at, min(#fields, at + 3999))) -- at most 4,000: a part
   end

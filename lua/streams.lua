@@ -36,8 +36,8 @@ end
 -- Looks at the streams that a call declares, if the state has no length of one: nothing was ever written to that, or it
 -- is none. (The state has lengths of streams only.)
 function Streams.check_declared(q)
-  for at = q.fixed + 1, #q.keys do
-    local number = Arguments.number_of_stream(q.prefix, q.keys[at])
+  for at = q.fixed + 1, #q.declared do
+    local number = Arguments.number_of_stream(q.prefix, q.declared[at])
     if not number or number >= #q.ready then Arguments.refuse('a stream is none of the queue') end
   end
 end
@@ -60,7 +60,7 @@ function Streams.append(q, id, mark, m)
   local n = #e
   e[n + 1], e[n + 2], e[n + 3], e[n + 4], e[n + 5], e[n + 6], e[n + 7], e[n + 8] =
     q.fixed + to, id, mark, m.key, m.tag, m.payload, m.attributes, m.headers
-  local number = sub(q.keys[q.fixed + to], #q.prefix + 1)
+  local number = sub(q.declared[q.fixed + to], #q.prefix + 1)
   local length = q.lengths[to]
   if length == 0 then Streams.mark(q, number, 49) end -- '1'
   q.lengths[to], q.grown[to], q.shared = length + 1, true, q.shared + 1
@@ -71,14 +71,14 @@ end
 function Streams.look_at_grown(q)
   local grown = q.grown
   if next(grown, next(grown)) == nil then return end
-  for position in pairs(grown) do call('XLEN', q.keys[q.fixed + position]) end
+  for position in pairs(grown) do call('XLEN', q.declared[q.fixed + position]) end
 end
 
 -- Appends the messages to the streams that were chosen.
 function Streams.save_entries(q)
   local e = q.appended
   for at = 1, #e, 8 do
-    local stream, attributes, headers = q.keys[e[at]], e[at + 6], e[at + 7]
+    local stream, attributes, headers = q.declared[e[at]], e[at + 6], e[at + 7]
     if attributes == '' and headers == '' then
       call('XADD', stream, unpack(e, at + 1, at + 5)) -- at most 5: the words
     else

@@ -139,9 +139,9 @@ local MOST_KEY = 1024 -- bytes of a shard key
 local MOST_MESSAGES = 1000
 
 -- Returns the streams of a call and the accounts of its shard keys, as fields of the state, and how many are streams.
-local function fields_of_write(KEYS, ARGV, count, stride)
+local function fields_of_write(KEYS, fixed, ARGV, count, stride)
   -- The streams first and in the order of KEYS: so a stream's position among the keys is its place among the values.
-  local fields = {unpack(KEYS, 15)} -- at most 4,096: the streams
+  local fields = {unpack(KEYS, fixed + 1)} -- at most 4,096: the streams
   local seen = {}
   local streams = #fields
   local n = streams
@@ -161,12 +161,13 @@ end
 
 -- Looks at all that must be known: the state, the producer's last call, the streams, and the accounts.
 local function look_of_write(KEYS, ARGV, producer, count, stride)
-  local names = Arguments.check_plain(KEYS)
-  local fields, streams = fields_of_write(KEYS, ARGV, count, stride)
+  local names, fixed, keys = Arguments.check_plain(KEYS, 14)
+  local fields, streams = fields_of_write(KEYS, fixed, ARGV, count, stride)
   -- Accounts are asked for before it is known whether the queue has any: fields that are missing cost less than a
   -- second look.
-  local q = State.open_call(KEYS, 14, 'last', 'ready', producer, unpack(fields)) -- at most 5,100: streams and accounts
+  local q = State.open_call(KEYS, fixed, 'last', 'ready', producer, unpack(fields)) -- at most 5,100: the fields
   if not q then return nil end
+  q.keys = keys
   local v, lengths = q.values, {}
   q.lengths, q.is_wide, q.grown, q.ready, q.prefix = lengths, streams > 255, {}, v[READY], names.streams
   for at = 1, streams do
@@ -300,7 +301,7 @@ end
 
 -- Looks at what may be changed before the end of the call, by keys and where something is forgotten.
 local function look_at_keys(q, keyed, offset, forgets)
-  Arguments.check_first(q.keys, 14)
+  Arguments.check_all(q)
   if keyed > 0 then Types.look_at_written(q) end
   if forgets then check_types({q.keys[BODIES], q.keys[DEDUP]}, {q.keys[PRODUCERS], q.keys[DEDUP_INDEX]}, {}) end
   if forgets or offset then check_types({}, {q.keys[BULK_OFFSETS]}, {}) end
@@ -312,6 +313,13 @@ local function forget_some(q)
   Producers.forget_ended(q, q.keys[PRODUCERS], q.keys[META], 64)
   Producers.forget_ended(q, q.keys[BULK_OFFSETS], q.keys[DEDUP], 64)
   Unique.forget_keys(q, 64)
+end
+
+-- Says whether this call, whose turn it is, does so; or, as it declares few keys, leaves it to the next one with all.
+local function note_forgetting(q)
+  local forgets = q.fixed > FEW
+  State.put_odd(q, 'forget', forgets and '' or '1')
+  return forgets, not forgets
 end
 
 -- Wakes a reader, unless limits block what was written.
@@ -379,10 +387,12 @@ local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
       -- A repetition takes no number: so the caller counts the new ids from the first one on.
       n = n + 1
       m.shard, m.key, m.tag, m.payload = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-      if stride == 6 then m.headers = ARGV[at + 4] end
-      m.delay, m.attributes = option and option.delay or 0, option and option.attributes or ''
-      m.unique_key = option and option.unique_key or ''
-      m.unique_known = option and option.unique_known
+      if stride == 6 then
+        m.headers = ARGV[at + 4]
+        m.delay, m.attributes = option and option.delay or 0, option and option.attributes or ''
+        m.unique_key = option and option.unique_key or ''
+        m.unique_known = option and option.unique_known
+      end
       local id = ms .. '-' .. spell(n)
       place = store(q, m, id)
       if option and keyed > 0 then ids[i] = Messages.message_id(id, place, m.key) end
@@ -433,7 +443,7 @@ end
 
 -- Appends the messages and writes down what has changed, and what is remembered of the call.
 local function close_write(q, producer, offset)
-  for position in pairs(q.grown) do State.put(q, q.keys[q.fixed + position], spell(q.lengths[position])) end
+  for position in pairs(q.grown) do State.put(q, q.declared[q.fixed + position], spell(q.lengths[position])) end
   if q.marks then State.put(q, 'ready', Streams.ready(q)) end
   if q.children then Children.note(q) end
   Turns.save_accounts(q)
@@ -504,7 +514,7 @@ local HEAD = '^(%S+) (%d+) (%d+) ([46]) (%S*) (([%-oSp]:?).*)$'
 local function refuse_head() Arguments.refuse('the head is none of these messages') end
 
 -- @verb write: store messages, all or none. A repeated call of a producer changes nothing and returns the same ids.
--- KEYS[1..14]: the first 14 of a queue (base.lua)
+-- KEYS[1..14]: the first 14 of a queue (base.lua), or the first 5 alone
 -- KEYS[15..] streams: those that the shards of this call may choose from
 -- ARGV[1] head: "epoch window count stride sequence producer": the caller's idea of the epoch; for how many ms dedup
 --        keys are remembered; how many messages; 4 arguments for each, or 6 with headers or options; "number|ms for
@@ -513,7 +523,8 @@ local function refuse_head() Arguments.refuse('the head is none of these message
 --        it is then", the field is the schedule's, and delays are times in ms
 -- ARGV[2..] messages: of each: shard (positions of its streams), shard key, tag, payload, and with 6 headers and
 -- options
--- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, "number:used,..."
+-- Reply: {'OK', "ms|n|a,b"}; with 'ALL' if the next call of the caller shall declare all keys
+--        | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, "number:used,..."
 --        of the messages that have no place in it, its size, how much of it is used, ms until there may be more room
 --        ('': nobody knows)} | {'COUNTED', batch,
 -- stored, mark}
@@ -529,12 +540,14 @@ function verbs.write(KEYS, ARGV)
   local q = look_of_write(KEYS, ARGV, producer, count, stride)
   -- Also to a repetition: the caller makes the call anew with the same number, which finds what a first try stored.
   if not q or q.rules.epoch ~= epoch then return {'EPOCH'} end
+  if q.rules.journal > 0 then Arguments.check_key(q.keys, JOURNAL) end
   local answer, offset = check_sequence(q, producer, kind, sequence)
   if answer then return answer end
   local ms, number = match(q.values[LAST], '^(%d+)-(%d+)$')
   local before = number + 0
+  local forgets, is_left
   -- Calls follow each other without a gap in their numbers, so one in 32 messages begins among the first `count` of 32.
-  local forgets = before % 32 < count
+  if before % 32 < count or q.odd.forget then forgets, is_left = note_forgetting(q) end
   local options, keyed = {}, 0
   if stride == 6 then options, keyed = all_options(q, ARGV, count) end
   if count > 1 then check_shards(q, ARGV, stride, options) end -- a lone one is looked at as it is stored
@@ -555,8 +568,6 @@ function verbs.write(KEYS, ARGV)
     forget_some(q)
     Shares.save(KEYS[META], q)
   end
-  if q.rules.journal > 0 then
-    note_written(q, ARGV, ms .. '|' .. number .. '|', places, stride, options)
-  end
-  return {'OK', stored}
+  if q.rules.journal > 0 then note_written(q, ARGV, ms .. '|' .. number .. '|', places, stride, options) end
+  return {'OK', stored, is_left and 'ALL' or nil}
 end
