@@ -149,24 +149,38 @@ local function prefix_of(key)
   return prefix
 end
 
+-- A call that declares few keys needs another: it ends, and has changed nothing. Its client sends it again with all.
+local function refuse_few() error({err = 'MOREKEYS nothing was changed: this call needs all keys'}) end
+
 local function names_of(meta)
   local names = {}
   local prefix = prefix_of(meta)
   for at, name in ipairs(NAMES) do names[at] = prefix .. name end
   names.prefix, names.streams = prefix, prefix .. 's'
   if names[META] ~= meta then refuse_key(META) end
+  -- A key that is looked at and is none of these ends the call.
+  names.few = setmetatable({unpack(names, 1, FEW)}, {__index = refuse_few}) -- at most 5: the few
   known_bytes = keep(known, known_bytes, meta, names)
   return names
 end
 
--- Looks at the keys that the plainest call of a single message changes, but streams. Returns the names of all keys. A
--- call that changes others looks at all of them before (types.lua).
-function Arguments.check_plain(keys)
+-- Looks at the keys that the plainest call of a single message changes, but streams. Returns the names of all keys, how
+-- many keys come before the streams, `size` or few, and those keys. A call that changes others looks at all of them
+-- before (types.lua). If it declares few, that ends it: so the key is needed before the first effect.
+function Arguments.check_plain(keys, size)
   local names = known[keys[META]] or names_of(keys[META] or '')
-  if keys[BODIES] ~= names[BODIES] or keys[NOTIFICATIONS] ~= names[NOTIFICATIONS] or keys[LEASES] ~= names[LEASES] then
+  if keys[BODIES] ~= names[BODIES] or keys[TURNS] ~= names[TURNS] or keys[NOTIFICATIONS] ~= names[NOTIFICATIONS]
+    or keys[LEASES] ~= names[LEASES] then
     refuse_key(BODIES)
   end
-  return names
+  if keys[DUE] == names[DUE] then return names, size, keys end -- the first one behind the few
+  return names, FEW, names.few
+end
+
+-- Looks at all keys of a call that begins by `check_plain`.
+function Arguments.check_all(q)
+  if q.fixed == FEW then refuse_few() end
+  Arguments.check_first(q.keys, q.fixed)
 end
 
 -- Looks at the first keys of a queue, so many, and at the next one if it has a name.

@@ -46,14 +46,16 @@ local function begin()
 end
 
 -- The keys of a queue. Every verb that touches messages declares the first so many of them in this order, so a function
--- of any module finds a key at the same place. The streams that a call may touch come after those.
+-- of any module finds a key at the same place. The streams that a call may touch come after those. Each declared key
+-- costs a call as much as thirty steps: so a plain write, read or ack may declare the first five alone, and is refused
+-- before its first effect if it needs another (`Arguments.check_plain`).
 local META = 1
 local BODIES = 2
 local TURNS = 3
-local DUE = 4
-local NOTIFICATIONS = 5
-local JOURNAL = 6
-local LEASES = 7
+local NOTIFICATIONS = 4
+local LEASES = 5
+local DUE = 6
+local JOURNAL = 7
 local DELAYED = 8
 local ERRORS = 9
 local CANCELLED = 10
@@ -66,16 +68,18 @@ local DEAD = 16
 local MOVED = 17
 local FINISHED = 18
 
+local FEW = 5 -- the keys that a plain call declares
+
 -- Records: variables of these names are tables with these fields, which stand in numbered places in what is sent
 -- (shardq/protocol/records.py). `q` is a call on a queue; `a` is an account, `child` and `holder` what waits of one;
 -- `w` is a message that was taken out of those that wait; `message` is one that is written.
 -- @record q: keys fixed values now rules line odd virtual behind shared turns due_at waiting servable cancels accounts
---   names changes over lists dirty blocks children events unset ended counts marks prefix last_stream lease_at jump
---   ready lengths numbers grown is_wide producer_ends producer_number producer_moves producer_is_known appended wakes
---   settled ended_leases has_looked has_taken has_read_bodies has_read_turns cursors touched next_stream walk owed
---   seen_at due_turns found entries again granted count holder has_all ends mark ends_text visibility contested prefer
---   missed more noted has_changed_odd piece places full_at legacy is_legacy_done is_catching_up last_due purged most
---   shares changed_shares dead_shares letters used_numbers are_slots ended_tokens hands_on
+--   declared names changes over lists dirty blocks children events unset ended counts marks prefix last_stream
+--   lease_at jump ready lengths numbers grown is_wide producer_ends producer_number producer_moves producer_is_known
+--   appended wakes settled ended_leases has_looked has_taken has_read_bodies has_read_turns cursors touched next_stream
+--   walk owed seen_at due_turns found entries again granted count holder has_all ends mark ends_text visibility
+--   contested prefer missed more noted has_changed_odd piece places full_at legacy is_legacy_done is_catching_up
+--   last_due purged most shares changed_shares dead_shares letters used_numbers are_slots ended_tokens hands_on
 -- @record a, child, holder, other: name behind returned queue taken flight delayed served full_at look_at listed
 --   counted limits text ruled score next_at overflow cap burst pause weight interval by most next_score account
 --   body_head is_looked_at place left
@@ -107,10 +111,11 @@ local function add(q, name, one, two)
   if two then list[n + 2] = two end
 end
 
--- Sends a list with its command, in parts that Lua can hand over at once.
-local function send(q, name, command, key)
+-- Sends a list with its command to the key at this place, in parts that Lua can hand over at once.
+local function send(q, name, command, place)
   local list = q.lists and q.lists[name]
   if not list then return end
+  local key = q.keys[place]
   q.lists[name] = nil
   for from = 1, #list, 4000 do
     call(command, key, unpack(list, from, min(#list, from + 3999))) -- at most 4,000: a part

@@ -51,7 +51,10 @@ end
 
 -- Loads children that this call does not know yet, by one look.
 function Children.load(q, names)
-  if not q.children then q.children = {} end
+  if not q.children then
+    Arguments.check_key(q.keys, DELAYED) -- where they stand: before the first effect of a call
+    q.children = {}
+  end
   local fields, missing = {}, {}
   for _, name in ipairs(names) do
     if not q.children[name] and not missing[name] then
@@ -266,8 +269,8 @@ function Children.flush(q)
   local lists = q.lists
   if not lists or not (lists.later or lists.not_later) then return end
   Types.look_at_all(q)
-  send(q, 'not_later', 'ZREM', q.keys[DELAYED])
-  send(q, 'later', 'ZADD', q.keys[DELAYED])
+  send(q, 'not_later', 'ZREM', DELAYED)
+  send(q, 'later', 'ZADD', DELAYED)
 end
 
 -- Returns children of which something waits, by whose turn it is, from one on ('' for the first); and at how many

@@ -55,7 +55,7 @@ local function save_share(q, owner, share)
 end
 
 -- Writes down where the letters of a call are.
-function DeadLetters.save_places(q) send(q, 'moved', 'HSET', q.keys[MOVED]) end
+function DeadLetters.save_places(q) send(q, 'moved', 'HSET', MOVED) end
 
 local function number_field(number, owner) return 'n' .. spell(number) .. ':' .. owner end
 

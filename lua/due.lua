@@ -109,9 +109,9 @@ function Due.take_due(q)
 end
 
 function Due.save_due(q)
-  send(q, 'not_later', 'ZREM', q.keys[DELAYED])
-  send(q, 'later', 'ZADD', q.keys[DELAYED])
-  send(q, 'moments', 'ZADD', q.keys[DUE])
+  send(q, 'not_later', 'ZREM', DELAYED)
+  send(q, 'later', 'ZADD', DELAYED)
+  send(q, 'moments', 'ZADD', DUE)
 end
 
 -- Says whether all accounts are to be looked at. After entries were deleted by hand ('v') that waits until the streams

@@ -12,7 +12,7 @@ end
 -- Begins to note what happens to messages in this call, and looks at the name of its client, if nothing has yet.
 function Journal.begin_events(q, client)
   if client then
-    Arguments.check_first(q.keys, q.fixed)
+    Arguments.check_all(q)
     Arguments.check({client}, {'client'})
   end
   q.events = {size = 0, kinds = {}, ids = {}, lengths = {}, owned = {}, counts = {}, dues = {}}

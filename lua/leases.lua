@@ -156,7 +156,7 @@ end
 
 -- Writes down where those lie that were taken back, for a call that goes on with them.
 function Leases.flush_taken(q)
-  send(q, 'back', 'ZADD', q.keys[RETURNED])
+  send(q, 'back', 'ZADD', RETURNED)
   Unique.save_noted(q)
 end
 

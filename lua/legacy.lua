@@ -19,8 +19,8 @@ function Legacy.may_have_some(q) return q.legacy and not q.is_legacy_done end
 
 -- Notes the legacy stream, if the call declares it.
 function Legacy.open(q)
-  local last = q.keys[#q.keys]
-  if #q.keys == q.fixed or find(last, ':s%d+$') then return end
+  local last = q.declared[#q.declared]
+  if #q.declared == q.fixed or find(last, ':s%d+$') then return end
   Arguments.check_foreign(q.keys, last)
   q.legacy = last
 end

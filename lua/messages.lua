@@ -191,7 +191,7 @@ end
 -- so. Others are mostly asked for in the order in which they are declared, so the search begins behind the last one
 -- found.
 function Messages.stream_key(q, number)
-  local keys, fixed = q.keys, q.fixed
+  local keys, fixed = q.declared, q.fixed
   local prefix = q.prefix
   if not prefix then
     prefix = sub(keys[META], 1, -5) .. 's' -- the last four letters are "meta"

@@ -68,6 +68,7 @@ end
 local function settle_passed_watch(q)
   local moment = q.odd.watched
   if not moment or moment + 0 > 0 then return end
+  Arguments.check_all(q) -- this is an effect, so no key may be missing behind it
   local key = q.keys[NOTIFICATIONS]
   local unread = pcall_redis('XREADGROUP', 'GROUP', 'shardq', 'reader', 'COUNT', 1, 'NOACK', 'STREAMS', key, '>')
   State.put_odd(q, 'watched', unread and not unread.err and '' or sub(moment, 2))

@@ -195,10 +195,10 @@ end
 
 -- Writes down what became of blocks. First what goes, since an overflow that was used up begins anew with block 0.
 function Overflow.save_blocks(q)
-  send(q, 'used_up', 'HDEL', q.keys[BODIES])
+  send(q, 'used_up', 'HDEL', BODIES)
   if q.dirty then
     for field in pairs(q.dirty) do add(q, 'kept', field, q.blocks[field]) end
     q.dirty = {}
   end
-  send(q, 'kept', 'HSET', q.keys[BODIES])
+  send(q, 'kept', 'HSET', BODIES)
 end

@@ -96,7 +96,7 @@ function Producers.check_offset(q, field, text)
   local batch, from, upto, keep, mark_before, last_mark, most, began =
     match(text, '^(%d+)|(%d+)|(%d+)|(%d+)|(%w*)|(%w*)|(%d+)|(%d+)$')
   if not batch or max(batch, from, upto, keep, most, began) > EXACT then Arguments.refuse('the offset is none') end
-  Arguments.check_first(q.keys, q.fixed)
+  Arguments.check_all(q)
   local known = call('HGET', q.keys[DEDUP], field)
   local ends, stored, at_batch, at_mark = match(known or '0|0|0|', '^(%d+)|(%d+)|(%d+)|(%w*)$')
   local offset = at_batch == batch and stored + 0 or 0

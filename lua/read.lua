@@ -21,19 +21,20 @@ local SEEN_AT = State.COMMON + 4
 local LENGTH = State.COMMON + 5
 local CURSOR = State.COMMON + 6
 
-local function look_of_read(KEYS, count, names)
+local function look_of_read(KEYS, count)
+  local names, fixed, keys = Arguments.check_plain(KEYS, 18)
   -- A read of one takes from one stream, mostly the first that is declared: its fields come with the state.
-  local first = count == 1 and KEYS[19] or nil
+  local first = count == 1 and KEYS[fixed + 1] or nil
   local number = first and match(first, '^s(%d+)$', #names.streams)
   local q
   if number then
-    q = State.open_call(KEYS, 18, 'ready', 'offset', 'lease_at', 'seen_at', first, 'h' .. number)
+    q = State.open_call(KEYS, fixed, 'ready', 'offset', 'lease_at', 'seen_at', first, 'h' .. number)
   else
-    q = State.open_call(KEYS, 18, 'ready', 'offset', 'lease_at', 'seen_at')
+    q = State.open_call(KEYS, fixed, 'ready', 'offset', 'lease_at', 'seen_at')
   end
   if not q then return nil end
   local v = q.values
-  q.touched, q.prefix = {}, names.streams
+  q.keys, q.touched, q.prefix = keys, {}, names.streams
   -- The state knows the lengths of streams only. (Of another key, or of one that is new, `know_streams` learns.)
   if number and v[LENGTH] then
     number = number + 0
@@ -115,6 +116,7 @@ local function deliver_entry(q, number, entry)
     return false
   end
   if a and a.ruled and Limits.allowance(a, q.now) < 1 then
+    Arguments.check_key(q.keys, RETURNED)
     Waiting.give_back(q, a, key, number, id, 0, match(id, '^%d+') + 0)
     return false
   end
@@ -237,8 +239,8 @@ local function flush_waiting(q)
   if not lists or not (lists.turn or lists.turned or lists.back or lists.kept) then return end
   Types.look_at_all(q)
   Turns.flush_turns(q)
-  send(q, 'back', 'ZADD', q.keys[RETURNED])
-  send(q, 'kept', 'HSET', q.keys[BODIES])
+  send(q, 'back', 'ZADD', RETURNED)
+  send(q, 'kept', 'HSET', BODIES)
 end
 
 -- Delivers from those that wait, in the order of their turns. Returns how many were taken.
@@ -269,7 +271,7 @@ local function bring(q, view)
   q.piece = q.count > 1 and min(PIECE, q.count + 32) or LEAST_PIECE
   if has_ended then Leases.take_ended(q, till) end
   if q.due_at < q.now + 1 then
-    send(q, 'later', 'ZADD', q.keys[DELAYED])
+    send(q, 'later', 'ZADD', DELAYED)
     Due.take_due(q)
   end
   if Due.is_walking(q) then Due.walk_accounts(q) end
@@ -443,7 +445,7 @@ local function read_head(text)
 end
 
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
--- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[1..18]: the first 18 of a queue (base.lua), or the first 5 alone
 -- KEYS[19..] streams: the declared ones, the legacy stream last
 -- ARGV[1] head: "count holder visibility blocks width prefer all watch": at most so many messages; a nonce that makes
 -- the leases of this call its own; ms that they last; ms for which the caller stays, from when it sent the call, if
@@ -463,7 +465,7 @@ end
 function verbs.read(KEYS, ARGV)
   if not call then begin() end
   local count, holder, visibility, blocks, width, prefer, all, watch, turn = read_head(ARGV[1])
-  local q = look_of_read(KEYS, count, Arguments.check_plain(KEYS))
+  local q = look_of_read(KEYS, count)
   if not q then
     return {'NOQUEUE', read_time(), '', -1, '', {}, {}, ''}
   end

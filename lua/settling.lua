@@ -24,7 +24,7 @@ local function check_leases(ARGV, stride)
 end
 
 -- @verb settle | allow-oom: end deliveries: their work is done, or they come again, or they are dead.
--- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[1..18]: the first 18 of a queue (base.lua), or the first 5 alone
 -- KEYS[19..] streams: the streams of the bodies, the legacy stream among them
 -- ARGV[1] kind: 'a' ack | 'n' nack | 'r' reject | 'u' nack uncounted | 'g' given back unseen
 -- ARGV[2] tried: of ack and 'g': the id of the message of each lease, with blanks between them, if an earlier try of it
@@ -40,7 +40,7 @@ function verbs.settle(KEYS, ARGV)
   local kind, parents = ARGV[1], ARGV[3]
   local stride = STRIDES[kind]
   check_leases(ARGV, stride)
-  Arguments.check_plain(KEYS)
+  local _, fixed, keys = Arguments.check_plain(KEYS, 18)
   local parts, fields = Settle.look_at_tokens(ARGV, 6, stride, parents == '1')
   local accounts = #fields
   local producer, number, keep
@@ -48,12 +48,12 @@ function verbs.settle(KEYS, ARGV)
     producer, number, keep = Producers.read_number(ARGV[2])
     fields[accounts + 1] = producer
   end
-  local q = State.open_call(KEYS, 18, 'lease_at', unpack(fields)) -- at most 251: a chunk, and a producer
+  local q = State.open_call(KEYS, fixed, 'lease_at', unpack(fields)) -- at most 251: a chunk, and a producer
   if not q then
     return {read_time(), rep('l', (#ARGV - 5) / stride)}
   end
   local v, first = q.values, State.COMMON + 1
-  q.lease_at, q.jump = v[first] + 0, q.odd.jump and Clock.read_jump(q.odd.jump, q.now)
+  q.keys, q.lease_at, q.jump = keys, v[first] + 0, q.odd.jump and Clock.read_jump(q.odd.jump, q.now)
   if q.rules.journal > 0 then Journal.begin_events(q, ARGV[5]) end
   -- An ack removes no more than its lease before `close_change`. Other ends move bodies and bury messages, and a
   -- cancelled one leaves `cancelled`, while the tokens are gone through.

@@ -58,6 +58,7 @@ local USUAL = {}
 --   handed     while blocked readers hand the news of a moment on, one to the next: since when they do
 --   round      while leases that ended are taken back: how many messages of those that wait may be delivered meanwhile
 --   places     how many places of children `delayed` has (children.lua)
+--   forget     1 if the next write with all keys is to forget what has ended
 --   idle       1 while `turns` may hold shard keys of which nothing waits
 function State.read_odd(text)
   if text == '' then return USUAL end
@@ -93,7 +94,8 @@ function State.set_odd(meta, name, value)
 end
 
 -- Begins a call with a look at the fields that every call heeds, and at more of its own. `fixed` keys are declared
--- before the streams. Nil if there is no such queue.
+-- before the streams. Nil if there is no such queue. (`q.keys` are those that are `declared`, but where a call declares
+-- few: see `Arguments.check_plain`.)
 function State.open_call(KEYS, fixed, ...)
   local v = call('HMGET', KEYS[META], 'rules', 'line', 'shared', 'odd', ...)
   if not v[1] then return nil end
@@ -102,7 +104,7 @@ function State.open_call(KEYS, fixed, ...)
   local shared, odd = v[3] + 0, v[4]
   v[3] = shared
   return new_q{
-    keys = KEYS, fixed = fixed, values = v, now = time[1] * 1000 + floor(time[2] / 1000),
+    keys = KEYS, declared = KEYS, fixed = fixed, values = v, now = time[1] * 1000 + floor(time[2] / 1000),
     -- The same text is the same rules, in each queue and for each call: so the settings are parsed once.
     rules = Rules.known[v[1]] or Rules.rules_of(v[1]), line = line, shared = shared,
     virtual = line[1], behind = line[2], turns = line[3], servable = line[4], due_at = line[5], waiting = line[6],

@@ -34,7 +34,7 @@ end
 
 -- Learns which streams a call declares.
 function Streams.meet_declared(q)
-  local keys, fixed = q.keys, q.fixed
+  local keys, fixed = q.declared, q.fixed
   local of_queue = q.prefix .. #q.ready
   local its = known[of_queue] or NONE
   local numbers = {nil}
@@ -48,7 +48,7 @@ end
 -- Learns how many messages the declared streams have, by one look: those that had nothing when the call began, and in
 -- which it has put something, are known.
 local function load_lengths(q)
-  local keys, lengths, fixed = q.keys, q.lengths, q.fixed
+  local keys, lengths, fixed = q.declared, q.lengths, q.fixed
   local found = call('HMGET', keys[META], unpack(keys, fixed + 1)) -- at most 4,096: the streams
   for position = 1, #keys - fixed do
     if not lengths[position] then lengths[position] = (found[position] or 0) + 0 end
@@ -118,14 +118,14 @@ end
 function Streams.look_at_grown(q)
   local grown = q.grown
   if next(grown, next(grown)) == nil then return end
-  for position in pairs(grown) do call('XLEN', q.keys[q.fixed + position]) end
+  for position in pairs(grown) do call('XLEN', q.declared[q.fixed + position]) end
 end
 
 -- Appends the messages to the streams that were chosen.
 function Streams.save_entries(q)
   local e = q.appended
   for at = 1, #e, 8 do
-    local stream, attributes, headers = q.keys[e[at]], e[at + 6], e[at + 7]
+    local stream, attributes, headers = q.declared[e[at]], e[at + 6], e[at + 7]
     if attributes == '' and headers == '' then
       call('XADD', stream, unpack(e, at + 1, at + 5)) -- at most 5: the words
     else

@@ -91,8 +91,8 @@ end
 
 -- First those who leave, then those who come: a shard key may have done both in one call.
 function Turns.flush_turns(q)
-  send(q, 'turned', 'ZREM', q.keys[TURNS])
-  send(q, 'turn', 'ZADD', q.keys[TURNS])
+  send(q, 'turned', 'ZREM', TURNS)
+  send(q, 'turn', 'ZADD', TURNS)
 end
 
 -- Looks at what is pending, and writes `turns` before all else of the call's end, as its look at that key.

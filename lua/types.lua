@@ -6,7 +6,7 @@
 
 -- Looks at the streams that a call declares.
 local function look_at_streams(q)
-  for at = q.fixed + 1, #q.keys do call('XLEN', q.keys[at]) end
+  for at = q.fixed + 1, #q.declared do call('XLEN', q.declared[at]) end
 end
 
 -- Looks at the first keys of a queue. (A few of them no call fails for.)
@@ -22,7 +22,7 @@ end
 function Types.look_at_all(q)
   if q.has_looked then return end
   q.has_looked = true
-  Arguments.check_first(q.keys, q.fixed)
+  Arguments.check_all(q)
   Types.look_at_fixed(q.keys)
   if not q.has_taken then look_at_streams(q) end
 end
@@ -31,7 +31,7 @@ end
 function Types.look_at_written(q)
   local keys = q.keys
   q.has_looked = true
-  Arguments.check_first(keys, q.fixed)
+  Arguments.check_all(q)
   check_types({keys[BODIES], keys[DEDUP]}, {keys[TURNS], keys[DUE], keys[DELAYED], keys[DEDUP_INDEX]},
     {keys[NOTIFICATIONS]})
   look_at_streams(q)

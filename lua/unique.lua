@@ -75,9 +75,9 @@ end
 -- Writes down what was noted. Freed keys go last: a read notes that a message waits again when its lease has ended, and
 -- may bury it then.
 function Unique.save_noted(q)
-  send(q, 'noted', 'HSET', q.keys[DEDUP])
-  send(q, 'freed', 'HDEL', q.keys[DEDUP])
-  send(q, 'not_looked_at', 'ZREM', q.keys[DEDUP_INDEX])
+  send(q, 'noted', 'HSET', DEDUP)
+  send(q, 'freed', 'HDEL', DEDUP)
+  send(q, 'not_looked_at', 'ZREM', DEDUP_INDEX)
 end
 
 -- Returns which of these fields of `dedup` may be forgotten: not the unique keys of messages that exist. Those are

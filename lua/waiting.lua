@@ -230,7 +230,7 @@ function Waiting.load(q, out)
 end
 
 function Waiting.save_waiting(q)
-  send(q, 'not_back', 'ZREM', q.keys[RETURNED])
-  send(q, 'back', 'ZADD', q.keys[RETURNED])
+  send(q, 'not_back', 'ZREM', RETURNED)
+  send(q, 'back', 'ZADD', RETURNED)
   Overflow.save_blocks(q)
 end

@@ -158,14 +158,14 @@ end
 
 -- Looks at all that must be known: the state, the producer's last call, and the accounts.
 local function look_of_write(KEYS, ARGV, producer, count, stride)
-  local names = Arguments.check_plain(KEYS)
+  local names, fixed, keys = Arguments.check_plain(KEYS, 14)
   local fields = fields_of_write(ARGV, count, stride)
   -- Accounts are asked for before it is known whether the queue has any: fields that are missing cost less than a
   -- second look.
-  local q = State.open_call(KEYS, 14, 'last', 'ready', producer, unpack(fields)) -- at most 1,000: one for a message
+  local q = State.open_call(KEYS, fixed, 'last', 'ready', producer, unpack(fields)) -- at most 1,000: one for a message
   if not q then return nil end
   local v = q.values
-  q.lengths, q.is_wide, q.grown = {nil}, #KEYS > 14 + 255, {}
+  q.keys, q.lengths, q.is_wide, q.grown = keys, {nil}, #KEYS > fixed + 255, {}
   q.ready, q.prefix = v[READY], names.streams
   q.appended = {nil, nil, nil, nil, nil, nil, nil, nil}
   if q.rules.window == 0 then return q end
@@ -302,7 +302,7 @@ end
 
 -- Looks at what may be changed before the end of the call, by keys and where something is forgotten.
 local function look_at_keys(q, keyed, offset, forgets)
-  Arguments.check_first(q.keys, 14)
+  Arguments.check_all(q)
   if keyed > 0 then Types.look_at_written(q) end
   if forgets then check_types({q.keys[BODIES], q.keys[DEDUP]}, {q.keys[PRODUCERS], q.keys[DEDUP_INDEX]}, {}) end
   if forgets or offset then check_types({}, {q.keys[BULK_OFFSETS]}, {}) end
@@ -314,6 +314,13 @@ local function forget_some(q)
   Producers.forget_ended(q, q.keys[PRODUCERS], q.keys[META], 64)
   Producers.forget_ended(q, q.keys[BULK_OFFSETS], q.keys[DEDUP], 64)
   Unique.forget_keys(q, 64)
+end
+
+-- Says whether this call, whose turn it is, does so; or, as it declares few keys, leaves it to the next one with all.
+local function note_forgetting(q)
+  local forgets = q.fixed > FEW
+  State.put_odd(q, 'forget', forgets and '' or '1')
+  return forgets, not forgets
 end
 
 -- Wakes a reader, unless limits block what was written.
@@ -450,7 +457,7 @@ end
 
 -- Appends the messages and writes down what has changed, and what is remembered of the call.
 local function close_write(q, producer, offset)
-  for position in pairs(q.grown) do State.put(q, q.keys[q.fixed + position], spell(q.lengths[position])) end
+  for position in pairs(q.grown) do State.put(q, q.declared[q.fixed + position], spell(q.lengths[position])) end
   if q.marks then State.put(q, 'ready', Streams.ready(q)) end
   if q.children then Children.note(q) end
   Turns.save_accounts(q)
@@ -521,7 +528,7 @@ local HEAD = '^(%S+) (%d+) (%d+) ([46]) (%S*) (([%-oSp]:?).*)$'
 local function refuse_head() Arguments.refuse('the head is none of these messages') end
 
 -- @verb write: store messages, all or none. A repeated call of a producer changes nothing and returns the same ids.
--- KEYS[1..14]: the first 14 of a queue (base.lua)
+-- KEYS[1..14]: the first 14 of a queue (base.lua), or the first 5 alone
 -- KEYS[15..] streams: those that the shards of this call may choose from
 -- ARGV[1] head: "epoch window count stride sequence producer": the caller's idea of the epoch; for how many ms dedup
 --        keys are remembered; how many messages; 4 arguments for each, or 6 with headers or options; "number|ms for
@@ -530,7 +537,8 @@ local function refuse_head() Arguments.refuse('the head is none of these message
 --        it is then", the field is the schedule's, and delays are times in ms
 -- ARGV[2..] messages: of each: shard (positions of its streams), shard key, tag, payload, and with 6 headers and
 -- options
--- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, "number:used,..."
+-- Reply: {'OK', "ms|n|a,b"}; with 'ALL' if the next call of the caller shall declare all keys
+--        | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, "number:used,..."
 --        of the messages that have no place in it, its size, how much of it is used, ms until there may be more room
 --        ('': nobody knows)} | {'COUNTED', batch,
 -- stored, mark}
@@ -546,12 +554,14 @@ function verbs.write(KEYS, ARGV)
   local q = look_of_write(KEYS, ARGV, producer, count, stride)
   -- Also to a repetition: the caller makes the call anew with the same number, which finds what a first try stored.
   if not q or q.rules.epoch ~= epoch then return {'EPOCH'} end
+  if q.rules.journal > 0 then Arguments.check_key(q.keys, JOURNAL) end
   local answer, offset = check_sequence(q, producer, kind, sequence)
   if answer then return answer end
   local ms, number = match(q.values[LAST], '^(%d+)-(%d+)$')
   local before = number + 0
+  local forgets, is_left
   -- Calls follow each other without a gap in their numbers, so one in 32 messages begins among the first `count` of 32.
-  local forgets = before % 32 < count
+  if before % 32 < count or q.odd.forget then forgets, is_left = note_forgetting(q) end
   local options, keyed = NONE, 0
   if stride == 6 then options, keyed = all_options(q, ARGV, count) end
   check_shards(q, ARGV, count, stride, options)
@@ -572,8 +582,6 @@ function verbs.write(KEYS, ARGV)
     forget_some(q)
     Shares.save(KEYS[META], q)
   end
-  if q.rules.journal > 0 then
-    note_written(q, ARGV, ms .. '|' .. number .. '|', places, stride, options)
-  end
-  return {'OK', stored}
+  if q.rules.journal > 0 then note_written(q, ARGV, ms .. '|' .. number .. '|', places, stride, options) end
+  return {'OK', stored, is_left and 'ALL' or nil}
 end

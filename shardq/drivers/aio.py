@@ -25,6 +25,7 @@ from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, explained, packed
 from shardq.errors import ClosedError
 from shardq.ops.queue.steps import (
+    MORE_KEYS,
     Armed,
     Ask,
     Batch,
@@ -185,6 +186,8 @@ class AsyncDriver:
         if isinstance(reply, Redirected) or reply.code == "NOSCRIPT":
             self._routes.pop(key, None)
             return await drive(self._exchanges.of(call.call), self._carry_out)
+        if reply.code == MORE_KEYS:
+            return await drive(self._exchanges.of(call.call.whole()), self._carry_out)
         raise call.call.explain(reply)
 
     async def _pair(self, batch: Batch) -> list[Any]:

@@ -1,6 +1,7 @@
 """One try of a call at one node: what to send, and what to send after a refusal. No I/O.
 
-A node that does not know a function gets the library, and the call again. One that does not let it be loaded gets the
+A call that needs more keys than it declared is sent again with all. A node that does not know a function gets the
+library, and the call again. One that does not let it be loaded gets the
 call as a script, by its hash, and if it does not know the hash with its source.
 """
 
@@ -12,7 +13,7 @@ from shardq.drivers.forms import PASSING, Forms
 from shardq.drivers.target import Address
 from shardq.drivers.wire import Command, commands_of
 from shardq.ops.queue.retry import TRANSIENT
-from shardq.ops.queue.steps import Call, Refused
+from shardq.ops.queue.steps import MORE_KEYS, Call, Refused
 from shardq.protocol.script import FUNCTION, HASH, SOURCE, Form
 
 NO_FUNCTION: Final = "Function not found"
@@ -56,6 +57,9 @@ class Sending:
         if self._loading:
             return self._after_loading(answers[0])
         answer = answers[int(self._asking)]
+        if self._call.few and isinstance(answer, Refused) and answer.code == MORE_KEYS:
+            self._call = self._call.whole()
+            return self.commands
         if not isinstance(answer, Refused) or answer.code != "NOSCRIPT" or self._form is SOURCE:
             return ()
         if self._form is FUNCTION:

@@ -24,11 +24,14 @@ SLOTS: Final = 16384
 """How many slots a Redis Cluster has."""
 
 _NAMES: Final = (
-    "meta", "bodies", "turns", "due", "notifications", "journal", "leases", "delayed", "errors", "cancelled", "dedup",
+    "meta", "bodies", "turns", "notifications", "leases", "due", "journal", "delayed", "errors", "cancelled", "dedup",
     "dedup_index", "producers", "bulk_offsets", "returned", "dead", "moved", "finished", "assigned", "limits",
     "results", "result_ends", "schedules", "schedule_due",
 )  # fmt: skip
 """The first ones in the order of lua/base.lua."""
+
+FEW: Final = 5
+"""So many of them a plain call declares."""
 
 
 def _check(script: str, names: tuple[str, ...], suffixes: Mapping[str, str], kind: str) -> None:

@@ -60,8 +60,8 @@ class Beginning(NamedTuple):
     keys: bytes
 
 
-class Beginnings(dict[tuple[str, str], Beginning]):
-    """The beginnings of calls, by what runs them and by the first key."""
+class Beginnings(dict[tuple[str, str, int], Beginning]):
+    """The beginnings of calls, by what runs them, by the first key, and by how many keys are named."""
 
     def add(self, script: Script, form: Form, named: tuple[str, ...]) -> Beginning:
         """Return the beginning of calls of *script* in this form on the queue with the *named* keys."""
@@ -69,7 +69,7 @@ class Beginnings(dict[tuple[str, str], Beginning]):
             self.clear()
         words = script.command(form)
         known = Beginning(named, pack_words(words), b"".join([PACKED_KEYS[key] for key in named]))
-        self[words[1], named[0] if named else ""] = known
+        self[words[1], named[0] if named else "", len(named)] = known
         return known
 
 
@@ -79,6 +79,6 @@ BEGINNINGS: Final = Beginnings()
 def forget(script: Script, named: tuple[str, ...]) -> None:
     """Forget what was packed for a call of *script* with the *named* keys, which nobody will name again."""
     for runs in (script.function, script.sha):
-        BEGINNINGS.pop((runs, named[0]), None)
+        BEGINNINGS.pop((runs, named[0], len(named)), None)
     for key in named:
         PACKED_KEYS.pop(key, None)

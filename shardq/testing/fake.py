@@ -18,7 +18,20 @@ from shardq.drivers import AsyncDriver, Driver, Target
 from shardq.drivers.failures import refusal
 from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
-from shardq.ops.queue.steps import Armed, Ask, Batch, Call, Refused, Sendable, Share, Sleep, Step, Underreplicated, Wait
+from shardq.ops.queue.steps import (
+    MORE_KEYS,
+    Armed,
+    Ask,
+    Batch,
+    Call,
+    Refused,
+    Sendable,
+    Share,
+    Sleep,
+    Step,
+    Underreplicated,
+    Wait,
+)
 from shardq.ops.read.waiting import waiting_of
 from shardq.protocol.library import Library
 from shardq.protocol.script import Script
@@ -185,17 +198,25 @@ class FakeDriver(Driver):
                 return self._wait(step.seconds)
 
     def _evaluated(self, call: Call) -> Any:
-        script = call.script
-        words = (len(call.keys), *call.keys, *call.args, *self._now())
         try:
-            reply = self._sent("EVAL", f"{_unless_known(script)}\n{_run(script)}", *words)
+            reply = self._ran(call)
         except Refused as refused:
-            if refused.code != "NOSCRIPT":
+            if refused.code != MORE_KEYS:
                 raise
-            reply = self._sent("EVAL", f"{_loaded(script.library)}\n{_run(script)}", *words)
+            reply = self._ran(call.whole())
         if call.replicas:
             raise Underreplicated(reply, 0)
         return reply
+
+    def _ran(self, call: Call) -> Any:
+        script = call.script
+        words = (len(call.keys), *call.keys, *call.args, *self._now())
+        try:
+            return self._sent("EVAL", f"{_unless_known(script)}\n{_run(script)}", *words)
+        except Refused as refused:
+            if refused.code != "NOSCRIPT":
+                raise
+            return self._sent("EVAL", f"{_loaded(script.library)}\n{_run(script)}", *words)
 
     def _now(self) -> tuple[int, int]:
         """What TIME answers: seconds and microseconds, by the clock."""
@@ -276,10 +297,13 @@ def _loaded(library: Library) -> str:
 def _run(script: Script) -> str:
     """Lua that runs the verb of *script*. The reply of TIME is in the last two of ARGV, which the verb does not see.
 
-    So the text is the same for all calls: fakeredis keeps each text that it was ever sent.
+    So the text is the same for all calls: fakeredis keeps each text that it was ever sent. A refusal is an error that
+    is a table, which fakeredis does not know.
     """
     return f"""
 local micros = table.remove(ARGV)
 redis.shardq.time = {{table.remove(ARGV), micros}}
-return redis.shardq['{script.function}'](KEYS, ARGV)
+local has_ended, reply = pcall(redis.shardq['{script.function}'], KEYS, ARGV)
+if has_ended or type(reply) == 'table' then return reply end
+error(reply, 0)
 """

@@ -28,7 +28,9 @@ MOST_LINES = 40
 """Of a function."""
 MOST_VALUES = 7900
 """Lua's stack ends at 8,000."""
-GIVEN = frozenset({"error", "ipairs", "next", "pairs", "select", "tonumber", "tostring", "type", "unpack"})
+GIVEN = frozenset(
+    {"error", "ipairs", "next", "pairs", "select", "setmetatable", "tonumber", "tostring", "type", "unpack"}
+)
 """What every function may use of Lua. The rest (redis, string, math, table) has its names in the base, or none: cjson
 loses digits, and not every server has the others."""
 MADE = "new_"
@@ -236,7 +238,7 @@ def fields_are_set_and_read(modules: Modules) -> Iterator[str]:
             if table not in filled and name not in written | {"err"}:  # Redis answers so
                 yield f"{module}:{line}: field {name} is read and never set"
         for line, name in walk.fields_set:
-            if name not in read:
+            if name not in read | {"__index"}:  # Lua reads it
                 yield f"{module}:{line}: field {name} is set and never read"
 
 

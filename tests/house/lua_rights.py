@@ -77,7 +77,8 @@ class Rights:
             command += f"|{call.args[1].s.decode().lower()}"
         key = key_of(call)
         self.seen.clear()
-        keys = set() if key is None else self._keys(key, call.scope, at)
+        # `send` gets the place of its key.
+        keys = self._keys_at(key, call.scope) if call.sent else self._keys(key, call.scope, at) if key else set()
         if key is not None and not keys and command not in CHECKS:
             raise LookupError(f"{at[1].name} of {self.verb.name}: cannot tell the key of {command}, line {call.line}")
         if self.verb.rest == 0:

@@ -354,7 +354,7 @@ class Walk:
     def _visit_Call(self, node: Node) -> None:
         name = getattr(node.func, "id", None)
         if name in CALLS or name == "send":
-            first = 0 if name in CALLS else 2  # send(q, list, command, key)
+            first = 0 if name in CALLS else 2  # send(q, list, command, place of the key)
             args = self._spread(list(node.args)[first:])
             command = text_of(args[0]) if args else None
             sent = (text_of(node.args[1]) or "").lower() if first else ""

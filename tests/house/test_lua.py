@@ -24,8 +24,8 @@ local META = 1
 local LEASES = 2
 
 -- Sends a list with its command.
-local function send(q, name, command, key)
-  call(command, key, unpack(q[name])) -- at most 4,000: a part
+local function send(q, name, command, place)
+  call(command, q.keys[place], unpack(q[name])) -- at most 4,000: a part
 end
 
 local function read_time() return min(call('TIME')[1], 9) end
@@ -74,7 +74,7 @@ function verbs.finish(KEYS, ARGV)
     Turns.end_lease(q, ARGV[at])
     call('XDEL', KEYS[at + 1], ARGV[1])
   end
-  send(q, 'late', 'ZREM', KEYS[LEASES])
+  send(q, 'late', 'ZREM', LEASES)
   if pcall_redis('HGET', KEYS[META], 'x').err then return Turns.MOST end
 end
 

@@ -14,7 +14,7 @@ BASE = """-- What all modules use.
 local META = 1
 local LEASES = 2
 
-local function send(q, name, command, key) call(command, key, unpack(q.lists[name])) end
+local function send(q, name, command, place) call(command, q.keys[place], unpack(q.lists[name])) end
 
 local function add(q, name, one) q.lists[name] = {one} end
 
@@ -56,8 +56,8 @@ function verbs.settle(KEYS, ARGV)
   for at = 4, #KEYS do call('XDEL', KEYS[at], '1-1') end
   call('XGROUP', 'SETID', KEYS[#KEYS], 'group', '$')
   add(q, 'sent', 'x')
-  send(q, 'sent', 'ZADD', q.keys[LEASES])
-  send(q, 'never', 'DEL', q.keys[META])
+  send(q, 'sent', 'ZADD', LEASES)
+  send(q, 'never', 'DEL', META)
 end
 """
 

@@ -70,6 +70,7 @@ def read_reply(
     now: int = NOW,
     again: tuple[Any, ...] = (),
     mark: bytes = b"",
+    stream: int = 2,
 ) -> list[Any]:
-    """What `read` replies that found these *rows* in stream 2, and *again* outside of streams."""
-    return [kind, now, epoch, wait, hints, [b"2", list(rows)] if rows else [], list(again), mark]
+    """What `read` replies that found these *rows* in a *stream*, and *again* outside of streams."""
+    return [kind, now, epoch, wait, hints, [b"%d" % stream, list(rows)] if rows else [], list(again), mark]

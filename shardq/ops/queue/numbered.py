@@ -18,7 +18,7 @@ from shardq.errors import OutcomeUnknown
 from shardq.ops.queue.opening import reopen
 from shardq.ops.queue.outcome import in_doubt
 from shardq.ops.queue.retry import Same, retry_replicated
-from shardq.ops.queue.sequences import FORGOTTEN, LATE, REPEATED_FOR, ProducerSequence
+from shardq.ops.queue.sequences import FORGOTTEN, LATE, REPEATED_FOR, UNDER_WAY, ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
 
@@ -85,6 +85,10 @@ def number_of(state: QueueState, sequence: ProducerSequence, until: float) -> st
     Redis must remember it for as long as a repeated try may still arrive.
     """
     # Redis forgets a sequence when no try can arrive any more; to forget it earlier would store a message twice.
-    sequence.numbered_at = state.clock.monotonic()
-    lasts = min(max(0.0, until - sequence.numbered_at), REPEATED_FOR) + LATE
+    sequence.numbered_at = now = state.clock.monotonic()
+    lasts = min(max(0.0, until - now), REPEATED_FOR) + LATE
+    # As `check_call` in lua/producers.lua does it.
+    sequence.moves = sequence.kept_until - now < lasts + UNDER_WAY
+    if sequence.moves:
+        sequence.kept_until = now + 2 * lasts
     return f"{sequence.number}|{round(lasts * 1000)}"

@@ -15,6 +15,9 @@ import msgspec
 REPEATED_FOR: Final = 3600.0
 """After a try that may have been executed, a call is tried again for at most so many seconds."""
 
+UNDER_WAY: Final = 1.0
+"""A call may be under way for so many seconds longer than the one before it."""
+
 LATE: Final = 120.0
 """A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
 
@@ -23,12 +26,15 @@ class ProducerSequence(msgspec.Struct):
     """A name and a number that counts up with each call.
 
     `name` is the field in which Redis remembers the last call. One call at a time uses a sequence. `numbered_at` is
-    when that call got its number, in seconds of the local monotonic clock.
+    when that call got its number, in seconds of the local monotonic clock. Redis remembers the name until `kept_until`
+    or longer; a call that `moves` that end touches more keys than others.
     """
 
     name: str
     number: int = 0
     numbered_at: float = 0.0
+    kept_until: float = 0.0
+    moves: bool = True
 
 
 FORGOTTEN: Final = ProducerSequence("")

@@ -26,8 +26,33 @@ REMEMBERED = 64
 """So many reads a miss is remembered."""
 
 
+PLAIN: Final = "write", "read", "settle"
+"""The verbs of which plain calls declare few keys."""
+
 OTHERS_WATCH: Final = -1
 """The `watch` of a reader that sleeps while others watch for what time brings."""
+
+
+class FewKeys:
+    """Whether the plain calls of one verb on one queue declare few keys: each one costs the server time.
+
+    Only the server knows what a call needs. If it needs more, it is refused before it changes anything, and sent again
+    with all; and as the next ones are likely to need them, they declare all, too. `lacking` is how many of them do.
+    """
+
+    __slots__ = ("lacking",)
+
+    def __init__(self) -> None:
+        self.lacking = 0
+
+    def lack(self) -> None:
+        """Note that the few did not do."""
+        self.lacking = REMEMBERED
+
+    def lacked(self) -> bool:
+        """Count one of the calls that declare all."""
+        self.lacking -= 1
+        return True
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -42,7 +67,8 @@ class QueueState:
     told to look again, in ms of the server's clock; 0: it was not, or `OTHERS_WATCH`. `turn` is when it was to look
     before a notification told it to watch until `watch`; 0: none did. A verb keeps what it has of the
     queue under its name in `coalescers`, the callers that share its calls, and in `waiting`, those who wait for what
-    comes. `names` has the keys of streams by their numbers, as far as they were asked for. Writes remember their dedup
+    comes. `few` says by verb whether plain calls declare few keys. `names` has the keys of streams by their
+    numbers, as far as they were asked for. Writes remember their dedup
     keys for `remember` seconds; None means for the queue's `dedup_window`. Only a client that was given settings, or
     told so, `creates` the queue. Where the queue has others, `on_mismatch` says so, or returns what is done about it.
     """
@@ -79,11 +105,13 @@ class QueueState:
     reads_without_miss: int = 0
     reads_after_miss: int = REMEMBERED
     reads_beside_streams: int = 0
+    few: dict[str, FewKeys] = field(init=False)
     names: StreamNames = field(init=False)
     sequences: Sequences = field(init=False)
 
     def __post_init__(self) -> None:
         """Make what follows from the keys, and from the nonce."""
+        self.few = {script: FewKeys() for script in PLAIN}
         self.names = StreamNames(self.keys)
         self.sequences = Sequences(self.producer)
 

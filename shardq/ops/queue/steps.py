@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import hiredis
 import msgspec
 
-from shardq.ops.queue.state import QueueState
-from shardq.protocol.keys import QueueKeys, RouterKeys, SharedKeys
+from shardq.ops.queue.state import FewKeys, QueueState
+from shardq.protocol.keys import FEW, QueueKeys, RouterKeys, SharedKeys
 from shardq.protocol.packing import BEGINNINGS, PACKED_KEYS, forget
 from shardq.protocol.script import HASH, Form, Script
 from shardq.protocol.scripts import load
@@ -19,14 +19,18 @@ from shardq.protocol.scripts import load
 T = TypeVar("T")
 Argument: TypeAlias = str | bytes | int | float
 
-RESENT_ALONE: Final = frozenset({"NOSCRIPT", "MOVED", "ASK"})
-"""After such a refusal, a call of a batch is sent again alone: in another form, or to another node."""
+MORE_KEYS: Final = "MOREKEYS"
+"""The code with which the server refuses a call that declares few keys and needs more: see lua/arguments.lua."""
+
+RESENT_ALONE: Final = frozenset({"NOSCRIPT", "MOVED", "ASK", MORE_KEYS})
+"""After such a refusal, a call of a batch is sent again alone: in another form, with more keys, or to another node."""
 
 
 @dataclass(slots=True)
 class Call:
     """Run one script. If `replicas` > 0, then wait on the same connection until so many replicas confirm it.
 
+    With `few` it has few of the keys that the script names; the `others` it declares when the server refuses it.
     `until` is the local time at which the caller gives up. The operation that yields the call sets it for each try.
     The driver calls `on_send` when it is connected and about to send the call. It may raise `Withdrawn`.
     """
@@ -37,6 +41,8 @@ class Call:
     replicas: int = 0
     until: float = field(default=math.inf, compare=False)
     on_send: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+    few: FewKeys | None = field(default=None, compare=False, repr=False)
+    others: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @classmethod
     def on(
@@ -47,11 +53,17 @@ class Call:
         *,
         rest: tuple[str, ...] = (),
         replicas: int = 0,
+        few: FewKeys | None = None,
     ) -> Call:
-        """Make the call of *script* with those of *keys* that its header names, and *rest* for its `KEYS[n..]`."""
+        """Make the call of *script* with those of *keys* that its header names, and *rest* for its `KEYS[n..]`.
+
+        With *few* it has the first few of them alone.
+        """
         known = load(script)
         named = keys.declared.get(script) or keys.of(script, known.keys)
-        return cls(known, named + rest, args, replicas)
+        if few is None:
+            return cls(known, named + rest, args, replicas)
+        return cls(known, named[:FEW] + rest, args, replicas, few=few, others=named[FEW:])
 
     @property
     def key(self) -> str:
@@ -70,8 +82,8 @@ class Call:
         in the processor's caches.
         """
         script, keys = self.script, self.keys
-        count = len(script.keys)
-        known = BEGINNINGS.get((script.sha if form is HASH else script.function, keys[0] if count else ""))
+        count = len(script.keys) - len(self.others)
+        known = BEGINNINGS.get((script.sha if form is HASH else script.function, keys[0] if count else "", count))
         if known is None or known.named != keys[:count]:
             known = BEGINNINGS.add(script, form, keys[:count])
         number = b"%d" % len(keys)
@@ -89,8 +101,17 @@ class Call:
         """Forget what was packed for it. Use it for a queue that does not exist: its name may never be named again."""
         forget(self.script, self.keys[: len(self.script.keys)])
 
+    def whole(self) -> Call:
+        """Return the same call with all keys that its script names, after it was refused with `MORE_KEYS`."""
+        if self.few is None:
+            return self
+        self.few.lack()
+        return replace(self, keys=self.keys[:FEW] + self.others + self.keys[FEW:], few=None, others=())
+
     def explain(self, refused: Refused) -> Refused:
         """Return *refused*, which this call was, with its verb, and with the places of lines in its text."""
+        if refused.code == MORE_KEYS and self.few is not None:
+            self.few.lack()
         refused.verb = self.script.name
         text = self.script.library.explain(refused.verb, refused.text)
         return refused if text == refused.text else Refused(refused.code, text, refused.verb)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from binascii import b2a_base64
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import msgspec
 
 from shardq.model import Received
 from shardq.ops.queue.server_time import Jump, noted, safe_deadline
-from shardq.ops.queue.state import MIN_WIDTH, OTHERS_WATCH, REMEMBERED, QueueState
+from shardq.ops.queue.state import MIN_WIDTH, OTHERS_WATCH, REMEMBERED, FewKeys, QueueState
 from shardq.ops.queue.steps import Call
 from shardq.ops.read.waiting import Outstanding, Request, Waiting
 from shardq.protocol.bodies import deliveries
@@ -100,18 +101,19 @@ def read_call(
     outstanding: Outstanding,
     *,
     declare: int,
+    likely: Collection[str] = (),
     delay: float = 0.0,
     pumped: bool = False,
 ) -> ReadCall:
     """Make the call that reads for *request*, and note it in *outstanding*.
 
     *block* is for how many seconds the reader will wait after the call. A queue of up to *declare* streams has all of
-    them declared. The server may run the call up to *delay* seconds later, because a blocking wait comes before it.
-    *pumped*: it is the pump's.
+    them declared, unless these are *likely* to do. The server may run the call up to *delay* seconds later, because a
+    blocking wait comes before it. *pumped*: it is the pump's.
     """
     holder = new_holder()
     sent = state.clock.monotonic()
-    numbers = _numbers(state, request, declare)
+    numbers = _numbers(state, request, declare, likely)
     clock = state.server_time
     waiting = state.waiting.get("read")
     watches = pumped or waiting is None or waiting.pump is None
@@ -244,18 +246,18 @@ def all_numbers(streams: int) -> list[str]:
     return [*map(str, range(streams))]
 
 
-def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
-    """Return which streams to declare: all if there are at most *declare*, else those that are likely to come next."""
+def _numbers(state: QueueState, request: Request, declare: int, likely: Collection[str]) -> list[str]:
+    """Return which streams to declare: all if there are at most *declare*, else those that may come next."""
     view = state.view
     knows_little = (not state.hints and state.reads_beside_streams < REMEMBERED) or (
         state.reads_after_miss < REMEMBERED and request.count >= MANY
     )
-    if view.streams <= (max(declare, ALL_KNOWN) if knows_little else declare):
+    if not likely and view.streams <= (max(declare, ALL_KNOWN) if knows_little else declare):
         numbers = [*all_numbers(view.streams)]
         numbers += [hint for hint in state.hints if hint not in numbers]  # it may name a stream of a later resize
     else:
         most = max(state.width, request.count) if request.count < MANY else None
-        numbers = list(dict.fromkeys(state.hints[:most]))
+        numbers = list(dict.fromkeys([*likely, *state.hints[:most]]))
         if request.prefer is not None and str(request.prefer) not in numbers:
             numbers.append(str(request.prefer))
     if view.config.legacy_stream is not None:
@@ -276,4 +278,11 @@ def _call(
     visibility, blocks = round(request.visibility * 1000), math.ceil(stays * 1000)
     head = f"{count} {holder} {visibility} {blocks} {width} {prefer} {has_all:d} {watch}"
     names = state.names
-    return Call.on(state.keys, "read", (head, clock, state.client), rest=tuple([names[number] for number in numbers]))
+    rest = tuple([names[number] for number in numbers])
+    return Call.on(state.keys, "read", (head, clock, state.client), rest=rest, few=_few(state, count))
+
+
+def _few(state: QueueState, count: int) -> FewKeys | None:
+    """Say that a read of so many messages declares few keys; None if it declares all."""
+    few = state.few["read"]
+    return few if count == 1 and not (few.lacking and few.lacked()) else None

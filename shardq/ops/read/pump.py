@@ -25,7 +25,7 @@ from shardq.ops.queue.outcome import ignore_failure
 from shardq.ops.queue.retry import TRANSIENT
 from shardq.ops.queue.server_time import ServerTime, earliest_grant
 from shardq.ops.queue.state import OTHERS_WATCH, QueueState
-from shardq.ops.queue.steps import Armed, Op, Refused, Sleep, Unanswered
+from shardq.ops.queue.steps import MORE_KEYS, Armed, Op, Refused, Sleep, Unanswered
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.command import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply
 from shardq.ops.read.give_back import give_back, recover
@@ -33,7 +33,9 @@ from shardq.ops.read.waiting import Outstanding, Request, waiting_of
 from shardq.protocol.replies import entries_of
 
 ARMED_DECLARED: Final = 256
-"""An armed read cannot know which stream will be next, so it declares all streams, if there are at most so many."""
+"""An armed read cannot know which stream will be next. It declares those that it has seen lately, or all streams, if
+there are at most so many.
+"""
 
 LATENESS: Final = 0.5
 """Seconds after the end of its wait at which an answer is overdue. Redis ends a wait up to 100 ms late."""
@@ -127,11 +129,14 @@ class _Pump:
         reply = yield read.call
         return self._judge(read, reply, None)
 
-    def _armed(self, request: Request) -> Op[ReadReply | None]:
+    def _armed(self, request: Request) -> Op[ReadReply]:
         state, now, until = self.state, self.clock.monotonic(), self._until()
         block = max(0.001, min(self._left(until), self.wake_at - now))
         left = max(0.001, self._left(until - block))  # the wait may end early: then there is more
-        read = read_call(state, request, left, self.outstanding, declare=ARMED_DECLARED, delay=block, pumped=True)
+        likely = self.waiting.lately.likely(state.streams)
+        read = read_call(
+            state, request, left, self.outstanding, declare=ARMED_DECLARED, likely=likely, delay=block, pumped=True
+        )
         self.waiting.overdue_at = read.sent + block + LATENESS
         key, block_ms, known = state.keys.notifications, math.ceil(block * 1000), state.server_time
         is_timed = known is None or read.sent - known.at > RECENT
@@ -140,20 +145,26 @@ class _Pump:
         )
         if isinstance(notified, Refused):
             yield from _pause(notified)
-        if isinstance(reply, Refused):
-            if reply.code != "NOSCRIPT":
-                raise read.call.explain(reply)
-            # The server has lost the script, and nothing was read. The plain read that comes next brings it there
-            # again.
-            self.quiet = False
-            return None
-        arrived = self.clock.monotonic()
         before = _time_of(time_before, read.sent, known)
-        found = self._judge(read, reply, _granted(read.sent, before, reply, arrived))
+        if isinstance(reply, Refused):
+            found = yield from self._read_again(request, read.call.explain(reply))
+        else:
+            found = self._judge(read, reply, _granted(read.sent, before, reply, self.clock.monotonic()))
+            if not found.moved:
+                self.waiting.lately.note(reply[5][::2], missed=reply[0] == b"MISS")
         if self.quiet:
             # Only a read that found nothing is followed by a wait, for which the moment matters.
             self._heed(notified, before)
         return found
+
+    def _read_again(self, request: Request, refused: Refused) -> Op[ReadReply]:
+        """Read at once after an armed read was *refused*. Raise that if it was not for want of the script or of keys.
+
+        A plain read brings both. What was notified is heeded after it.
+        """
+        if refused.code not in ("NOSCRIPT", MORE_KEYS):
+            raise refused
+        return (yield from self._plain(request))
 
     def _sleep(self, request: Request) -> Op[None]:
         """Wait for a notification while others watch for what time brings: then read, or watch from then on.

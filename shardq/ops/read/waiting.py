@@ -31,6 +31,7 @@ import msgspec
 from shardq.clock import Clock
 from shardq.model import Received
 from shardq.ops.queue.state import QueueState
+from shardq.ops.read.lately import Lately
 from shardq.timing import Operation, Purgatory
 
 Hook: TypeAlias = Callable[[], None]
@@ -167,6 +168,7 @@ class Waiting:
         self.told_until = -NEVER  # local time until which writers notify: a read that found nothing has asked for it
         self.emptied_at = -NEVER  # local time at which a read took all that there was; none came after that
         self.left_at = -NEVER  # local time at which a read came back that may have left something
+        self.lately = Lately()
         self._leader: Waiter | None = None
         self._purgatory: Purgatory | None = None
         self._lock = Lock()

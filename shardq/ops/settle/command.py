@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from shardq.model import Received
-from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.state import FewKeys, QueueState
 from shardq.ops.queue.steps import Argument, Call, Sendable
 from shardq.ops.queue.view import QueueView
 from shardq.protocol.lease import place_of, token_argument
@@ -65,10 +65,14 @@ def settle_call(
     streams: tuple[str, ...] = (),
     tried: str = NOT_TRIED,
     costs: str = "",
+    few: FewKeys | None = None,
 ) -> Call:
-    """Make the call that ends deliveries. *tried* says what is known of earlier tries, as the verb has it."""
+    """Make the call that ends deliveries. *tried* says what is known of earlier tries, as the verb has it.
+
+    With *few* it declares these keys alone.
+    """
     head: tuple[Argument, ...] = kind, tried, state.view.config.parents, costs, state.client
-    return Call.on(state.keys, "settle", (*head, *args), rest=streams)
+    return Call.on(state.keys, "settle", (*head, *args), rest=streams, few=few)
 
 
 def ack_call(state: QueueState, part: Part, repeated: bool = False) -> Call:
@@ -76,7 +80,14 @@ def ack_call(state: QueueState, part: Part, repeated: bool = False) -> Call:
     tokens = [token_argument(delivery.token) for _, _, delivery in part]
     costs = costs_of([delivery for _, _, delivery in part])
     tried = _tried(state, part, repeated) if repeated or state.unsure else NOT_TRIED
-    return settle_call(state, "a", tokens, _streams(state, map(_PLACE, part)), tried, costs)
+    few = _few(state) if len(part) == 1 else None
+    return settle_call(state, "a", tokens, _streams(state, map(_PLACE, part)), tried, costs, few)
+
+
+def _few(state: QueueState) -> FewKeys | None:
+    """Say that an ack of one delivery declares few keys; None if it declares all."""
+    few = state.few["settle"]
+    return None if few.lacking and few.lacked() else few
 
 
 def _tried(state: QueueState, part: Part, repeated: bool) -> str:
@@ -107,7 +118,7 @@ def lone_ack(state: QueueState, part: Part, until: float) -> Sendable:
 class LoneAck:
     """The bytes of a call that acks one delivery (see `Sendable`). The `call` itself is made if it is needed."""
 
-    __slots__ = ("_call", "_delivery", "_state", "key", "until")
+    __slots__ = ("_call", "_delivery", "_few", "_state", "key", "until")
 
     on_send = None
     replicas = 0
@@ -115,6 +126,7 @@ class LoneAck:
     def __init__(self, state: QueueState, delivery: Received, until: float) -> None:
         self._state, self._delivery, self.until = state, delivery, until
         self.key = state.keys.meta
+        self._few = _few(state)
         self._call: Call | None = None
 
     def request(self, form: Form) -> bytes:
@@ -124,7 +136,8 @@ class LoneAck:
         place = token[: token.index(":")]
         has_stream = place != DUE
         view = state.view
-        words = view.words_cache.get(("ack", has_stream)) or _words(state, view, has_stream)
+        few = self._few
+        words = view.words_cache.get(("ack", has_stream, few)) or _words(state, view, has_stream, few)
         stream = PACKED_KEYS[state.names[place]] if has_stream else b""
         raw, client = token.encode(errors="surrogateescape"), state.client.encode()
         # The order of a call of settle: KEYS (those of the queue, then the stream), kind, what was tried before,
@@ -158,7 +171,7 @@ class LoneAck:
             state, token = self._state, self._delivery.token
             streams = _streams(state, (place_of(token),))
             costs = costs_of((self._delivery,))
-            self._call = settle_call(state, "a", [token_argument(token)], streams, costs=costs)
+            self._call = settle_call(state, "a", [token_argument(token)], streams, costs=costs, few=self._few)
             self._call.until = self.until
         return self._call
 
@@ -174,15 +187,15 @@ class AckWords(NamedTuple):
     before: bytes
 
 
-def _words(state: QueueState, view: QueueView, has_stream: bool) -> AckWords:
+def _words(state: QueueState, view: QueueView, has_stream: bool, few: FewKeys | None) -> AckWords:
     """Return these words. They are made once for each view."""
-    like = settle_call(state, "a", [""], state.declared(["0"]) if has_stream else ())
+    like = settle_call(state, "a", [""], state.declared(["0"]) if has_stream else (), few=few)
     count, named = 3 + len(like.keys) + len(like.args), like.keys[: len(like.keys) - has_stream]
     start, start_by_hash = [
         b"*%d\r\n%b" % (count, pack_words((*like.script.command(form), len(like.keys), *named)))
         for form in (FUNCTION, HASH)
     ]
-    words = view.words_cache["ack", has_stream] = AckWords(start, start_by_hash, pack_words(like.args[:3]))
+    words = view.words_cache["ack", has_stream, few] = AckWords(start, start_by_hash, pack_words(like.args[:3]))
     return words
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from shardq.ops.queue.numbered import number_of
 from shardq.ops.queue.sequences import ProducerSequence
-from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.state import FewKeys, QueueState
 from shardq.ops.queue.steps import Argument, Call
 from shardq.ops.queue.view import QueueView
 from shardq.ops.write.outgoing import Outgoing
@@ -116,11 +116,12 @@ class StreamWords(dict[int, bytes]):
 class WriteKind(NamedTuple):
     """What writes of one message have in common if they share `WriteWords`.
 
-    They declare as many streams, and all or none have headers or options.
+    They declare as many streams, all or none have headers or options, and all or none declare few keys.
     """
 
     declared: int
     has_more: bool
+    is_few: bool
 
 
 class WriteWords(NamedTuple):
@@ -140,7 +141,7 @@ class WriteWords(NamedTuple):
 class LoneWrite:
     """The bytes of a call for one message (see `Sendable`). The `call` itself is made if it is needed."""
 
-    __slots__ = ("_call", "_message", "_number", "_state", "_view", "key", "sequence", "shard_keys", "until")
+    __slots__ = ("_call", "_few", "_message", "_number", "_state", "_view", "key", "sequence", "shard_keys", "until")
 
     on_send = None
     replicas = 0
@@ -151,6 +152,10 @@ class LoneWrite:
         self._state, self._view, self._message, self.sequence, self.until = state, view, message, sequence, until
         self.key, self.shard_keys = state.keys.meta, (message.shard_key,)
         self._number = number_of(state, sequence, until)
+        few = state.few["write"]
+        # Apart from the streams, and where a producer's end moves, a write touches more keys.
+        needs_all = sequence.moves or message.delay or message.dedup_key or message.unique_key
+        self._few = None if needs_all or (few.lacking and few.lacked()) else few
         self._call: Call | None = None
 
     def request(self, form: Form) -> bytes:
@@ -162,7 +167,7 @@ class LoneWrite:
         declared: Sequence[int] = range(view.wanted) if chooses_all else streams
         is_plain = not (message.headers or message.delay or message.deadline or message.dedup_key or message.unique_key)
         # A plain tuple is the same key as a `WriteKind`, and is made at once.
-        kind = (len(declared), not is_plain)
+        kind = (len(declared), not is_plain, self._few is not None)
         words = view.words_cache.get(kind) or _words(self._state, view, WriteKind(*kind))
         positions = word_of(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
         key = shard_key if isinstance(shard_key, bytes) else shard_key.encode()
@@ -193,7 +198,7 @@ class LoneWrite:
     def call(self) -> Call:
         """The call, always the same one."""
         if self._call is None:
-            self._call = call_with(self._state, self._view, self.sequence, [self._message], self._number)
+            self._call = call_with(self._state, self._view, self.sequence, [self._message], self._number, self._few)
             self._call.until = self.until
         return self._call
 
@@ -209,7 +214,7 @@ def _words(state: QueueState, view: QueueView, kind: WriteKind) -> WriteWords:
     columns: list[Sequence[Any]] = [[own], [""], [""], [b""]]
     if kind.has_more:
         columns += [[b""], [""]]
-    like = call_of(state, view, "", "", range(kind.declared), columns)
+    like = call_of(state, view, "", "", range(kind.declared), columns, state.few["write"] if kind.is_few else None)
     # The last two words of the head, the number and the name, are the only ones that differ from call to call.
     before = str(like.args[0]).rsplit(" ", 2)[0]
     count, keys = 3 + len(like.keys) + len(like.args), like.keys[: len(like.keys) - kind.declared]
@@ -223,7 +228,12 @@ def _words(state: QueueState, view: QueueView, kind: WriteKind) -> WriteWords:
 
 
 def call_with(
-    state: QueueState, view: QueueView, sequence: ProducerSequence, chunk: Sequence[Outgoing], number: str
+    state: QueueState,
+    view: QueueView,
+    sequence: ProducerSequence,
+    chunk: Sequence[Outgoing],
+    number: str,
+    few: FewKeys | None = None,
 ) -> Call:
     """Make the call that stores *chunk*. *number* says which call of *sequence* this is: see `number_of`."""
     numbers, positions = positions_of(view, [message.shard_key for message in chunk])
@@ -236,7 +246,7 @@ def call_with(
     ]
     if not plain:
         columns += [[message.headers for message in chunk], [message.options for message in chunk]]
-    return call_of(state, view, sequence.name, number, numbers, columns)
+    return call_of(state, view, sequence.name, number, numbers, columns, few)
 
 
 def call_for(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float) -> Call:
@@ -251,8 +261,9 @@ def call_of(
     number: Argument,
     numbers: Sequence[int],
     columns: Sequence[Sequence[Any]],
+    few: FewKeys | None = None,
 ) -> Call:
-    """Make the call that stores messages.
+    """Make the call that stores messages. With *few* it declares these keys alone.
 
     *columns* are their positions, shard keys, tags and payloads, and if any has such, their headers and options.
     *field* names the producer sequence or the bulk offset that remembers the call; *number* identifies the call in it.
@@ -266,7 +277,7 @@ def call_of(
     for at, column in enumerate(columns, 1):
         args[at::stride] = column
     streams, replicas = tuple(map(state.keys.stream, numbers)), state.durability.replicas
-    call = Call.on(state.keys, "write", tuple(args), rest=streams, replicas=replicas)
+    call = Call.on(state.keys, "write", tuple(args), rest=streams, replicas=replicas, few=few)
     # Cached words are right only where all streams are declared: then a shard key has the same positions in each call.
     if count < MANY or stride > WORDS or not isinstance(numbers, range) or len(set(columns[2])) > 1:
         return call

@@ -144,6 +144,8 @@ class Writes(Verb[Outgoing, Written]):
         if reply[0] != b"OK":
             return None
         self._state.sequences.free(tried.sequence)
+        if len(reply) > 2:  # the next one shall declare all keys
+            self._state.few["write"].lacking = 1
         return stored_ids(reply[1], tried.shard_keys)  # type: ignore[return-value]
 
     def drop(self, tried: TriedWrite | LoneWrite) -> None:
@@ -198,7 +200,7 @@ def _store(
             return (yield from _store_singly(state, chunk, until))
         return [answer] * len(chunk)
     match answer.reply:
-        case [b"OK", stored]:
+        case [b"OK", stored, *_]:
             return _results(state, stored, answer.underreplicated, [message.shard_key for message in chunk])
         case [b"TAKEN", taken]:
             return (yield from write_despite(state, chunk, taken, until, writes, shared=shared))

@@ -30,7 +30,7 @@ def test_spelling() -> None:
 
     assert keys.prefix == "shardq:{a/b}:"
     suffixes = (
-        "meta bodies turns due notifications journal leases delayed errors cancelled dedup dedup-index producers "
+        "meta bodies turns notifications leases due journal delayed errors cancelled dedup dedup-index producers "
         "bulk-offsets returned dead moved finished assigned limits results result-ends "
         "schedules schedule-due"
     )

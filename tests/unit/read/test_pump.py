@@ -9,8 +9,10 @@ import pytest
 from shardq.ops.queue.server_time import ServerTime
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Armed, Call, Refused, Sleep, Step, Unanswered
+from shardq.ops.read.lately import LEARNING
 from shardq.ops.read.pump import pump
 from shardq.ops.read.waiting import MAX_PER_CALL, Request, Waiter, waiting_of
+from shardq.protocol.keys import FEW
 from shardq.testing import ManualClock
 from shardq.timing import Purgatory, Timer
 from tests.unit.driving import Driven, drive, state_of
@@ -18,7 +20,7 @@ from tests.unit.wire import NOW, name_of, read_head
 from tests.unit.wire import read_reply as reply
 
 NEVER = float("inf")
-FIXED = 18  # keys that a read declares beside the streams
+FIXED = FEW  # keys that a read of one declares beside the streams
 
 
 def row(number: int) -> list[Any]:
@@ -246,6 +248,22 @@ def test_all_streams_are_declared_up_to_256() -> None:
         room.state.hints = ("17",)
         room.enter()
         assert len(read_of(armed(room.pump(reply(row(1))))[0]).keys) == FIXED + declared
+
+
+def declared_by(room: Room, told: Any) -> list[str]:
+    """The streams that the next blocked read declares, which is told so."""
+    room.clock.advance(1)
+    room.enter()
+    first, *_ = armed(room.pump(told, reply(row(1))))
+    return [key.rpartition(":s")[2] for key in read_of(first).keys[FIXED:]]
+
+
+def test_those_are_declared_out_of_which_messages_came_lately_until_one_is_missed() -> None:
+    room, every = Room(streams=64), [str(number) for number in range(64)]
+    for number in range(LEARNING):
+        assert declared_by(room, reply(row(number), stream=3 + number % 2)) == every
+    missed = reply(kind=b"MISS", hints=b"7")
+    assert [sorted(declared_by(room, missed)), declared_by(room, missed)] == [["3", "4"], every]
 
 
 def test_the_server_is_told_what_its_clock_should_show_at_the_end_of_the_wait(room: Room) -> None:

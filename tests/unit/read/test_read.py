@@ -45,7 +45,7 @@ class Server:
 
 def declared(call: Call) -> list[str]:
     """The numbers of the streams that a call declares, in their order."""
-    return [key.rpartition(":s")[2] for key in call.keys[len(call.script.keys) :]]
+    return [key.rpartition(":s")[2] for key in call.keys[len(call.script.keys) - len(call.others) :]]
 
 
 def test_what_is_found_is_returned_without_waiting() -> None:

@@ -1,0 +1,37 @@
+"""The streams out of which messages came to blocked reads lately.
+
+A blocked read cannot know out of which stream the next message comes, and each stream that it declares costs the server
+time. Where few tenants write, messages come out of few streams. So it declares those that it has seen; if that was
+wrong, the read finds nothing, is sent again at once with all streams, and blocked reads declare all for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+LEARNING: Final = 64
+"""So many reads that brought messages declare all streams, at first and after a wrong guess."""
+
+KEPT: Final = 1024
+"""After so many reads all is learned anew, as tenants come and go."""
+
+
+class Lately:
+    """The numbers of these streams, as reads tell them."""
+
+    def __init__(self) -> None:
+        self._numbers: set[str] = set()
+        self._reads = 0
+
+    def note(self, streams: Sequence[bytes], *, missed: bool) -> None:
+        """Note the *streams* of a blocked read's messages, or that it *missed* one that it had not declared."""
+        self._reads = 0 if missed else self._reads + bool(streams)
+        if self._reads > KEPT:
+            self._numbers, self._reads = set(), 0
+        self._numbers.update([stream.decode() for stream in streams])
+
+    def likely(self, streams: int) -> Collection[str]:
+        """Return which of so many *streams* the next read should declare; nothing if all."""
+        known = self._reads >= LEARNING and 2 * len(self._numbers) <= streams
+        return self._numbers if known else ()
