@@ -68,9 +68,9 @@ def steps_of(queue: Queue, dice: random.Random) -> list[Callable[[], object]]:
     acks = [ended(lambda each: each.ack())] * 3
     back, later = ended(lambda each: each.nack()), ended(lambda each: each.nack(delay=0.01))
     returns = [back, later, ended(lambda each: each.reject("why"))]
-    odd: list[Callable[[], object]] = [write(delay=0.01), write(deadline=0.02), lambda: queue.pause(seconds=0.02)]
+    odd: list[Callable[[], object]] = [write(delay=0.01), write(deadline=0.02), lambda: queue.pause(seconds=0.001)]
     if queue.state.config.window:  # it knows its shard keys
-        limits = Limits(rate=50, burst=1)
+        limits = Limits(rate=1000, burst=1)
         size = 1 if queue.state.config.parents else 3  # of the name of a parent, or of a child
         odd.append(lambda: queue.set_limits({tenant()[:size]: limits}))
     return [write(), write(), read, read, read, *acks, *returns, *odd]
@@ -89,6 +89,7 @@ def test_a_call_that_lacks_keys_has_changed_nothing(
         with suppress(Empty, LeaseLost, QueueFull):
             dice.choice(steps)()
     assert refusals.seen > 0
+    assert queue.stats().acked > 0
     assert refusals.broken == []
     assert world.census(queue).problems() == []
 
