@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import pytest
 
 from shardq import BackendError, BackendTimeout, Client, Empty, LeaseLost, Queue, QueueFull
 from shardq.client import base
-from shardq.protocol.keys import QueueKeys
+from shardq.model import Written
+from shardq.protocol.keys import FEW, QueueKeys
 from tests.fault.conftest import Open
 from tests.servers import Cluster, Replicated, Server, ServerKind
 from tests.waiting import eventually
@@ -276,6 +277,12 @@ def _busy(server: Server) -> bool:
     return False
 
 
+def is_half_moved(giver: Server, slot: int, queue_name: str) -> bool:
+    """Whether some of the keys that each call declares are still here, and some are not."""
+    left = {each.decode() for each in giver.run("CLUSTER", "GETKEYSINSLOT", slot, 100)}
+    return 0 < len(left.intersection(QueueKeys(queue_name).fixed[:FEW])) < FEW
+
+
 @pytest.mark.parametrize("batch", [1, 4])
 def test_a_half_moved_slot_delays_calls_until_it_is_whole(
     cluster: Cluster, open_client: Open, queue_name: str, batch: int
@@ -284,11 +291,12 @@ def test_a_half_moved_slot_delays_calls_until_it_is_whole(
     queue = open_client(cluster.url, timeout=20).queue(queue_name, streams=4)
     ids = [queue.write("first", shard_key="tenant")]
     slot = cluster.slot_of(QueueKeys(queue_name).meta)
-    writes = []
+    giver = cluster.nodes[cluster.owner(slot)]
+    writes: list[Future[Written]] = []
     with ThreadPoolExecutor() as pool:
 
-        def between(moved: int) -> None:
-            if moved == 8:  # of 18, so some of the keys that a write needs are here and some are there
+        def between(_: int) -> None:
+            if not writes and is_half_moved(giver, slot, queue_name):
                 writes.append(pool.submit(queue.write, "meanwhile", shard_key="tenant"))
                 before = sum(_refusals(node, "TRYAGAIN") for node in cluster.nodes)
                 eventually(lambda: sum(_refusals(node, "TRYAGAIN") for node in cluster.nodes) > before)
@@ -296,6 +304,7 @@ def test_a_half_moved_slot_delays_calls_until_it_is_whole(
 
         cluster.move_slot(slot, (cluster.owner(slot) + 1) % 3, batch=batch, between=between)
         ids += [write.result() for write in writes]
+    assert len(writes) == 1
     assert sorted(each.message_id for each in queue.read_many(10)) == sorted(ids)
 
 
@@ -306,10 +315,10 @@ def test_a_slot_that_stays_half_moved_ends_calls_at_their_deadline(
     queue = open_client(cluster.url).queue(queue_name, streams=4)
     message_id = queue.write("first", shard_key="tenant")
     slot = cluster.slot_of(QueueKeys(queue_name).meta)
-    to = (cluster.owner(slot) + 1) % 3
+    giver, to = cluster.nodes[cluster.owner(slot)], (cluster.owner(slot) + 1) % 3
 
-    def between(moved: int) -> None:
-        if moved == 8:
+    def between(_: int) -> None:
+        if is_half_moved(giver, slot, queue_name):
             for call in (lambda: queue.write("no", shard_key="t", timeout=0.5), lambda: queue.read(timeout=0.5)):
                 gives_up(call, "TRYAGAIN")
             raise InterruptedError
