@@ -22,7 +22,16 @@ from shardq.datasink.runs import BadRuns, ids_in
 from shardq.errors import QueueFull
 from shardq.gateway.ahead import Ahead
 from shardq.gateway.batches import Batch, Opened, bounds_of, ids_of
-from shardq.gateway.checks import CLIENT_NAME, MOST_IDS, Broken, Refused, check_released, check_request, checked
+from shardq.gateway.checks import (
+    CLIENT_NAME,
+    MOST_IDS,
+    Broken,
+    Refused,
+    check_released,
+    check_request,
+    check_sizes,
+    checked,
+)
 from shardq.gateway.counters import Counters
 from shardq.gateway.memory import CONNECTION
 from shardq.gateway.outbox import Outbox
@@ -218,6 +227,7 @@ class Connection:
 
     async def _work_off(self, raw: bytes) -> None:
         """Take one request in."""
+        check_sizes(raw)
         try:
             request = messages.Request.FromString(raw)
         except DecodeError:
@@ -267,10 +277,16 @@ class Connection:
                 self._prefixes.add(given.part.at, members)
             await self._take_out(batch.opened(members, self.token, self.max_message, releases=self._releases))
         except Refused as refused:
-            for each in ids:
-                self._refuse(each, refused)
+            await self._refuse_all(ids, refused)
         finally:
             self._share.give(held)
+
+    async def _refuse_all(self, ids: list[bytes], refused: Refused) -> None:
+        """Refuse all messages of a batch, a few in each turn."""
+        for at in range(0, len(ids), PIECE):
+            await self._turn(cost_of(len(piece := ids[at : at + PIECE]), 0))
+            for each in piece:
+                self._refuse(each, refused)
 
     async def _take_out(self, opened: Opened) -> None:
         """Take the messages out of a batch, a few in each turn."""
