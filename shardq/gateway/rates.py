@@ -13,6 +13,8 @@ from shardq.gateway.tokens import Token
 
 BURST: Final = 0.01
 """Seconds. So much may be read on credit, so that one connection reads some messages at once, and not each one."""
+CALLS: Final = 4
+"""A token may begin so many times the calls that it may have open; a sixteenth of that comes back each second."""
 LONGEST: Final = 10.0
 NEXT: Final = 0.001
 """Seconds that a reader who goes on has before the next one does, if it reads little."""
@@ -21,6 +23,7 @@ NEXT: Final = 0.001
 class Rates:
     """The rates of one token, its own or those of a token that names none. All its connections share them.
 
+    `calls` are those that it may begin: one that is begun costs as much as some messages, also if it is reset at once.
     Their readers go on one after the other. All at once, they would keep the gateway from other tokens for a moment.
     """
 
@@ -30,6 +33,8 @@ class Rates:
         size = settings.bytes_per_second if token.bytes_per_second is None else token.bytes_per_second
         self._messages = Bucket(messages, messages, clock) if messages else None
         self._bytes = Bucket(size, size, clock) if size else None
+        calls = CALLS * settings.connections_per_token
+        self.calls = Bucket(calls, calls / 16, clock)
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def take(self, size: int) -> bool:

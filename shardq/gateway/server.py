@@ -85,7 +85,7 @@ class Gateway:
         self.dictionaries = Dictionaries()
         self._rates: dict[str, Rates] = {}
         self.notices = Notices(self.clock)
-        self.door = Door(settings.addresses, settings.connections_per_address, self.clock, self.notices)
+        self.door = Door(settings, self.clock, self.notices)
         self._reloading = asyncio.Lock()
         self._health = health.aio.HealthServicer()
         self._server: Any = None
@@ -96,7 +96,7 @@ class Gateway:
     async def start(self) -> str:
         """Listen. Return the address, with the real port if 0 was asked for. ConfigError if that is not possible."""
         settings = self.settings
-        doorman = Doorman(self._find, self.door, settings, self.notices, self.calls)
+        doorman = Doorman(self._find, self.door, settings, self.notices, self.calls, self.rates_of)
         await self._check_tenants()
         self._server = grpc.aio.server(interceptors=[doorman], options=_options(settings))
         handlers = {"Send": grpc.stream_stream_rpc_method_handler(self._send)}
