@@ -25,6 +25,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from shardq.clock import SystemClock
 from shardq.edge.salvage import Salvaged, salvage
 from shardq.edge.schema import APPLICATION, COUNTING, PAGE, SCHEMA, TABLES
+from shardq.edge.version_one import bring_up_to_date, is_version_one
 from shardq.errors import ConfigError, SpoolDamaged, SpoolFull
 from shardq.files import is_foreign
 
@@ -292,11 +293,10 @@ class SpoolFile:
         where = f"spool {str(self.path)!r}"
         if version == 0 and self.db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
             make_tables(self.db)
-        elif version == 1 and application == 0:
-            raise SpoolDamaged(
-                f"{where} is of version 1: let the version of shardq that made it deliver it (`shardq edge run`), "
-                "and name a new file"
-            )
+        elif version == 1 and application == 0 and is_version_one(self.db):
+            bring_up_to_date(self.db)
+            sign(self.db)
+            log.info("edge: %s was of version 1, and is of version %d now", where, SCHEMA)
         elif (version, application) != (SCHEMA, APPLICATION):
             raise SpoolDamaged(f"{where} is of version {version}, or another program's: this shardq knows {SCHEMA}")
 
@@ -441,6 +441,11 @@ def make_tables(db: sqlite3.Connection) -> None:
     """Make the tables of a new spool, within a transaction."""
     for statement in (*TABLES, *COUNTING):
         db.execute(statement)
+    sign(db)
+
+
+def sign(db: sqlite3.Connection) -> None:
+    """Say in the file whose it is, and of which version, within a transaction."""
     db.execute(f"PRAGMA user_version = {SCHEMA}")
     db.execute(f"PRAGMA application_id = {APPLICATION}")
 
