@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shardq.arguments import check_name
@@ -20,6 +20,7 @@ from shardq.gateway.tokens import Token
 from shardq.ops.write.outgoing import MAX_DELAY
 from shardq.routing.topic import check_topic
 from shardq.sharding import key_bytes
+from shardq.telemetry import BAGGAGE, LINKED
 
 MOST_IDS: Final = 10_000
 """Released ids in one request."""
@@ -114,7 +115,7 @@ def envelope_of(given: Any, shard_key: bytes, token: Token) -> Envelope:
     try:
         _check_place(given)
         key_bytes(shard_key)  # before anything is made of it
-        headers = dict(given.headers)
+        headers = dict(given.headers) if token.continues_traces else _linked(given.headers)
         if token.one_tenant:
             headers[KEY_HEADER] = shard_key.decode(errors="backslashreplace")
         encode_headers(headers)
@@ -130,6 +131,11 @@ def envelope_of(given: Any, shard_key: bytes, token: Token) -> Envelope:
         given.queue, given.topic, shard_key_of(shard_key, token), tag, headers, given.delay_ms,
         needs_parents=token.needs_parents and shard_key not in token.shard_keys.exact,
     )  # fmt: skip
+
+
+def _linked(given: Mapping[str, str]) -> dict[str, str]:
+    """Return headers in which a trace context is a link: a stranger's is not to be the parent of anybody's spans."""
+    return {LINKED.get(name.lower(), name): value for name, value in given.items() if name.lower() != BAGGAGE}
 
 
 def shard_key_of(given: bytes, token: Token) -> bytes:

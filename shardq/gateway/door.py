@@ -78,6 +78,7 @@ class Door:
     def __init__(self, settings: GatewaySettings, clock: Clock, notices: Notices) -> None:
         self.clock, self.most_unread = clock, settings.max_message + EXTRA + SLACK
         self.entrances = [Entrance(each, settings.connections_per_address, clock) for each in settings.addresses]
+        self._is_secure = settings.tls_cert is not None
         self._folder: Path | None = None
         self.passed, self.pace = 0, Pace(clock)
         self._notices = notices
@@ -105,8 +106,11 @@ class Door:
         self._sweeping = asyncio.create_task(self._sweep())
 
     def visitor(self, peer: str) -> Visitor | None:
-        """Return whose connection it is that grpc knows as *peer*; None if it is gone."""
-        return self._visitors.get(peer.rpartition("/")[2])
+        """Return whose connection it is that grpc knows as *peer*, since a call begins there; None if it is gone."""
+        visitor = self._visitors.get(peer.rpartition("/")[2])
+        if visitor is not None:
+            visitor.has_called = True
+        return visitor
 
     def shut(self) -> None:
         """Take no more connections."""
@@ -127,6 +131,13 @@ class Door:
         """Count a connection that was not taken, or that had to make room."""
         address.turned_away += 1
         self._notices.say("turned away", address.name, f"{address.name} opens too many connections without a token")
+
+    def note_silent(self, visitor: Visitor) -> None:
+        """Say that a connection has ended on which no call had begun, if there was a handshake that may have failed."""
+        if self._is_secure:
+            name, peer = visitor.address.name, visitor.peer
+            text = f"a connection from {peer} has ended before a call began: its handshake of TLS may have failed"
+            self._notices.say("no call", name, text)
 
     def note_empty(self, visitor: Visitor) -> None:
         """Say that a connection was ended which sends frames, and no messages."""

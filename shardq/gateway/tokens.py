@@ -57,7 +57,8 @@ class Token:
     """What the bearer of one token may do. If a number is None, the gateway's own bound holds; a rate of 0 is none.
 
     With `one_tenant`, all that it sends has its name as shard key. None means that it does not say whether it may be
-    many tenants, so its patterns of shard keys need queues that count by parents.
+    many tenants, so its patterns of shard keys need queues that count by parents. If it `continues_traces`, its trace
+    context is that of its messages, and else only a link.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Token:
     capacity: int | None = None
     max_ids: int | None = None
     one_tenant: bool | None = None
+    continues_traces: bool = False
 
     @property
     def needs_parents(self) -> bool:
@@ -135,18 +137,19 @@ def _token(where: str, table: Any) -> Token:
     digests = [digests] if isinstance(digests, str) else digests
     if not isinstance(digests, list) or not digests or not all(_is_digest(each) for each in digests):
         raise ConfigError(f"{where} ({name}) needs sha256: 64 hex digits, or a list of such; see shardq gateway-token")
-    numbers = {
+    numbers: dict[str, Any] = {
         each: whole(f"{where}: {each}", table[each], least, 2**40) for each, least in _NUMBERS.items() if each in table
     }
-    one_tenant = table.get("one_tenant")
-    if not isinstance(one_tenant, bool | None):
-        raise ConfigError(f"{where} ({name}): one_tenant must be true or false")
+    more: dict[str, Any] = {each: table[each] for each in ("one_tenant", "continues_traces") if each in table}
+    for each, value in more.items():
+        if not isinstance(value, bool):
+            raise ConfigError(f"{where} ({name}): {each} must be true or false")
     queues, topics, shard_keys = (
         Patterns.of(_patterns(f"{where} ({name}): {each}", table.get(each, []))) for each in _LISTS
     )
     token = Token(
         name, tuple(bytes.fromhex(each) for each in digests), queues, topics, shard_keys,
-        one_tenant=one_tenant, **numbers,
+        **more, **numbers,
     )  # fmt: skip
     if not token.is_bounded:
         raise ConfigError(

@@ -51,7 +51,7 @@ class Visitor:
         self._outer, self._inner = outer, inner = ends
         self._calls, self.calls = 0, Bucket(CALLS, CALLS / 5, door.clock)
         self._paid_at = door.clock.monotonic()
-        self._bytes, self._was_known = 0, False
+        self._bytes, self._was_known, self.has_called = 0, False, False
         self.ahead = Ahead(self._resume)
         self._in = _Pipe(outer, inner, self._allowed, self._took, self._ended)
         self._out = _Pipe(inner, outer, lambda: CHUNK, lambda _: None, self._ended)
@@ -109,6 +109,8 @@ class Visitor:
         self._strangers.remove(self, self.address)
         self.address.connections -= 1
         self._door.is_gone(self)
+        if self._bytes and not self.has_called:
+            self._door.note_silent(self)
 
     def _give_back(self) -> None:
         """What it has taken as a stranger counts no more: it has shown a token.
