@@ -136,7 +136,7 @@ class Door:
         """Say that a connection has ended on which no call had begun, if there was a handshake that may have failed."""
         if self._is_secure:
             name, peer = visitor.address.name, visitor.peer
-            text = f"a connection from {peer} has ended before a call began: its handshake of TLS may have failed"
+            text = f"a connection from {peer} ended before a call began: its handshake of TLS may have failed"
             self._notices.say("no call", name, text)
 
     def note_empty(self, visitor: Visitor) -> None:

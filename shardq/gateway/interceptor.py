@@ -13,6 +13,7 @@ from shardq.extras import extra
 with extra("gateway"):
     import grpc
 
+from shardq.gateway.certificates import fingerprint_of
 from shardq.gateway.door import Door
 from shardq.gateway.notices import Notices
 from shardq.gateway.rates import Rates
@@ -90,6 +91,9 @@ class Doorman(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         visitor = self._door.visitor(context.peer())
         if visitor is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection is gone")
+            return
+        if token.certificates and fingerprint_of(context.auth_context()) not in token.certificates:
+            await self._deny(requests, context)
             return
         if not self._rates_of(token).calls.take():
             self._close(visitor, token.name)

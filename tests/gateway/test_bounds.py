@@ -175,6 +175,11 @@ HASH = 'sha256 = "' + "0" * 64 + '"'
         ['name = "a"', HASH, 'queues = "*"'], ['name = "a"', HASH, 'queues = ["a*b"]'], ['name = "a"', 'sha256 = []'],
         ['name = "a"', HASH, "capacity = 0"], ['name = "a"', HASH, "[[tokens]]", 'name = "a"', HASH.replace("0", "1")],
         ['name = "a"', HASH, "[[tokens]]", 'name = "b"', HASH], ["name ="], ['name = "a"', HASH, "[other]"],
+        ['name = "a"', HASH, 'expires = "2027-01-31T00:00:00Z"'], ['name = "a"', HASH, "expires = 2027-01-31T00:00:00"],
+        ['name = "a"', HASH, "expires = 2027-01-31"], ['name = "a"', HASH, "expires = 1"],
+        ['name = "a"', HASH, "certificate_sha256 = 1"], ['name = "a"', HASH, "certificate_sha256 = []"],
+        ['name = "a"', HASH, 'certificate_sha256 = ["ab"]'], ['name = "a"', HASH, "certificate_sha256 = [1]"],
+        ['name = "a"', HASH, "certificates = []"], ['name = "a"', HASH, 'continues_traces = "yes"'],
     ],
 )  # fmt: skip
 def test_a_bad_file_of_tokens_is_a_clear_error(tmp_path: Path, lines: list[str]) -> None:

@@ -126,5 +126,5 @@ async def test_handshakes_that_fail_are_a_few_lines_in_the_log(
     lines = [each for each in told.splitlines() if "tls" in each.lower() or "ssl" in each.lower() or "no call" in each]
     assert code == 0
     assert len(lines) == 2, told
-    assert "has ended before a call began: its handshake of TLS may have failed" in lines[0]
+    assert "ended before a call began: its handshake of TLS may have failed" in lines[0]
     assert "no call, 127.0.0.1: 13 more within 10 seconds" in lines[1]
