@@ -20,6 +20,8 @@ OVERHEAD: Final = 32
 """Bytes of HTTP/2 that a message has around it, about: frames, and what is said of windows. One in a thousand more."""
 AROUND: Final = 128
 """Bytes that a message has around it at most: also TLS, and what is said of the answers. One in 64 more."""
+LEFT: Final = 512 * 1024
+"""Bytes that may be on their way when a call ends: what HTTP/2 and the door let come of one that is not read from."""
 PATIENCE: Final = 0.25
 
 
@@ -52,14 +54,17 @@ class Ahead:
         if self._share is None:
             self._count_in(share)
 
-    def end(self, call: object) -> None:
-        """A call reads no more."""
+    def end(self, call: object) -> int:
+        """A call reads no more. Return how many bytes that nobody will read may be of it: they were on their way."""
+        left = min(self.unread, LEFT)
+        self.forgive(left)
         self._calls.pop(call, None)
         self._hungry.discard(call)
         if self._share is not None:
             self._share.is_done(self)
         self._count_in(next(iter(self._calls.values()), None))
         self._resume()
+        return left
 
     def asks(self, call: object) -> None:
         """A call waits for its next message, or for its client to take answers."""

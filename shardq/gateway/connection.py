@@ -83,7 +83,7 @@ class Connection:
         self._most = BATCH
         self._some, self._idle, self._stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._reason = ""
-        self._releases = False
+        self._releases = self._is_used = False
         self._heard = gateway.clock.monotonic()
 
     @property
@@ -142,7 +142,7 @@ class Connection:
                     raise error
             return self._reason or "the client ended it"
         finally:
-            self._ahead.end(self)
+            self.gateway.rates_of(self.token).charge_unread(self._ahead.end(self))
             self._outbox.close()
             await asyncio.wait([answering], timeout=PATIENCE)
             for task in tasks:
@@ -204,6 +204,9 @@ class Connection:
             try:
                 if not (rates := self.gateway.rates_of(self.token)).take(size):
                     await self._hold_back(rates)
+                if not self._is_used:
+                    self._is_used = True
+                    rates.use_call()
                 if not self._outbox.has_room:
                     ahead.asks(self)
                     await self._outbox.room()

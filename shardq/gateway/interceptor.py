@@ -95,7 +95,7 @@ class Doorman(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         if token.certificates and fingerprint_of(context.auth_context()) not in token.certificates:
             await self._deny(requests, context)
             return
-        if not self._rates_of(token).calls.take():
+        if not self._rates_of(token).begin_call():
             self._close(visitor, token.name)
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
             return

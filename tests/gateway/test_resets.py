@@ -14,9 +14,12 @@ import pytest
 from shardq import AsyncClient
 from shardq.datasink.messages import SEND
 from shardq.files import MIB
-from shardq.gateway.rates import CALLS
+from shardq.gateway.rates import CALLS, Rates
+from shardq.gateway.settings import GatewaySettings
+from shardq.gateway.tokens import UNCHECKED
+from shardq.testing import ManualClock
 from tests.gateway.conftest import Start, TokenFile
-from tests.gateway.producer import Producer, request
+from tests.gateway.producer import Producer, happened, request
 from tests.gateway.stranger import CHECK, PRIORITY, Stranger, calls, frame, resets
 from tests.gateway.test_storing import made
 
@@ -82,21 +85,28 @@ async def test_a_connection_that_only_makes_work_is_ended_and_others_go_on(
     assert number == len(producer.acked)
 
 
-async def test_a_token_that_has_begun_too_many_calls_begins_some_a_while_later(
+async def test_calls_in_which_something_comes_count_as_messages(
     start: Start, redis_client: AsyncClient, queue_name: str, tokens: TokenFile
 ) -> None:
     await made(redis_client, queue_name)
     secret = tokens.add("t")
-    async with start(tokens=tokens.path, connections_per_token=PER_TOKEN) as (gateway, address):
-        assert gateway.tokens is not None
-        bucket = gateway.rates_of(gateway.tokens.by_name["t"]).calls
-        bucket.owe(SPENT)
-        async with Producer(address, secret) as producer:
-            await producer.ended()
-        bucket.take(-2)
-        async with Producer(address, secret) as producer:
-            await producer.send(request(1, queue_name))
-            await producer.until(lambda: producer.acked)
+    async with start(tokens=tokens.path, connections_per_token=1) as (gateway, address):
+        for number in range(3 * CALLS):
+            async with Producer(address, secret) as producer:
+                await producer.send(request(number, queue_name))
+                await producer.until(lambda: producer.acked)
+            await happened(lambda: not gateway.connections)
+
+
+def test_calls_in_which_nothing_comes_are_few() -> None:
+    settings = GatewaySettings("127.0.0.1:0", insecure=True, connections_per_token=PER_TOKEN)
+    clock = ManualClock()
+    rates = Rates(UNCHECKED, settings, clock)
+    assert [rates.begin_call() for _ in range(SPENT + 1)] == [True] * SPENT + [False]
+    clock.advance(1)
+    assert [rates.begin_call() for _ in range(SPENT // 16 + 1)] == [True] * (SPENT // 16) + [False]
+    rates.use_call()
+    assert [rates.begin_call() for _ in range(2)] == [True, False]
 
 
 async def test_large_messages_in_parts_end_no_connection(
