@@ -34,8 +34,8 @@ PERIOD: Final = 0.25
 """Seconds between two looks at the connections without a token."""
 PAUSE: Final = 0.2
 """Seconds until connections are taken again, after one could not be taken."""
-SLACK: Final = 256 * 1024
-"""Bytes that may come besides the largest message: what waits when a call is ended, and HTTP/2's own."""
+SLACK: Final = 1024 * 1024
+"""Bytes that may come besides the largest message: HTTP/2's own, and four times what it lets come ahead of a reader."""
 PER_CONNECTION: Final = 3
 """Descriptors that a connection takes: the door's two, and grpc's."""
 
