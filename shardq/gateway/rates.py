@@ -15,8 +15,8 @@ BURST: Final = 0.01
 """Seconds. So much may be read on credit, so that one connection reads some messages at once, and not each one."""
 CALLS: Final = 4
 """Calls in which nothing comes: so many times those that a token may have open, and a sixteenth more each second."""
-CALL: Final = 4
-"""A call in which something comes is as much work as so many messages."""
+CALL: Final = 30
+"""A call in which something comes is as much work as so many messages, with the connection that it may need."""
 LONGEST: Final = 10.0
 NEXT: Final = 0.001
 """Seconds that a reader who goes on has before the next one does, if it reads little."""
