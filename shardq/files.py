@@ -1,12 +1,19 @@
-"""Files that a person names: each is read whole within a bound, and what is wrong with it is said in one line."""
+"""Files that a person names: each is read whole within a bound, and what is wrong with it is said in one line.
+
+And what lies in folders that others write to, such as the system's for temporary files: it may be anybody's, so it is
+looked at without following links and without waiting, and left alone if it belongs to somebody else.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import stat
 import tomllib
 from io import FileIO
+from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 from shardq.arguments import path as checked_path
@@ -20,6 +27,11 @@ MAX_DOTS: Final = 1_000
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)  # Windows has neither
 PATIENCE: Final = 10.0
 """Seconds that a pipe may be silent."""
+
+_CAREFULLY: Final[int] = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
+"""Windows has none of them."""
+MOST_LOOKED: Final = 10_000
+"""So many names of a shared folder are looked at: others may have put any number there."""
 
 
 def read_file(path: str | os.PathLike[str], most: int, what: str) -> bytes:
@@ -35,6 +47,53 @@ def read_file(path: str | os.PathLike[str], most: int, what: str) -> bytes:
     except OSError as error:
         raise ConfigError(f"{where} cannot be read: {error.strerror}") from None
     return bounded(found, most, where)
+
+
+def is_foreign(found: os.stat_result, folder: os.stat_result | None = None) -> bool:
+    """Return whether a file belongs to another user: neither to this one nor to root, who need not ask.
+
+    Root may use the files of the user whose *folder* they are in.
+    """
+    if not hasattr(os, "geteuid"):
+        return False
+    user = os.geteuid()
+    if user == 0 and folder is not None and found.st_uid == folder.st_uid:
+        return False
+    return found.st_uid not in (0, user)
+
+
+def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
+    """Open a plain file of this user's. OSError if it is a link, a pipe or such, or another user's."""
+    file = os.open(path, flags | _CAREFULLY, mode)
+    found = os.fstat(file)
+    if stat.S_ISREG(found.st_mode) and not is_foreign(found):
+        return file
+    os.close(file)
+    raise OSError(errno.EPERM, "it is no plain file of this user", os.fspath(path))
+
+
+def touch(path: str | os.PathLike[str]) -> None:
+    """Set the time of a file of this user's to now; make it if there is none. OSError."""
+    file = open_own(path, os.O_WRONLY | os.O_CREAT, 0o666)
+    try:
+        os.utime(file)
+    finally:
+        os.close(file)
+
+
+def own_folders(place: Path, prefix: str) -> list[Path]:
+    """Return the folders of this user in a shared one whose names begin with *prefix*. OSError."""
+    with os.scandir(place) as entries:
+        named = [each for each in islice(entries, MOST_LOOKED) if each.name.startswith(prefix)]
+    return [Path(each.path) for each in named if _is_own_folder(each)]
+
+
+def _is_own_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def shortened(path: str) -> str:

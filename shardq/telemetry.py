@@ -18,7 +18,7 @@ from collections.abc import Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from types import MappingProxyType, SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from shardq.model import Received
 from shardq.model.call import called
@@ -54,7 +54,11 @@ _NAME: Final = type.__dict__["__name__"].__get__
 _IS_NAMED: Final = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 """Whether the environment that the process began with names a provider, which OpenTelemetry makes at its first use."""
 
-_CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
+
+BAGGAGE: Final = "baggage"
+
+LINKED: Final = {"traceparent": "trace-link", "tracestate": "link-state"}
+"""What the headers are called of a context that is a link, and that no program is to go on with by mistake."""
 
 
 def enabled() -> bool:
@@ -69,6 +73,14 @@ def enabled() -> bool:
     if getattr(trace, "_TRACER_PROVIDER", trace) is None and not _IS_NAMED:
         return bool(context.get_current())
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider) or bool(context.get_current())
+
+
+class HasHeaders(Protocol):
+    """What may have a trace context."""
+
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        """The message's headers."""
 
 
 class Telemetry:
@@ -90,11 +102,14 @@ class Telemetry:
         api.inject(carrier, api.set_span_in_context(span))
         return OpenSpan(span, carrier)
 
-    def writing(self, count: int) -> AbstractContextManager[Mapping[str, str]]:
-        """Make a span around a write of *count* messages. It yields the trace context for their headers."""
+    def writing(self, count: int, of: Sequence[HasHeaders] = ()) -> AbstractContextManager[Mapping[str, str]]:
+        """Make a span around a write of *count* messages, linked to the contexts that come with *of* some of them.
+
+        It yields the trace context for their headers.
+        """
         if not enabled():
             return nullcontext(NO_CONTEXT)
-        return Writing(self._start("write", _api().SpanKind.PRODUCER, _counted(count)))
+        return Writing(self._start("write", _api().SpanKind.PRODUCER, _counted(count), of))
 
     def read(self, deliveries: Sequence[Received], started_ns: int, *, batch: bool) -> None:
         """Make a span for a read that returned messages. Empty reads get none."""
@@ -139,7 +154,7 @@ class Telemetry:
         verb: str,
         kind: Any,
         extra: dict[str, Any] | None = None,
-        deliveries: Sequence[Received] = (),
+        deliveries: Sequence[HasHeaders] = (),
         started_ns: int | None = None,
     ) -> Span:
         """Start a span with the attributes that all spans of *verb* have and *extra*, linked to what wrote these."""
@@ -172,7 +187,10 @@ class Telemetry:
         """
         parent = headers.get("traceparent")
         if parent is None:
-            return None
+            if LINKED["traceparent"] not in headers:
+                return None
+            headers = {name: headers[other] for name, other in LINKED.items() if other in headers}
+            parent = headers["traceparent"]
         key = parent, headers.get("tracestate", "")
         if len(parent) + len(key[1]) > LONGEST_LINK:  # no tracer writes such: it is not kept
             return _linked(headers)
@@ -311,7 +329,7 @@ def _api() -> Any:
 
 def _linked(headers: Mapping[str, str]) -> Link | None:
     api = _api()
-    carrier = {name: headers[name] for name in _CONTEXT_FIELDS if name in headers}
+    carrier = {name: headers[name] for name in (*LINKED, BAGGAGE) if name in headers}
     context = api.get_current_span(api.extract(carrier)).get_span_context()
     return api.Link(context) if context.is_valid else None
 

@@ -22,6 +22,10 @@ WINDOW_LOG: Final = 23
 """A frame may need a window of up to 2 ** 23 bytes (8 MiB), which is what every decoder must support (RFC 8878)."""
 
 
+WITHIN: Final = 512
+"""A frame is larger than its content by so many bytes at most, and a 256th of it: as zstd's own bound is, and more."""
+
+
 class BadFrame(ShardqError):
     """A zstd frame that is damaged, too large, or does not say its size. Its text shows nothing of the content."""
 
@@ -71,6 +75,8 @@ def _info(frame: bytes, most: int) -> tuple[int, int]:
         raise BadFrame("the frame does not say its size")
     if info.decompressed_size > most:
         raise BadFrame(f"the frame says {info.decompressed_size:,} bytes, more than {most:,}")
+    if len(frame) > info.decompressed_size + info.decompressed_size // 256 + WITHIN:  # empty blocks take time, too
+        raise BadFrame(f"the frame has {len(frame):,} bytes for {info.decompressed_size:,}")
     return int(info.decompressed_size), int(info.dictionary_id)
 
 

@@ -6,7 +6,7 @@ bytes so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from shardq.datasink.messages import Run
@@ -37,9 +37,10 @@ def runs_of(ids: Iterable[bytes]) -> list[Any]:
     return found
 
 
-def ids_in(runs: Iterable[Any], most: int) -> list[bytes]:
+def ids_in(runs: Sequence[Any], most: int) -> list[bytes]:
     """Return the ids that *runs* name. BadRuns if there are more than *most*, before any is made, or if one is none."""
-    runs = list(runs)
+    if len(runs) > most:  # each names one id at least, and becomes an object when it is looked at
+        raise BadRuns(f"it names {len(runs):,} ids, more than {most:,}")
     if (count := sum(run.count for run in runs)) > most:
         raise BadRuns(f"it names {count:,} ids, more than {most:,}")
     found: list[bytes] = []

@@ -8,7 +8,8 @@ import os
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Final
 
-from shardq.datasink.messages import SEND, VERSION, ClientInfo, Request, Response
+from shardq.datasink.messages import SEND, VERSION, ClientInfo, Request
+from shardq.edge.answers import MOST_BYTES, BadAnswer, Naming, response_of
 from shardq.edge.settings import EdgeSettings
 from shardq.errors import BackendError
 from shardq.extras import extra
@@ -28,6 +29,7 @@ OPTIONS: Final = (
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.use_local_subchannel_pool", 1),  # else a new channel would wait for the back-off of the one before
     ("grpc.enable_retries", 0),
+    ("grpc.max_receive_message_length", MOST_BYTES),
 )
 
 
@@ -40,7 +42,7 @@ class Connection:
 
     def __init__(self, gateway: str, call: Any) -> None:
         self._gateway, self._call = gateway, call
-        self._under_way = set[asyncio.Future[Any]]()
+        self._under_way, self._naming = set[asyncio.Future[Any]](), Naming()
         self.welcome: Any = None
 
     async def greet(self, info: Any) -> None:
@@ -57,8 +59,9 @@ class Connection:
             raise ConnectionEnded(f"the gateway {self._gateway} did not say what it can take")
         self.welcome = first.info
 
-    async def send(self, request: Any) -> None:
-        """Send a request; wait while HTTP/2 takes no more. ConnectionEnded."""
+    async def send(self, request: Any, count: int = 0) -> None:
+        """Send a request with *count* messages; wait while HTTP/2 takes no more. ConnectionEnded."""
+        self._naming.sent(count)
         try:
             await self._done(self._call.write(request))
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
@@ -75,13 +78,16 @@ class Connection:
 
     async def _read(self) -> Any:
         try:
-            response = await self._done(self._call.read())
+            raw = await self._done(self._call.read())
         except grpc.RpcError as error:
             raise await self._ended(error) from None
-        if response is None:  # what gRPC makes of bytes that cannot be parsed
-            raise ConnectionEnded(f"the gateway {self._gateway} answered with something that is no protobuf")
-        if response is grpc.aio.EOF:
+        if raw is grpc.aio.EOF:
             raise await self._ended(None)
+        try:
+            response, named = response_of(raw)
+            self._naming.named(named)
+        except BadAnswer as bad:
+            raise ConnectionEnded(f"the gateway {self._gateway} answered with {bad}") from None
         return response
 
     async def _done(self, operation: Awaitable[Any]) -> Any:
@@ -121,9 +127,7 @@ class Connection:
 async def connected(settings: EdgeSettings, info: Any) -> AsyncIterator[Connection]:
     """Open a connection, which ends with the block. ConnectionEnded."""
     async with _channel(settings) as channel:
-        send = channel.stream_stream(
-            SEND, request_serializer=Request.SerializeToString, response_deserializer=Response.FromString
-        )
+        send = channel.stream_stream(SEND, request_serializer=Request.SerializeToString)  # answers come as bytes
         metadata = (("authorization", f"Bearer {settings.token}"),) if settings.token else ()
         call = send(metadata=metadata)
         connection = Connection(settings.gateway, call)

@@ -25,6 +25,7 @@ from shardq.backoff import Exponential
 from shardq.clock import Clock, SystemClock
 from shardq.datasink.messages import ClientInfo, Dictionary, Reason, Request
 from shardq.datasink.runs import ids_in, runs_of
+from shardq.edge.answers import MOST_NAMED
 from shardq.edge.complaints import Complaints
 from shardq.edge.compression import Compressor, Trainer, trained
 from shardq.edge.connection import Connection, ConnectionEnded, connected
@@ -56,12 +57,12 @@ CHECK: Final = 5.0
 MOST_ACKED: Final = 100_000
 """So many acks are noted in memory while the spool cannot be written; then no more messages go out."""
 PAGE: Final = 500
+UNKNOWN: Final = "UNKNOWN_REASON"
+"""What all reasons are called that this version does not know, since each has a line in the log."""
 CROWDED: Final = 4
 """While a window is the limit, a batch goes out when so large a share of it is free: a fourth."""
 RELEASE_AT: Final = 200
 """So many ids whose acks are noted are told to the gateway at once, or fewer after `POLL` seconds."""
-MOST_NAMED: Final = 100_000
-"""So many ids an answer may name."""
 LARGE: Final = 16 * 1024
 """So many bytes are compressed in a thread: it takes a tenth of a millisecond or more, and a change of threads less."""
 PAUSE = Exponential(base=0.1, factor=2, cap=30.0)
@@ -196,7 +197,7 @@ class Delivering:
             while not self._draining and (steps := self._together()):
                 if (request := await self._request(steps)) is not None:
                     begun = self._clock.monotonic()
-                    await connection.send(request)
+                    await connection.send(request, len(steps))
                     self._effort.waited(self._clock.monotonic() - begun)
                     self._effort.look(self._clock.monotonic())
             self.progress.in_flight, self.progress.window = self._sender.in_flight, self._sender.window
@@ -430,7 +431,7 @@ class Delivering:
             if (ready := self._ready.get(each.message_id)) is None:
                 continue
             found = Reason.values_by_number.get(each.reason)
-            reason, text = found.name if found else f"REASON_{each.reason}", each.text[:500]
+            reason, text = (found.name, each.text[:500]) if found else (UNKNOWN, f"{each.reason}: {each.text[:500]}")
             if reason == "NOT_DECODABLE" and ready.frames:
                 # A frame whose payload is too large for this gateway by now is refused so, too. Sent as it is, the
                 # payload gets the true reason.
@@ -514,7 +515,9 @@ class Delivering:
         self._prefixes.told(info.known_prefixes)
         for dictionary in info.wanted_dictionaries:
             if content := self._compressor.content(dictionary):
-                self._infos.append({"dictionary": Dictionary(id=dictionary, content=content)})
+                wanted = {"dictionary": Dictionary(id=dictionary, content=content)}
+                if wanted not in self._infos:  # however often a gateway asks before it is sent
+                    self._infos.append(wanted)
         for each in info.dropped:
             self._again(each)
 

@@ -14,26 +14,32 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
+from shardq.clock import SystemClock
 from shardq.edge.salvage import Salvaged, salvage
 from shardq.edge.schema import APPLICATION, COUNTING, PAGE, SCHEMA, TABLES
+from shardq.edge.version_one import bring_up_to_date, is_version_one
 from shardq.errors import ConfigError, SpoolDamaged, SpoolFull
+from shardq.files import is_foreign
 from shardq.platforms import posix
 
 with posix("the spool of an edge producer"):
     import fcntl
 
 log = logging.getLogger("shardq")
+_CLOCK = SystemClock()
 P = ParamSpec("P")
 T = TypeVar("T")
 
 WAIT: Final = 10.0
 """Seconds that a process waits while another one writes."""
+LOOK: Final = 0.01
 LOG_BYTES: Final = 4 * 1024 * 1024
 """Room for the log that is always there: enough to remove messages until the file can shrink."""
 CHECKPOINT: Final = 256
@@ -48,6 +54,8 @@ PIECE: Final = 256
 """So many pages are given back at a time. Each may be moved first, so three times as many may come into the log."""
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 SIDES: Final = ("", "-wal", "-shm", ".lock")
+PASSING: Final = ("-journal", "-reserve", ".salvaging", ".salvaged")
+"""Files that are there at times."""
 _BAD: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _CUT_OFF: Final = frozenset({sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS})
 
@@ -224,6 +232,7 @@ class SpoolFile:
     # --- opening and closing ---
 
     def _open(self) -> None:
+        self._check_owner()
         if self._beside(".salvaged").exists():  # a process ended while it put the new file in place
             self._put_in_place(self._aside())
         try:
@@ -240,12 +249,24 @@ class SpoolFile:
                 raise SpoolDamaged(f"{str(self.path)!r} is no spool, or damaged all over: name another file") from None
             self._replace(None)
             self._connect()
+        self._check_owner()  # of the log, too, which somebody may have put there before SQLite did
         self._take_room()
 
     def _create(self) -> None:
         # Never is an existing file opened here: closing it would drop the locks that SQLite has on it in this process.
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+    def _check_owner(self) -> None:
+        """SpoolDamaged if a file of the spool is a link, a pipe or such, or another user's: others may write here."""
+        folder = self.path.parent.stat()
+        for suffix in (*SIDES, *PASSING):
+            with contextlib.suppress(FileNotFoundError):
+                found = (path := self._beside(suffix)).lstat()
+                if not stat.S_ISREG(found.st_mode) or is_foreign(found, folder):
+                    raise SpoolDamaged(
+                        f"{str(path)!r} is no plain file of this user: name a spool in a folder of your own"
+                    )
 
     def _narrow(self) -> None:
         """Let nobody but the owner read what waits here."""
@@ -275,11 +296,10 @@ class SpoolFile:
         where = f"spool {str(self.path)!r}"
         if version == 0 and self.db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
             make_tables(self.db)
-        elif version == 1 and application == 0:
-            raise SpoolDamaged(
-                f"{where} is of version 1: let the version of shardq that made it deliver it (`shardq edge run`), "
-                "and name a new file"
-            )
+        elif version == 1 and application == 0 and is_version_one(self.db):
+            bring_up_to_date(self.db)
+            sign(self.db)
+            log.info("edge: %s was of version 1, and is of version %d now", where, SCHEMA)
         elif (version, application) != (SCHEMA, APPLICATION):
             raise SpoolDamaged(f"{where} is of version {version}, or another program's: this shardq knows {SCHEMA}")
 
@@ -375,10 +395,23 @@ class SpoolFile:
         except OSError as error:
             raise SpoolDamaged(f"spool {str(self.path)!r} cannot be opened: {error.strerror}") from None
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
+            self._lock_folder(folder)
             yield
         finally:
             os.close(folder)
+
+    def _lock_folder(self, folder: int) -> None:
+        """Wait for the lock as long as others may need it. Any user that may read a folder can hold it for ever."""
+        until = _CLOCK.monotonic() + WAIT
+        while True:
+            try:
+                return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if _CLOCK.monotonic() > until:
+                    raise SpoolDamaged(
+                        f"spool {str(self.path)!r} cannot be opened: another process has locked its folder ({WAIT:g} s)"
+                    ) from None
+                time.sleep(LOOK)
 
     def failure(self, error: sqlite3.Error) -> SpoolFull | SpoolDamaged:
         """Return what an error of SQLite means for who uses the spool."""
@@ -411,6 +444,11 @@ def make_tables(db: sqlite3.Connection) -> None:
     """Make the tables of a new spool, within a transaction."""
     for statement in (*TABLES, *COUNTING):
         db.execute(statement)
+    sign(db)
+
+
+def sign(db: sqlite3.Connection) -> None:
+    """Say in the file whose it is, and of which version, within a transaction."""
     db.execute(f"PRAGMA user_version = {SCHEMA}")
     db.execute(f"PRAGMA application_id = {APPLICATION}")
 

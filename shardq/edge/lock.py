@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from shardq.errors import SpoolDamaged
+from shardq.files import is_foreign
 from shardq.platforms import posix
 
 with posix("the spool of an edge producer"):
@@ -71,7 +72,9 @@ class DeliveryLock:
         except OSError as error:
             raise self._foreign(error.strerror or "") from None
         found = os.fstat(file)
-        is_plain = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+        is_plain = (
+            stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not is_foreign(found, self._path.parent.stat())
+        )
         if is_plain and _CONTENT.fullmatch(os.pread(file, 100, 0)):
             return file
         os.close(file)

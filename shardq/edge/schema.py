@@ -10,10 +10,11 @@ APPLICATION: Final = int.from_bytes(b"sqed", "big")
 """The number by which SQLite's files say whose they are."""
 PAGE: Final = 4096
 
+MESSAGES: Final = """CREATE TABLE messages (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL, request BLOB NOT NULL, at REAL, sum INTEGER NOT NULL
+)"""
 TABLES: Final = (
-    """CREATE TABLE messages (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL, request BLOB NOT NULL, at REAL, sum INTEGER NOT NULL
-    )""",
+    MESSAGES,
     "CREATE TABLE held (seq INTEGER PRIMARY KEY, place TEXT, size INTEGER, reason TEXT, text TEXT, since REAL)",
     "CREATE INDEX held_by_place ON held (place, size, seq)",
     "CREATE INDEX held_by_since ON held (since)",

@@ -7,17 +7,19 @@ A process that is killed cannot remove its temporary directory; the next one tha
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
-import stat
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from shardq.clock import SystemClock
 from shardq.errors import BackendError
+from shardq.files import is_foreign, open_own, own_folders
 from shardq.platforms import posix
 
 with posix("an embedded server"):
@@ -26,6 +28,7 @@ with posix("an embedded server"):
 _CLOCK = SystemClock()
 _SOCKET = "s"
 _LOCK = "lock"
+_LOG = "server.log"
 _PREFIX = "shardq-"
 _ABANDONED = re.compile(rf"{_PREFIX}(\d{{1,9}})-\w+", re.ASCII)
 _YOUNG = 60.0  # seconds: a directory that a process of another PID namespace has just made is not locked yet
@@ -59,6 +62,8 @@ class Home:
         try:
             if self._data:
                 self._data.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if is_foreign(self._data.stat()):
+                    raise PermissionError(errno.EPERM, "it belongs to another user", str(self._data))
             if self._scratch is None and (self._data is None or _too_long(self._data / _SOCKET)):
                 place = _temporary()
                 _remove_abandoned(place)
@@ -78,7 +83,7 @@ class Home:
 
         Raises `BackendError` when another server has the lock.
         """
-        file = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = _own(self.path / _LOCK, os.O_RDWR)
         try:
             deadline = _CLOCK.monotonic() + _LOCK_GRACE
             while not _flock(file):
@@ -90,20 +95,28 @@ class Home:
         finally:
             os.close(file)
 
-    @property
-    def log(self) -> Path:
-        """The file that takes the server's output."""
-        return self.path / "server.log"
+    def log(self) -> BinaryIO:
+        """Open the file that takes the server's output. Raises `BackendError` when it is another user's, or none."""
+        return os.fdopen(_own(self.path / _LOG, os.O_RDWR | os.O_APPEND), "a+b")
 
     def log_since(self, start: int) -> str:
         """The last lines of the log, from the byte `start` on."""
-        text = self.log.read_bytes()[start:].decode(errors="replace")
+        with self.log() as log:
+            log.seek(start)
+            text = log.read().decode(errors="replace")
         return "\n".join(text.splitlines()[-_LOG_LINES:])
 
     def _made(self) -> Path:
         if self._scratch is None:
             raise BackendError("the embedded server is not started")
         return self._scratch
+
+
+def _own(path: Path, flags: int) -> int:
+    try:
+        return open_own(path, flags | os.O_CREAT)
+    except OSError as error:
+        raise BackendError(f"the embedded server cannot use {path}: {error.strerror}; move it away") from None
 
 
 def pause() -> None:
@@ -119,11 +132,11 @@ def _temporary() -> Path:
 
 def _remove_abandoned(place: Path) -> None:
     """Remove the directories of this user whose process was killed, if no server holds their lock any more."""
-    with contextlib.suppress(OSError), os.scandir(place) as entries:
-        for entry in entries:
-            match = _ABANDONED.fullmatch(entry.name)
-            if match and not _alive(int(match[1])) and _ours_and_old(entry) and not _held(Path(entry.path, _LOCK)):
-                shutil.rmtree(entry.path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        for old in own_folders(place, _PREFIX):
+            match = _ABANDONED.fullmatch(old.name)
+            if match and not _alive(int(match[1])) and _is_old(old) and not _held(old / _LOCK):
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def _alive(pid: int) -> bool:
@@ -137,18 +150,17 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _ours_and_old(entry: os.DirEntry[str]) -> bool:
+def _is_old(directory: Path) -> bool:
     try:
-        found = entry.stat(follow_symlinks=False)
+        return _CLOCK.wall() - directory.lstat().st_mtime > _YOUNG
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and _CLOCK.wall() - found.st_mtime > _YOUNG
 
 
 def _held(lock: Path) -> bool:
     """Whether a server holds the lock, which it inherited and holds until it ends."""
     try:
-        file = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = open_own(lock, os.O_RDWR)
     except FileNotFoundError:
         return False
     except OSError:

@@ -167,8 +167,8 @@ class EmbeddedServer:
 
     def _spawn(self) -> int:
         """Start the process, which from then on holds the directory's lock; returns where its log begins."""
-        with self._home.lock() as lock, self._home.log.open("ab") as log:
-            start = log.tell()
+        with self._home.lock() as lock, self._home.log() as log:
+            start = log.seek(0, os.SEEK_END)
             self._process = ChildProcess(self._command(), directory=self._home.path, log=log.fileno(), keep=[lock])
             os.pwrite(lock, b"%-10d" % self._process.pid, 0)
         return start

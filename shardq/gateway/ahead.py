@@ -18,12 +18,18 @@ LEAST, MOST = 8 * 1024, 128 * 1024
 """Bytes that may wait in grpc for those who read: two messages as the largest of late, within these bounds."""
 OVERHEAD: Final = 32
 """Bytes of HTTP/2 that a message has around it, about: frames, and what is said of windows. One in a thousand more."""
-
+AROUND: Final = 128
+"""Bytes that a message has around it at most: also TLS, and what is said of the answers. One in 64 more."""
+LEFT: Final = 512 * 1024
+"""Bytes that may be on their way when a call ends: what HTTP/2 and the door let come of one that is not read from."""
 PATIENCE: Final = 0.25
 
 
 class Ahead:
-    """What waits in grpc for the calls of one connection, by estimate. *resume* is called when more may come."""
+    """What waits in grpc for the calls of one connection, by estimate. *resume* is called when more may come.
+
+    `unread` is what came so far and was no message.
+    """
 
     def __init__(self, resume: Callable[[], None]) -> None:
         self._resume = resume
@@ -31,6 +37,7 @@ class Ahead:
         self._there = self._granted = self._doubt = self._extra = 0
         self._most = self._step = LEAST
         self._share: Share | None = None
+        self.unread = 0
         self._reads = self._seen = 0
         self._due: float | None = None
 
@@ -47,14 +54,17 @@ class Ahead:
         if self._share is None:
             self._count_in(share)
 
-    def end(self, call: object) -> None:
-        """A call reads no more."""
+    def end(self, call: object) -> int:
+        """A call reads no more. Return how many bytes that nobody will read may be of it: they were on their way."""
+        left = min(self.unread, LEFT)
+        self.forgive(left)
         self._calls.pop(call, None)
         self._hungry.discard(call)
         if self._share is not None:
             self._share.is_done(self)
         self._count_in(next(iter(self._calls.values()), None))
         self._resume()
+        return left
 
     def asks(self, call: object) -> None:
         """A call waits for its next message, or for its client to take answers."""
@@ -65,6 +75,7 @@ class Ahead:
         """It has got one of *size* bytes."""
         self._hungry.discard(call)
         self._reads += 1
+        self.forgive(size + AROUND + size // 64)
         self._most = self._step = min(max(2 * size, LEAST, self._most - self._most // 16), MOST)
         took = size + OVERHEAD + size // 1000
         # Had it been there whole, no grant would have been needed: the estimate was wrong.
@@ -77,9 +88,14 @@ class Ahead:
 
     def passed(self, size: int) -> None:
         """So many bytes went to grpc."""
+        self.unread += size
         if self._calls:
             self._extra = 0
             self._count(size)
+
+    def forgive(self, size: int) -> None:
+        """So many bytes were a message, or may be none."""
+        self.unread = max(0, self.unread - size)
 
     def may_go_on(self, now: float) -> bool:
         """Return whether more may come, though it is ahead: asked again and again, after so long as a read takes.

@@ -19,6 +19,8 @@ from shardq.gateway.tokens import Token
 
 MOST_MESSAGES: Final = 500
 MOST_BYTES: Final = MIB // 4
+MOST_ENVELOPE: Final = 16 * 1024
+"""Bytes of an envelope: twice what headers may take."""
 
 
 class Bounds(NamedTuple):
@@ -101,7 +103,11 @@ class Opened:
         return Incoming(message_id, envelope, member.payload, False, size, self._releases)
 
     def _check(self, member: Member) -> Envelope | Refused:
+        given = self._envelopes[member.envelope]
+        if (size := given.ByteSize()) > MOST_ENVELOPE:  # it would be looked through once with each shard key
+            return Refused("INVALID", f"the envelope has {size:,} bytes, more than {MOST_ENVELOPE:,}")
         try:
-            return envelope_of(self._envelopes[member.envelope], self._keys[member.shard_key], self._token)
+            return envelope_of(given, self._keys[member.shard_key], self._token)
         except Refused as refused:
-            return refused
+            refused.__context__ = None  # an error keeps the frames that it went through, with all that is in them
+            return refused.with_traceback(None)

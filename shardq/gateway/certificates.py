@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import ssl
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ with extra("gateway"):
 
 from shardq.errors import ConfigError
 from shardq.files import MIB, read_file
+from shardq.gateway.tokens import Token
 
 log = logging.getLogger("shardq.gateway")
 
@@ -58,6 +61,20 @@ class Certificates:
         except (OSError, ValueError) as error:  # an SSLError is an OSError
             raise ConfigError(f"the files for TLS are no certificate with its key: {error}") from None
         return found
+
+
+def fingerprint_of(auth_context: Mapping[str, Any]) -> bytes | None:
+    """Return the SHA-256 of the certificate that a client has shown, as grpc tells it; None if it has shown none."""
+    shown = auth_context.get("x509_pem_cert", ())
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(shown[0].decode())).digest() if shown else None
+
+
+def check_bound(tokens: Iterable[Token], client_ca: Path | None) -> None:
+    """Check that tokens which are bound to certificates can be used. ConfigError if clients are asked for none."""
+    if client_ca is None and (bound := [token.name for token in tokens if token.certificates]):
+        raise ConfigError(
+            f"token {bound[0]!r} is bound to a certificate, for which no client is asked: give --client-ca"
+        )
 
 
 def _no_password() -> str:

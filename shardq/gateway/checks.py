@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shardq.arguments import check_name
 from shardq.codec import MAX_HEADERS, encode_headers
 from shardq.datasink import messages
+from shardq.datasink.fields import BadFields, fields_in, numbers_of
 from shardq.datasink.frames import BadFrame, size_of
 from shardq.datasink.runs import MAX_ID
 from shardq.errors import ConfigError
+from shardq.files import MIB
 from shardq.gateway.received import Envelope, Incoming
+from shardq.gateway.settings import EXTRA
 from shardq.gateway.tokens import Token
 from shardq.ops.write.outgoing import MAX_DELAY
 from shardq.routing.topic import check_topic
 from shardq.sharding import key_bytes
+from shardq.telemetry import BAGGAGE, LINKED
 
 MOST_IDS: Final = 10_000
 """Released ids in one request."""
+MOST_FIELDS: Final = MAX_HEADERS + 16
+"""Fields of a large request. Each header is one."""
+MOST_RUNS: Final = 500 + 16
+"""Fields of its batch. Each run of ids is one, and there are no more runs than messages."""
+MOST_INFO: Final = MIB * 3 // 4 + EXTRA
+"""Bytes of news: `MOST_IDS` of the longest ids, and a dictionary."""
+PAYLOADS: Final = numbers_of(messages.Request, "plain_message", "zstd_compressed")
+BATCH: Final = numbers_of(messages.Request, "batch")
+INFO: Final = numbers_of(messages.Request, "info")
+MEMBERS: Final = numbers_of(messages.Batch, "plain", "zstd")
 KEY_HEADER: Final = "shard-key"
 """A message of a token that is one tenant has here the shard key that the client gave it."""
 CLIENT_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -37,6 +51,35 @@ class Refused(Exception):
 
 class Broken(Exception):
     """The client does not speak this protocol: the call ends."""
+
+
+def check_sizes(raw: bytes) -> None:
+    """Check a request before it is parsed, since each of its fields takes time and memory then. Broken.
+
+    Besides its payload, or the members of its batch, or news, it has `EXTRA` bytes at most. A small one needs no check.
+    """
+    if len(raw) <= EXTRA:
+        return
+    try:
+        fields = fields_in(raw, MOST_FIELDS)
+        payloads = [each for each in fields if each[0] in PAYLOADS | BATCH | INFO]
+        bounded = sum(_bounded(raw, *each) for each in payloads)
+    except BadFields as bad:
+        raise Broken(f"a request is larger than it may be: {bad}") from None
+    if len(payloads) > 1:
+        raise Broken("a request has more than one payload")
+    if len(raw) - bounded > EXTRA:
+        raise Broken(f"a request has {len(raw) - bounded:,} bytes besides its payload, more than {EXTRA:,}")
+
+
+def _bounded(raw: bytes, number: int, begin: int, end: int) -> int:
+    """Return how many bytes of a payload have a bound of their own."""
+    if number in BATCH:
+        return sum(last - first for each, first, last in fields_in(raw, MOST_RUNS, begin, end) if each in MEMBERS)
+    if number in INFO:
+        fields_in(raw, MOST_IDS + MOST_FIELDS, begin, end)
+        return min(end - begin, MOST_INFO)
+    return end - begin
 
 
 def check_request(request: Any) -> None:
@@ -69,12 +112,12 @@ def envelope_of(given: Any, shard_key: bytes, token: Token) -> Envelope:
     """Return the envelope of a message, from the Request or the Envelope that the client has *given*. Refused."""
     if len(given.headers) > MAX_HEADERS:  # before anything is made of them
         raise Refused("INVALID", f"a message may have at most {MAX_HEADERS} headers, not {len(given.headers):,}")
-    headers = dict(given.headers)
-    if token.one_tenant:
-        headers[KEY_HEADER] = shard_key.decode(errors="backslashreplace")
     try:
         _check_place(given)
-        key_bytes(shard_key)
+        key_bytes(shard_key)  # before anything is made of it
+        headers = dict(given.headers) if token.continues_traces else _linked(given.headers)
+        if token.one_tenant:
+            headers[KEY_HEADER] = shard_key.decode(errors="backslashreplace")
         encode_headers(headers)
     except ConfigError as error:
         raise Refused("INVALID", str(error)) from None
@@ -88,6 +131,11 @@ def envelope_of(given: Any, shard_key: bytes, token: Token) -> Envelope:
         given.queue, given.topic, shard_key_of(shard_key, token), tag, headers, given.delay_ms,
         needs_parents=token.needs_parents and shard_key not in token.shard_keys.exact,
     )  # fmt: skip
+
+
+def _linked(given: Mapping[str, str]) -> dict[str, str]:
+    """Return headers in which a trace context is a link: a stranger's is not to be the parent of anybody's spans."""
+    return {LINKED.get(name.lower(), name): value for name, value in given.items() if name.lower() != BAGGAGE}
 
 
 def shard_key_of(given: bytes, token: Token) -> bytes:

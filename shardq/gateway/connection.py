@@ -22,7 +22,16 @@ from shardq.datasink.runs import BadRuns, ids_in
 from shardq.errors import QueueFull
 from shardq.gateway.ahead import Ahead
 from shardq.gateway.batches import Batch, Opened, bounds_of, ids_of
-from shardq.gateway.checks import CLIENT_NAME, MOST_IDS, Broken, Refused, check_released, check_request, checked
+from shardq.gateway.checks import (
+    CLIENT_NAME,
+    MOST_IDS,
+    Broken,
+    Refused,
+    check_released,
+    check_request,
+    check_sizes,
+    checked,
+)
 from shardq.gateway.counters import Counters
 from shardq.gateway.memory import CONNECTION
 from shardq.gateway.outbox import Outbox
@@ -74,7 +83,7 @@ class Connection:
         self._most = BATCH
         self._some, self._idle, self._stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._reason = ""
-        self._releases = False
+        self._releases = self._is_used = False
         self._heard = gateway.clock.monotonic()
 
     @property
@@ -133,7 +142,7 @@ class Connection:
                     raise error
             return self._reason or "the client ended it"
         finally:
-            self._ahead.end(self)
+            self.gateway.rates_of(self.token).charge_unread(self._ahead.end(self))
             self._outbox.close()
             await asyncio.wait([answering], timeout=PATIENCE)
             for task in tasks:
@@ -195,6 +204,9 @@ class Connection:
             try:
                 if not (rates := self.gateway.rates_of(self.token)).take(size):
                     await self._hold_back(rates)
+                if not self._is_used:
+                    self._is_used = True
+                    rates.use_call()
                 if not self._outbox.has_room:
                     ahead.asks(self)
                     await self._outbox.room()
@@ -218,6 +230,7 @@ class Connection:
 
     async def _work_off(self, raw: bytes) -> None:
         """Take one request in."""
+        check_sizes(raw)
         try:
             request = messages.Request.FromString(raw)
         except DecodeError:
@@ -267,10 +280,16 @@ class Connection:
                 self._prefixes.add(given.part.at, members)
             await self._take_out(batch.opened(members, self.token, self.max_message, releases=self._releases))
         except Refused as refused:
-            for each in ids:
-                self._refuse(each, refused)
+            await self._refuse_all(ids, refused)
         finally:
             self._share.give(held)
+
+    async def _refuse_all(self, ids: list[bytes], refused: Refused) -> None:
+        """Refuse all messages of a batch, a few in each turn."""
+        for at in range(0, len(ids), PIECE):
+            await self._turn(cost_of(len(piece := ids[at : at + PIECE]), 0))
+            for each in piece:
+                self._refuse(each, refused)
 
     async def _take_out(self, opened: Opened) -> None:
         """Take the messages out of a batch, a few in each turn."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
-from collections.abc import Sequence
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -24,6 +23,7 @@ from shardq.clock import Clock
 from shardq.errors import ConfigError
 from shardq.gateway.notices import Notices
 from shardq.gateway.pace import Pace
+from shardq.gateway.settings import EXTRA, GatewaySettings
 from shardq.gateway.sockets import connected, listeners, private_folder
 from shardq.gateway.strangers import Address, Strangers, name_of
 from shardq.gateway.visitor import Origin, Visitor
@@ -34,6 +34,8 @@ PERIOD: Final = 0.25
 """Seconds between two looks at the connections without a token."""
 PAUSE: Final = 0.2
 """Seconds until connections are taken again, after one could not be taken."""
+SLACK: Final = 1024 * 1024
+"""Bytes that may come besides the largest message: HTTP/2's own, and four times what it lets come ahead of a reader."""
 PER_CONNECTION: Final = 3
 """Descriptors that a connection takes: the door's two, and grpc's."""
 
@@ -73,8 +75,10 @@ class Entrance:
 class Door:
     """Listens on one address or more, and keeps the connections. `passed` counts the bytes that were taken from all."""
 
-    def __init__(self, listen: Sequence[str], per_address: int, clock: Clock, notices: Notices) -> None:
-        self.clock, self.entrances = clock, [Entrance(each, per_address, clock) for each in listen]
+    def __init__(self, settings: GatewaySettings, clock: Clock, notices: Notices) -> None:
+        self.clock, self.most_unread = clock, settings.max_message + EXTRA + SLACK
+        self.entrances = [Entrance(each, settings.connections_per_address, clock) for each in settings.addresses]
+        self._is_secure = settings.tls_cert is not None
         self._folder: Path | None = None
         self.passed, self.pace = 0, Pace(clock)
         self._notices = notices
@@ -102,8 +106,11 @@ class Door:
         self._sweeping = asyncio.create_task(self._sweep())
 
     def visitor(self, peer: str) -> Visitor | None:
-        """Return whose connection it is that grpc knows as *peer*; None if it is gone."""
-        return self._visitors.get(peer.rpartition("/")[2])
+        """Return whose connection it is that grpc knows as *peer*, since a call begins there; None if it is gone."""
+        visitor = self._visitors.get(peer.rpartition("/")[2])
+        if visitor is not None:
+            visitor.has_called = True
+        return visitor
 
     def shut(self) -> None:
         """Take no more connections."""
@@ -124,6 +131,18 @@ class Door:
         """Count a connection that was not taken, or that had to make room."""
         address.turned_away += 1
         self._notices.say("turned away", address.name, f"{address.name} opens too many connections without a token")
+
+    def note_silent(self, visitor: Visitor) -> None:
+        """Say that a connection has ended on which no call had begun, if there was a handshake that may have failed."""
+        if self._is_secure:
+            name, peer = visitor.address.name, visitor.peer
+            text = f"a connection from {peer} ended before a call began: its handshake of TLS may have failed"
+            self._notices.say("no call", name, text)
+
+    def note_empty(self, visitor: Visitor) -> None:
+        """Say that a connection was ended which sends frames, and no messages."""
+        name = visitor.address.name
+        self._notices.say("frames", name, f"{visitor.peer} sends frames that are no messages, and loses its connection")
 
     def is_gone(self, visitor: Visitor) -> None:
         """Forget *visitor*, which is closed."""

@@ -13,8 +13,10 @@ from shardq.extras import extra
 with extra("gateway"):
     import grpc
 
+from shardq.gateway.certificates import fingerprint_of
 from shardq.gateway.door import Door
 from shardq.gateway.notices import Notices
+from shardq.gateway.rates import Rates
 from shardq.gateway.settings import GatewaySettings
 from shardq.gateway.tokens import Token
 from shardq.gateway.visitor import CHECKED, Visitor
@@ -24,6 +26,8 @@ OPEN: Final = frozenset({"/grpc.health.v1.Health/Check"})
 PATIENCE: Final = 1.0
 """Seconds in which the request of a call with one request has to come."""
 UNKNOWN: Final = "this gateway needs a bearer token that it knows"
+
+TOO_MANY: Final = "too many calls"
 
 Find = Callable[[Sequence[tuple[str, Any]] | None], Token | None]
 
@@ -41,13 +45,21 @@ class Doorman(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Lets calls in, of whatever kind and whether or not there is such a method.
 
     A call with a known token counts in the budget of this token, and for all methods alike. One without is the health
-    check, or is refused; it counts in the budget of its address, and when that is used up the connection is closed.
+    check, or is refused; it counts in the budget of its address, or in that of its connection if a call with a token is
+    under way there. When a budget is used up, the connection is closed, and with it goes what else it has begun.
     """
 
     def __init__(
-        self, find: Find, door: Door, settings: GatewaySettings, notices: Notices, calls: Counter[str]
+        self,
+        find: Find,
+        door: Door,
+        settings: GatewaySettings,
+        notices: Notices,
+        calls: Counter[str],
+        rates_of: Callable[[Token], Rates],
     ) -> None:
         self._find, self._door, self._settings, self._notices, self._calls = find, door, settings, notices, calls
+        self._rates_of = rates_of
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
         """Return the method's handler, or one that refuses the call."""
@@ -70,7 +82,7 @@ class Doorman(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     async def _serve_stranger(self, handler: Any, requests: Any, context: Any) -> None:
         visitor = self._door.visitor(context.peer())
         if visitor is None or not self._charge(visitor):
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls without a token")
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
             return
         await _run(handler, requests, context)
         visitor.may_stay(CHECKED)
@@ -79,6 +91,13 @@ class Doorman(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         visitor = self._door.visitor(context.peer())
         if visitor is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection is gone")
+            return
+        if token.certificates and fingerprint_of(context.auth_context()) not in token.certificates:
+            await self._deny(requests, context)
+            return
+        if not self._rates_of(token).begin_call():
+            self._close(visitor, token.name)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
             return
         settings, calls = self._settings, self._calls
         if calls.total() >= settings.max_connections or calls[token.name] >= settings.connections_per_token:
@@ -96,12 +115,15 @@ class Doorman(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 del calls[token.name]
 
     def _charge(self, visitor: Visitor) -> bool:
-        """Count a call in the budget of the address. If that is used up, close the connection and return False."""
-        if visitor.address.calls.take() or not visitor.is_stranger:
+        """Count a call without a token. If the budget is used up, close the connection and return False."""
+        if (visitor.address.calls if visitor.is_stranger else visitor.calls).take():
             return True
-        self._notices.say("calls", visitor.address.name, f"{visitor.address.name} makes too many calls without a token")
-        visitor.close()
+        self._close(visitor, visitor.address.name)
         return False
+
+    def _close(self, visitor: Visitor, who: str) -> None:
+        self._notices.say("calls", who, f"{who} makes too many calls, and loses a connection")
+        visitor.close()
 
 
 async def _run(handler: Any, requests: Any, context: Any) -> None:

@@ -112,10 +112,13 @@ class Prefixes:
         """Let frames name the prefix *number*, of the parts from *at* on with *size* bytes in all, if they are here."""
         if number <= max(self._ready, default=0):
             return
-        parts = [content for _, content in dropwhile(lambda part: part[0] != at, self._parts)]
-        while parts and sum(map(len, parts)) > size:
-            parts.pop()
-        if not parts or sum(map(len, parts)) != size or not self._take(size):
+        found, parts = 0, list[bytes]()
+        for _, content in dropwhile(lambda part: part[0] != at, self._parts):
+            if (longer := found + len(content)) > size:
+                break
+            found = longer
+            parts.append(content)
+        if not parts or found != size or not self._take(size):
             return
         self._ready[number] = zstd.ZstdDict(b"".join(parts), is_raw=True)
         self._keep_from([*self._ready][-READY:][0])

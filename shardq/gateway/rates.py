@@ -13,6 +13,10 @@ from shardq.gateway.tokens import Token
 
 BURST: Final = 0.01
 """Seconds. So much may be read on credit, so that one connection reads some messages at once, and not each one."""
+CALLS: Final = 4
+"""Calls in which nothing comes: so many times those that a token may have open, and a sixteenth more each second."""
+CALL: Final = 30
+"""A call in which something comes is as much work as so many messages, with the connection that it may need."""
 LONGEST: Final = 10.0
 NEXT: Final = 0.001
 """Seconds that a reader who goes on has before the next one does, if it reads little."""
@@ -21,6 +25,7 @@ NEXT: Final = 0.001
 class Rates:
     """The rates of one token, its own or those of a token that names none. All its connections share them.
 
+    Calls in which nothing comes have a budget of their own: one costs as much as some messages, also if it is reset.
     Their readers go on one after the other. All at once, they would keep the gateway from other tokens for a moment.
     """
 
@@ -30,6 +35,8 @@ class Rates:
         size = settings.bytes_per_second if token.bytes_per_second is None else token.bytes_per_second
         self._messages = Bucket(messages, messages, clock) if messages else None
         self._bytes = Bucket(size, size, clock) if size else None
+        calls = CALLS * settings.connections_per_token
+        self._calls = Bucket(calls, calls / 16, clock)
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def take(self, size: int) -> bool:
@@ -38,6 +45,15 @@ class Rates:
         if self._bytes is not None:
             self._bytes.owe(size)
         return self._debt() <= BURST
+
+    def begin_call(self) -> bool:
+        """Count a call. Return False if too many were begun of late in which nothing came."""
+        return self._calls.take()
+
+    def use_call(self) -> None:
+        """Something has come in a call: it counts as messages do from now on."""
+        self._calls.take(-1)
+        self.charge_work(CALL)
 
     def charge(self, messages: float) -> None:
         """Count so many messages more."""
@@ -48,6 +64,11 @@ class Rates:
         """Count what was as much work as so many messages. It keeps the token waiting for `LONGEST` at most."""
         if self._messages is not None:
             self._messages.owe(messages, LONGEST)
+
+    def charge_unread(self, size: int) -> None:
+        """Count bytes that came and were no messages. They keep the token waiting for `LONGEST` at most."""
+        if self._bytes is not None:
+            self._bytes.owe(size, LONGEST)
 
     async def wait(self) -> None:
         """Wait until all is paid, and those who came before have gone on."""

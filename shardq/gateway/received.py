@@ -9,6 +9,8 @@ from shardq.flow import Receiver
 
 OVERHEAD = 512
 """A message takes about so many bytes in memory besides its payload, headers and shard key."""
+HEADER = 130
+"""And a header besides its letters."""
 
 
 @dataclass(slots=True)
@@ -31,7 +33,7 @@ class Envelope:
     def __post_init__(self) -> None:
         """Weigh it."""
         headers = sum(map(len, self.headers)) + sum(map(len, self.headers.values())) if self.headers else 0
-        self.weight = headers + OVERHEAD
+        self.weight = headers + HEADER * len(self.headers) + OVERHEAD
 
 
 @dataclass(slots=True)

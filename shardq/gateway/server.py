@@ -19,6 +19,7 @@ from shardq.client import AsyncClient
 from shardq.clock import Clock
 from shardq.datasink import messages
 from shardq.errors import ConfigError, ShardqError
+from shardq.gateway.certificates import check_bound
 from shardq.gateway.checks import Broken
 from shardq.gateway.connection import Connection
 from shardq.gateway.counters import Counters
@@ -45,6 +46,8 @@ WINDOW = 256 * 1024
 """Bytes that gRPC itself may hold of a connection, in each direction."""
 LEAVING = 5.0
 """Seconds that connections which were cut off may take to end."""
+LOOK = 1.0
+"""Seconds between two looks for tokens that have expired."""
 LIVENESS = "liveness"
 """The service of which the health check says SERVING as long as the gateway lives."""
 LEAST_STREAMS = 100
@@ -85,7 +88,7 @@ class Gateway:
         self.dictionaries = Dictionaries()
         self._rates: dict[str, Rates] = {}
         self.notices = Notices(self.clock)
-        self.door = Door(settings.addresses, settings.connections_per_address, self.clock, self.notices)
+        self.door = Door(settings, self.clock, self.notices)
         self._reloading = asyncio.Lock()
         self._health = health.aio.HealthServicer()
         self._server: Any = None
@@ -96,7 +99,7 @@ class Gateway:
     async def start(self) -> str:
         """Listen. Return the address, with the real port if 0 was asked for. ConfigError if that is not possible."""
         settings = self.settings
-        doorman = Doorman(self._find, self.door, settings, self.notices, self.calls)
+        doorman = Doorman(self._find, self.door, settings, self.notices, self.calls, self.rates_of)
         await self._check_tenants()
         self._server = grpc.aio.server(interceptors=[doorman], options=_options(settings))
         handlers = {"Send": grpc.stream_stream_rpc_method_handler(self._send)}
@@ -114,7 +117,8 @@ class Gateway:
         if self.status is not None:
             await self.status.open()
         self.door.listen()
-        self._tasks = [asyncio.create_task(each.run()) for each in (self.releases, self.readiness, self.notices)]
+        runs = (self.releases.run(), self.readiness.run(), self.notices.run(), self._expire())
+        self._tasks = [asyncio.create_task(each) for each in runs]
         return self.door.entrances[0].address
 
     async def _check_tenants(self) -> None:
@@ -122,6 +126,7 @@ class Gateway:
         if self.tokens is None:
             log.warning("there are no tokens: whoever reaches this gateway may be any number of tenants of a queue")
             return
+        check_bound(self.tokens.by_name.values(), self.settings.client_ca)
         await check_queues(self.client, self.tokens.by_name.values())
         log.info("%s", Rates.told(self.settings))
 
@@ -182,6 +187,7 @@ class Gateway:
             return False
         try:
             tokens = Tokens.read(self.settings.tokens)
+            check_bound(tokens.by_name.values(), self.settings.client_ca)
             await check_queues(self.client, tokens.by_name.values())
         except ConfigError as error:
             log.error("the tokens stay as they are: %s", error)
@@ -190,7 +196,7 @@ class Gateway:
         log.info("read %d tokens", len(tokens.by_name))
         for connection in list(self.connections):
             token = tokens.by_name.get(connection.token.name)
-            if token is None or not set(connection.token.digests) & set(token.digests):
+            if token is None or not connection.token.goes_on_as(token):
                 connection.revoke()
             else:
                 connection.renew(token)
@@ -223,7 +229,21 @@ class Gateway:
         if self.tokens is None:
             return UNCHECKED
         secret = secret_of(metadata)
-        return self.tokens.find(secret) if secret else None
+        token = self.tokens.find(secret) if secret else None
+        if token is None or not self._is_over(token):
+            return token
+        self.notices.say("expired", token.name, f"the token {token.name} has expired, and is still used")
+        return None
+
+    def _is_over(self, token: Token) -> bool:
+        return token.expires <= self.clock.wall()
+
+    async def _expire(self) -> None:
+        """End the connections of tokens that have expired, again and again."""
+        while True:
+            await asyncio.sleep(LOOK)
+            for connection in [each for each in self.connections if self._is_over(each.token)]:
+                connection.revoke()
 
     async def _tell(self, is_able: bool) -> None:
         """Let the health check say whether messages can be stored."""

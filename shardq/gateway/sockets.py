@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import socket
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+
+from shardq.files import own_folders
 
 PREFIX: Final = "shardq-gateway-"
 YOUNG: Final = 60.0
@@ -39,31 +43,39 @@ def listeners(listen: str) -> list[socket.socket]:
 
 
 def on_path(path: Path) -> socket.socket:
-    """Return a socket that listens on *path*; what a process has left there that was killed is removed. OSError."""
-    if path.is_socket():
-        with socket.socket(socket.AF_UNIX) as probe:
-            if probe.connect_ex(str(path)) == errno.ECONNREFUSED:
-                path.unlink()  # of a gateway that was killed
-    found = socket.socket(socket.AF_UNIX)
+    """Return a socket that listens on *path*; what this user's process has left there is removed. OSError."""
+    with suppress(OSError):
+        found = path.lstat()
+        is_own = stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid()
+        if is_own and _answer_of(path) == errno.ECONNREFUSED:
+            path.unlink()  # of a gateway that was killed
+    listener = socket.socket(socket.AF_UNIX)
     try:
-        found.bind(str(path))
-        found.listen(socket.SOMAXCONN)
+        listener.bind(str(path))
+        listener.listen(socket.SOMAXCONN)
     except OSError:
-        found.close()
+        listener.close()
         raise
-    found.setblocking(False)
-    return found
+    listener.setblocking(False)
+    return listener
 
 
 def private_folder(now: float) -> Path:
     """Return a new folder that nobody else can reach. Those of gateways that were killed before *now* are removed."""
-    for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
-            is_young = now - old.stat().st_mtime < YOUNG
+    for old in own_folders(Path(tempfile.gettempdir()), PREFIX):
+        with suppress(OSError):
+            is_young = now - old.lstat().st_mtime < YOUNG
             # No socket: it was killed before it listened, or after it had ended that.
-            if not is_young and probe.connect_ex(str(old / "s")) in (errno.ECONNREFUSED, errno.ENOENT):
+            if not is_young and _answer_of(old / "s") in (errno.ECONNREFUSED, errno.ENOENT):
                 shutil.rmtree(old)
     return Path(tempfile.mkdtemp(prefix=PREFIX))
+
+
+def _answer_of(path: Path) -> int:
+    """Return how a socket answers, as an errno. One that lets others wait, perhaps on purpose, is not waited for."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        return probe.connect_ex(str(path))
 
 
 def connected(name: Path, target: Path) -> socket.socket:

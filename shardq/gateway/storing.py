@@ -141,7 +141,7 @@ class Storage:
         try:
             await self._find(state, tried)
             members = await self._allowed(state, members, tried)
-            with Telemetry(queue).writing(len(members)) as context:
+            with Telemetry(queue).writing(len(members), [each.envelope for each in members]) as context:
                 composed = [_outgoing(origin, each, tried.bodies[id(each)], context) for each in members]
                 results: Sequence[str | ShardqError] = await self.client.run(_write_existing(state, composed))
         except PartlyWritten as partly:

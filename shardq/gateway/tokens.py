@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import re
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,9 @@ class Token:
     """What the bearer of one token may do. If a number is None, the gateway's own bound holds; a rate of 0 is none.
 
     With `one_tenant`, all that it sends has its name as shard key. None means that it does not say whether it may be
-    many tenants, so its patterns of shard keys need queues that count by parents.
+    many tenants, so its patterns of shard keys need queues that count by parents. If it `continues_traces`, its trace
+    context is that of its messages, and else only a link. It holds until it `expires`, in seconds since the epoch, and
+    only with a client's certificate whose SHA-256 is one of `certificates`, if there are any.
     """
 
     name: str
@@ -71,6 +75,9 @@ class Token:
     capacity: int | None = None
     max_ids: int | None = None
     one_tenant: bool | None = None
+    continues_traces: bool = False
+    expires: float = math.inf
+    certificates: frozenset[bytes] = frozenset()
 
     @property
     def needs_parents(self) -> bool:
@@ -81,6 +88,10 @@ class Token:
     def is_bounded(self) -> bool:
         """Whether it says how many tenants it may be, if it may make up shard keys."""
         return not self.needs_parents or has_parents(self.shard_keys.prefixes)
+
+    def goes_on_as(self, later: Token) -> bool:
+        """Return whether who is connected with this may stay when the file says *later* of its name."""
+        return not set(self.digests).isdisjoint(later.digests) and self.certificates == later.certificates
 
 
 EVERYBODY = Patterns.of(["*"])
@@ -120,7 +131,7 @@ class Tokens:
 _NUMBERS = {"messages_per_second": 0, "bytes_per_second": 0, "max_message": 1, "capacity": 1, "max_ids": 1}
 """The least that each may be."""
 _LISTS = ("queues", "topics", "shard_keys")
-_KNOWN = ({each.name for each in fields(Token)} - {"digests"}) | {"sha256"}
+_KNOWN = ({each.name for each in fields(Token)} - {"digests", "certificates"}) | {"sha256", "certificate_sha256"}
 
 
 def _token(where: str, table: Any) -> Token:
@@ -131,29 +142,58 @@ def _token(where: str, table: Any) -> Token:
     name = table.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ConfigError(f"{where} needs a name of 1 to 100 letters, digits and . _ -")
-    digests = table.get("sha256")
-    digests = [digests] if isinstance(digests, str) else digests
-    if not isinstance(digests, list) or not digests or not all(_is_digest(each) for each in digests):
-        raise ConfigError(f"{where} ({name}) needs sha256: 64 hex digits, or a list of such; see shardq gateway-token")
-    numbers = {
+    where = f"{where} ({name})"
+    digests = _digests(f"{where} needs sha256", table.get("sha256"))
+    numbers: dict[str, Any] = {
         each: whole(f"{where}: {each}", table[each], least, 2**40) for each, least in _NUMBERS.items() if each in table
     }
-    one_tenant = table.get("one_tenant")
-    if not isinstance(one_tenant, bool | None):
-        raise ConfigError(f"{where} ({name}): one_tenant must be true or false")
-    queues, topics, shard_keys = (
-        Patterns.of(_patterns(f"{where} ({name}): {each}", table.get(each, []))) for each in _LISTS
-    )
+    queues, topics, shard_keys = (Patterns.of(_patterns(f"{where}: {each}", table.get(each, []))) for each in _LISTS)
     token = Token(
-        name, tuple(bytes.fromhex(each) for each in digests), queues, topics, shard_keys,
-        one_tenant=one_tenant, **numbers,
+        name, digests, queues, topics, shard_keys,
+        expires=_expires(where, table.get("expires")), certificates=_certificates(where, table),
+        **numbers, **_flags(where, table),
     )  # fmt: skip
     if not token.is_bounded:
         raise ConfigError(
-            f"{where} ({name}) may make up shard keys, and with each a tenant: let shard_keys name parents, like "
+            f"{where} may make up shard keys, and with each a tenant: let shard_keys name parents, like "
             f'"site-7/*", or say one_tenant = true (it counts as one), or = false (it may be as many as it likes)'
         )
     return token
+
+
+def _flags(where: str, table: dict[str, Any]) -> dict[str, bool]:
+    found: dict[str, bool] = {each: table[each] for each in ("one_tenant", "continues_traces") if each in table}
+    for each, value in found.items():
+        if not isinstance(value, bool):
+            raise ConfigError(f"{where}: {each} must be true or false")
+    return found
+
+
+def _expires(where: str, value: Any) -> float:
+    if value is None:
+        return math.inf
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise ConfigError(
+            f"{where}: expires must be a time with its zone, such as 2027-01-31T00:00:00Z, without quotes"
+        )
+    return value.timestamp()
+
+
+def _certificates(where: str, table: dict[str, Any]) -> frozenset[bytes]:
+    if "certificate_sha256" not in table:
+        return frozenset()
+    value = table["certificate_sha256"]
+    listed = [value] if isinstance(value, str) else value
+    if isinstance(listed, list):  # openssl prints the bytes with colons between them
+        value = [each.replace(":", "") if isinstance(each, str) else each for each in listed]
+    return frozenset(_digests(f"{where}: certificate_sha256 must be the fingerprint of a certificate", value))
+
+
+def _digests(what: str, value: Any) -> tuple[bytes, ...]:
+    digests = [value] if isinstance(value, str) else value
+    if not isinstance(digests, list) or not digests or not all(_is_digest(each) for each in digests):
+        raise ConfigError(f"{what}: 64 hex digits, or a list of such; see shardq gateway-token")
+    return tuple(map(bytes.fromhex, digests))
 
 
 def _is_digest(value: object) -> bool:

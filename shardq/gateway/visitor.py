@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from shardq.gateway.ahead import Ahead
-from shardq.gateway.strangers import Address, Strangers
+from shardq.gateway.bucket import Bucket
+from shardq.gateway.strangers import CALLS, MORE_BYTES, Address, Strangers
 
 if TYPE_CHECKING:
     from shardq.gateway.door import Door
@@ -37,7 +38,10 @@ class Origin:
 
 
 class Visitor:
-    """One connection, by its *ends*: the client's and grpc's. Without a call that has a token it ends at `until`."""
+    """One connection, by its *ends*: the client's and grpc's. Without a call that has a token it ends at `until`.
+
+    `calls` are those without a token that it may begin while one with a token is under way.
+    """
 
     def __init__(self, door: Door, name: str, ends: tuple[socket.socket, socket.socket], origin: Origin) -> None:
         self.name, self.peer, self.address = name, origin.peer, origin.address
@@ -45,8 +49,9 @@ class Visitor:
         self.until = door.clock.monotonic() + PATIENCE
         self._door = door
         self._outer, self._inner = outer, inner = ends
-        self._calls = 0
-        self._bytes, self._was_known = 0, False
+        self._calls, self.calls = 0, Bucket(CALLS, CALLS / 5, door.clock)
+        self._paid_at = door.clock.monotonic()
+        self._bytes, self._was_known, self.has_called = 0, False, False
         self.ahead = Ahead(self._resume)
         self._in = _Pipe(outer, inner, self._allowed, self._took, self._ended)
         self._out = _Pipe(inner, outer, lambda: CHUNK, lambda _: None, self._ended)
@@ -104,6 +109,8 @@ class Visitor:
         self._strangers.remove(self, self.address)
         self.address.connections -= 1
         self._door.is_gone(self)
+        if self._bytes and not self.has_called:
+            self._door.note_silent(self)
 
     def _give_back(self) -> None:
         """What it has taken as a stranger counts no more: it has shown a token.
@@ -133,6 +140,24 @@ class Visitor:
         if not self._was_known:
             self._bytes += size
             self._strangers.sent(self.address, size)
+        elif self.ahead.unread > self._most_unread and not self._is_paid():
+            self._door.note_empty(self)
+            self.close()
+
+    def _is_paid(self) -> bool:
+        """Whether what came, and was no message, is no more than may come by now.
+
+        grpc takes frames of any kind, as fast as they come. TLS hides from the door which they are.
+        """
+        now = self._door.clock.monotonic()
+        self.ahead.forgive(int((now - self._paid_at) * MORE_BYTES))
+        self._paid_at = now
+        return self.ahead.unread <= self._most_unread
+
+    @property
+    def _most_unread(self) -> int:
+        """How many bytes may have come that are no message yet: one of each call may be on its way."""
+        return self._door.most_unread * max(1, self._calls)
 
     def _ended(self) -> None:
         """One direction has ended; the other one has a moment to end, too."""

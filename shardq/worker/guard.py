@@ -121,7 +121,7 @@ def judged_by_call(error: BaseException, job: Job) -> BaseException:
 
 
 def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most: int | None) -> Outcome:
-    """Return what a handler's *error* means, and log it without the payload; *most* is `max_deliveries` or None."""
+    """Return what a handler's *error* means, and log it with its own text; *most* is `max_deliveries` or None."""
     try:
         error = raised_by(error)
         outcome = outcome_of(error, lambda: delay_of(backoff, delivery.count))

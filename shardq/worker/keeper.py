@@ -19,7 +19,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import ceil
-from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
 from msgspec.structs import replace
@@ -27,6 +26,7 @@ from msgspec.structs import replace
 from shardq.client import Client
 from shardq.client.leases import ENDED, LeasedDelivery
 from shardq.errors import BackendError, ClosedError
+from shardq.files import touch
 from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
@@ -239,7 +239,7 @@ class Keeper:
         alive, now = self._plan.alive, self._clock.monotonic()
         if alive and now - self._shown >= PULSE * 0.9 and self._events.is_responsive():
             self._shown = now
-            guard.tell("sign of life", alive if callable(alive) else Path(alive).touch)
+            guard.tell("sign of life", *([alive] if callable(alive) else [touch, alive]))
 
     def _extend_due(self, jobs: Sequence[Job]) -> None:
         """Extend the leases of *jobs*, unless they are over, or the handlers have extended them."""

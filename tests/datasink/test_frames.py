@@ -115,3 +115,12 @@ def test_only_a_dictionary_of_that_id_is_one() -> None:
     ]:  # fmt: skip
         with pytest.raises(BadFrame):
             loaded(number, content)
+
+
+def test_a_frame_is_hardly_larger_than_what_it_holds(rng: Random) -> None:
+    for size in (0, 1, 100, 1000, 100_000, 300_000):
+        content = rng.randbytes(size)
+        assert decompressed(zstd.compress(content), size) == content
+        hollow = zstd.compress(content)[:-3] + b"\x00\x00\x00" * (size // 500 + 500)  # empty blocks, no last one
+        with pytest.raises(BadFrame, match="bytes for"):
+            decompressed(hollow, size)

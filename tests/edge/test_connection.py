@@ -21,11 +21,13 @@ Send = Callable[[Any, Any], Any]
 
 
 @asynccontextmanager
-async def served(send: Send, path: Path) -> AsyncIterator[AbstractAsyncContextManager[Connection]]:
-    """A connection to a gateway in this event loop, whose method Send is *send*."""
+async def served(
+    send: Send, path: Path, *, is_raw: bool = False
+) -> AsyncIterator[AbstractAsyncContextManager[Connection]]:
+    """A connection to a gateway in this event loop, whose method Send is *send*. With *is_raw* it writes bytes."""
     server = grpc.aio.server()
     handler = grpc.stream_stream_rpc_method_handler(
-        send, request_deserializer=Request.FromString, response_serializer=Response.SerializeToString
+        send, Request.FromString, None if is_raw else Response.SerializeToString
     )
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler(SERVICE, {SEND.rpartition("/")[2]: handler}),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import stat
@@ -11,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from shardq.edge import Edge
+from shardq.edge.file import PASSING, SIDES
 from shardq.edge.lock import DeliveryLock
 from shardq.edge.settings import EdgeSettings
 from shardq.edge.spool import Spool
 from shardq.errors import MessageRefused, SpoolDamaged
 from tests.edge.sink import Sink, running
+from tests.others import STRANGER, belongs_to_another
 
 SECRET = "f00-secret-token"
 
@@ -71,6 +74,55 @@ def test_the_lock_follows_no_link_and_changes_no_other_file(tmp_path: Path, kind
             ask()
     assert theirs.read_text() == "precious"
     assert kind != "another file" or path.read_text() == "precious"
+
+
+@pytest.mark.parametrize("suffix", [*SIDES, *PASSING])
+@pytest.mark.parametrize("kind", ["pipe", "link", "another user's"])
+def test_files_that_others_have_put_there_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, kind: str
+) -> None:
+    path, theirs = tmp_path / f"s.db{suffix}", tmp_path / "theirs"
+    theirs.touch()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link" and suffix:
+        path.symlink_to(theirs)
+    else:
+        path.touch()
+        belongs_to_another(path, monkeypatch)
+    with pytest.raises(SpoolDamaged, match="folder of your own"):
+        Spool(tmp_path / "s.db")
+    assert theirs.read_bytes() == b""
+
+
+def test_a_lock_of_another_user_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "s.db.lock").touch()
+    belongs_to_another(tmp_path / "s.db.lock", monkeypatch)
+    with pytest.raises(SpoolDamaged, match="cannot be the lock of a spool"):
+        DeliveryLock(tmp_path / "s.db").take()
+
+
+def test_root_may_look_at_the_spool_of_a_user(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        return  # nobody else can give files away
+    Spool(tmp_path / "s.db").close()
+    for each in (tmp_path, *tmp_path.iterdir()):
+        os.chown(each, STRANGER, -1)
+    Spool(tmp_path / "s.db").close()
+
+
+def test_a_folder_that_another_process_has_locked_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shardq.edge.file.WAIT", 0.1)
+    held = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(SpoolDamaged, match="locked its folder"):
+            Spool(tmp_path / "s.db")
+    finally:
+        os.close(held)
+    Spool(tmp_path / "s.db").close()
 
 
 def test_a_link_to_a_spool_is_the_same_spool(tmp_path: Path) -> None:

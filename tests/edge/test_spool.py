@@ -167,7 +167,7 @@ def test_what_is_no_spool_is_refused(path: Path, opened: Open) -> None:
         opened()
     assert path.read_bytes().startswith(b"something else")
     path.unlink()
-    for version, told in ((99, "is of version 99"), (1, "let the version of shardq that made it deliver it")):
+    for version, told in ((99, "is of version 99"), (1, "is of version 1, or another program's")):
         path.unlink(missing_ok=True)
         with closing(sqlite3.connect(path)) as db:
             db.execute(f"PRAGMA user_version = {version}")

@@ -15,7 +15,7 @@ from shardq import AsyncClient
 from shardq.datasink import messages
 from shardq.datasink.messages import FILE, PACKAGE, Request, Response
 from shardq.edge import AsyncEdge, EdgeMessage
-from shardq.edge import connection as edge_connection
+from shardq.edge import answers as edge_answers
 from shardq.edge import prefixes as edge_prefixes
 from shardq.edge.effort import Effort
 from shardq.gateway.connection import Connection
@@ -94,7 +94,7 @@ async def test_any_two_versions_speak_as_the_older_one_can(
         named.append(getattr(given, "prefix", 0))
         await unpack(self, given)
 
-    monkeypatch.setattr(edge_connection, "Response", Heard)
+    monkeypatch.setattr(edge_answers, "Response", Heard)
     monkeypatch.setattr(edge_prefixes, "MOST", 2**19)
     monkeypatch.setattr(Effort, "uses_prefix", True)
     monkeypatch.setattr(messages, "Request", Older(gateways))

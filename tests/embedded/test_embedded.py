@@ -21,6 +21,7 @@ import redis
 from shardq.embedded import EmbeddedServer, child, find_server, probe_server
 from shardq.embedded.server import _free_port
 from shardq.errors import BackendError, ConfigError, ServerUnfit
+from tests.others import belongs_to_another
 from tests.servers import Server, ServerKind, available
 from tests.waiting import eventually
 
@@ -376,6 +377,33 @@ def test_only_a_directory_that_is_surely_abandoned_is_removed(tmp_path: Path, mo
         with EmbeddedServer():
             assert [reason for reason, place in places.items() if not place.exists()] == ["gone"]
     assert linked.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["lock", "server.log"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "another user's"])
+def test_files_that_others_have_put_there_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    directory, theirs = tmp_path / "data", tmp_path / "theirs"
+    directory.mkdir()
+    theirs.write_text("precious")
+    if kind == "pipe":
+        os.mkfifo(directory / name)
+    elif kind == "link":
+        (directory / name).symlink_to(theirs)
+    else:
+        (directory / name).touch()
+        belongs_to_another(directory / name, monkeypatch)
+    with pytest.raises(BackendError, match="cannot use"):
+        EmbeddedServer(directory).start()
+    assert theirs.read_text() == "precious"
+
+
+def test_a_directory_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    belongs_to_another(tmp_path / "data", monkeypatch)
+    with pytest.raises(BackendError, match="belongs to another user"):
+        EmbeddedServer(tmp_path / "data").start()
 
 
 def aged(directory: Path) -> None:

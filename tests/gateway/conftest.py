@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ class TokenFile:
         """Add a token, or replace it; its text. By default it allows everything."""
         secret, digest = fresh_token()
         given = {"queues": ["*"], "topics": ["*"], "shard_keys": ["*"], "one_tenant": False, **fields}
-        lines = [f"{key} = {json.dumps(value)}" for key, value in {"name": name, "sha256": digest, **given}.items()]
+        lines = [f"{key} = {_spelled(value)}" for key, value in {"name": name, "sha256": digest, **given}.items()]
         self._tables[name] = "\n".join(["[[tokens]]", *lines])
         self.write()
         return secret
@@ -47,6 +48,10 @@ class TokenFile:
 
     def write(self) -> None:
         self.path.write_text("\n".join(self._tables.values()) or "tokens = []\n")
+
+
+def _spelled(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else json.dumps(value)
 
 
 @pytest.fixture

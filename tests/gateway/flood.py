@@ -2,8 +2,9 @@
 
     python -m tests.gateway.flood ADDRESS TOKEN KIND CONNECTIONS QUEUE
 
-KIND says what it sends. It prints one line when all connections have had an answer, and goes on until it is ended. It
-is nice, since a real one would not take the time of the gateway's own machine.
+KIND says what it sends: one of KINDS, or a frame of FRAMES again and again, over a new call if one was ended. It prints
+one line when all connections have had an answer, and goes on until it is ended. It is nice, since a real one would not
+take the time of the gateway's own machine.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import count, repeat
 from typing import Any
 
 import grpc
 from backports import zstd
 
 from shardq.datasink.messages import ClientInfo, Members, Request, Run
+from tests.gateway.frames import FRAMES
 from tests.gateway.producer import Producer, batch, request
 
 
@@ -69,7 +71,7 @@ KINDS: dict[str, Callable[[str, str], Iterator[Any]]] = {
 async def pour(address: str, token: str, requests: Iterator[Any], ready: Callable[[], None]) -> None:
     """Send *requests* over one connection, until it ends."""
     async with Producer(address, token, options=[("grpc.use_local_subchannel_pool", 1)]) as producer:
-        await producer.until(lambda: producer.news)
+        await producer.until(lambda: producer.news or producer.code is not None)
         ready()
         with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
             for each in requests:
@@ -77,6 +79,12 @@ async def pour(address: str, token: str, requests: Iterator[Any], ready: Callabl
                 producer.acked.clear()
                 producer.refused.clear()
                 producer.all_news.clear()
+
+
+async def pour_again(address: str, token: str, frame: bytes, ready: Callable[[], None]) -> None:
+    """Send *frame* over one connection after the other, each until it ends."""
+    while True:
+        await pour(address, token, repeat(frame), ready)
 
 
 async def main(address: str, token: str, kind: str, connections: int, queue: str) -> None:
@@ -89,7 +97,10 @@ async def main(address: str, token: str, kind: str, connections: int, queue: str
         if not left:
             print("ready", flush=True)
 
-    pours = [pour(address, token, KINDS[kind](str(number), queue), ready) for number in range(connections)]
+    if kind in FRAMES:
+        pours = [pour_again(address, token, FRAMES[kind](), ready) for _ in range(connections)]
+    else:
+        pours = [pour(address, token, KINDS[kind](str(number), queue), ready) for number in range(connections)]
     await asyncio.gather(*pours)
 
 

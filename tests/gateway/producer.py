@@ -37,6 +37,11 @@ def batch(*requests: Any, dictionary: Any = None, **fields: Any) -> Any:
     return Request(version=1, batch=Batch(**fields))
 
 
+def serialized(request: Any) -> bytes:
+    """The bytes of a request; what is bytes already goes out as it is."""
+    return request if isinstance(request, bytes) else bytes(request.SerializeToString())
+
+
 @asynccontextmanager
 async def pouring(producer: Producer, queue: str, **fields: Any) -> AsyncIterator[asyncio.Task[None]]:
     """While *producer* sends one message after the other, as fast as it may. The task ends if it may no more."""
@@ -74,7 +79,7 @@ class Producer:
 
     async def __aenter__(self) -> Self:
         send = self.channel.stream_stream(
-            messages.SEND, request_serializer=Request.SerializeToString, response_deserializer=Response.FromString
+            messages.SEND, request_serializer=serialized, response_deserializer=Response.FromString
         )
         self._call = send(metadata=self._metadata)
         self._reading = asyncio.create_task(self._read())

@@ -8,7 +8,7 @@ import struct
 from typing import Any, Final, Self
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 1, 3, 4, 6, 9
+HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, CONTINUATION = 1, 2, 3, 4, 6, 9
 ACK, END_HEADERS = 1, 4
 CHECK: Final = "/grpc.health.v1.Health/Check"
 NOBODY: Final = "127.0.0.2"
@@ -46,6 +46,13 @@ def calls(count: int, path: str = CHECK, token: str = "", *, first: int = 1) -> 
     """Frames that begin so many calls, whose requests never come."""
     block = headers(path, token)
     return b"".join(frame(HEADERS, END_HEADERS, first + 2 * at, block) for at in range(count))
+
+
+def resets(count: int, path: str, token: str = "", *, first: int = 1) -> bytes:
+    """Frames that begin so many calls, and reset each at once."""
+    block, cancel = headers(path, token), (8).to_bytes(4)
+    numbers = range(first, first + 2 * count, 2)
+    return b"".join(frame(HEADERS, END_HEADERS, at, block) + frame(RST_STREAM, 0, at, cancel) for at in numbers)
 
 
 class Stranger:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import signal
+import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from shardq import AsyncClient, ConfigError
+from shardq.clock import SystemClock
 from shardq.datasink import messages
 from tests.gateway.conftest import GatewayProcess, Start, TokenFile
 from tests.gateway.producer import Producer, happened, request
@@ -103,32 +107,123 @@ async def serves(address: str, credentials: Any, token: str) -> bool:
         return producer.news is not None
 
 
+class Certified:
+    """An authority's certificates: the settings of a gateway that trusts it, and the credentials of its clients."""
+
+    def __init__(self, folder: Path) -> None:
+        self._authority = trustme.CA()
+        own = self._authority.issue_cert("localhost", "127.0.0.1")
+        paths = {name: folder / name for name in ("cert", "key", "ca")}
+        paths["cert"].write_bytes(b"".join(each.bytes() for each in own.cert_chain_pems))
+        paths["key"].write_bytes(own.private_key_pem.bytes())
+        self._authority.cert_pem.write_to_path(str(paths["ca"]))
+        self.tls: dict[str, Any] = {"tls_cert": paths["cert"], "tls_key": paths["key"], "insecure": False}
+        self.ca = paths["ca"]
+
+    def client(self, authority: trustme.CA | None = None) -> tuple[grpc.ChannelCredentials, str]:
+        """Credentials with a new certificate of this or another authority, and its fingerprint."""
+        issued = (authority or self._authority).issue_cert("edge@example.org")
+        pem = issued.cert_chain_pems[0].bytes()
+        found = grpc.ssl_channel_credentials(self._authority.cert_pem.bytes(), issued.private_key_pem.bytes(), pem)
+        return found, hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem.decode())).hexdigest()
+
+    @property
+    def plain(self) -> grpc.ChannelCredentials:
+        """Credentials without a certificate."""
+        return grpc.ssl_channel_credentials(self._authority.cert_pem.bytes())
+
+
 async def test_tls_and_client_certificates(start: Start, tokens: TokenFile, tmp_path: Path) -> None:
-    secret, authority = tokens.add("somebody"), trustme.CA()
-    own, client = authority.issue_cert("localhost", "127.0.0.1"), authority.issue_cert("edge@example.org")
-    stranger = trustme.CA()
-    paths = {name: tmp_path / name for name in ("cert", "key", "ca")}
-    paths["cert"].write_bytes(b"".join(each.bytes() for each in own.cert_chain_pems))
-    paths["key"].write_bytes(own.private_key_pem.bytes())
-    authority.cert_pem.write_to_path(str(paths["ca"]))
-    root = authority.cert_pem.bytes()
-    plain = grpc.ssl_channel_credentials(root)
-    known = grpc.ssl_channel_credentials(root, client.private_key_pem.bytes(), client.cert_chain_pems[0].bytes())
-    foreign_cert = stranger.issue_cert("edge@example.org")
-    foreign = grpc.ssl_channel_credentials(
-        root, foreign_cert.private_key_pem.bytes(), foreign_cert.cert_chain_pems[0].bytes()
-    )
-    tls = {"tokens": tokens.path, "tls_cert": paths["cert"], "tls_key": paths["key"], "insecure": False}
+    secret, certified, stranger = tokens.add("somebody"), Certified(tmp_path), trustme.CA()
+    plain, (known, _), (foreign, _) = certified.plain, certified.client(), certified.client(stranger)
+    tls = {"tokens": tokens.path, **certified.tls}
     async with start(**tls) as (_, address):
         assert await serves(address, plain, secret)
         assert not await serves(address, plain, "wrong")
         assert not await serves(address, None, secret)
         assert not await serves(address, grpc.ssl_channel_credentials(stranger.cert_pem.bytes()), secret)
-    async with start(client_ca=paths["ca"], **tls) as (_, address):
+    async with start(client_ca=certified.ca, **tls) as (_, address):
         assert await serves(address, known, secret)
         assert not await serves(address, known, ""), "the token is needed all the same"
         assert not await serves(address, plain, secret)
         assert not await serves(address, foreign, secret)
+
+
+async def test_a_token_that_is_bound_to_a_certificate_holds_with_no_other(
+    start: Start, tokens: TokenFile, tmp_path: Path
+) -> None:
+    certified = Certified(tmp_path)
+    (one, first), (two, second), (other, _) = certified.client(), certified.client(), certified.client()
+    spelled = ":".join(first[at : at + 2].upper() for at in range(0, 64, 2))  # as openssl prints it
+    bound, free = tokens.add("bound", certificate_sha256=[spelled, second]), tokens.add("free")
+    async with start(tokens=tokens.path, client_ca=certified.ca, **certified.tls) as (gateway, address):
+        assert await serves(address, one, bound)
+        assert await serves(address, two, bound)
+        async with Producer(address, bound, other) as producer:
+            assert await producer.ended() == grpc.StatusCode.UNAUTHENTICATED
+        assert await serves(address, other, free)
+        await happened(lambda: not gateway.connections)
+        assert gateway.totals().denied == 1
+        async with Producer(address, bound, one) as producer:
+            await producer.until(lambda: producer.news)
+            tokens.path.write_text(tokens.path.read_text().replace(spelled, first))
+            assert await gateway.reload()
+            assert producer.code is None, "it is the same certificate"
+            tokens.path.write_text(tokens.path.read_text().replace(first, second))
+            assert await gateway.reload()
+            assert await producer.ended() == grpc.StatusCode.UNAUTHENTICATED
+        assert not await serves(address, one, bound)
+
+
+async def test_a_token_that_is_bound_needs_a_gateway_that_asks_for_certificates(
+    start: Start, tokens: TokenFile, tmp_path: Path
+) -> None:
+    certified, free = Certified(tmp_path), tokens.add("free")
+    tls = {"tokens": tokens.path, **certified.tls}
+    async with start(**tls) as (gateway, address):
+        tokens.add("bound", certificate_sha256="00" * 32)
+        assert not await gateway.reload()
+        assert await serves(address, certified.plain, free), "the tokens stay as they were"
+    with pytest.raises(ConfigError, match="'bound' is bound to a certificate"):
+        async with start(**tls):
+            pass
+
+
+class Later(SystemClock):
+    """A clock that is put forward."""
+
+    ahead = 0.0
+
+    def wall(self) -> float:
+        return super().wall() + self.ahead
+
+
+async def test_a_token_that_has_expired_is_refused_and_ends_what_is_open(
+    start: Start, tokens: TokenFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    soon = tokens.add("soon", expires=datetime.now(UTC) + timedelta(hours=1))
+    never = tokens.add("never")
+    tokens.add("over", expires=datetime(2020, 1, 1, tzinfo=UTC))
+    async with start(tokens=tokens.path) as (gateway, address):
+        gateway.clock = clock = Later()
+        async with Producer(address, soon) as open_one, Producer(address, never) as other:
+            await open_one.until(lambda: open_one.news)
+            await other.until(lambda: other.news)
+            clock.ahead = 3601
+            assert await open_one.ended() == grpc.StatusCode.UNAUTHENTICATED
+            assert not await serves(address, None, soon)
+            assert await serves(address, None, never)
+            assert other.code is None
+    assert caplog.text.count("the token soon has expired, and is still used") == 1
+
+
+async def test_a_token_is_used_again_after_a_later_expiry_was_read(start: Start, tokens: TokenFile) -> None:
+    secret = tokens.add("t", expires=datetime(2020, 1, 1, tzinfo=UTC))
+    async with start(tokens=tokens.path) as (gateway, address):
+        assert not await serves(address, None, secret)
+        tokens.path.write_text(tokens.path.read_text().replace("2020", "2120"))
+        assert await gateway.reload()
+        assert await serves(address, None, secret)
 
 
 async def test_two_gateways_cannot_share_an_address(start: Start) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from pathlib import Path
 from random import Random
 
@@ -174,6 +175,11 @@ HASH = 'sha256 = "' + "0" * 64 + '"'
         ['name = "a"', HASH, 'queues = "*"'], ['name = "a"', HASH, 'queues = ["a*b"]'], ['name = "a"', 'sha256 = []'],
         ['name = "a"', HASH, "capacity = 0"], ['name = "a"', HASH, "[[tokens]]", 'name = "a"', HASH.replace("0", "1")],
         ['name = "a"', HASH, "[[tokens]]", 'name = "b"', HASH], ["name ="], ['name = "a"', HASH, "[other]"],
+        ['name = "a"', HASH, 'expires = "2027-01-31T00:00:00Z"'], ['name = "a"', HASH, "expires = 2027-01-31T00:00:00"],
+        ['name = "a"', HASH, "expires = 2027-01-31"], ['name = "a"', HASH, "expires = 1"],
+        ['name = "a"', HASH, "certificate_sha256 = 1"], ['name = "a"', HASH, "certificate_sha256 = []"],
+        ['name = "a"', HASH, 'certificate_sha256 = ["ab"]'], ['name = "a"', HASH, "certificate_sha256 = [1]"],
+        ['name = "a"', HASH, "certificates = []"], ['name = "a"', HASH, 'continues_traces = "yes"'],
     ],
 )  # fmt: skip
 def test_a_bad_file_of_tokens_is_a_clear_error(tmp_path: Path, lines: list[str]) -> None:
@@ -280,3 +286,19 @@ def test_addresses_are_forgotten_but_not_those_with_connections() -> None:
 )  # fmt: skip
 def test_a_customer_of_ipv6_is_one_address(host: str, name: str) -> None:
     assert name_of(host) == name
+
+
+@pytest.mark.parametrize(("count", "size"), [(0, 0), (1, 100), (64, 1), (64, 100)])
+def test_a_message_takes_no_more_memory_than_its_weight(count: int, size: int) -> None:
+    tracemalloc.start()
+    made = [
+        Incoming(
+            b"id-%d" % number,
+            Envelope("q", "", b"%d" % number, "b", {f"{at:03}": f"{number:0{size}}" for at in range(count)}, 0),
+            b"x" * number, False, number, False,
+        )
+        for number in range(300)
+    ]  # fmt: skip
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken <= sum(each.weight for each in made)

@@ -104,3 +104,27 @@ def test_files_that_do_not_belong_together_are_a_clear_error(files: Files, tmp_p
     ):
         with pytest.raises(ConfigError, match="files for TLS"):
             Certificates(*bad)
+
+
+async def test_handshakes_that_fail_are_a_few_lines_in_the_log(
+    run_gateway: Callable[..., GatewayProcess], tokens: TokenFile, files: Files
+) -> None:
+    """gRPC's library would write a line for each, as many as strangers like."""
+    secret, trusts = tokens.add("somebody"), files.write(trustme.CA())
+    gateway = run_gateway("--tokens", str(tokens.path), "--tls-cert", str(files.cert), "--tls-key", str(files.key))
+    host, _, port = gateway.address.rpartition(":")
+    for hello in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00" + b"rubbish" * 99, b"") * 7:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(hello)
+        writer.write_eof()
+        await reader.read()
+        writer.close()
+    async with Producer(gateway.address, secret, trusts) as producer:
+        await producer.until(lambda: producer.news)
+    gateway.signal(signal.SIGTERM)
+    code, told = await gateway.ended()
+    lines = [each for each in told.splitlines() if "tls" in each.lower() or "ssl" in each.lower() or "no call" in each]
+    assert code == 0
+    assert len(lines) == 2, told
+    assert "ended before a call began: its handshake of TLS may have failed" in lines[0]
+    assert "no call, 127.0.0.1: 13 more within 10 seconds" in lines[1]

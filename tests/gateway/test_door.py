@@ -12,6 +12,7 @@ from shardq.clock import Clock, SystemClock
 from shardq.gateway.door import Door
 from shardq.gateway.memory import Memory
 from shardq.gateway.notices import Notices
+from shardq.gateway.settings import GatewaySettings
 from shardq.gateway.visitor import Visitor
 from shardq.testing import ManualClock
 
@@ -24,7 +25,8 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 async def door(serve: Serve, clock: Clock | None = None) -> AsyncIterator[tuple[Door, str, int]]:
     """A door before *serve*, which stands for grpc; and where the door listens."""
     clock = clock or SystemClock()
-    found = Door(["127.0.0.1:0"], 100, clock, Notices(clock))
+    settings = GatewaySettings("127.0.0.1:0", insecure=True, connections_per_address=100)
+    found = Door(settings, clock, Notices(clock))
     served: set[asyncio.Task[object] | None] = set()
 
     async def to_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -249,3 +249,23 @@ def test_small_parts_are_not_remembered() -> None:
     assert prefixes.bytes == LEAST_PART
     prefixes.forget()
     assert prefixes.bytes == 0
+
+
+class Counted(bytes):
+    """A part that counts how often anybody asks how large it is."""
+
+    asked = 0
+
+    def __len__(self) -> int:
+        Counted.asked += 1
+        return super().__len__()
+
+
+def test_a_prefix_of_few_of_many_parts_costs_as_much_as_these() -> None:
+    prefixes = Room(Memory(64 * MIB), ManualClock()).of("t", untold)
+    for at in range(0, MOST // 2, LEAST_PART):
+        prefixes.add(at, Counted(LEAST_PART))
+    Counted.asked = 0
+    prefixes.offered(1, 0, 1)
+    assert not prefixes.known
+    assert Counted.asked < 10, f"{MOST // 2 // LEAST_PART} parts are remembered"

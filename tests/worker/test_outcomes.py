@@ -196,6 +196,21 @@ def test_what_keeps_failing_is_a_dead_letter_with_its_error(
     assert "secret" not in caplog.text
 
 
+def test_the_text_of_an_error_is_the_handlers_own_also_where_it_quotes_the_payload(
+    begin: Begin, jobs: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As docs/security.md says: a program that does not want that raises errors of its own."""
+
+    def handle(delivery: DeliveryView) -> None:
+        {}[delivery.payload]
+
+    jobs.write("alice@example.org", shard_key="t")
+    begin(handle, backoff=AT_ONCE)
+    (letter,) = eventually(jobs.dead)
+    assert letter.last_error == "KeyError: 'alice@example.org'"
+    eventually(lambda: "failed, delivery 1, again in 0.0 s: KeyError: 'alice@example.org'" in caplog.text)
+
+
 class Sealed:
     """A codec that the worker does not know."""
 

@@ -182,6 +182,14 @@ def test_a_sign_of_life_that_fails_is_logged_and_ends_nothing(
     eventually(lambda: jobs.stats().acked == 1)
 
 
+def test_a_sign_of_life_follows_no_link(begin: Begin, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Anybody may have put it there: the worker of root would make a file wherever that points."""
+    (tmp_path / "alive").symlink_to(tmp_path / "theirs")
+    begin(lambda _: None, alive=tmp_path / "alive")
+    eventually(lambda: "the worker's sign of life raised an error" in caplog.text)
+    assert not (tmp_path / "theirs").exists()
+
+
 @pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("stuck", [True, False])
 def test_a_worker_whose_handlers_all_hang_shows_no_life(begin: Begin, jobs: Queue, stuck: bool) -> None:

@@ -1,0 +1,76 @@
+"""What a gateway may say: it is looked at before it is taken in, since a gateway may be hostile or broken, too.
+
+The work that an answer makes is bounded by its bytes: a run of ids names any number of messages in twenty of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from shardq.datasink.fields import BadFields, fields_in, numbers_of
+from shardq.datasink.messages import Response
+from shardq.errors import ShardqError
+from shardq.extras import extra
+
+with extra("edge"):
+    from google.protobuf.message import DecodeError
+
+MOST_BYTES: Final = 1024 * 1024
+"""Bytes of an answer. A gateway names a thousand messages in one."""
+SMALL: Final = 64 * 1024
+"""Up to so many bytes are parsed, whatever they are: that takes a millisecond."""
+MOST_NAMED: Final = 10_000
+"""So many messages an answer may name."""
+MOST_KNOWN: Final = 100
+"""So many dictionaries or prefixes."""
+TIMES: Final = 8
+"""A gateway may name a message so many times on one call, on average."""
+_NAMING: Final = numbers_of(Response, "ack", "info", "refused")
+_FIELDS: Final = 8
+
+
+class BadAnswer(ShardqError):
+    """An answer that no gateway gives. Its text shows nothing of the content."""
+
+
+def response_of(raw: bytes) -> tuple[Any, int]:
+    """Return what a gateway says, and how many messages it names. BadAnswer."""
+    try:
+        for number, begin, end in fields_in(raw, _FIELDS) if len(raw) > SMALL else ():
+            if number in _NAMING:
+                fields_in(raw, MOST_NAMED + MOST_KNOWN, begin, end)
+        response = Response.FromString(raw)
+    except BadFields as bad:
+        raise BadAnswer(f"something that is larger than it may be: {bad}") from None
+    except DecodeError:
+        raise BadAnswer("something that is no protobuf") from None
+    if (count := _named(response)) > MOST_NAMED:
+        raise BadAnswer(f"something that names {count:,} messages, more than {MOST_NAMED:,}")
+    return response, count
+
+
+def _named(response: Any) -> int:
+    """Return how many messages an answer names, or how many parts it has, if these are too many already."""
+    info = response.info
+    if any(len(each) > MOST_KNOWN for each in (info.known_dictionaries, info.wanted_dictionaries, info.known_prefixes)):
+        raise BadAnswer(f"something that names more than {MOST_KNOWN} dictionaries or prefixes")
+    runs = response.ack.runs
+    count = len(response.ack.message_ids) + len(response.refused.refusals) + len(info.dropped)
+    return count + (len(runs) if len(runs) > MOST_NAMED else sum(run.count for run in runs))
+
+
+class Naming:
+    """How many messages a gateway may still name on one call: each that was sent, a few times."""
+
+    def __init__(self) -> None:
+        self._left = MOST_NAMED
+
+    def sent(self, count: int) -> None:
+        """So many messages went out."""
+        self._left += TIMES * count
+
+    def named(self, count: int) -> None:
+        """An answer names so many. BadAnswer if that cannot be."""
+        self._left -= count
+        if self._left < 0:
+            raise BadAnswer("more than there is to be said of the messages that were sent")
