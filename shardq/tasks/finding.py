@@ -74,7 +74,7 @@ class Finder:
             raise Reject(f"task {task.name!r} was delivered {most} times, and none was finished")
         try:
             mark = body[task.mark_at] if task.mark_at < len(body) else 0
-            return task.signature.decoded(envelope.arguments, mark)
+            return task.signature.decoded(envelope.arguments, mark, is_ours=delivery.received.tag == "m")
         except UnknownArguments as error:
             raise self._unknown_yet(
                 delivery, f"task {task.name!r} has no parameter {str(error)[:200]!r} here"
