@@ -85,10 +85,6 @@ class Call:
             last,
         ])  # fmt: skip
 
-    def forget(self) -> None:
-        """Forget what was packed for it. Use it for a queue that does not exist: its name may never be named again."""
-        forget(self.script, self.keys[: len(self.script.keys)])
-
     def explain(self, refused: Refused) -> Refused:
         """Return *refused*, which this call was, with its verb, and with the places of lines in its text."""
         refused.verb = self.script.name
@@ -185,6 +181,12 @@ class Share(msgspec.Struct):
     coalescer: Any
     item: Any
     until: float
+
+
+def forget_keys(keys: QueueKeys | RouterKeys) -> None:
+    """Forget what was packed for calls on *keys*, of which there are none: their name may never be named again."""
+    for script, named in [*keys.declared.items()]:
+        forget(load(script), named)
 
 
 @dataclass(slots=True)
