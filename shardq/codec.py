@@ -24,13 +24,14 @@ payload. Its cause is left out of the traceback, because causes quote their inpu
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import msgspec
 
 from shardq.arguments import shown
 from shardq.errors import CodecError, ConfigError
+from shardq.parts import kind_of, refused_part
 
 T = TypeVar("T")
 
@@ -92,8 +93,12 @@ class _Msgspec:
         return self.__class__, (self._decoder.type,)
 
     def encode(self, value: Any) -> bytes:
-        """Encode `value`. CodecError if the format cannot represent it."""
-        return _guarded("encode", self._name, self._encoder.encode, value)
+        """Encode `value`. CodecError, with place and type of what the format cannot represent."""
+        try:
+            return self._encoder.encode(value)
+        except Exception as error:  # noqa: BLE001 (of any type's making)
+            text = refusal(f"cannot encode {self._name}: payload", value, error, self._encoder.encode)
+            raise CodecError(text) from None
 
     def decode(self, body: bytes) -> Any:
         """Decode a `body`. CodecError if it is damaged, or not of `type`."""
@@ -259,6 +264,22 @@ def _plain(value: Any) -> str:
     if callable(value) or isinstance(value, Awaitable):
         raise _Uncalled
     raise TypeError(f"objects of type {_type_name(value)} cannot be encoded")
+
+
+ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_plain)
+"""Encodes what no client's codec is asked for."""
+
+
+def refusal(
+    place: str,
+    value: Any,
+    error: Exception,
+    encode: Callable[[Any], object] = ENCODER.encode,
+    names: Collection[str] = (),
+) -> str:
+    """Return where in *value*, which lies at *place*, is what *encode* refused with *error*, its type, and advice."""
+    path, part = refused_part(value, encode, names)
+    return f"{place}{path}: {kind_of(part)}: {_advice('encode', error)}"
 
 
 def _guarded(verb: str, what: str, call: Callable[[Any], T], argument: object) -> T:

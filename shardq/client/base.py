@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 from shardq.arguments import MAX_BLOCK, check_clock, check_known, check_name, flag, of_type, seconds, shown, whole
+from shardq.client.kept import Kept
 from shardq.client.leases import Leases
 from shardq.clock import Clock, SystemClock
 from shardq.codec import Codec, Codecs
@@ -92,11 +93,11 @@ class BaseClient:
         self.max_payload = whole("max_payload", settings.get("max_payload", 1024 * 1024), 1, MAX_PAYLOAD)
         self._name = _checked_name(settings.get("name"))
         self._settings = settings
-        self._states: dict[tuple[str, float | None], QueueState] = {}
+        self._states: Kept[QueueState] = Kept(lambda state: state.opened or state.creates)
         self._all_states: weakref.WeakSet[QueueState] = (
             weakref.WeakSet()
         )  # `_states` has the latest of each name; a `Queue` may still use an earlier one
-        self._routers: dict[str, RouterState] = {}
+        self._routers: Kept[RouterState] = Kept(lambda router: router.version > 0)
         self._lock = threading.RLock()
         self._inspected = False
         self._closed = False
@@ -190,7 +191,7 @@ class BaseClient:
             known = self._states.get((name, remember))
             if known is None or (settings and (known.requested, known.on_mismatch) != (requested, deals_with)):
                 known = self.new_state(name, settings, remember, deals_with)
-                self._states[name, remember] = known
+                self._states.put((name, remember), known)
             known.creates = known.creates or creates
             return known
 
@@ -235,9 +236,8 @@ class BaseClient:
         with self._lock:
             known = self._routers.get(name)
             if known is None:
-                known = self._routers[name] = topics.bindings.RouterState(
-                    RouterKeys(name), self.clock, self.timeout, self.durability
-                )
+                known = topics.bindings.RouterState(RouterKeys(name), self.clock, self.timeout, self.durability)
+                self._routers.put(name, known)
             return known
 
     def _until(self, timeout: float | None) -> float:

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
 
 from shardq.errors import CodecError
 from shardq.model import MessageStatus, Written
+from shardq.model.unfit import Unfit
+from shardq.ops.results.wait import result
 from shardq.ops.settle.cancel import Cancelled
 
 if TYPE_CHECKING:
     from shardq.client.queue import Queue
+    from shardq.model.annotation import Annotation
 
 T = TypeVar("T")
 
@@ -26,14 +27,14 @@ class Job(Written, Generic[T]):
     is_new: bool  # type: ignore[misc]  # of each: its class cannot know
 
     _queue: Queue
-    _result_type: Any
+    _returns: Annotation
 
     @classmethod
-    def of(cls, queue: Queue, message_id: str, result_type: Any) -> Self:
-        """Return the job with this id; its result is made a *result_type*."""
+    def of(cls, queue: Queue, message_id: str, returns: Annotation) -> Self:
+        """Return the job with this id; its result is of the type that *returns* says."""
         job = cls(message_id)
         job.is_new = getattr(message_id, "is_new", False)
-        job._queue, job._result_type = queue, result_type
+        job._queue, job._returns = queue, returns
         return job
 
     @property
@@ -46,10 +47,11 @@ class Job(Written, Generic[T]):
 
         CodecError if it is not of that type: another release of the task returned it.
         """
-        value = self._queue.result(self, timeout=timeout)
+        client = self._queue.client
+        kept = client.run(result(self._queue.state, self, timeout))
         try:
-            return cast("T", msgspec.convert(value, self._result_type, strict=False))
-        except msgspec.ValidationError as error:
+            return cast("T", self._returns.received(client.codecs, kept.tag, kept.body))
+        except Unfit as error:
             raise CodecError(f"the result is not what the task is said to return: {error}") from None
 
     def status(self, *, timeout: float | None = None) -> MessageStatus:

@@ -17,7 +17,7 @@ from shardq.client.schedules import Schedules
 from shardq.client.work import measured
 from shardq.errors import Empty
 from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received, Written
-from shardq.model.call import Call, Callee, result_type_of
+from shardq.model.call import Call, Callee, returns_of
 from shardq.model.delivery import received_of
 from shardq.model.message import OnConflict, WriteOptions, messages_of
 from shardq.ops import inspect
@@ -132,11 +132,11 @@ class Queue(QueueAdmin):
             raise
         if span is not None:
             span.end(message_id)
-        return Job.of(self, message_id, payload.result_type) if isinstance(payload, Call) else message_id
+        return Job.of(self, message_id, payload.returns) if isinstance(payload, Call) else message_id
 
     def job(self, task: Callee[T], message_id: str) -> Job[T]:
         """Return the job that a call of *task* became: its id is *message_id*, and nothing is asked of Redis."""
-        return Job.of(self, text("message_id", message_id), result_type_of(task))
+        return Job.of(self, text("message_id", message_id), returns_of(task))
 
     def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None

@@ -80,5 +80,5 @@ class SyncBaseClient(BaseClient):
         self._driver.forked()
         for state in list(self._all_states):
             state.forked(self.name)
-        for router in self._routers.values():
+        for router in self._routers.all():
             router.forked()

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from shardq.arguments import function, whole
 from shardq.client.base import BaseClient
+from shardq.client.kept import MOST_NAMED
 from shardq.errors import BackendError, ClosedError, ConfigError, DurabilityUnknown, PartlyWritten
 from shardq.flow import Limit, Vegas
 from shardq.model.message import OnConflict
@@ -99,6 +100,8 @@ class BaseWriter:
         if isinstance(queue, str):
             state = self._states.get(queue)
             if state is None:
+                if len(self._states) >= MOST_NAMED:
+                    self._states.clear()  # the client knows those that are there
                 state = self._states[queue] = self._base.state_of(queue, {})
             return state
         if getattr(queue, "client", None) is not self._base:

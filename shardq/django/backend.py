@@ -101,7 +101,7 @@ class Backend(BaseTaskBackend):
             whole = found.client.run(whole_status(found.state, message_id))
         except (MessageNotFound, QueueMissing):
             raise TaskResultDoesNotExist(f"there is no result {result_id[:100]!r}") from None
-        return found_result(whole, queue, self.alias, found.client.codecs)
+        return found_result(whole, queue, self.alias, found.client.codecs, self.settings.modules)
 
     async def aget_result(self, result_id: str) -> TaskResult:
         """Do as `get_result`."""

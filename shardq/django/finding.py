@@ -1,37 +1,72 @@
-"""From the path of a task to Django's task. Paths come from Redis, so they import nothing but the project's code."""
+"""From a path to Django's task, or to the class of an error. Paths come from Redis: they find what is there already.
+
+What is there the project decides: the modules named `tasks` of its apps, those that OPTIONS["tasks"] lists, and what
+else its own code has imported. No path imports anything, and none calls code of a module, such as its `__getattr__`.
+"""
 
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
+from types import ModuleType
+from typing import Any
 
-from django.apps import apps
-from django.conf import settings
 from django.tasks import Task
+from django.utils.module_loading import autodiscover_modules
+
+from shardq.errors import ConfigError
+from shardq.worker.outcome import MAX_TEXT
+
+
+@cache
+def load_tasks(modules: tuple[str, ...]) -> None:
+    """Import the modules of tasks, once: those of the apps, and *modules*. ConfigError for one that is not there."""
+    autodiscover_modules("tasks")
+    for each in modules:
+        try:
+            import_module(each)
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"OPTIONS['tasks'] names {each!r}, which cannot be imported: {error}") from error
 
 
 def find_task(path: str) -> Task | None:
-    """Return the task at `module.function`, if it is one of this project's or of an installed app's."""
-    module_name, _, name = path.rpartition(".")
-    module = sys.modules.get(module_name)
-    if module is None and module_name.partition(".")[0] in _packages():
-        try:
-            module = import_module(module_name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-                raise
-    found = getattr(module, name, None)
+    """Return the task at `module.function`, if it was imported already."""
+    module, _, name = path.rpartition(".")
+    found = _attributes(module).get(name)
     return found if isinstance(found, Task) and found.module_path == path else None
 
 
-def loaded_tasks() -> list[Task]:
-    """Return the tasks of modules of the project that were imported so far, named `tasks` as Django wants it."""
-    modules = [module for name, module in [*sys.modules.items()] if name.rpartition(".")[2] == "tasks"]
-    return [each for module in modules for each in [*vars(module).values()] if isinstance(each, Task)]
+def known_task(path: str, modules: tuple[str, ...]) -> Task | None:
+    """Return the task at `module.function`, if it is in what a worker imports: a web process may have imported less."""
+    found = find_task(path)
+    if found is None:
+        load_tasks(modules)
+        found = find_task(path)
+    return found
 
 
-def _packages() -> set[str]:
-    """The top packages of the project and of its apps."""
-    named = [getattr(settings, "ROOT_URLCONF", None), getattr(settings, "SETTINGS_MODULE", None)]
-    names = [config.name for config in apps.get_app_configs()] + [name for name in named if isinstance(name, str)]
-    return {name.partition(".")[0] for name in names}
+def loaded_tasks(modules: tuple[str, ...]) -> list[Task]:
+    """Return the tasks of modules that were imported so far and are named `tasks`, as Django wants it, or *modules*."""
+    names = [name for name in [*sys.modules] if name.rpartition(".")[2] == "tasks" or name in modules]
+    return [each for name in names for each in [*_attributes(name).values()] if isinstance(each, Task)]
+
+
+def find_error(path: str) -> type[BaseException] | None:
+    """Return the class of errors at `module.Class`, or `module.Class.Inner`, if its module was imported already."""
+    if len(path) > MAX_TEXT:  # no worker has noted that
+        return None
+    module, _, name = path.rpartition(".")
+    names = [name]
+    while module and module not in sys.modules:
+        module, _, name = module.rpartition(".")
+        names.insert(0, name)
+    found: Any = _attributes(module).get(names[0])
+    for each in names[1:]:
+        found = vars(found).get(each) if isinstance(found, type) else None
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+
+
+def _attributes(module: str) -> dict[str, Any]:
+    found = sys.modules.get(module)
+    return vars(found) if isinstance(found, ModuleType) else {}

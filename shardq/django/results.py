@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from django.utils import timezone
 from msgspec import structs
 
 from shardq.codec import Codecs
-from shardq.django.finding import find_task
+from shardq.django.finding import find_error, known_task
 from shardq.django.record import FAILED, READY, RUNNING, SUCCESSFUL, Record, record_in
 from shardq.django.sent import Sent, call_in
 from shardq.model import MessageId
@@ -23,6 +23,19 @@ from shardq.protocol.standing import Whole
 _STATUS: Final = {"in_flight": RUNNING, "dead": FAILED}
 """By where the message is; the others are READY."""
 _DIED: Final = "shardq.errors.MessageDead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptError(TaskError):
+    """An error of a task, of which Redis has the class's path: others may have written it there."""
+
+    @property
+    def exception_class(self) -> type[BaseException]:
+        """The class. ValueError if it is none, or its module was not imported here: Django's own would import it."""
+        found = find_error(self.exception_class_path)
+        if found is None:
+            raise ValueError(f"{self.exception_class_path!r} is no class of errors that was imported here")
+        return found
 
 
 def result_id(message_id: str, queue: str) -> str:
@@ -52,13 +65,16 @@ def running_result(task: Task, message_id: str, queue: str, alias: str, record: 
     return _result(_as_sent(task, queue, alias, record.sent), message_id, queue, alias, record)
 
 
-def found_result(whole: Whole, queue: str, alias: str, codecs: Codecs) -> TaskResult:
-    """Return the result of a call by what is known of its message. TaskResultDoesNotExist if that is not enough."""
+def found_result(whole: Whole, queue: str, alias: str, codecs: Codecs, modules: tuple[str, ...]) -> TaskResult:
+    """Return the result of a call of a task in *modules*, or in the apps, by what is known of its message.
+
+    TaskResultDoesNotExist if that is not enough.
+    """
     message_id = whole.status.message_id
     record = _known(whole, codecs)
     if record is None:
         raise TaskResultDoesNotExist(_why_none(whole, queue))
-    task = find_task(record.path)
+    task = known_task(record.path, modules)
     if task is None:
         raise TaskResultDoesNotExist(
             f"result {result_id(message_id, queue)} is of task {record.path!r}, not known here"
@@ -124,7 +140,7 @@ def _result(task: Task, message_id: str, queue: str, alias: str, record: Record)
         args=record.sent.args if record.sent else [],
         kwargs=record.sent.kwargs if record.sent else {},
         backend=alias,
-        errors=[TaskError(exception_class_path=path, traceback=text) for path, text in record.errors],
+        errors=[KeptError(exception_class_path=path, traceback=text) for path, text in record.errors],
         worker_ids=[*record.workers],
     )
     update(found, _return_value=record.value)

@@ -27,12 +27,31 @@ class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, args: Any, kwargs: Any, run_after: datetime | None) -> Sent:
         """Return a call as its worker will see it. TypeError or ValueError for what is not JSON, as Django says."""
-        values = json.loads(json.dumps([normalize_json(list(args)), normalize_json(dict(kwargs))]))
+        values = json.loads(json.dumps([as_json(list(args)), as_json(dict(kwargs))]))
         return cls(values[0], values[1], run_after)
 
     def call(self, path: str) -> Payload[Any]:
         """Return the payload of a message that calls the task *path*."""
         return Payload(path, {ARGUMENT: json.dumps(msgspec.to_builtins(self))})
+
+
+def as_json(value: Any) -> Any:
+    """Return *value* as Django has it of JSON. TypeError or ValueError for what is not JSON, also for a key.
+
+    Django leaves such keys as they are, and JSON would make text of them.
+    """
+    found = normalize_json(value)
+    _check_keys(found)
+    return found
+
+
+def _check_keys(value: Any) -> None:
+    if isinstance(value, dict):
+        if wrong := [each for each in value if not isinstance(each, str)]:
+            raise TypeError(f"Unsupported type of a key: {type(wrong[0])}")
+        value = [*value.values()]
+    for each in value if isinstance(value, list) else ():
+        _check_keys(each)
 
 
 def sent_in(text: Any) -> Sent | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict
 
 import msgspec
 
-from shardq.arguments import check_name, mapping, seconds, text, whole
+from shardq.arguments import check_name, iterable, mapping, seconds, text, whole
 from shardq.backoff import Backoff
 from shardq.drivers import Target
 from shardq.errors import ConfigError
@@ -33,6 +33,7 @@ class OwnOptions(TypedDict, total=False):
     retries: int
     backoff: Backoff
     queues: Mapping[str, Mapping[str, Any]]
+    tasks: Sequence[str]
 
 
 class BackendSettings(msgspec.Struct, frozen=True):
@@ -49,6 +50,7 @@ class BackendSettings(msgspec.Struct, frozen=True):
     common: dict[str, Any]
     queues: dict[str, dict[str, Any]]
     weights: dict[str, int]
+    modules: tuple[str, ...]
 
     @classmethod
     def of(cls, queues: list[str], options: Mapping[str, Any]) -> BackendSettings:
@@ -68,6 +70,9 @@ class BackendSettings(msgspec.Struct, frozen=True):
             common=_checked("OPTIONS", rest),
             queues={},
             weights={},
+            modules=tuple(
+                text("OPTIONS['tasks']", each) for each in iterable("OPTIONS['tasks']", own.get("tasks", ()), "modules")
+            ),
         )
         for name in queues:
             more = dict(mapping(f"OPTIONS['queues'][{name!r}]", special.get(name, {}), "names to settings"))

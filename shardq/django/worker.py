@@ -19,16 +19,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections
 from django.tasks import Task, TaskContext, TaskResult, task_backends
 from django.tasks.signals import task_finished, task_started
-from django.utils.json import normalize_json
-from django.utils.module_loading import autodiscover_modules
 from msgspec.structs import replace
 
 from shardq.client import AsyncDelivery, Delivery
 from shardq.django.backend import Backend
-from shardq.django.finding import find_task, loaded_tasks
+from shardq.django.finding import find_task, load_tasks, loaded_tasks
 from shardq.django.record import FAILED, Record, kept_of, record_in
 from shardq.django.results import running_result, show
-from shardq.django.sent import Sent, sent_in
+from shardq.django.sent import Sent, as_json, sent_in
 from shardq.drivers import Target
 from shardq.errors import BackendError, ConfigError
 from shardq.model import DeliveryView
@@ -47,6 +45,7 @@ from shardq.worker.state import Job
 from shardq.worker.trouble import CALL_TIMEOUT
 
 log = logging.getLogger("shardq")
+_WHERE: Final = ": workers know the modules named tasks of the apps, and those of OPTIONS['tasks']"
 _TURNED_BACK: Final = (Nack, GiveBack)
 """What a task raises to be run later: no error of it."""
 
@@ -64,7 +63,7 @@ class Adapted(OwnTask[Any, Any, Any]):
 
 
 class _Registry(dict[str, OwnTask[Any, Any, Any]]):
-    """Finds tasks when they are first called: any module may have some."""
+    """Finds tasks when they are first called: any module that was imported may have some."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__()
@@ -89,8 +88,8 @@ class DjangoTasks(Tasks[None]):
         super().__init__(names.name_of(queue), **names.settings_of(queue))
         self.backend = backend
         self._by_name = _Registry(backend)
-        autodiscover_modules("tasks")
-        for task in loaded_tasks():
+        load_tasks(names.modules)
+        for task in loaded_tasks(names.modules):
             if (task.backend, task.queue_name) == (backend.alias, queue):
                 self._by_name.get(task.module_path)
 
@@ -125,7 +124,7 @@ class DjangoCall(Call):
     def __init__(self, tasks: DjangoTasks, environment: Environment) -> None:
         super().__init__(environment)
         self._backend, self._tasks = tasks.backend, tasks._by_name
-        self._finder, self._crossing = Finder(environment.clock), cast("Crossing", environment.crossing)
+        self._finder, self._crossing = Finder(environment.clock, _WHERE), cast("Crossing", environment.crossing)
         self._worker = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
         target, wanted = self._crossing.queue.client._target, Target.parse(self._backend.settings.url)
         if target != wanted:
@@ -247,7 +246,7 @@ class Attempt:
                 await sync_to_async(connections.close_all)()
 
     def _note_success(self, value: Any) -> bool:
-        self.record = self.record.succeeded(normalize_json(value), _now())
+        self.record = self.record.succeeded(as_json(value), _now())
         show(self._result, self.record)
         return True
 

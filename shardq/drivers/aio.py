@@ -47,7 +47,7 @@ I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 S = TypeVar("S")
 Pool = redis.ConnectionPool
-MAX_ROUTES = 16_384
+MAX_ROUTES = 4096
 """So many routes are remembered."""
 
 GREETING_TIMEOUT = 10.0

@@ -48,7 +48,7 @@ Pool = redis.ConnectionPool
 
 
 NO_BOUND: Final = 2**31
-MAX_ROUTES: Final = 16_384
+MAX_ROUTES: Final = 4096
 """So many routes are remembered."""
 
 

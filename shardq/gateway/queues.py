@@ -10,7 +10,7 @@ from typing import Final
 
 from shardq.client import AsyncClient
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Call
+from shardq.ops.queue.steps import forget_keys
 from shardq.protocol.keys import QueueKeys
 
 MOST: Final = 1_000
@@ -47,7 +47,7 @@ class Queues:
 
     def missed(self, keys: QueueKeys) -> None:
         """Note that Redis has said that there is no such queue."""
-        Call.on(keys, "open", rest=()).forget()
+        forget_keys(keys)
         name = keys.name
         self._missing[name] = self._client.clock.monotonic() + MISSING_FOR
         self._missing.move_to_end(name)

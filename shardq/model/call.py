@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from shardq.errors import ConfigError
+from shardq.model.annotation import ANY, Annotation
 
 T_co = TypeVar("T_co", covariant=True)
 IS_NAME: Final = re.compile(r"[\w.:/<>-]{1,200}")
@@ -24,7 +25,7 @@ class Call(msgspec.Struct, Generic[T_co], array_like=True, frozen=True):
 
     name: str
     arguments: dict[str, Any]
-    result_type: ClassVar[Any] = Any
+    returns: ClassVar[Annotation] = ANY
 
     def __repr__(self) -> str:
         """Show the task's name, and no argument."""
@@ -35,19 +36,19 @@ class Callee(Protocol[T_co]):
     """A task, as far as those who wait for its results know it."""
 
     @property
-    def result_type(self) -> Any:
-        """What its results are made."""
+    def returns(self) -> Annotation:
+        """The type of its results."""
 
     @property
     def call(self) -> Callable[..., Call[T_co]]:
         """Makes a call of it."""
 
 
-def result_type_of(task: Callee[Any]) -> Any:
+def returns_of(task: Callee[Any]) -> Annotation:
     """Return of what type a task's results are. ConfigError for what is no task."""
-    if not callable(getattr(task, "call", None)) or not hasattr(task, "result_type"):
+    if not callable(getattr(task, "call", None)) or not isinstance(getattr(task, "returns", None), Annotation):
         raise ConfigError(f"task must be what @tasks.task made; this is of type {type(task).__name__}")
-    return task.result_type
+    return task.returns
 
 
 def called(tag: str, body: bytes) -> str:

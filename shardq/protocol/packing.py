@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import hiredis
 
+from shardq.protocol.keys import FEW
 from shardq.protocol.script import Form, Script
 
 CACHED: Final = 16_384
@@ -79,6 +80,7 @@ BEGINNINGS: Final = Beginnings()
 def forget(script: Script, named: tuple[str, ...]) -> None:
     """Forget what was packed for a call of *script* with the *named* keys, which nobody will name again."""
     for runs in (script.function, script.sha):
-        BEGINNINGS.pop((runs, named[0], len(named)), None)
+        for count in (len(named), FEW):
+            BEGINNINGS.pop((runs, named[0], count), None)
     for key in named:
         PACKED_KEYS.pop(key, None)

@@ -14,11 +14,15 @@ seen often, and there is no scan for results to forget.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any, Final
 
 ALL = -1
 CELLS = 4096
 Result = frozenset[str]
+_UNTOUCHED: Final[Sequence[object]] = (object(),) * CELLS
+_FIRST: Final = Lock()
 
 
 class Cache:
@@ -31,7 +35,7 @@ class Cache:
         self._young: dict[str, tuple[object, int, object, Result]] = {}
         self._old = self._young
         self._wild = object()
-        self._cells = [object()] * CELLS
+        self._cells: Sequence[object] = _UNTOUCHED
         self._writing: dict[object, int] = {}
         self.hits = self.misses = 0
 
@@ -77,8 +81,16 @@ class Cache:
         if cell == ALL:
             self._wild = object()
         else:
-            self._cells[cell] = object()
+            self._touched()[cell] = object()
         del self._writing[token]
+
+    def _touched(self) -> list[object]:
+        """Return the stamps of the cells: of one's own from the first write on, as most names have no router."""
+        if not isinstance(self._cells, list):
+            with _FIRST:
+                if not isinstance(self._cells, list):
+                    self._cells = [*_UNTOUCHED]
+        return self._cells
 
     def _being_written(self, cell: int) -> bool:
         """Whether a write is under way that could change results of *cell*."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -75,6 +75,7 @@ class TaskCall(Call):
         self._task, self._finder, self._manner, self._note = task, finder, manner, manner.note
         self._crossing: Any = environment.crossing
         self.where = task.where if task else "a task"
+        self.returns = task.returns if task else None
         self._layers = [(each, is_async(each)) for each in manner.middleware] if task else []
         self._collector = Collector(task, self._run_batch, environment) if isinstance(task, BatchTask) else None
         self._innermost_is_async = self._collector is not None or (task is not None and task.is_async)
@@ -112,7 +113,10 @@ class TaskCall(Call):
             return self._collector.add(job, arguments)
         task = cast("Task[Any, Any, Any]", self._task)
         value = task.function(**arguments)
-        return value if task.is_async else checked(value, self.where)
+        return self._awaited(value) if task.is_async else checked(value, self.where)
+
+    async def _awaited(self, value: Awaitable[Any]) -> Any:
+        return checked(await value, self.where)
 
     def _across(self, job: Job, call: Callable[[Any], Any], is_async: bool) -> Callable[[Any], Any]:
         """Return *call* as a function of the other kind, which notes and passes on the delivery of its kind."""

@@ -53,10 +53,10 @@ def name_in(delivery: DeliveryView) -> str:
 
 
 class Finder:
-    """Finds the arguments of calls. Each unknown task or parameter is logged once."""
+    """Finds the arguments of calls. Each unknown task or parameter is logged once, and *where* tasks are looked for."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, where: str = "") -> None:
+        self._clock, self._where = clock, where
         self._unknown: set[str] = set()
 
     def arguments(self, delivery: DeliveryView, task: Task[Any, Any, Any] | None) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Finder:
         """
         body, envelope = _called(delivery)
         if task is None:
-            raise self._unknown_yet(delivery, f"there is no task {envelope.name[:200]!r} here")
+            raise self._unknown_yet(delivery, f"there is no task {envelope.name[:200]!r} here{self._where}")
         most = task.most_tries
         # All deliveries are at least as many as those since a redrive, and need no look into the token.
         if most is not None and delivery.count > most and tries_of(delivery) > most:
@@ -74,7 +74,7 @@ class Finder:
             raise Reject(f"task {task.name!r} was delivered {most} times, and none was finished")
         try:
             mark = body[task.mark_at] if task.mark_at < len(body) else 0
-            return task.signature.decoded(envelope.arguments, mark)
+            return task.signature.decoded(envelope.arguments, mark, is_ours=delivery.received.tag == "m")
         except UnknownArguments as error:
             raise self._unknown_yet(
                 delivery, f"task {task.name!r} has no parameter {str(error)[:200]!r} here"

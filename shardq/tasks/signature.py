@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints
 
 import msgspec
-import msgspec.inspect
 
 from shardq.errors import ConfigError
+from shardq.model.annotation import Annotation, converted
+from shardq.model.unfit import Unfit, unknown_name
 
 _MAP: Final = 0x80
 """MessagePack's mark of a map without members; with up to 15 of them it is so much more."""
 _SMALL: Final = 15
+_TYPED_DICT: Final[Any] = TypedDict
 _KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -35,8 +37,8 @@ class Signature:
         self._where = where
         hints = _hints(function, where)
         parameters = [*inspect.signature(function).parameters.values()]
-        self.returns: Any = hints.pop("return", Any)
-        self.types: dict[str, Any] = {}
+        self.returns = Annotation(hints.pop("return", Any), f"what {where} returns")
+        self.types: dict[str, Annotation] = {}
         self._required: set[str] = set()
         self._positional: list[str] = []
         if is_batch and len(parameters) != 1:
@@ -45,26 +47,38 @@ class Signature:
             kind = hints.get(each.name, Any)
             self._add(each, _member_of(kind, where) if is_batch else kind)
         self._known = frozenset(self.types)
-        fields = {name: kind if name in self._required else NotRequired[kind] for name, kind in self.types.items()}
-        self._decoder = msgspec.msgpack.Decoder(TypedDict("Arguments", fields), strict=False)  # type: ignore[operator]
+        self._at_once = {name: kind.at_once for name, kind in self.types.items()}
+        # If all arguments are there, and of these types, no more is looked at.
+        self._usual = tuple(next(iter(kind.at_once), None) for kind in self.types.values())
+        self._validated = {name for name, kind in self.types.items() if kind.validated is not None}
+        hinted = {name: kind.hint for name, kind in self.types.items()}
+        fields = {name: kind if name in self._required else NotRequired[kind] for name, kind in hinted.items()}
+        self._arguments = _TYPED_DICT("Arguments", fields)
+        self._decoder = msgspec.msgpack.Decoder(self._arguments)
         self._names = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
-        _check_type(self.returns, f"what {where} returns")
 
     def _add(self, parameter: inspect.Parameter, kind: Any) -> None:
         name, where = parameter.name, f"the parameter {parameter.name!r} of {self._where}"
         if parameter.kind not in _KINDS:
-            raise ConfigError(f"{where} cannot be sent by name: leave out *, ** and / in a task's parameters")
-        _check_type(kind, where)
-        self.types[name] = kind
+            raise ConfigError(
+                f"{where} cannot be sent by name: leave out *, ** and / in a task's parameters, and let decorators use "
+                "functools.wraps"
+            )
+        self.types[name] = found = Annotation(kind, where)
         if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
             self._positional.append(name)
         if parameter.default is inspect.Parameter.empty:
             self._required.add(name)
         else:
-            _check_default(parameter.default, kind, where)
+            _check_default(parameter.default, found, where)
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by name, without those that are left to their defaults. ConfigError."""
+        """Return the arguments of a call by name, without those that are left to their defaults.
+
+        ConfigError if the function does not take them; CodecError for one that would not come back as it is.
+        """
+        if not kwargs and (*map(type, args),) == self._usual:
+            return dict(zip(self._positional, args))  # noqa: B905 (they are as many)
         if len(args) > len(self._positional):
             raise ConfigError(f"{self._where} takes {len(self._positional)} positional arguments, not {len(args)}")
         arguments = dict(zip(self._positional, args, strict=False))
@@ -76,22 +90,43 @@ class Signature:
             arguments |= kwargs
         if len(arguments) < len(self.types) and (missing := self._required - arguments.keys()):
             raise ConfigError(f"{self._where} lacks the argument {min(missing)!r}")
+        return self.sent(arguments)
+
+    def sent(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return *arguments* as they are written. CodecError for one that would not come back as it is."""
+        at_once = self._at_once
+        for name, value in arguments.items():
+            if type(value) not in at_once[name]:
+                arguments[name] = self.types[name].sent(value, f"argument {name}")
         return arguments
 
-    def decoded(self, raw: msgspec.Raw, mark: int) -> dict[str, Any]:
+    def decoded(self, raw: msgspec.Raw, mark: int, *, is_ours: bool = True) -> dict[str, Any]:
         """Return the arguments in a payload, each as its annotation says. *mark* is that of their map, if it is known.
 
-        UnknownArguments for a name that is no parameter; WrongArguments if one does not fit, or is missing.
+        Those of another codec than MessagePack's are not *is_ours*. UnknownArguments for a name that is no parameter;
+        WrongArguments if one does not fit, or is missing.
         """
         try:
-            arguments = cast("dict[str, Any]", self._decoder.decode(raw))
-        except msgspec.MsgspecError as error:
+            arguments: dict[str, Any] = self._decoder.decode(raw) if is_ours else self._converted(raw)
+            if self._validated:
+                self._validate(arguments)
+        except (msgspec.MsgspecError, Unfit) as error:
             self._check_names(raw)
-            raise WrongArguments(_readable(error)) from None
+            raise WrongArguments(str(Unfit.of(error))) from None
         count = len(arguments)
         if mark != _MAP + count or count > _SMALL:  # the mark of a small map says how many names were given
             self._check_names(raw)
         return arguments
+
+    def _converted(self, raw: msgspec.Raw) -> dict[str, Any]:
+        return cast("dict[str, Any]", converted(msgspec.msgpack.decode(raw), self._arguments))
+
+    def _validate(self, arguments: dict[str, Any]) -> None:
+        for name in self._validated & arguments.keys():
+            try:
+                arguments[name] = self.types[name].made(arguments[name])
+            except Unfit as error:
+                raise Unfit(f".{name}{error.path}", error.why) from None
 
     def _check_names(self, raw: msgspec.Raw) -> None:
         try:
@@ -105,11 +140,10 @@ class Signature:
 def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigError(unknown_name(f"an annotation of {where}", error)) from None
     except Exception as error:  # noqa: BLE001 (an annotation is any code)
-        raise ConfigError(
-            f"the annotations of {where} cannot be read ({type(error).__name__}: {error}): import what they name where "
-            "the task is declared, not under TYPE_CHECKING"
-        ) from None
+        raise ConfigError(f"the annotations of {where} cannot be read ({type(error).__name__}: {error})") from None
 
 
 def _member_of(kind: Any, where: str) -> Any:
@@ -121,43 +155,8 @@ def _member_of(kind: Any, where: str) -> Any:
     return get_args(kind)[0]
 
 
-def _check_type(kind: Any, where: str) -> None:
-    """ConfigError for a type that msgspec cannot make from a message."""
+def _check_default(default: Any, kind: Annotation, where: str) -> None:
     try:
-        found = msgspec.inspect.type_info(kind)
-    except Exception as error:  # noqa: BLE001 (msgspec raises TypeError and others)
-        raise ConfigError(f"{where} has a type that cannot be sent: {error}") from None
-    if (custom := _custom(found)) is not None:
-        raise ConfigError(f"{where} has a type that cannot be sent: {custom!r}; use a dataclass, Struct or TypedDict")
-
-
-def _custom(info: Any) -> Any:
-    """Return a type within *info* that msgspec knows nothing of."""
-    ahead, seen = [info], set()
-    while ahead:
-        each = ahead.pop()
-        if isinstance(each, msgspec.inspect.CustomType):
-            return each.cls
-        if id(each) in seen or not isinstance(each, msgspec.Struct):
-            continue
-        seen.add(id(each))
-        for value in (getattr(each, name) for name in each.__struct_fields__):
-            ahead += value if isinstance(value, tuple) else [value]
-    return None
-
-
-def _check_default(default: Any, kind: Any, where: str) -> None:
-    try:
-        msgspec.convert(msgspec.to_builtins(default), kind, strict=False)
+        kind.check_default(default)
     except Exception as error:  # noqa: BLE001 (of any type's making)
         raise ConfigError(f"the default of {where} cannot be sent, or is not of its type: {error}") from None
-
-
-def _readable(error: Exception) -> str:
-    """What msgspec found, as `width: expected int, got str`. It has no part of the payload."""
-    text, _, path = str(error).partition(" - at `$")
-    text = text.replace("`", "")
-    if text.startswith("Object missing required field"):
-        return f"{text.rpartition(' ')[2]}: missing"
-    where = path.rstrip("`").lstrip(".")
-    return f"{where}: {text[:1].lower()}{text[1:]}" if where else text

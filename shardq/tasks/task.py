@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from shardq.arguments import MAX_BLOCK, seconds, whole
 from shardq.backoff import Backoff, check_backoff
 from shardq.errors import ConfigError, ProcessDied
+from shardq.model.annotation import Annotation
 from shardq.model.call import IS_NAME, Call
 from shardq.tasks.signature import Signature
 from shardq.worker.guard import is_one_of
@@ -89,12 +91,12 @@ class Task(Generic[P, T, R]):
         self.is_batch = is_batch
         self.signature = Signature(function, self.where, is_batch=is_batch)
         self._call: Any = msgspec.defstruct(
-            "Call", [], bases=(Call,), namespace={"result_type": self.signature.returns}, array_like=True, frozen=True
+            "Call", [], bases=(Call,), namespace={"returns": self.signature.returns}, array_like=True, frozen=True
         )
 
     @property
-    def result_type(self) -> Any:
-        """What its results are made of: the function's return annotation."""
+    def returns(self) -> Annotation:
+        """The type of its results: the function's return annotation."""
         return self.signature.returns
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -109,9 +111,10 @@ class Task(Generic[P, T, R]):
         """Return a call with these arguments: a payload for `write`, `publish` and all else that takes one.
 
         Arguments that are left out get their defaults where the task runs. ConfigError if the function does not take
-        them; CodecError, when it is written, for one that cannot be sent.
+        them; CodecError, with place and type, for one that would not come back as it is.
         """
-        return cast("Call[T]", self._call(self.name, self.signature.bound(args, kwargs)))
+        found: Call[T] = self._call(self.name, self.signature.bound(args, kwargs))
+        return found
 
 
 class BatchTask(Task[[list[X]], None, R], Generic[X, R]):
@@ -133,7 +136,7 @@ class BatchTask(Task[[list[X]], None, R], Generic[X, R]):
 
     def call(self, member: X, /) -> Call[None]:  # type: ignore[override]  # a call has one member of the list
         """Return a call with one *member* of the list that the function takes."""
-        return cast("Call[None]", self._call(self.name, {self.parameter: member}))
+        return cast("Call[None]", self._call(self.name, self.signature.sent({self.parameter: member})))
 
 
 def _check_kind(function: object, where: str) -> None:
@@ -142,8 +145,17 @@ def _check_kind(function: object, where: str) -> None:
         raise ConfigError(f"{where} has a yield, so calling it runs nothing of it: let it return what it has")
     if isinstance(function, type):
         raise ConfigError(f"{where} is a class: a task is made of a function")
+    if isinstance(function, FunctionType) and _is_coroutine_of_another(function):
+        raise ConfigError(
+            f"{where} is an async def below a decorator that made a plain function of it, which would return a "
+            "coroutine that nobody awaits: let the decorator return an async def, or leave it out"
+        )
+
+
+def _is_coroutine_of_another(function: FunctionType) -> bool:
+    return not inspect.iscoroutinefunction(function) and inspect.iscoroutinefunction(inspect.unwrap(function))
 
 
 def _place(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)

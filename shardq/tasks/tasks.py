@@ -316,6 +316,11 @@ def _tasks_in(module: str, name: str) -> Any:
 def _name_of(function: Callable[..., Any], name: str | None) -> str:
     if not callable(function):
         raise ConfigError(f"a task is made of a function, not of {shown(function)}; a name is given as name=...")
+    if isinstance(function, partial):
+        raise ConfigError(
+            f"a task is made of a function, not of a functools.partial of {shown(function.func)}: define a function "
+            "that calls it, whose parameters have types"
+        )
     if name is not None:
         return name
     if not hasattr(function, "__qualname__"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from shardq.clock import Clock
 from shardq.errors import ProcessDied
 from shardq.model import DeliveryView, QueueConfig
+from shardq.model.annotation import Annotation
 from shardq.worker.contexts import Fresh
 from shardq.worker.outcome import TimeLimit
 
@@ -39,6 +40,8 @@ class Call:
 
     is_async = False
     where = "the handler"
+    returns: Annotation | None = None
+    """The type of its results; None if nothing is said of them."""
 
     def __init__(self, environment: Environment, limit: float | None = None) -> None:
         limits = [each for each in (limit, environment.time_limit) if each is not None]

@@ -265,7 +265,8 @@ def _handled(job: Job, codecs: Codecs, keeps: int | None) -> Answer:
     """Handle *job*. The answer has the result of at most *keeps* bytes, none if that is None."""
     try:
         value = guard.checked(job.call.run(job), job.call.where)
-        return Answer("done", result=None if keeps is None else kept_result(codecs, keeps, value))
+        kept = None if keeps is None else kept_result(codecs, keeps, value, job.call.returns)
+        return Answer("done", result=kept)
     except BaseException as error:  # noqa: BLE001 (SystemExit in a handler is a failure of the handler; the child continues)
         return _answer_to(guard.judged_by_call(error, job))
 

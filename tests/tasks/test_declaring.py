@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from enum import Enum
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 from uuid import UUID
 
@@ -22,11 +23,33 @@ class Own:
     """No type that msgspec knows."""
 
 
+@dataclass
+class Half:
+    """Of which a part is not there yet."""
+
+    part: Missing  # type: ignore[name-defined]  # noqa: F821
+
+
+def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return plain
+
+
+def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    def hiding(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return hiding
+
+
 def declared(source: str, decorator: str = "tasks.task") -> Tasks[Any]:
     """Declare the function in *source*, as a module would."""
     tasks: Tasks[Any] = Tasks("jobs")
     text = f"@{decorator}\n{textwrap.dedent(source)}"
-    exec(compile(text, "somewhere.py", "exec"), {"tasks": tasks, "Own": Own, "__name__": "somewhere"})  # noqa: S102
+    exec(compile(text, "somewhere.py", "exec"), NAMES | {"tasks": tasks, "__name__": "somewhere"})  # noqa: S102
     return tasks
 
 
@@ -41,7 +64,12 @@ def declared(source: str, decorator: str = "tasks.task") -> Tasks[Any]:
         ("def f(a, /): ...", "the parameter 'a'.*by name"),
         ("def f(a: int = 'x'): ...", "the default of the parameter 'a'"),
         ("def f(a=Own()): ...", "the default of the parameter 'a'"),
-        ("def f(a: 'Missing'): ...", "Missing.*TYPE_CHECKING"),
+        ("def f(a: 'Missing'): ...", "an annotation of .* names 'Missing', which is not there .*above.*TYPE_CHECKING"),
+        ("def f(a: Half): ...", "the type of the parameter 'a' .* names 'Missing', which is not there .*above"),
+        ("def f(a: date | datetime): ...", "could not be told which member of its union comes back"),
+        ("def f(a: tuple[int, ...] | list[int]): ...", "could not be told which member of its union comes back"),
+        ("def f() -> dict[str, int] | Order: ...", "could not be told which member of its union comes back"),
+        ("@plainly\nasync def f(a: int): ...", "an async def below a decorator that made a plain function of it"),
         ("def f(a: int):\n    yield a", "task 'somewhere.f'.*has a yield"),
         ("async def f(a: int):\n    yield a", "task 'somewhere.f'.*has a yield"),
     ],
@@ -50,6 +78,11 @@ def test_a_function_that_messages_cannot_call_is_refused(source: str, wrong: str
     with pytest.raises(ConfigError, match=wrong) as raised:
         declared(source)
     assert "somewhere.py:1" in str(raised.value)
+
+
+def test_a_decorator_that_hides_the_parameters_is_told_what_to_use() -> None:
+    with pytest.raises(ConfigError, match=r"the parameter 'args' .* functools.wraps"):
+        declared("@unwrapped\ndef f(a: int): ...")
 
 
 @pytest.mark.parametrize("source", ["def f(a: list[int], b: int): ...", "def f(): ...", "def f(a: int): ..."])
@@ -85,7 +118,8 @@ def test_an_option_that_cannot_work_is_refused(options: dict[str, Any], wrong: s
     [
         ("report", "not of 'report'; a name is given as name="),
         (Own, "'tests.tasks.test_declaring.Own'.*is a class"),
-        (partial(print, 1), "has no name of its own"),
+        (partial(print, 1), "not of a functools.partial of <built-in function print>: define a function that calls it"),
+        (operator.itemgetter(1), "has no name of its own"),
     ],
 )
 def test_a_task_is_made_of_a_function(made_of: Any, wrong: str) -> None:
@@ -133,6 +167,11 @@ class Order:
     id: UUID
     days: list[date]
     color: Color = Color.RED
+
+
+NAMES = {
+    each.__name__: each for each in (Own, Half, Order, plainly, unwrapped, date, datetime)
+}  # fmt: skip
 
 
 def test_a_call_is_a_list_of_name_and_arguments() -> None:

@@ -76,7 +76,7 @@ def test_a_result_of_another_release_is_told(client: Client, work: Work) -> None
 
     job = client.queue(later).write(number.call(), shard_key="t")
     work(tasks)
-    with pytest.raises(CodecError, match="Expected `int`"):
+    with pytest.raises(CodecError, match="expected int, got str"):
         job.result(timeout=5)
 
 

@@ -12,7 +12,7 @@ from shardq.model.settings import differs
 from shardq.ops.queue.registry import register
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Call, Op, Sleep
+from shardq.ops.queue.steps import Call, Op, Sleep, forget_keys
 from shardq.ops.queue.view import QueueView
 from shardq.protocol.keys import slot
 from shardq.protocol.replies import StoredAssignment, pairs, stored_assignment
@@ -59,7 +59,8 @@ def create(state: QueueState, until: float) -> Op[None]:
 
 
 def missing(state: QueueState) -> QueueMissing:
-    """Return the error of a call that needs a queue, and may not create it."""
+    """Return the error of a call that needs a queue, and may not create it. What was packed for it is forgotten."""
+    forget_keys(state.keys)
     name = state.keys.name
     if state.creates:
         return QueueMissing(f"there is no queue {name!r} yet: its first write or read creates it, or declare()")

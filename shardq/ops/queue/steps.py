@@ -97,10 +97,6 @@ class Call:
             last,
         ])  # fmt: skip
 
-    def forget(self) -> None:
-        """Forget what was packed for it. Use it for a queue that does not exist: its name may never be named again."""
-        forget(self.script, self.keys[: len(self.script.keys)])
-
     def whole(self) -> Call:
         """Return the same call with all keys that its script names, after it was refused with `MORE_KEYS`."""
         if self.few is None:
@@ -206,6 +202,12 @@ class Share(msgspec.Struct):
     coalescer: Any
     item: Any
     until: float
+
+
+def forget_keys(keys: QueueKeys | RouterKeys) -> None:
+    """Forget what was packed for calls on *keys*, of which there are none: their name may never be named again."""
+    for script, named in [*keys.declared.items()]:
+        forget(load(script), named)
 
 
 @dataclass(slots=True)

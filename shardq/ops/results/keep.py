@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from shardq.codec import Codecs
 from shardq.errors import CodecError, OutOfMemory
 from shardq.model import Received
+from shardq.model.annotation import Annotation
 from shardq.ops.queue.opening import find_queue
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
@@ -40,12 +41,16 @@ MOST_KINDS: Final = 1000
 _WARNED: Final[set[str]] = set()
 
 
-def kept_result(codecs: Codecs, max_size: int, value: Any) -> KeptResult:
-    """Encode *value* as a result. If that cannot be, or it has more than *max_size* bytes, it says so instead."""
+def kept_result(codecs: Codecs, max_size: int, value: Any, returns: Annotation | None = None) -> KeptResult:
+    """Encode *value* as a result of the type *returns*, if there is one.
+
+    If that cannot be, or it has more than *max_size* bytes, it says so instead.
+    """
     try:
-        tag, body = codecs.encode(value)
+        tag, body = codecs.encode(value if returns is None else returns.sent(value, "result"))
     except CodecError as error:
-        _warn(NOT_ENCODED, "a result is not kept, nor are others like it: %s", error)
+        what = "a result" if returns is None else returns.where
+        _warn(f"{NOT_ENCODED} {what}", "%s is not kept, nor are others like it: %s", what, error)
         return KeptResult(NOT_ENCODED)
     if len(body) > max_size:
         _warn(

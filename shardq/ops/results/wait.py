@@ -42,7 +42,7 @@ LOOKS: Final = "it only looked for the result"
 
 _WHY: Final = {
     TOO_LARGE: "it was larger than max_result_size",
-    NOT_ENCODED: "the codec could not encode it",
+    NOT_ENCODED: "the codec could not encode it, or it would not come back as it is: the worker's log says why",
     FULL: "there was no room (max_result_bytes)",
 }
 

@@ -28,7 +28,7 @@ from shardq.errors import (
 from shardq.ops.queue.outcome import fail_after, outcome_of
 from shardq.ops.queue.retry import retry_replicated
 from shardq.ops.queue.steps import Argument, Call, Op, Sleep, Underreplicated
-from shardq.ops.topics.load import apply_change, check_version, follow, load_bindings, warn_ignored
+from shardq.ops.topics.load import apply_change, check_version, empty_router, follow, load_bindings, warn_ignored
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Binding, Router
 from shardq.routing.router import bindings_of
@@ -42,7 +42,7 @@ LOADING_PAUSE = 0.02
 """Seconds between two checks whether another thread has finished loading."""
 
 
-class RouterState(msgspec.Struct):
+class RouterState(msgspec.Struct, weakref=True):
     """A client's copy of one router. Threads share it; `lock` is held while changes are applied, never by lookups.
 
     The copy was current at local time `checked`. A load replaces `router` as a whole; the last one began at local time
@@ -55,7 +55,7 @@ class RouterState(msgspec.Struct):
     timeout: float
     durability: Durability = msgspec.field(default_factory=partial(Durability, "none"))
     max_age: float = 1.0
-    router: Router = msgspec.field(default_factory=Router)
+    router: Router = msgspec.field(default_factory=empty_router)
     stamp: bytes = b""
     version: int = 0
     checked: float | None = None
@@ -75,7 +75,7 @@ class RouterState(msgspec.Struct):
 
     def forked(self) -> None:
         """Start with an empty copy in a forked child: another thread of the parent may have held the lock."""
-        self.lock, self.router = threading.Lock(), Router()
+        self.lock, self.router = threading.Lock(), empty_router()
         self.stamp, self.version, self.checked, self.loading = b"", 0, None, False
 
     @property
@@ -225,7 +225,7 @@ def _follow_changes(state: RouterState, until: float) -> Op[bool]:
         if reply[0] == b"NONE":
             with state.lock:
                 if state.stamp or state.version:  # Redis lost the bindings, or somebody deleted them
-                    state.router, state.version, state.stamp = Router(), 0, b""
+                    state.router, state.version, state.stamp = empty_router(), 0, b""
             return True
         if reply[0] == b"RELOAD":
             return False

@@ -17,20 +17,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from shardq.clock import Clock
 from shardq.errors import BackendError, ConfigError
 from shardq.ops.queue.retry import always, retry_until
-from shardq.ops.queue.steps import Call, Op
+from shardq.ops.queue.steps import Call, Op, forget_keys
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Router
 
 log = logging.getLogger("shardq")
+CACHED_TOPICS: Final = 8192
+"""The results of so many lookups are kept: 2 MB, also if each topic is another one."""
 MAX_NOTED = 100_000
 """A load notes at most about so many changes before it applies them. This bounds its memory."""
+
+
+def empty_router() -> Router:
+    """Return a router without bindings, as a client has it at first."""
+    return Router(cache=CACHED_TOPICS)
 
 
 class Copy(msgspec.Struct):
@@ -42,7 +49,7 @@ class Copy(msgspec.Struct):
 
     stamp: bytes
     version: int
-    router: Router = msgspec.field(default_factory=Router)
+    router: Router = msgspec.field(default_factory=empty_router)
     foreign: set[bytes] = msgspec.field(default_factory=set)
     bound: int = 0
     noted: dict[bytes, bytes] = msgspec.field(default_factory=dict)
@@ -116,6 +123,8 @@ def follow(keys: RouterKeys, stamp: bytes, version: int, count: int, until: floa
     """Return the reply of `follow`: up to *count* changes after *version*."""
     call = Call.on(keys, "follow", (stamp, version, count))
     reply: list[Any] = yield from retry_until(always(call), until, clock)
+    if reply[0] == b"NONE":
+        forget_keys(keys)
     check_version(keys, reply)
     return reply
 

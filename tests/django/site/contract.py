@@ -33,6 +33,7 @@ from django.core.management import CommandError, call_command  # noqa: E402
 from django.db import connection, transaction  # noqa: E402
 from django.db.backends.signals import connection_created  # noqa: E402
 from django.tasks import Task, TaskResult, TaskResultStatus, default_task_backend, task, task_backends  # noqa: E402
+from django.tasks.base import TaskError  # noqa: E402
 from django.tasks.exceptions import (  # noqa: E402
     InvalidTask,
     InvalidTaskBackend,
@@ -46,13 +47,16 @@ import shardq.django  # noqa: E402
 from shardq import BackendTimeout, Client, ConfigError, Queue  # noqa: E402
 from shardq.django import Backend, options  # noqa: E402
 from shardq.django import backend as backends  # noqa: E402
-from shardq.django.finding import find_task  # noqa: E402
+from shardq.django.finding import find_task, known_task  # noqa: E402
 from shardq.django.record import Record, kept_of  # noqa: E402
+from shardq.django.results import KeptError  # noqa: E402
 from shardq.django.worker import first_tasks  # noqa: E402
 from shardq.ops.results.keep import keep  # noqa: E402
 from tests.django.site import tasks  # noqa: E402
 
 URL = os.environ["SHARDQ_URL"]
+UNLISTED = "tests.django.site.unlisted.wipe"
+"""The path of a task in a module that nothing imports."""
 READY, RUNNING, FAILED, SUCCESSFUL = (TaskResultStatus[name] for name in ("READY", "RUNNING", "FAILED", "SUCCESSFUL"))
 NO_BACKOFF = {"default": {"BACKEND": "shardq.django.Backend", "OPTIONS": {"backoff": lambda failures, random: 0.0}}}
 
@@ -414,18 +418,94 @@ class Failures(Case):
                 asyncio.run(tasks.echo.aenqueue(1))
 
 
+class Keys(Case):
+    """Of dicts: JSON would make text of all."""
+
+    def test_a_key_that_is_no_text_is_refused_where_it_is_written(self) -> None:
+        for value in ({1: "a"}, {"a": [{None: 1}]}, {True: 1}):
+            with self.subTest(value), self.assertRaisesRegex(TypeError, "Unsupported type of a key"):
+                tasks.echo.enqueue(value)
+        self.assertEqual(self.client.queues(), [])
+
+    def test_so_is_that_of_a_result(self) -> None:
+        result = tasks.keyed.enqueue()
+        self.assertTrue(worked_off(result))
+        self.assertEqual((result.status, result.errors[0].exception_class), (FAILED, TypeError))
+
+
 class Strangers(Case):
     """What others write into the queue."""
 
-    def test_a_path_in_a_message_imports_nothing_but_the_project(self) -> None:
+    def test_a_path_in_a_message_imports_nothing(self) -> None:
+        from tests.django.site import listed  # the project has imported it
+
         paths = [
+            UNLISTED, f"{listed.__name__}.other", "tests.django.site.listed.counted.func",
             "antigravity.fly", "this.s", "tests.django.site.tasks.query", "tests.django.site.tasks.Path",
             "tests.django.site.tasks.renamed", "tests.django.site.missing.task", "tests.django.missing.task", "task",
             "", ".", "os.system",
         ]  # fmt: skip
         for path in paths:
             self.assertIsNone(find_task(path), path)
-        self.assertTrue({"antigravity", "this"}.isdisjoint(sys.modules))
+            self.assertIsNone(known_task(path, ()), path)
+        self.assertTrue({"antigravity", "this", UNLISTED.rpartition(".")[0]}.isdisjoint(sys.modules))
+
+    def test_a_call_of_what_is_in_no_list_is_a_dead_letter_that_says_why(self) -> None:
+        queue = self.client.queue("default", create=True, result_ttl=86400)
+        message_id = queue.write([UNLISTED, {"call": "{}"}], shard_key="t")
+        work()
+        self.assertEqual(queue.status(message_id).state, "delayed", "another release may know it, for an hour")
+        long_ago = round(time.time()) - 3601
+        again = queue.write([UNLISTED, {"call": "{}"}], shard_key="u")
+        queue.nack_many([queue.read()], counted=False, error=f"unknown since {long_ago}: no such task")
+        work()
+        (letter,) = queue.dead()
+        self.assertEqual(letter.message_id, again)
+        self.assertIn(f"no task '{UNLISTED}' here: workers know the modules named tasks of the apps", letter.reason)
+        for each in (message_id, again):
+            with self.assertRaisesRegex(TaskResultDoesNotExist, "not known here"):
+                default_task_backend.get_result(f"{each}:default")
+        self.assertNotIn(UNLISTED.rpartition(".")[0], sys.modules)
+
+    def test_a_module_of_another_name_is_listed(self) -> None:
+        program = (
+            "import sys, django; django.setup(); from django.tasks import default_task_backend as backend;"
+            "found = backend.get_result(sys.argv[1]); print(found.task.module_path, found.status)"
+        )
+        name = "tests.django.site.listed"
+        message_id = self.client.queue("default", create=True, result_ttl=86400).write(
+            [f"{name}.counted", {"call": '{"args": [1]}'}], shard_key="t"
+        )
+        options = json.dumps({"tasks": [name]})
+        worker = [sys.executable, "-m", "django", "shardq_worker", "--until", "empty"]
+        for command in (worker, [sys.executable, "-c", program, f"{message_id}:default"]):
+            told = subprocess.run(
+                command, capture_output=True, text=True, timeout=60, env=os.environ | {"SITE_OPTIONS": options}
+            )
+            self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertEqual(told.stdout.strip(), f"{name}.counted SUCCESSFUL")
+        with configured(tasks=["tests.django.site.missing"]), self.assertRaisesRegex(CommandError, "OPTIONS.*missing"):
+            work()
+
+    def test_the_class_of_an_error_is_found_and_not_imported(self) -> None:
+        for path, found in (
+            ("builtins.OSError", OSError),
+            ("tests.django.site.contract.Strangers.Inner", Strangers.Inner),
+            (UNLISTED.replace("wipe", "Boom"), None),
+            ("antigravity.Error", None), ("os.system", None), ("builtins.int", None), ("", None), ("." * 5000, None),
+            ("tests.django.site.listed.other", None),
+        ):  # fmt: skip
+            error = KeptError(exception_class_path=path, traceback="")
+            self.assertIsInstance(error, TaskError)
+            if found is not None:
+                self.assertIs(error.exception_class, found)
+                continue
+            with self.assertRaisesRegex(ValueError, "is no class of errors that was imported here"):
+                _ = error.exception_class
+        self.assertTrue({"antigravity", UNLISTED.rpartition(".")[0]}.isdisjoint(sys.modules))
+
+    class Inner(Exception):
+        """A class in another one."""
 
     def test_messages_that_are_no_calls_harm_nobody(self) -> None:
         queue = self.client.queue("default", create=True, result_ttl=86400)

@@ -80,6 +80,11 @@ def returns(kind: str) -> Any:
 
 
 @task
+def keyed() -> Any:
+    return {"of": {1: "text"}}
+
+
+@task
 def hashed(key: Any) -> Any:
     return {key: 1}
 

@@ -64,7 +64,7 @@ def published(queues: list[Queue], payload: Any, **settings: Any) -> Callable[[]
 
 def fresh(queues: list[Queue]) -> None:
     """Let a publish ask for no bindings while the link is closed."""
-    for router in real(queues[0].client)._routers.values():
+    for router in real(queues[0].client)._routers.all():
         router.max_age = 600.0
         router.checked = router.clock.monotonic()
 
