@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -112,11 +112,10 @@ class TaskCall(Call):
         if self._collector is not None:
             return self._collector.add(job, arguments)
         task = cast("Task[Any, Any, Any]", self._task)
-        value = task.function(**arguments)
-        return self._awaited(value) if task.is_async else checked(value, self.where)
+        return self._awaited(task, arguments) if task.is_async else checked(task.function(**arguments), self.where)
 
-    async def _awaited(self, value: Awaitable[Any]) -> Any:
-        return checked(await value, self.where)
+    async def _awaited(self, task: Task[Any, Any, Any], arguments: Mapping[str, Any]) -> Any:
+        return checked(await task.function(**arguments), self.where)
 
     def _across(self, job: Job, call: Callable[[Any], Any], is_async: bool) -> Callable[[Any], Any]:
         """Return *call* as a function of the other kind, which notes and passes on the delivery of its kind."""

@@ -13,7 +13,7 @@ import inspect
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
-from types import AsyncGeneratorType, GeneratorType, TracebackType
+from types import TracebackType
 from typing import Final, TypeAlias, cast
 
 from shardq.arguments import MAX_BLOCK, seconds
@@ -99,16 +99,12 @@ def _done(job: Job, jobs: Queue | AsyncQueue, value: object) -> Outcome:
 
 def checked(value: object, function: str) -> object:
     """Return what a *function* returned. ConfigError if that is still to be run, since then nothing was done yet."""
-    if value is None:
-        return value
-    if inspect.isawaitable(value):
+    if value is not None and inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()  # else Python warns that it was never awaited, which is said here
         raise ConfigError(
             f"{function} returned an awaitable, which nobody awaits: declare it with async def, and await"
         )
-    if isinstance(value, (GeneratorType, AsyncGeneratorType)):
-        raise ConfigError(f"{function} returned a generator, of which nothing has run: let it return what it has")
     return value
 
 

@@ -323,7 +323,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a write whose answer was lost is stored once more by its retry",
         "shardq/ops/queue/numbered.py",
         "retry_replicated(call, until",
-        'retry_replicated(lambda _: make(ProducerSequence(f"p:{state.clock.monotonic()}", 1)), until',
+        'retry_replicated(lambda again: make(ProducerSequence(f"p:{begun_at}", 1)) if again else call(again), until',
         "tests/fault/queue/test_lost_replies.py::test_a_write_is_stored_once_under_the_id_that_it_returns[reply-sync-valkey]",
     ),
     Mutant(

@@ -241,12 +241,3 @@ def test_an_async_task_that_returns_a_coroutine_has_failed(
     work(tasks)
     assert queue.stats().acked == 0
     assert [letter.last_error.partition(" ")[0] for letter in queue.dead()] == ["ConfigError"] * 2
-
-
-def test_a_task_that_returns_a_generator_has_failed(client: Client, work: Work, functions: FunctionKind) -> None:
-    """Nothing of it has run."""
-    tasks: Tasks[None] = Tasks("jobs")
-    task: Any = tasks.task(name="f", retries=0)(of_kind(functions, lambda: (each for each in [1])))
-    client.queue(tasks).write(task.call(), shard_key="t")
-    work(tasks)
-    assert [letter.last_error.partition(" ")[0] for letter in client.queue(tasks).dead()] == ["ConfigError"]

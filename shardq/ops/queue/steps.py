@@ -207,7 +207,8 @@ class Share(msgspec.Struct):
 def forget_keys(keys: QueueKeys | RouterKeys) -> None:
     """Forget what was packed for calls on *keys*, of which there are none: their name may never be named again."""
     for script, named in [*keys.declared.items()]:
-        forget(load(script), named)
+        if named:
+            forget(load(script), named)
 
 
 @dataclass(slots=True)
