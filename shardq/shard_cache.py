@@ -1,4 +1,4 @@
-"""A cache of shards that takes 24 bytes for each, so that a million shard keys have room in it."""
+"""A cache of shards that takes 24 bytes for each, so that many shard keys have room in it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ WIDEST: Final = 8
 """Shards of more streams are not kept: few queues have any."""
 
 FEWEST: Final = 1024
-MOST: Final = 2**21
-"""A cache has so many slots, and doubles while it fills: 24 kB at first, 50 MB where a million keys are in use."""
+MOST: Final = 2**15
+"""A cache has so many slots, and doubles while it fills: 24 kB at first, 0.8 MB at most: tenants choose the keys."""
 
 _SLOT: Final = 24
 _FORMS: Final = tuple(Struct(f"=q{width}H") for width in range(WIDEST + 1))

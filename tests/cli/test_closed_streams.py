@@ -12,14 +12,17 @@ import pytest
 from shardq import Client
 from tests.servers import Server
 
-WORDS = [("stats", "jobs"), ("peek", "jobs"), ("len", "jobs"), ("tenants", "jobs"), ("write", "jobs", "x", "-k", "t")]
+WORDS = [(word, "streams") for word in ("stats", "peek", "len", "tenants")] + [("write", "streams", "x", "-k", "t")]
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
 def test_a_command_with_closed_streams_does_its_work(cli_server: Server, words: tuple[str, ...], closed: str) -> None:
     with Client.from_url(cli_server.url) as client:
-        client.queue("jobs", streams=4).write(b"x", shard_key="t")
+        queue = client.queue("streams", streams=4)
+        queue.declare()
+        queue.purge()
+        queue.write(b"x", shard_key="t")
     ended = run(f"{sys.executable} -m shardq.cli {' '.join(words)} {closed}", cli_server)
     assert (ended.returncode, ended.stderr) == (0, b"")
 

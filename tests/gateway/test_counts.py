@@ -28,7 +28,7 @@ LONGEST = 0.02
 """Seconds of processor time in one step of the loop."""
 
 
-SPARE = 32 * MIB
+SPARE = 64 * MIB
 """Bytes that the allocator may keep of what was given back: less than is worth to be asked for."""
 
 

@@ -32,8 +32,8 @@ BYTE_POSITIONS = 255
 MANY = 8
 """For so many messages words that are packed already are worth their while."""
 
-CACHED_SHARDS = 65_536
-"""What shard keys have in common in their messages is kept for so many of them."""
+CACHED_SHARDS = 4096
+"""What messages of a shard key have in common is kept for as many of them: 0.9 MB at most, as tenants choose them."""
 
 WORDS = 4
 """Words of a plain message: positions, shard key, tag, payload."""
@@ -92,7 +92,8 @@ def _heads(view: QueueView, positions: Sequence[bytes], keys: Sequence[str | byt
         last = word_of(tag.encode())
         for own, key in zip(positions, keys, strict=True):
             if key not in known:
-                known[key] = word_of(own) + word_of(key if isinstance(key, bytes) else key.encode()) + last
+                raw = key if isinstance(key, bytes) else key.encode()
+                known[key] = b"$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (len(own), own, len(raw), raw, last)
         return [known[key] for key in keys]
 
 

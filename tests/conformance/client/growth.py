@@ -90,6 +90,19 @@ def topics(url: str) -> Iterator[Ask]:
 
 
 @contextmanager
+def shard_keys(url: str) -> Iterator[Ask]:
+    """A producer whose tenants each bring a shard key of their own."""
+    with Client.from_url(url) as client:
+        queue = client.queue("shard-keys", streams=64, streams_per_shard=4)
+
+        def ask(numbers: range) -> None:
+            for begin in range(numbers.start, numbers.stop, 500):
+                queue.write_many([(b"x", f"tenant-{number}") for number in range(begin, begin + 500)])
+
+        yield ask
+
+
+@contextmanager
 def tokens(_: str) -> Iterator[Ask]:
     """A gateway that is shown tokens which it does not know."""
     known = Tokens(())
@@ -101,7 +114,7 @@ def tokens(_: str) -> Iterator[Ask]:
     yield ask
 
 
-KINDS: Final = {each.__name__: each for each in (queues, async_queues, writer, routers, topics, tokens)}
+KINDS: Final = {each.__name__: each for each in (queues, async_queues, writer, routers, shard_keys, topics, tokens)}
 
 
 def grown(url: str, kind: str, count: int) -> int:

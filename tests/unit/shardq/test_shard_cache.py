@@ -1,4 +1,4 @@
-"""The cache of shards: it answers what dealing answers, in a bounded space, for a million keys in turn too."""
+"""The cache of shards: it answers what dealing answers, in a bounded space, also if keys in turn are more than that."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_it_begins_small_and_has_a_bound(cache: ShardCache, monkeypatch: pytest.
             sizes.append(len(cache._slots))
 
     assert sizes == [SLOT * FEWEST << doubled for doubled in range(5)]
-    assert MOST * SLOT == 50_331_648
+    assert MOST * SLOT == 786_432
 
 
 @pytest.mark.usefixtures("cache")
