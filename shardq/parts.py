@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
+MAX_PATH: Final = 300
+"""Letters of a path in an error: nobody reads the rest of what is nested so deeply."""
 MAX_DEPTH: Final = 1000
 MISSING: Final = object()
 """What is there in place of an attribute that is not set."""
@@ -52,7 +54,12 @@ def refused_part(value: Any, encode: Callable[[Any], object], names: Collection[
         if found is None:
             break
         path, value = path + found[0], found[1]
-    return path, value
+    return bounded(path), value
+
+
+def bounded(path: str) -> str:
+    """Return a path for an error: the beginning of a long one."""
+    return path if len(path) <= MAX_PATH else f"{path[:MAX_PATH]}…"
 
 
 def _takes(encode: Callable[[Any], object], part: Any) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from shardq.model.written import Written
-from shardq.parts import MISSING, fields_of, kind_of, parts_of
+from shardq.parts import MISSING, bounded, fields_of, kind_of, parts_of
 
 _OF_ONE_KIND: Final = (int, str, bool, bytes)
 _SETS: Final = (set, frozenset)
@@ -22,7 +22,7 @@ class Difference(NamedTuple):
     def __str__(self) -> str:
         """Say it by the types, and show no value."""
         other = kind_of(self.back) if type(self.back) is not type(self.sent) else "another value"
-        return f"{self.path}: {kind_of(self.sent)} would come back as {other}"
+        return f"{bounded(self.path)}: {kind_of(self.sent)} would come back as {other}"
 
 
 def difference(sent: Any, back: Any, names: Collection[str] = (), path: str = "") -> Difference | None:

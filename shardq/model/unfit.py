@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from shardq.parts import kind_of
+from shardq.parts import bounded, kind_of
 
 _STEP: Final = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
 _QUOTED: Final = re.compile(r" (?:'.*'|`[^`]*`)$", re.DOTALL)
@@ -39,7 +39,7 @@ class Unfit(Exception):
     def told_of(self, value: Any) -> str:
         """Return path, type and reason for the writer of *value*."""
         kind = _kind_at(value, self.path)
-        return f"{self.path}: {kind} does not come back as it was sent: {self.why}"
+        return f"{bounded(self.path)}: {kind} does not come back as it was sent: {self.why}"
 
 
 def _kind_at(value: Any, path: str) -> str:

@@ -20,7 +20,7 @@ ALLOWED: Final = {
     ("shardq/cli/menu.py", "import_module"): OF_THE_CODE,
     ("shardq/worker/__init__.py", "import_module"): OF_THE_CODE,
     ("shardq/embedded/binary.py", "find_spec"): OF_THE_CODE,
-    ("shardq/cli/commands/worker.py", "import_module"): OF_THE_OPERATOR,
+    ("shardq/cli/handlers.py", "import_module"): OF_THE_OPERATOR,
     ("shardq/tasks/tasks.py", "import_module"): "the module of a Tasks, which its own worker gives to a child process",
     ("shardq/django/finding.py", "import_module"): "modules that Django's settings list",
     ("shardq/django/finding.py", "autodiscover_modules"): "apps that Django's settings list",

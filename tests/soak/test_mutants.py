@@ -42,7 +42,7 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "leases", "Waiting.give_back(q, a, key, place, id, attempt .. flags, ceil(score))", "", {"lost"},
     ),
     "a message that is given back leaves its body behind": (
-        "settle", "if p.place ~= 'd' then call('HSET', q.keys[BODIES], id, body) end", "", {"lost"},
+        "settle", "if p.place ~= 'd' then Messages.write_body(q, id, body, payload) end", "", {"lost"},
     ),
     "a read hands out without moving the cursor": (
         "streams", "q.cursors[number] = entries[size][1]", "q.cursors[number] = q.cursors[number]",

@@ -17,7 +17,7 @@ from shardq import Client, Limits, Message
 from shardq.model.peeked import PeekState
 from shardq.model.schedule import FixedSchedule
 from shardq.model.timetable import timetable
-from shardq.ops.queue.steps import Call
+from shardq.ops.queue.steps import MORE_KEYS, Call
 from shardq.ops.read.give_back import recover
 from shardq.ops.read.waiting import Outstanding
 from shardq.ops.results.waiters import result_waiting_of
@@ -262,8 +262,8 @@ def tried(user: redis.Connection, recorder: Recorder, made: Made) -> str:
     user.send_packed_command([made.command], check_health=False)
     try:
         user.read_response()
-    except redis.ResponseError:  # the call is one that was answered: only the user's rights are others
-        return "denied"
+    except redis.ResponseError as error:  # the call is one that was answered: only the user's rights are others
+        return "done" if str(error).startswith(MORE_KEYS) else "denied"  # some were: with this refusal
     return "done"
 
 

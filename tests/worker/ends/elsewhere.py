@@ -18,7 +18,7 @@ def environment_of(url: str) -> dict[str, str]:
     """What such a process finds in its environment."""
     return os.environ | {
         "DJANGO_SETTINGS_MODULE": "tests.django.site.settings", "SHARDQ_URL": url,
-        "SITE_OPTIONS": json.dumps(SETTINGS | {"retries": 4}),
+        "SITE_OPTIONS": json.dumps(SETTINGS | {"retries": 4, "tasks": ["tests.django.site.ends"]}),
     }  # fmt: skip
 
 
