@@ -1,4 +1,4 @@
-"""What `shardq worker` runs: a function or a Tasks of a module of the user's, named as `module:function`."""
+"""Import the handler that a command line names as `module:function`: a function, or a Tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client remembers by names, of which others may choose any number: an end point has one in its path, say."""
+"""Values that a client remembers by name, within bounds: strangers may choose names, such as those in URLs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from weakref import WeakValueDictionary
 
 V = TypeVar("V")
 
-MOST_KNOWN: Final = 1024
-"""So many of those that Redis has are remembered, while nobody uses them."""
-MOST_NAMED: Final = 128
-"""And so many that were only named: most of these will not be named again."""
+MAX_UNUSED: Final = 1024
+"""Values that nobody uses, of queues and routers that Redis has: those used last stay."""
+MAX_MISSING: Final = 128
+"""Values of names that Redis does not know: most of these will not be named again."""
 
 
 class Kept(Generic[V]):
@@ -55,12 +55,12 @@ class Kept(Generic[V]):
             self._named.pop(name, None)
             self._known[name] = value
             self._known.move_to_end(name)
-            if len(self._known) > MOST_KNOWN:
+            if len(self._known) > MAX_UNUSED:
                 self._known.popitem(last=False)
             return
         self._named[name] = value
         self._named.move_to_end(name)
-        if len(self._named) > MOST_NAMED:
+        if len(self._named) > MAX_MISSING:
             name, value = self._named.popitem(last=False)
             if self._is_known(value):  # Redis has said so since
                 self._note(name, value)

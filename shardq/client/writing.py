@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from shardq.arguments import function, whole
 from shardq.client.base import BaseClient
-from shardq.client.kept import MOST_NAMED
+from shardq.client.kept import MAX_MISSING
 from shardq.errors import BackendError, ClosedError, ConfigError, DurabilityUnknown, PartlyWritten
 from shardq.flow import Limit, Vegas
 from shardq.model.message import OnConflict
@@ -100,7 +100,7 @@ class BaseWriter:
         if isinstance(queue, str):
             state = self._states.get(queue)
             if state is None:
-                if len(self._states) >= MOST_NAMED:
+                if len(self._states) >= MAX_MISSING:
                     self._states.clear()  # the client knows those that are there
                 state = self._states[queue] = self._base.state_of(queue, {})
             return state

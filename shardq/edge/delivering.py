@@ -25,7 +25,7 @@ from shardq.backoff import Exponential
 from shardq.clock import Clock, SystemClock
 from shardq.datasink.messages import ClientInfo, Dictionary, Reason, Request
 from shardq.datasink.runs import ids_in, runs_of
-from shardq.edge.answers import MOST_NAMED
+from shardq.edge.answers import MAX_MESSAGES
 from shardq.edge.complaints import Complaints
 from shardq.edge.compression import Compressor, Trainer, trained
 from shardq.edge.connection import Connection, ConnectionEnded, connected
@@ -388,7 +388,7 @@ class Delivering:
         async for response in connection.responses():
             match response.WhichOneof("response"):
                 case "ack":
-                    self._take_acks([*response.ack.message_ids, *ids_in(response.ack.runs, MOST_NAMED)])
+                    self._take_acks([*response.ack.message_ids, *ids_in(response.ack.runs, MAX_MESSAGES)])
                 case "refused":
                     await self._take_refusals(response.refused.refusals)
                 case "info":

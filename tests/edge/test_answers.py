@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shardq.datasink.messages import AckMessage, Dictionary, Refusal, Refusals, Response, Run, ServiceMessage
-from shardq.edge.answers import MOST_BYTES, MOST_KNOWN, MOST_NAMED, BadAnswer, Naming, response_of
+from shardq.edge.answers import MAX_DICTIONARIES, MAX_MESSAGES, MOST_BYTES, BadAnswer, Naming, response_of
 from shardq.edge.compression import Compressor
 from shardq.edge.connection import ConnectionEnded
 from shardq.edge.delivering import Delivering
@@ -63,19 +63,19 @@ def test_what_an_answer_has_too_many_of_is_noticed_before_it_is_walked(kind: str
 
 
 def test_as_many_as_there_may_be_are_taken() -> None:
-    ids = [b"%064d" % each for each in range(MOST_NAMED)]
+    ids = [b"%064d" % each for each in range(MAX_MESSAGES)]
     for response in (
         Response(version=1, ack=AckMessage(message_ids=ids)),
         Response(version=1, ack=AckMessage(runs=[Run(first=each, count=1) for each in ids])),
         Response(version=1, refused=Refusals(refusals=[Refusal(message_id=each, reason=1) for each in ids])),
-        Response(version=1, info=ServiceMessage(dropped=ids, known_dictionaries=range(MOST_KNOWN))),
+        Response(version=1, info=ServiceMessage(dropped=ids, known_dictionaries=range(MAX_DICTIONARIES))),
     ):
-        assert response_of(response.SerializeToString()) == (response, MOST_NAMED)
+        assert response_of(response.SerializeToString()) == (response, MAX_MESSAGES)
 
 
 def test_a_gateway_names_each_message_a_few_times() -> None:
     naming = Naming()
-    naming.named(MOST_NAMED)
+    naming.named(MAX_MESSAGES)
     naming.sent(1000)
     naming.named(4 * 1000)
     with pytest.raises(BadAnswer, match="messages that were sent"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -36,6 +37,13 @@ async def headers_of(client: AsyncClient, queue: str) -> dict[str, str]:
     return dict(delivery.headers)
 
 
+async def stored(start: Start, tokens: TokenFile, secret: str, sent: Any) -> None:
+    """A gateway stores what is sent with this token."""
+    async with start(tokens=tokens.path) as (_, address), Producer(address, secret) as producer:
+        await producer.send(sent)
+        await producer.until(lambda: producer.acked)
+
+
 @pytest.mark.parametrize("batched", [True, False])
 async def test_the_context_of_a_client_is_a_link(
     start: Start, redis_client: AsyncClient, queue_name: str, tokens: TokenFile, batched: bool
@@ -43,9 +51,7 @@ async def test_the_context_of_a_client_is_a_link(
     await made(redis_client, queue_name)
     secret, given = tokens.add("t"), {**GIVEN, "Baggage": "user=root"}
     sent = request(1, queue_name, headers=given)
-    async with start(tokens=tokens.path) as (_, address), Producer(address, secret) as producer:
-        await producer.send(batch(sent) if batched else sent)
-        await producer.until(lambda: producer.acked)
+    await stored(start, tokens, secret, batch(sent) if batched else sent)
     assert await headers_of(redis_client, queue_name) == {"trace-link": PARENT, "link-state": "a=b", "own": "x"}
 
 
@@ -53,10 +59,7 @@ async def test_a_token_may_say_that_it_is_the_parent(
     start: Start, redis_client: AsyncClient, queue_name: str, tokens: TokenFile
 ) -> None:
     await made(redis_client, queue_name)
-    secret = tokens.add("t", continues_traces=True)
-    async with start(tokens=tokens.path) as (_, address), Producer(address, secret) as producer:
-        await producer.send(request(1, queue_name, headers=GIVEN))
-        await producer.until(lambda: producer.acked)
+    await stored(start, tokens, tokens.add("t", continues_traces=True), request(1, queue_name, headers=GIVEN))
     assert await headers_of(redis_client, queue_name) == GIVEN
 
 
@@ -64,10 +67,7 @@ async def test_spans_of_the_gateway_and_of_workers_are_linked_and_have_traces_of
     start: Start, redis_client: AsyncClient, queue_name: str, tokens: TokenFile, exporter: InMemorySpanExporter
 ) -> None:
     await made(redis_client, queue_name)
-    secret = tokens.add("t")
-    async with start(tokens=tokens.path) as (_, address), Producer(address, secret) as producer:
-        await producer.send(request(1, queue_name, headers=GIVEN))
-        await producer.until(lambda: producer.acked)
+    await stored(start, tokens, tokens.add("t"), request(1, queue_name, headers=GIVEN))
     headers = await headers_of(redis_client, queue_name)
     (write,) = (span for span in exporter.get_finished_spans() if span.name == f"write {queue_name}")
     assert [f"{link.context.trace_id:032x}" for link in write.links] == [TRACE]
@@ -81,10 +81,7 @@ async def test_without_a_trace_of_the_gateway_a_worker_is_linked_to_the_client(
     start: Start, redis_client: AsyncClient, queue_name: str, tokens: TokenFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await made(redis_client, queue_name)
-    secret = tokens.add("t")
-    async with start(tokens=tokens.path) as (_, address), Producer(address, secret) as producer:
-        await producer.send(request(1, queue_name, headers=GIVEN))
-        await producer.until(lambda: producer.acked)
+    await stored(start, tokens, tokens.add("t"), request(1, queue_name, headers=GIVEN))
     found, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(found))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)

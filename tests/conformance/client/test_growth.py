@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from shardq import Client, QueueMissing
-from shardq.client.kept import MOST_KNOWN, MOST_NAMED, Kept
+from shardq.client.kept import MAX_MISSING, MAX_UNUSED, Kept
 from tests.conformance.client.growth import KINDS
 from tests.selection import SOAK
 from tests.servers import Server
@@ -42,15 +42,15 @@ def test_what_was_used_last_is_remembered_and_what_is_in_use() -> None:
     values = kept()
     used = Value(known=False)
     values.put("used", used)
-    for number in range(3 * MOST_KNOWN):
+    for number in range(3 * MAX_UNUSED):
         values.put(number, Value(known=True))
         assert values.get(0) is not None, "it is used again and again"
     assert values.get("used") is used
-    assert [number for number in range(3 * MOST_KNOWN) if values.get(number)] == [
+    assert [number for number in range(3 * MAX_UNUSED) if values.get(number)] == [
         0,
-        *range(2 * MOST_KNOWN + 1, 3 * MOST_KNOWN),
+        *range(2 * MAX_UNUSED + 1, 3 * MAX_UNUSED),
     ]
-    assert len(values) == MOST_KNOWN + 1 == len(values.all())
+    assert len(values) == MAX_UNUSED + 1 == len(values.all())
 
 
 @pytest.mark.once
@@ -61,18 +61,18 @@ def test_names_of_nothing_displace_nothing_that_is_there() -> None:
     values.put("later", later)
     later.known = True
     del later
-    for number in range(10 * MOST_NAMED):
+    for number in range(10 * MAX_MISSING):
         values.put(number, Value(known=False))
     assert values.get("there")
     assert values.get("later"), "Redis has said since that it is there"
-    assert len(values) == MOST_NAMED + 2
+    assert len(values) == MAX_MISSING + 2
 
 
 def test_a_queue_that_is_held_is_one_with_that_of_its_name(client: Client, queue_name: str) -> None:
     """Whatever was named in the meantime: settings, epoch and callers are shared."""
     queue = client.queue(queue_name, create=True)
     queue.write(b"x", shard_key="t")
-    for number in range(2 * MOST_NAMED):
+    for number in range(2 * MAX_MISSING):
         with pytest.raises(QueueMissing):
             client.queue(f"{queue_name}-{number}").stats()
     assert client.queue(queue_name).state is queue.state
