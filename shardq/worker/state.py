@@ -185,7 +185,9 @@ class WorkerState:
         self._unsettled = 0
         self._piggybacked = 0  # how many of these are piggybacked on the read that is under way
         self._apart = False  # whether acks go out by themselves, because settling failed
-        self._reading = self._settling = False
+        self._settling = False
+        self.is_reading = False
+        """Whether a read is under way, or about to begin."""
 
     # --- actions ----------------------------------------------------------------------------------------------------
 
@@ -195,7 +197,7 @@ class WorkerState:
             return self._start(self._line().popleft())
         if self.life == STOPPED:
             return None
-        credit = 0 if self._reading else self.credit
+        credit = 0 if self.is_reading else self.credit
         if not self._settling and (action := self._settle(leave_acks=credit > 0 or self._leaves_acks)):
             return action
         if credit > 0 and (read := self._read(min(credit, MAX_COUNT))):
@@ -213,7 +215,7 @@ class WorkerState:
         return bool(
             (self._startable and self.busy < self.concurrency)
             or (not self._settling and self._unsettled > self._piggybacked + self._left)
-            or (not self._reading and self.credit > 0)
+            or (not self.is_reading and self.credit > 0)
             or self._is_look_due
         )
 
@@ -238,7 +240,7 @@ class WorkerState:
         """Whether acks wait for the next read: what was read ahead begins before, or a read behind a backlog ends."""
         if self.pace.is_short or self._share is not None:
             return False
-        return self._startable > 0 or (self._reading and self.pace.is_behind and self.life == RUNNING)
+        return self._startable > 0 or (self.is_reading and self.pace.is_behind and self.life == RUNNING)
 
     @property
     def _left(self) -> int:
@@ -283,7 +285,7 @@ class WorkerState:
             credit = self._share.take(credit)
         if not credit:
             return None
-        self._reading = self._has_read = True
+        self.is_reading = self._has_read = True
         self.pace.reads(credit)
         return Read(credit, self._take_along())
 
@@ -316,7 +318,7 @@ class WorkerState:
 
     def arrived(self, deliveries: Iterable[DeliveryView], took: float = 0.0) -> list[Job]:
         """Event: a read returned after *took* seconds. After `stop` its messages are given back. Return all jobs."""
-        self._reading = False
+        self.is_reading = False
         jobs = [Job(delivery) for delivery in deliveries]
         self.pace.has_read(len(jobs))
         over = self._share.came(len(jobs), took) if self._share is not None else 0
@@ -330,7 +332,7 @@ class WorkerState:
 
     def read_failed(self) -> None:
         """Event: a read failed."""
-        self._reading = False
+        self.is_reading = False
         self.pace.has_read(0)
         if self._share is not None:
             self._share.failed()
@@ -453,7 +455,7 @@ class WorkerState:
         return self.life != before
 
     def _holds_nothing(self) -> bool:
-        done = not (self._unsettled or self._reading or self._startable)
+        done = not (self._unsettled or self.is_reading or self._startable)
         return done and (self.life == RETURNING or not self.busy)
 
     def _decide(self, job: Job, outcome: Outcome) -> None:

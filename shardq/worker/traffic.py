@@ -146,10 +146,11 @@ class Traffic:
         return True
 
     def end_read(self) -> None:
-        """End the read that waits for messages, with several tries."""
+        """End the read that waits for messages, with several tries: it may be about to begin, or to wait."""
         pause = SHORTEST_PAUSE
-        while (reader := self._reader) is not None and not self._lane.left.is_set():
-            self._jobs.client.end_wait(reader)
+        while self._lane.state.is_reading and not self._lane.left.is_set():
+            if (reader := self._reader) is not None:
+                self._jobs.client.end_wait(reader)
             self._lane.left.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -15,7 +15,8 @@ from tests.parts import VALGRIND
 
 pytestmark = [pytest.mark.runs_in("test-all"), pytest.mark.timeout(600)]
 TINY = ("instructions", "--batch", "10", "--link", "unix", "--only", "unique_key")
-NOISE = 0.02
+NOISE = 0.05
+"""Of 100 messages: in six runs up to 0.038 were seen, since the server resizes a table now and then."""
 
 
 @pytest.fixture(scope="module")

@@ -83,6 +83,27 @@ def test_stop_does_not_wait_for_a_read_to_end(begin: Begin, jobs: Queue, monkeyp
     assert time.monotonic() - asked < 10
 
 
+def test_stop_ends_a_read_that_is_about_to_begin(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, read = threading.Event(), traffic.Traffic.read
+
+    def reader_of(of: traffic.Traffic) -> int | None:
+        looked.set()
+        found: int | None = vars(of)["reader"]
+        return found
+
+    def read_late(of: traffic.Traffic, action: Any) -> Any:
+        assert looked.wait(60), "whoever ends the read looks for it"
+        return read(of, action)
+
+    monkeypatch.setattr(traffic, "BLOCK", 3600.0)
+    told = property(reader_of, lambda of, thread: vars(of).update(reader=thread))
+    monkeypatch.setattr(traffic.Traffic, "_reader", told, raising=False)
+    monkeypatch.setattr(traffic.Traffic, "read", read_late)
+    begun = begin(lambda _: None)
+    eventually(lambda: begun.worker and begun.worker._engine.lanes[0].state.is_reading)
+    begun.stop()
+
+
 def test_stop_may_be_called_by_a_handler(begin: Begin, jobs: Queue) -> None:
     workers: list[RunningWorker] = []
     jobs.write_many([(n, "t") for n in range(5)])

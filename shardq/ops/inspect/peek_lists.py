@@ -82,18 +82,21 @@ def _messages(state: QueueState, wanted: Wanted, page: Sequence[Found]) -> Op[li
         # A call may return fewer than it was asked for, if they are large.
         rows += yield from _fetch(state, wanted, [each.spot for each in missing[len(rows) :]])
     bodies = dict(zip([each.spot.handle for each in missing], rows, strict=True))
-    # A lease without a body: the message was cancelled in flight, or is over since the list was read.
-    gone = [each.spot.handle for each in missing if not bodies[each.spot.handle] and each.spot.lease]
-    marks = (yield from ask(state, "SMISMEMBER", state.keys.cancelled, *gone, until=wanted.until)) if gone else []
-    cancelled = {handle for handle, mark in zip(gone, marks, strict=True) if mark}
-    found: list[PeekedMessage | None] = []
-    for each in page:
-        origin, fields = (each.origin, each.fields) if each.fields else _read(bodies[each.spot.handle])
-        if fields:
-            found.append(_message(each, origin, fields, has_payload=wanted.payloads))
-        else:
-            found.append(cancelled_message(each.spot) if each.spot.handle in cancelled else None)
-    return found
+    leased = [each.spot.handle for each in page if each.spot.lease]
+    marks = (yield from ask(state, "SMISMEMBER", state.keys.cancelled, *leased, until=wanted.until)) if leased else []
+    cancelled = {handle for handle, mark in zip(leased, marks, strict=True) if mark}
+    return [_seen(each, bodies.get(each.spot.handle), wanted, each.spot.handle in cancelled) for each in page]
+
+
+def _seen(each: Found, row: Any, wanted: Wanted, is_cancelled: bool) -> PeekedMessage | None:
+    """Return what was found, None if it is over: acked since the list was read, or cancelled with its lease at an end."""
+    if is_cancelled and each.spot.state != "in_flight":
+        return None
+    origin, fields = (each.origin, each.fields) if each.fields else _read(row)
+    if fields:
+        message = _message(each, origin, fields, has_payload=wanted.payloads)
+        return replace(message, cancelled=True) if is_cancelled else message
+    return cancelled_message(each.spot) if is_cancelled else None
 
 
 def _read(row: Any) -> tuple[str, Sequence[bytes]]:

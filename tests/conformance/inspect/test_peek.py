@@ -108,6 +108,23 @@ def test_a_cancelled_message_in_flight_is_listed_until_its_holder_lets_go(open_q
     assert peeked(queue, "in_flight") == []
 
 
+@pytest.mark.parametrize("delay", [None, 10])
+def test_a_cancelled_message_is_over_when_its_lease_is(
+    open_queue: OpenQueue, world: World, delay: float | None
+) -> None:
+    """Of one that was put off before more than its lease is left, until then."""
+    queue = open_queue()
+    message_id = queue.write(1, shard_key="t", delay=delay)
+    world.elapse(queue, 11)
+    queue.read(visibility_timeout=20)
+    queue.cancel(message_id)
+    [found] = peeked(queue, "in_flight")
+    assert (found.message_id, found.shard_key, found.cancelled) == (message_id, "t", True)
+    world.elapse(queue, 21)
+    assert (peeked(queue), peeked(queue, "in_flight")) == ([], [])
+    assert queue.status(message_id).state == "unknown"
+
+
 @pytest.mark.parametrize("pages", [1, 7, 1000])
 def test_what_is_held_back_comes_after_the_streams_in_order(open_queue: OpenQueue, pages: int) -> None:
     queue = open_queue(streams=4, streams_per_shard=4)

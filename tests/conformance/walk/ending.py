@@ -25,8 +25,8 @@ CLOCKS = {
     "lease_at", "seen_at", "due_at", "late", "walk", "ready", "line", "odd", "last",
 }  # fmt: skip
 EMPTY = {"behind", "shared", "turns", "servable", "cancels"}
-WRITERS = 40
-"""Writes that make a queue forget what is over: it looks now and then."""
+ENOUGH_TO_FORGET = 40
+"""Messages of one write that make a queue forget what is over: it looks every 32 messages."""
 
 
 class Walker(Keyed, Reading, Settling, Operating):
@@ -93,10 +93,8 @@ class Walker(Keyed, Reading, Settling, Operating):
         self.model.terms.shards, self.model.terms.weights = {}, {}
         self.elapse(10_000)
         self.model.keyed = {}
-        for number in range(WRITERS):
-            self.queues[0].write(number, shard_key="a")
-        self.queues[0].ack_many(self.queues[0].read_many(WRITERS))
-        while found := self.queues[0].read_many(WRITERS):
+        self.queues[0].write_many([(number, "a") for number in range(ENOUGH_TO_FORGET)])
+        while found := self.queues[0].read_many(ENOUGH_TO_FORGET):
             self.queues[0].ack_many(found)
 
 
