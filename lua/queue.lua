@@ -6,14 +6,15 @@ local function create_stream(key)
   call('XDEL', key, '0-1')
 end
 
-local OWN = 24 -- keys of a queue beside its streams
+local OWN = 28 -- keys of a queue beside its streams
 
 -- Every declared key exists at all times, since a missing key turns each call into TRYAGAIN while its slot moves. So
 -- sorted sets, hashes and the set keep a sentinel, a member that no reader ever sees.
 local function create_keys(KEYS, now)
   -- Keys are made one by one below: one of another type would leave a queue of which half is there.
   Types.look_at_fixed(KEYS)
-  check_types({KEYS[19], KEYS[20], KEYS[21], KEYS[23]}, {KEYS[PRODUCERS], KEYS[BULK_OFFSETS], KEYS[22], KEYS[24]}, {})
+  local hashes = {KEYS[19], KEYS[20], KEYS[21], KEYS[23], KEYS[25], KEYS[26], KEYS[27], KEYS[28]}
+  check_types(hashes, {KEYS[PRODUCERS], KEYS[BULK_OFFSETS], KEYS[22], KEYS[24]}, {})
   for _, at in ipairs({TURNS, DUE, PRODUCERS, DEDUP_INDEX, BULK_OFFSETS, LEASES}) do
     call('ZADD', KEYS[at], 'NX', NEVER, '')
   end
@@ -27,7 +28,7 @@ local function create_keys(KEYS, now)
   if call('EXISTS', KEYS[NOTIFICATIONS]) == 0 then
     call('XGROUP', 'CREATE', KEYS[NOTIFICATIONS], 'shardq', '$', 'MKSTREAM')
   end
-  for _, key in ipairs({KEYS[19], KEYS[20], KEYS[21], KEYS[23]}) do call('HSETNX', key, '', '') end
+  for _, key in ipairs(hashes) do call('HSETNX', key, '', '') end
   for _, key in ipairs({KEYS[22], KEYS[24]}) do call('ZADD', key, 'NX', NEVER, '') end
 end
 
@@ -78,7 +79,11 @@ end
 -- KEYS[22] result_ends: the same by end
 -- KEYS[23] schedules: those that users stored
 -- KEYS[24] schedule_due: all schedules by their next slots
--- KEYS[25..] streams: as many as the caller would create
+-- KEYS[25] workers: what its workers last said of themselves
+-- KEYS[26] minutes: what it did and had in each of the last minutes
+-- KEYS[27] failures: what went wrong, by task, error and reason
+-- KEYS[28] jobs: what operators have under way
+-- KEYS[29..] streams: as many as the caller would create
 -- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
 -- ARGV[2] epoch: its first one, a nonce that begins with the format. It is part of the queue's id, too
 -- ARGV[3..] settings: name, value, ... stored if the queue is created
@@ -96,7 +101,7 @@ function verbs.open(KEYS, ARGV)
   if not present and wanted == 0 then return {'NOQUEUE', now, {}} end
   if present and match(present, '^%d+%.') ~= match(epoch, '^%d+%.') then return {'FORMAT', now, {}} end
   -- Mostly nothing is missing, and then who may create nothing may open the queue, too.
-  if not present or call('EXISTS', unpack(KEYS, 1, OWN)) < OWN then -- at most 24: all but the streams
+  if not present or call('EXISTS', unpack(KEYS, 1, OWN)) < OWN then -- at most 28: all but the streams
     create_queue(KEYS, ARGV, now, not present)
   end
   return {present and 'OK' or 'CREATED', now, facts_of(KEYS[META])}

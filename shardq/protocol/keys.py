@@ -26,7 +26,7 @@ SLOTS: Final = 16384
 _NAMES: Final = (
     "meta", "bodies", "turns", "notifications", "leases", "due", "journal", "delayed", "errors", "cancelled", "dedup",
     "dedup_index", "producers", "bulk_offsets", "returned", "dead", "moved", "finished", "assigned", "limits",
-    "results", "result_ends", "schedules", "schedule_due",
+    "results", "result_ends", "schedules", "schedule_due", "workers", "minutes", "failures", "jobs",
 )  # fmt: skip
 """The first ones in the order of lua/base.lua."""
 
@@ -104,6 +104,10 @@ class QueueKeys(_Keys):
     finished: str = field(init=False, compare=False, repr=False)
     schedules: str = field(init=False, compare=False, repr=False)
     schedule_due: str = field(init=False, compare=False, repr=False)
+    workers: str = field(init=False, compare=False, repr=False)
+    minutes: str = field(init=False, compare=False, repr=False)
+    failures: str = field(init=False, compare=False, repr=False)
+    jobs: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     @property

@@ -73,7 +73,7 @@ OWN_GATE = {
     "settle": "an ack is as common: tokens are looked at as they are taken apart",
 }
 """Verbs that look at ARGV themselves, and refuse what is wrong by `Arguments.refuse`; each with the reason."""
-MOST_KEYS = 24
+MOST_KEYS = 28
 NO_QUEUE = {"register": "check_shared", "queues": "check_shared", "remember": "check_own", "skip": ""}
 """Verbs of which the first key is another than those of a queue, with what looks at it; `skip` reads any stream."""
 

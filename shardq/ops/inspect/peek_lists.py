@@ -89,7 +89,7 @@ def _messages(state: QueueState, wanted: Wanted, page: Sequence[Found]) -> Op[li
 
 
 def _seen(each: Found, row: Any, wanted: Wanted, is_cancelled: bool) -> PeekedMessage | None:
-    """Return what was found, None if it is over: acked since the list was read, or cancelled with its lease at an end."""
+    """Return what was found. None if it is over: acked since it was listed, or cancelled and its lease has ended."""
     if is_cancelled and each.spot.state != "in_flight":
         return None
     origin, fields = (each.origin, each.fields) if each.fields else _read(row)

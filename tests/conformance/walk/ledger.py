@@ -30,7 +30,10 @@ SORTED = (
     "result_ends",
     "schedule_due",
 )
-HASHES = ("meta", "bodies", "errors", "moved", "dedup", "assigned", "limits", "results", "schedules")
+HASHES = (
+    "meta", "bodies", "errors", "moved", "dedup", "assigned", "limits", "results", "schedules", "workers", "minutes",
+    "failures", "jobs",
+)  # fmt: skip
 OF_SHARD_KEYS = (b"t:", b"c:", b"p:", b"D:", b"X:", b"R:")
 """How fields of the state begin that are of one shard key, parent or producer."""
 STREAMS = ("notifications", "dead", "journal", "finished")

@@ -79,7 +79,8 @@ SECRETS = {
     "results": "hash", "result_ends": "zset", "errors": "hash", "dedup": "hash", "bodies": "hash", "moved": "hash",
     "meta": "hash", "dead": "stream", "streams": "stream", "journal": "stream", "leases": "zset", "returned": "zset",
     "delayed": "zset", "turns": "zset", "producers": "zset", "finished": "stream", "cancelled": "set", "limits": "hash",
-    "schedules": "hash", "schedule_due": "zset", "due": "zset", "notifications": "stream", "dedup_index": "zset",
+    "schedules": "hash", "workers": "hash", "minutes": "hash", "failures": "hash", "jobs": "hash",
+    "schedule_due": "zset", "due": "zset", "notifications": "stream", "dedup_index": "zset",
     "bulk_offsets": "zset",
 }  # fmt: skip
 OPEN = {"assigned": "who writes reads it whole"}

@@ -32,7 +32,7 @@ def test_spelling() -> None:
     suffixes = (
         "meta bodies turns notifications leases due journal delayed errors cancelled dedup dedup-index producers "
         "bulk-offsets returned dead moved finished assigned limits results result-ends "
-        "schedules schedule-due"
+        "schedules schedule-due workers minutes failures jobs"
     )
 
     assert " ".join(key.removeprefix(keys.prefix) for key in keys.fixed) == suffixes
