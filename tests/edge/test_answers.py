@@ -46,13 +46,17 @@ ANSWERS: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ANSWERS)
-def test_what_an_answer_has_too_many_of_is_noticed_before_it_is_walked(kind: str) -> None:
-    raw = ANSWERS[kind]()
+def seconds_until_refused(raw: bytes) -> float:
     begun = time.thread_time()
     with pytest.raises(BadAnswer):
         response_of(raw)
-    took = time.thread_time() - begun
+    return time.thread_time() - begun
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_what_an_answer_has_too_many_of_is_noticed_before_it_is_walked(kind: str) -> None:
+    raw = ANSWERS[kind]()
+    took = min(seconds_until_refused(raw) for _ in range(3))  # once a collector may run, or caches are cold
     tracemalloc.start()
     with pytest.raises(BadAnswer):
         response_of(raw)
