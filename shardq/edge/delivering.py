@@ -121,7 +121,8 @@ class Delivering:
         self._infos: deque[dict[str, Any]] = deque()
         self._compressor, self._trainer = Compressor(), Trainer()
         self._effort, self._prefixes, self._under_way = Effort(settings.level), Prefixes(self._clock), UnderWay()
-        self._is_training, self._offers = False, list[int]()
+        self._training: asyncio.Task[None] | None = None
+        self._offers: list[int] = []
         self._acked: dict[bytes, int] = {}  # and not removed from the spool yet
         self._woken = asyncio.Event()
         self._draining, self._max_message, self._bounds = False, 2**63, Bounds()
@@ -147,6 +148,8 @@ class Delivering:
                 self.progress.state = "waiting to connect again"
                 await asyncio.sleep(PAUSE(max(1, failures), self._random))
         finally:
+            if self._training is not None:
+                self._training.cancel()  # it would store what it has found
             self._lock.free()
             self._timer.close()
             self._pool.shutdown(wait=False)
@@ -533,17 +536,16 @@ class Delivering:
             await connection.inform(**named)
 
     def _sample(self, payload: bytes) -> None:
-        if not self._settings.dictionary or self._offers or self._is_training:
+        if not self._settings.dictionary or self._offers or self._training is not None:
             return
         self._trainer.sample(payload)
         if self._trainer.is_ready:
-            self._is_training = True
-            self._training = asyncio.ensure_future(self._train(self._trainer.take()))
+            self._training = asyncio.create_task(self._train(self._trainer.take()))
 
     async def _train(self, samples: list[bytes]) -> None:
         """Train a dictionary in the background, and offer it."""
         content = await asyncio.to_thread(trained, samples)
-        self._is_training = False
+        self._training = None
         if content is not None:
             with contextlib.suppress(ShardqError):  # without room in the spool it lasts as long as this process
                 await self._in_thread(lambda: self._spool.keep(DICTIONARY, content))

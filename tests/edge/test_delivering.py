@@ -19,6 +19,7 @@ import pytest
 
 from shardq.datasink.frames import zstd
 from shardq.edge import Edge, EdgeMessage
+from shardq.edge.compression import Trainer
 from shardq.edge.connection import ConnectionEnded
 from shardq.errors import BackendTimeout, ClosedError, CodecError, ConfigError, MessageRefused
 from tests.edge.sink import Sink, running
@@ -255,6 +256,26 @@ def test_a_dictionary_is_trained_offered_and_used(sink: Sink, made: Made, rng: R
     assert len(sink.dictionaries) == 1
 
 
+def test_an_edge_that_closes_while_it_trains_leaves_no_task_behind(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    trains, is_closed = threading.Event(), threading.Event()
+
+    def trained_late(_: list[bytes]) -> bytes:
+        trains.set()
+        assert is_closed.wait(30)
+        return b"a dictionary"
+
+    monkeypatch.setattr("shardq.edge.delivering.trained", trained_late)
+    monkeypatch.setattr(Trainer, "is_ready", True)
+    edge = made()
+    edge.send(b"x" * 100, queue="jobs", shard_key="t")
+    assert trains.wait(30)
+    training = edge._delivering._training
+    edge.close()
+    is_closed.set()
+    assert training is not None
+    assert training.cancelled(), "else it fails later, or says at the end of the process that it was destroyed"
+
+
 def test_what_does_not_shrink_goes_plain(sink: Sink, made: Made, rng: Random) -> None:
     edge = made()
     edge.send_many(EdgeMessage(each, "t", queue="q") for each in (rng.randbytes(1000), b"short", b"y" * 1000))
@@ -287,6 +308,7 @@ def test_another_process_takes_over_when_the_one_that_delivers_is_killed(
 SENDS = """
 import sys, time
 from shardq.edge import Edge, EdgeMessage
+from shardq.edge.compression import Trainer
 from shardq.edge.connection import ConnectionEnded
 edge = Edge(sys.argv[1], spool=sys.argv[2])
 edge.send_many(EdgeMessage(b"%d:" % at, "t", queue="jobs") for at in range(50))
