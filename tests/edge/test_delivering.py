@@ -308,7 +308,6 @@ def test_another_process_takes_over_when_the_one_that_delivers_is_killed(
 SENDS = """
 import sys, time
 from shardq.edge import Edge, EdgeMessage
-from shardq.edge.compression import Trainer
 from shardq.edge.connection import ConnectionEnded
 edge = Edge(sys.argv[1], spool=sys.argv[2])
 edge.send_many(EdgeMessage(b"%d:" % at, "t", queue="jobs") for at in range(50))
