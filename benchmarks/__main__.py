@@ -22,7 +22,7 @@ MEANS = {
     "only": "calls, edge, instructions, modes, slow, worker: those whose names have one of these texts, by commas",
 }
 NAMES = (
-    "calls", "modes", "service", "slow", "results", "reads", "pickup", "expiry", "timing",
+    "calls", "modes", "service", "slow", "results", "reads", "surveys", "pickup", "expiry", "timing", "beats",
     "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines", "tasks", "instructions",
 )  # fmt: skip
 

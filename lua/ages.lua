@@ -3,6 +3,8 @@ local HEADS_SEEN = 100 -- streams whose first message is looked at for the age o
 local TURNS_SEEN = 64 -- shard keys whose turn comes next, and shard keys whose turn comes last
 local LOOKS = 500 -- messages that were given back, and children of parents
 local ENTRIES_SEEN = 8 -- of one stream, where the first message of one shard key is looked for
+local ENTRIES_BEHIND = 64 -- of one stream, behind those, if something is still missing
+local ENTRIES_LOOKED_AT = 600 -- of all streams, before no more is looked for behind those
 
 -- The last byte that a member of a sorted set by name may go on with.
 local LAST = '\255'
@@ -77,18 +79,58 @@ local function first_in_stream(q, number, key, looks)
   looks.is_all = false
 end
 
--- Returns since when something of this owner waits in a stream, if it is among the first entries. The owners of all of
--- these are noted in `owners`.
-function Ages.since_in_stream(q, number, key, owner, owners)
-  local cursor = call('HGET', q.keys[META], 'h' .. number) or '0-0'
-  local since
-  for _, entry in ipairs(call('XRANGE', key, '(' .. cursor, '+', 'COUNT', ENTRIES_SEEN)) do
+-- Looks at the next entries of a stream for the first of each that is `wanted`. The owners of all are noted in
+-- `owners`, if it is given. Returns the last entry id, nil if there are no more.
+local function look_in_stream(q, key, after, count, looks, owners)
+  local entries = call('XRANGE', key, '(' .. after, '+', 'COUNT', count)
+  looks.left = looks.left - #entries
+  for _, entry in ipairs(entries) do
     local fields = entry[2]
     local name = fields[1] == 'K' and Messages.is_ours(fields) and Rules.owner_of(q.rules, fields[2])
-    if name then owners[name] = true end
-    if name == owner and not since then since = match(entry[1], '^%d+') + 0 end
+    if name and owners then owners[name] = true end
+    local one = looks.wanted[name]
+    if one then
+      one.since, one.seen = earlier(one.since, match(entry[1], '^%d+')), one.seen + 1
+      looks.missing = looks.missing - 1
+    end
   end
-  return since
+  return #entries == count and entries[count][1] or nil
+end
+
+-- Returns what is wanted of these accounts in the streams: by name since when its first message waits, and how many of
+-- its messages were `seen`; and how many there are in all.
+local function want_of(q, names)
+  local wanted, missing = {}, 0
+  for _, name in ipairs(names) do
+    if not wanted[name] then
+      local a = q.accounts[name]
+      wanted[name], missing = {since = nil, seen = 0}, missing + a.taken
+    end
+  end
+  return wanted, missing
+end
+
+-- Looks for the first messages of these accounts in the streams that are declared from `first` on: at the heads, and
+-- as long as something of them is missing behind these. At the heads of the first streams, so many, it looks in any
+-- case, and notes in `owners` whose they are. Returns {since, seen} by name.
+function Ages.look_in_streams(q, names, first, owners, heads)
+  local wanted, missing = want_of(q, names)
+  local looks = {wanted = wanted, missing = missing, left = ENTRIES_LOOKED_AT}
+  local fields = {nil}
+  local after = {nil}
+  for at = first, #q.keys do fields[#fields + 1] = 'h' .. match(q.keys[at], '%d+$') end
+  if #fields == 0 then return wanted end
+  local cursors = call('HMGET', q.keys[META], unpack(fields)) -- at most 128: the streams
+  for at = 1, #fields do
+    if at > heads and looks.missing <= 0 then break end
+    local noted = at <= heads and owners or nil
+    after[at] = look_in_stream(q, q.keys[first + at - 1], cursors[at] or '0-0', ENTRIES_SEEN, looks, noted)
+  end
+  for at = 1, #fields do
+    if looks.missing <= 0 or looks.left <= 0 then break end
+    if after[at] then look_in_stream(q, q.keys[first + at - 1], after[at], ENTRIES_BEHIND, looks) end
+  end
+  return wanted
 end
 
 -- Loads the accounts of shard keys whose turn comes next, and of those whose turn comes last: who waits longest is

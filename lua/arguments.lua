@@ -13,6 +13,7 @@ local KINDS = {
   ['epoch'] = {'^[%w._-]*$', 64},
   ['following'] = {'^3%.[%w._-]+$', 64}, -- of this format; it stands in `rules`, so it has no blank
   ['client'] = {'^[^\n]*$', 1024}, -- it is a line of the journal
+  ['who'] = {'^[!-~]*\31[^%c]*\31[^%c]*$', 1400, also = 'client'}, -- "client\31by\31note"
   ['key'] = {'.', 1024}, -- a shard key; '' is the sentinel of hashes
   ['key_or_none'] = {'', 1024},
   ['unique_key'] = {'.', 512},
@@ -27,9 +28,10 @@ local KINDS = {
   ['place'] = {'^%w+:(%d+)%-(%d+)$', 48},
   ['token'] = {'^%w+:%d+%-%d+:%d+:[^:]*:[^:]*:', 1400},
   ['token_or_none'] = {'^$', 0, also = 'token'},
-  ['position'] = {'', 1400}, -- where a list goes on: what is not there is not found
+  ['position'] = {'', 2800}, -- where a list goes on: what is not there is not found
   ['costs'] = {'^[%d.,=-]*$', 16384},
   ['error'] = {'', 65536},
+  ['failure'] = {'', 4096}, -- of what is malformed in it the rest is believed (failures.lua)
   ['cursor'] = {'^%d+$', 20},
   ['number'] = {'^%d+$', 16, 0, 9007199254740992},
   ['number_or_none'] = {'^$', 0, also = 'number'},
@@ -78,7 +80,15 @@ local KINDS = {
   ['no_producer'] = {'^%-$', 1},
   ['call_number'] = {'^%d+|%d+ p:.', 288, also = 'no_producer'},
   ['where'] = {'^%d+|%d+$', 32, also = 'nothing'},
+  ['left'] = {'^%-$', 1, also = 'number'},
+  ['line'] = {'^[^\n]*$', 512}, -- of an action
   ['nothing'] = {'^$', 0},
+  ['worker'] = {'.', 256}, -- '' is the sentinel
+  ['worker_row'] = {'^[01]|%d+|%d+%.?%d*|', 1000},
+  ['work'] = {'^%d+|[%w%%._~=,;-]*$', 12288},
+  ['work_or_none'] = {'^$', 0, also = 'work'},
+  ['numbers'] = {'^%d+|[%d|.-]*$', 256},
+  ['numbers_or_none'] = {'^$', 0, also = 'numbers'},
 }
 
 -- The same of the values of settings, by their names; of words all that there are.
@@ -133,8 +143,16 @@ function Arguments.check_settings(words, first, unsets)
   end
 end
 
+-- Looks at an argument that is one of a few words, of which each has a blank before and behind it.
+function Arguments.check_word(words, at, known)
+  local is_known = find(known, ' ' .. words[at] .. ' ', 1, true)
+  if not is_known then Arguments.refuse('argument ' .. at .. ' is none of' .. known) end
+end
+
 -- The keys of a queue by their places: those of base.lua, and behind them those that only some verbs have.
 local NAMES = {'@keys'}
+
+local FIRST_KEYS = 19 -- that verbs declare in the order of base.lua
 
 local known = {} -- the names of keys, by that of `meta`
 local known_bytes = 0
@@ -180,7 +198,7 @@ end
 -- Looks at all keys of a call that begins by `check_plain`.
 function Arguments.check_all(q)
   if q.fixed == FEW then refuse_few() end
-  Arguments.check_first(q.keys, q.fixed)
+  Arguments.check_first(q.keys, min(q.fixed, FIRST_KEYS)) -- behind these a verb may have one of its own
 end
 
 -- Looks at the first keys of a queue, so many, and at the next one if it has a name.
@@ -208,7 +226,8 @@ end
 -- Looks at keys which are not the first ones of a queue, by their names in Redis. Those of a router begin in another
 -- way.
 function Arguments.check_keys(keys, names, beginning)
-  local prefix = prefix_of(keys[1]) .. (beginning or '')
+  local names_of_queue = not beginning and known[keys[1] or '']
+  local prefix = names_of_queue and names_of_queue.prefix or prefix_of(keys[1]) .. (beginning or '')
   for at, name in ipairs(names) do
     if keys[at] ~= prefix .. name then refuse_key(at) end
   end

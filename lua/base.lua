@@ -22,6 +22,7 @@ local abs
 local exp
 local log
 local concat
+local sha1hex
 
 local function begin()
   call = redis.call
@@ -43,6 +44,7 @@ local function begin()
   exp = math.exp
   log = math.log
   concat = table.concat
+  sha1hex = redis.sha1hex
 end
 
 -- The keys of a queue. Every verb that touches messages declares the first so many of them in this order, so a function
@@ -67,6 +69,7 @@ local RETURNED = 15
 local DEAD = 16
 local MOVED = 17
 local FINISHED = 18
+local FAILURES = 19
 
 local FEW = 5 -- the keys that a plain call declares
 
@@ -74,15 +77,16 @@ local FEW = 5 -- the keys that a plain call declares
 -- (shardq/protocol/records.py). `q` is a call on a queue; `a` is an account, `child` and `holder` what waits of one;
 -- `w` is a message that was taken out of those that wait; `message` is one that is written.
 -- @record q: keys fixed values now rules line odd virtual behind shared turns due_at waiting servable cancels accounts
---   declared names changes over lists dirty blocks children events unset ended counts marks prefix last_stream
+--   declared names changes given over lists dirty blocks children events unset ended counts marks prefix last_stream
 --   lease_at jump ready lengths numbers grown is_wide producer_ends producer_number producer_moves producer_is_known
 --   appended wakes settled ended_leases has_looked has_taken has_read_bodies has_read_turns cursors touched next_stream
 --   walk owed seen_at due_turns found entries again granted count holder has_all ends mark ends_text visibility
 --   contested prefer missed more noted has_changed_odd piece places full_at legacy is_legacy_done is_catching_up
 --   last_due purged most shares changed_shares dead_shares letters used_numbers are_slots ended_tokens hands_on
+--   lengths_left failed
 -- @record a, child, holder, other: name behind returned queue taken flight delayed served full_at look_at listed
 --   counted limits text ruled score next_at overflow cap burst pause weight interval by most next_score account
---   body_head is_looked_at place left
+--   body_head is_looked_at place left ends
 -- @record message: shard key tag payload headers attributes unique_key unique_known delay
 -- @record w: account key place id attempts flags since body attributes payload
 

@@ -36,15 +36,15 @@ local function clock_of(a)
   return (virtual or 0) + 0, (seen_at or 0) + 0
 end
 
-local function parse_child(name, text, account)
+local function parse_child(name, text, account, now)
   local behind, returned, queue, weight, flight, served, place, left =
     match(text or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%S+)$')
   -- Earlier versions had them in a ring: see `empty_ring`.
   if text and not behind then behind, returned, queue, weight = match(text, '^(%d+) (%d+) (%S+) (%d+) %d+ %d+$') end
-  weight = weight or match(account or '', ',(%d+) %S+$')
+  weight = weight or Limits.parts_of(Limits.limits_in(account), now)[6]
   return new_child{
     name = name, behind = (behind or 0) + 0, returned = (returned or 0) + 0, queue = queue or '-',
-    weight = (weight or 1) + 0, flight = (flight or 0) + 0, served = tonumber(served or '-') or nil,
+    weight = weight + 0, flight = (flight or 0) + 0, served = tonumber(served or '-') or nil,
     place = place ~= '-' and place or nil, left = left ~= '-' and left or nil, text = text or nil,
   }
 end
@@ -64,12 +64,18 @@ function Children.load(q, names)
   end
   if #fields == 0 then return end
   local texts = call('HMGET', q.keys[META], unpack(fields)) -- at most 2,000: two for each message of a call
-  for at, name in ipairs(missing) do q.children[name] = parse_child(name, texts[2 * at - 1], texts[2 * at]) end
+  for at, name in ipairs(missing) do q.children[name] = parse_child(name, texts[2 * at - 1], texts[2 * at], q.now) end
 end
 
 function Children.child_of(q, name)
   if not q.children or not q.children[name] then Children.load(q, {name}) end
   return q.children[name]
+end
+
+-- The weight of a child may have ended: its account says what it is now.
+function Children.end_weight(q, a)
+  local child = Children.child_of(q, a.name)
+  child.weight = a.weight
 end
 
 local function score_of(q, child, virtual, more)

@@ -12,18 +12,22 @@ local MOST_DROPPED = 8 -- letters deleted for one that comes, where `max_dead` w
 local MOST_PASSED = 512 -- numbers of letters that are gone, in one call
 DeadLetters.RETRY_AFTER = 5000 -- ms after which a message is tried again for which there was no room
 
--- `errors` has under the entry's id "due|class|text" of a message that was given back with an error or a delay.
+-- `errors` has under the entry's id "due|kind|text" of a message that was given back with an error or a delay. The kind
+-- is the class of the error, and how the try failed (`Failures.spell_kind`): '' where none was named. Returns the text
+-- and the kind.
 function DeadLetters.error_of(q, id, flags)
-  if find(flags, 'l', 1, true) then return 'lease ended' end
-  if not find(flags, 'e', 1, true) then return '' end
-  return match(call('HGET', q.keys[ERRORS], id) or '', '^%d*|[^|]*|(.*)$') or ''
+  if find(flags, '[lL]') then return 'lease ended', ' lease-ended' end
+  if not find(flags, 'e', 1, true) then return '', '' end
+  local kind, text = match(call('HGET', q.keys[ERRORS], id) or '', '^%d*|([^|]*)|(.*)$')
+  return text or '', kind or ''
 end
 
--- What is known of a message that was delivered or delayed before, as "deliveries@since|rejected|last error": rejected
--- is '-' if it was, so that it waits for room, or ''.
+-- What is known of a message that was delivered or delayed before, as "deliveries@since|rejected|kind|last error":
+-- rejected is '-' if it was, so that it waits for room, or ''.
 function DeadLetters.spell_known(q, id, attempts, flags, since)
   local rejected = find(flags, 'r', 1, true) and '-' or ''
-  return attempts .. '@' .. spell(since) .. '|' .. rejected .. '|' .. DeadLetters.error_of(q, id, flags)
+  local text, kind = DeadLetters.error_of(q, id, flags)
+  return attempts .. '@' .. spell(since) .. '|' .. rejected .. '|' .. kind .. '|' .. text
 end
 
 -- Looks up the shares of these tenants by one look: of a call that may make many letters.
@@ -57,7 +61,7 @@ end
 -- Writes down where the letters of a call are.
 function DeadLetters.save_places(q) send(q, 'moved', 'HSET', MOVED) end
 
-local function number_field(number, owner) return 'n' .. spell(number) .. ':' .. owner end
+function DeadLetters.number_field(number, owner) return 'n' .. spell(number) .. ':' .. owner end
 
 -- Returns the entry where the letter of a message lies, its number, and 'p' if it is a parent's; nil if there is none.
 function DeadLetters.entry_of(key, message_id)
@@ -69,11 +73,23 @@ function DeadLetters.forget_letter(q, message_id, shard_key, number, kind)
   local moved = q.keys[MOVED]
   if number == '' then return call('HDEL', moved, message_id) end
   local owner = kind == 'p' and Rules.parent_of(shard_key) or shard_key
-  call('HDEL', moved, message_id, number_field(number, owner))
+  call('HDEL', moved, message_id, DeadLetters.number_field(number, owner))
   local share = share_of(q, owner)
   share.count = share.count - 1
   if share.first == number + 0 then share.first = share.first + 1 end
   save_share(q, owner, share)
+end
+
+-- Returns the group of a letter among the failures: the last of its attributes. '' if it has none, as those of versions
+-- before this one.
+function DeadLetters.group_of(letter)
+  return letter[13] == 'm' and match(letter[14] or '', ' f([^ |]*|[^ |]*|[^ |]*)$') or ''
+end
+
+-- A letter is there no more.
+function DeadLetters.leave_group(q, entry_id, letter)
+  local group = DeadLetters.group_of(letter)
+  if group ~= '' then Failures.note_gone(q, group, entry_id) end
 end
 
 -- Deletes a dead letter for good. Returns whether there was one.
@@ -86,6 +102,7 @@ function DeadLetters.delete_letter(q, entry_id)
   if letter[1] == 'i' then
     local known, number, kind = DeadLetters.entry_of(q.keys[MOVED], letter[2])
     if known == entry_id then DeadLetters.forget_letter(q, letter[2], letter[10] or '', number, kind) end
+    DeadLetters.leave_group(q, entry_id, letter)
   end
   Journal.note_event(q, 'e', letter[2] or '', letter[10] or '', letter[6] or 0)
   return true
@@ -107,11 +124,11 @@ local function drop_oldest(q, owner)
   local moved = q.keys[MOVED]
   local upto = min(share.last, share.first + MOST_PASSED - 1)
   while share.count > 0 and share.first <= upto do
-    local message_id = call('HGET', moved, number_field(share.first, owner))
+    local message_id = call('HGET', moved, DeadLetters.number_field(share.first, owner))
     local entry_id = message_id and DeadLetters.entry_of(moved, message_id)
     if entry_id and DeadLetters.delete_letter(q, entry_id) then return true end
     if message_id then -- its letter is gone: something else deleted it
-      call('HDEL', moved, message_id, number_field(share.first, owner))
+      call('HDEL', moved, message_id, DeadLetters.number_field(share.first, owner))
       share.count = share.count - 1
     end
     -- Behind numbers that are gone the next search begins, so each is passed over once.
@@ -144,28 +161,29 @@ function DeadLetters.has_room_for_dead(q, owner)
 end
 
 -- Returns the fields of a letter. The fields that another program wrote come under the tag 'l'.
-local function spell_letter(id, reason, deliveries, last_error, b)
+local function spell_letter(id, reason, deliveries, last_error, b, group)
+  local attributes = b.attributes .. ' f' .. group
   local letter = {
     'i', Messages.message_id(id, b.origin, b.key), 'r', reason, 'c', deliveries, 'e', last_error,
     'k', b.key, b.tag, b.payload,
   }
   if b.tag == 'l' then
-    letter[12], letter[13], letter[14] = '', 'm', b.attributes
+    letter[12], letter[13], letter[14] = '', 'm', attributes
     for _, value in ipairs(Messages.foreign_fields(b.payload)) do letter[#letter + 1] = value end
     return letter
   end
-  if b.attributes ~= '' then letter[13], letter[14] = 'm', b.attributes end
+  letter[13], letter[14] = 'm', attributes
   if b.headers ~= '' then letter[#letter + 1], letter[#letter + 2] = 'h', b.headers end
   return letter
 end
 
 -- Moves a message, whose body is gone from where it lay, to the dead letters. `payload` is one that lies by itself, nil
--- if that is in `bodies`. Returns its id.
-function DeadLetters.bury(q, id, reason, attempts, last_error, body, payload, kind)
+-- if that is in `bodies`; `group` its group among the failures. Returns its id.
+function DeadLetters.bury(q, id, reason, attempts, last_error, body, payload, kind, group)
   local b = Messages.parse_body(body)
   b.payload = payload or Messages.payload_of(q.keys[BODIES], id, body, b)
   local deliveries = attempts + Messages.deliveries_before(b.attributes)
-  local letter = spell_letter(id, reason, deliveries, last_error, b)
+  local letter = spell_letter(id, reason, deliveries, last_error, b, group)
   -- At once, unlike places and counters: only Redis knows the entry's id.
   local entry_id = call('XADD', q.keys[DEAD], '*', unpack(letter)) -- at most 7,000: the fields of an entry
   if q.letters then q.letters = q.letters + 1 end
@@ -176,8 +194,9 @@ function DeadLetters.bury(q, id, reason, attempts, last_error, body, payload, ki
   save_share(q, owner, share)
   local place = 'x:' .. entry_id .. '|' .. spell(number) .. (q.rules.parents and 'p' or '')
   add(q, 'moved', letter[2], place)
-  add(q, 'moved', number_field(number, owner), letter[2])
+  add(q, 'moved', DeadLetters.number_field(number, owner), letter[2])
   State.count_up(q, 'dead_lettered', 1)
+  Failures.note_letter(q, group)
   Journal.note_event(q, kind, letter[2], b.key, deliveries)
   return letter[2]
 end

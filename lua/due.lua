@@ -96,7 +96,8 @@ function Due.take_due(q)
       local a = q.accounts[name]
       a.look_at = 0
       -- An account with limits of its own, if only a pause, is never forgotten (`Accounts.save_account`).
-      if a.pause and a.pause <= q.now then Limits.end_pause(a) end
+      Limits.end_over(q, a)
+      if a.weight and Rules.owner_of(q.rules, name) ~= name then Children.end_weight(q, a) end
       -- (A limited message has waked nobody.)
       if a.ruled and a.behind > 0 then Notifications.notify_readers(q, min(a.behind, Limits.allowance(a, q.now))) end
       if a.delayed > 0 then bring_delayed(q, a, max(1, floor(q.piece / #names))) end

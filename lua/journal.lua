@@ -29,6 +29,14 @@ function Journal.note_event(q, kind, id, shard_key, deliveries, due)
   events.counts[at], events.dues[at] = deliveries, due and spell(due) or ''
 end
 
+-- Returns who asked for a call, and what was noted of it, in what the call says of its caller: that is "client", or
+-- "client\31by\31note", where '' in place of `by` is the client.
+function Journal.who_of(said)
+  local client, by, note = match(said, '^([^\31]*)\31([^\31]*)\31(.*)$')
+  if not client then return said, '' end
+  return by ~= '' and by or client, note
+end
+
 -- Appends the events of this call, and which client made them.
 function Journal.save_events(q, client)
   local events = q.events

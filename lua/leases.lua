@@ -1,8 +1,8 @@
 -- `leases`: token -> when it ends, in ms (see `spell_end`). A token is "place:id:attempt:holder:marks:key". The place
 -- is where the body lies: the number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error
--- is stored of the message, 'u' it has a unique key, 'l' its last lease ended, then '-' if it is on no account, or 'f'
--- and the time of the read in ms if its time is charged. Since every delivery is counted in flight, whatever ends it
--- comes here.
+-- is stored of the message, 'u' it has a unique key, 'l' its last lease ended, 'L' so it did, and that is counted
+-- (failures.lua), then '-' if it is on no account, or 'f' and the time of the read in ms if its time is charged. Since
+-- every delivery is counted in flight, whatever ends it comes here.
 
 function Leases.grant(q, a, key, place, id, attempt, flags)
   local mark = '-'
@@ -25,6 +25,14 @@ function Leases.grant(q, a, key, place, id, attempt, flags)
   local n = #granted
   granted[n + 1], granted[n + 2] = q.ends_text, token
   q.found = q.found + 1
+  return marks
+end
+
+-- A lease was granted of a message whose last one ended, and that is counted now: the mark says so in its token. So it
+-- is counted once, also if the message is given back unseen.
+function Leases.mark_counted(q, place, id, attempt, marks, key)
+  marks = gsub(marks, 'l', 'L')
+  q.granted[#q.granted] = concat({place, id, attempt, q.holder, marks, key}, ':')
   return marks
 end
 
@@ -108,7 +116,7 @@ local function charge_ended(q, a, key, marks, score)
 end
 
 -- The flags that stay with a message when its lease is over.
-function Leases.flags_in(marks) return match(marks, '^[eul]*') end
+function Leases.flags_in(marks) return match(marks, '^[eulL]*') end
 
 -- Notes for the journal what becomes of a message that has a body of its own. Only its body knows the id where it did
 -- not come from a stream, and how often it was delivered before it was redriven.
@@ -148,7 +156,7 @@ local function end_lease(q, place, id, attempt, marks, key, score)
     Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, Ended.is_last(q, attempt) and 'p' or 'w')
   end
   -- Not an error's text, which would be one more write for each lease that ends: the flag stands for it (`error_of`).
-  if not find(flags, 'l', 1, true) then flags = flags .. 'l' end
+  if not find(flags, 'l', 1, true) then flags = gsub(flags, 'L', '') .. 'l' end
   Waiting.give_back(q, a, key, place, id, attempt .. flags, ceil(score))
   Notifications.notify_reader(q)
   return true

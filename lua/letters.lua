@@ -43,7 +43,8 @@ end
 -- KEYS[3] moved: where a dead letter lies, by message id
 -- KEYS[4] journal: what happened to the messages
 -- KEYS[5] producers: who made calls with numbers, by the end of their memory
--- ARGV[1] client: what the journal calls the caller
+-- KEYS[6] failures: what fails, in groups
+-- ARGV[1] who: the caller, and who asked for it (`Journal.who_of`)
 -- ARGV[2] number: of this call (`read_number`): it is done once, however often it is tried
 -- ARGV[3] age: ms since they died, at least, of those that are deleted by age; 'ttl' = what the queue says; '' = none
 -- ARGV[4] most: by age
@@ -53,12 +54,15 @@ end
 --        | {'FULL', 'max_producers'}
 function verbs.delete_dead(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'dead', 'moved', 'journal', 'producers'})
-  Arguments.check(ARGV, {'client', 'call_number', 'age', 'count', 'count'}, {'letter'}, 1000)
+  Arguments.check_keys(KEYS, {'meta', 'dead', 'moved', 'journal', 'producers', 'failures'})
+  Arguments.check(ARGV, {'who', 'call_number', 'age', 'count', 'count'}, {'letter'}, 1000)
   check_types({KEYS[3]}, {}, {KEYS[2], KEYS[4]})
   local producer, number, keep = Producers.read_number(ARGV[2])
-  local keys = {[META] = KEYS[1], [DEAD] = KEYS[2], [MOVED] = KEYS[3], [JOURNAL] = KEYS[4], [PRODUCERS] = KEYS[5]}
-  local q = State.open_call(keys, 5, 'dead_ttl', producer or '')
+  local keys = {
+    [META] = KEYS[1], [DEAD] = KEYS[2], [MOVED] = KEYS[3], [JOURNAL] = KEYS[4], [PRODUCERS] = KEYS[5],
+    [FAILURES] = KEYS[6],
+  }
+  local q = State.open_call(keys, 6, 'dead_ttl', producer or '')
   if not q then return {'OK', '0|0'} end
   local answer = producer and Producers.check_call(q, number, keep, q.values[State.COMMON + 2])
   if answer then return answer end
@@ -73,6 +77,7 @@ function verbs.delete_dead(KEYS, ARGV)
   Producers.end_call(q, producer, told)
   if q.changed_shares then Shares.note(q) end
   State.save_state(q)
+  if q.failed then Failures.save(q) end
   Journal.save_events(q, ARGV[1])
   return {'OK', told}
 end
@@ -116,9 +121,13 @@ local function restore(q, a, entry_id, letter)
   local flags = ''
   if letter[8] ~= '' then
     -- Its last error stays with it, as if it had been given back.
-    call('HSET', q.keys[ERRORS], id, '||' .. letter[8])
+    local class, reason = match(DeadLetters.group_of(letter), '|([^|]*)|(.*)$')
+    if reason == 'rejected' or reason == 'dead' then reason = '' end
+    local kind = class and Failures.spell_kind(class, reason) or ''
+    call('HSET', q.keys[ERRORS], id, concat({'', kind, letter[8]}, '|'))
     flags = 'e'
   end
+  DeadLetters.leave_group(q, entry_id, letter)
   Waiting.give_back(q, a, letter[10], 'd', id, '0' .. flags)
   Notifications.notify_reader(q)
   State.count_up(q, 'redriven', 1)
@@ -131,13 +140,14 @@ local function has_place(q, a, room)
   return Shares.may_use(own, room, 1, q.rules.max_len)
 end
 
--- Makes messages of these dead letters again, of as many as there is room for. Returns how many, and how many it left.
-local function restore_all(q, ARGV, first)
+-- Makes messages of these dead letters again (a list has them from `first` on), of as many as there is room for.
+-- Returns how many, and how many it left.
+function Letters.restore_all(q, entry_ids, first)
   local moved, left, seen = 0, 0, {}
   local bound = q.rules.max_len
   local room = bound > 0 and bound - State.count_living(q.keys, q.shared, q.behind, q.odd) or nil
-  for at = first, #ARGV do
-    local entry_id = ARGV[at]
+  for at = first, #entry_ids do
+    local entry_id = entry_ids[at]
     local letter = not seen[entry_id] and letter_of(q, entry_id)
     seen[entry_id] = true
     local a = letter and Accounts.find_account(q, Rules.owner_of(q.rules, letter[10]))
@@ -153,26 +163,27 @@ end
 
 -- @verb redrive | allow-oom: move dead letters back into the queue, to be delivered at once, as far as it has room.
 -- Their ids and headers stay.
--- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[1..19]: the first 19 of a queue (base.lua)
 -- ARGV[1] number: of this call (`read_number`): it is done once, however often it is tried
--- ARGV[2] client: what the journal calls the caller
+-- ARGV[2] who: the caller, and who asked for it (`Journal.who_of`)
 -- ARGV[3..] dead_letters: their entry ids in `dead`; one that is gone, or is no dead letter, or comes again, or whose
 --            message is there, is passed over
 -- Reply: {'OK', "how many were moved|how many were left for want of room|how many messages there may be"} | {'STALE'}
 --        | {'FULL', 'max_producers'}
 function verbs.redrive(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_first(KEYS, 18)
-  Arguments.check(ARGV, {'call_number', 'client'}, {'id'}, 250)
+  Arguments.check_first(KEYS, 19)
+  Arguments.check(ARGV, {'call_number', 'who'}, {'id'}, 250)
   local producer, number, keep = Producers.read_number(ARGV[1])
-  local q = Settle.open_change(KEYS, producer or '')
+  local q = Settle.open_change(KEYS, 19, producer or '')
   if not q then return {'OK', '0|0|0'} end
   Types.look_at_all(q)
   local answer = producer and Producers.check_call(q, number, keep, q.values[State.COMMON + 1])
   if answer then return answer end
-  local moved, left = restore_all(q, ARGV, 3)
+  local moved, left = Letters.restore_all(q, ARGV, 3)
   local told = concat({moved, left, q.rules.max_len}, '|')
   Producers.end_call(q, producer, told)
+  if q.failed then Failures.save(q) end
   Settle.close_change(q, ARGV[2])
   return {'OK', told}
 end

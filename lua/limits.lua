@@ -1,8 +1,16 @@
 -- The limits of an account: its own, or the queue's. Own ones are "cap,rate,burst,pause_until,pause_length,weight",
 -- where '' is as the queue says, and '=' and a name in place of the cap are the limits and the weight of that plan (but
--- a weight of its own that is not 1 stands). No moment that is stored blocks for longer than its rule: this bounds
--- what a wrong clock can do.
-Limits.NO_LIMITS = ',,,0,0,1'
+-- a weight of its own that is not 1 stands). Where the limits or the weight have an end, behind these come
+-- "limits_until,limits_length,weight_until,weight_length", 0 for what has none. No moment that is stored blocks for
+-- longer than its rule: this bounds what a wrong clock can do.
+local NO_LIMITS = ',,,0,0,1'
+
+-- The places of the parts with an end: until when, and behind that for how long.
+local PAUSE = 4
+local OWN = 7
+local WEIGHT = 9
+local FIRST = '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)()'
+local ENDS = '^,(%d+),(%d+),(%d+),(%d+)$'
 
 local known_limits = {} -- by text, their parts: many accounts have the same
 local known_bytes = 0
@@ -11,17 +19,45 @@ local known_bytes = 0
 local function parts_in(text)
   local parts = known_limits[text]
   if parts then return parts end
-  local cap, rate, burst, till, length, weight = match(text, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
+  local cap, rate, burst, till, length, weight, rest = match(text, FIRST)
   parts = {cap, rate, burst, till + 0, length + 0, weight + 0}
+  local ends = {match(text, ENDS, rest)}
+  for at = 1, #ends do parts[6 + at] = ends[at] + 0 end
   known_bytes = keep(known_limits, known_bytes, text, parts)
   return parts
+end
+
+-- Spells parts that have an end.
+local function spell_parts(parts)
+  local words = {parts[1], parts[2], parts[3]}
+  for at = 4, 10 do words[at] = spell(parts[at]) end
+  return concat(words, ',')
+end
+
+-- Returns these parts without limits and a weight that are over, and notes when the next of them ends. (As with a
+-- pause, a clock that was set back prolongs nothing.)
+local function heed_ends(a, parts, now)
+  local kept = {unpack(parts)} -- at most 10: the parts
+  local is_shorter, ends = false, nil
+  for at = OWN, WEIGHT, 2 do
+    local till = min(kept[at], now + kept[at + 1])
+    if till < kept[at] then kept[at], is_shorter = till, true end
+    if till > 0 then ends = min(ends or till, till) end
+  end
+  if is_shorter then a.limits = spell_parts(kept) end
+  a.ends = ends
+  if kept[OWN] > 0 and kept[OWN] <= now then kept[1], kept[2], kept[3] = '', '', '' end
+  if kept[WEIGHT] > 0 and kept[WEIGHT] <= now then kept[6] = 1 end
+  return kept
 end
 
 -- Reads the limits of an account that has any.
 function Limits.heed_limits(a, rules, now)
   local cap, rate, burst, pause, weight = rules.cap, rules.rate, rules.burst, 0, 1
   if a.limits ~= '-' then
-    local own_cap, own_rate, own_burst, till, length, own_weight = unpack(parts_in(a.limits)) -- at most 6: the parts
+    local parts = parts_in(a.limits)
+    if parts[OWN] then parts = heed_ends(a, parts, now) end
+    local own_cap, own_rate, own_burst, till, length, own_weight = unpack(parts, 1, 6) -- at most 6: the parts
     if byte(own_cap) == 61 then -- 61 is '='
       local plan = rules.plans[sub(own_cap, 2)] or {'', '', '', '1'}
       own_cap, own_rate, own_burst = plan[1], plan[2], plan[3]
@@ -30,7 +66,7 @@ function Limits.heed_limits(a, rules, now)
     -- A pause never lasts longer from now on than it was long: so a clock that was set back does not prolong it.
     weight, pause = own_weight, min(till, now + length)
     -- It is written down, or it would end as much later at each look.
-    if pause < till then a.limits = gsub(a.limits, ',%d+,(%d+),(%d+)$', ',' .. spell(pause) .. ',%1,%2') end
+    if pause < till then a.limits = gsub(a.limits, '^([^,]*,[^,]*,[^,]*),%d+', '%1,' .. spell(pause)) end
     cap = own_cap == '' and cap * weight or tonumber(own_cap) or 0
     if own_rate ~= '' then rate = own_rate + 0 end
     if own_rate ~= '' or own_burst ~= '' then burst = tonumber(own_burst) or 0 end
@@ -59,10 +95,9 @@ function Limits.allowance(a, now)
   return most
 end
 
--- When time alone changes something for an account by its limits: it may go on, its pause is over, or its bucket is
--- full, so that it can be forgotten (looked at in whole seconds, many together). Nil: time changes nothing.
-function Limits.moment_of_limits(a, now)
-  if not a.ruled then return nil end
+-- When time alone lets more of an account through, or what is known of it be forgotten: its pause is over, a token
+-- comes back, or its bucket is full (looked at in whole seconds, many together).
+local function moment_of_block(a, now)
   if a.pause > now then return a.pause < FAR and a.pause or nil end
   if a.interval == 0 then return nil end
   if a.behind > 0 then
@@ -73,15 +108,80 @@ function Limits.moment_of_limits(a, now)
   if a.full_at > now - LATE then return ceil((a.full_at + LATE) / 1000) * 1000 end
 end
 
--- Returns an account's own limits as they are written: {cap or plan, rate, burst, pause until, pause length, weight}.
-function Limits.parts_of(a)
-  local cap, rate, burst, pause, length, weight = match(a.limits, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
-  if not cap then return {'', '', '', '0', '0', '1'} end
-  return {cap, rate, burst, pause, length, weight}
+-- When time alone changes something for an account by its limits, or by the end of these. Nil: time changes nothing.
+function Limits.moment_of_limits(a, now)
+  if not a.ruled then return nil end
+  local at = moment_of_block(a, now)
+  local ends = a.ends
+  if ends and (not at or ends < at) then return ends end
+  return at
+end
+
+-- Says whether what these parts have there is over. It never lasts longer from now on than it was long, so where the
+-- clock was set back it ends earlier than it says.
+local function is_over(parts, at, now)
+  local till = parts[at] + 0
+  if till == 0 then return false end
+  till = min(till, now + parts[at + 1])
+  parts[at] = spell(till)
+  return till <= now
+end
+
+-- Returns own limits as they are written, but for what is over: {cap or plan, rate, burst, pause until, pause length,
+-- weight, limits until, their length, weight until, its length}, all texts.
+function Limits.parts_of(text, now)
+  local cap, rate, burst, pause, length, weight, rest = match(text, FIRST)
+  if not cap then return {'', '', '', '0', '0', '1', '0', '0', '0', '0'} end
+  local till, lasts, weight_till, weight_lasts = match(text, ENDS, rest)
+  local parts = {
+    cap, rate, burst, pause, length, weight, till or '0', lasts or '0', weight_till or '0', weight_lasts or '0',
+  }
+  if is_over(parts, PAUSE, now) then parts[PAUSE], parts[PAUSE + 1] = '0', '0' end
+  if is_over(parts, OWN, now) then parts[1], parts[2], parts[3], parts[OWN], parts[OWN + 1] = '', '', '', '0', '0' end
+  if is_over(parts, WEIGHT, now) then parts[6], parts[WEIGHT], parts[WEIGHT + 1] = '1', '0', '0' end
+  return parts
+end
+
+-- Returns the limits that stand in the text of an account, '-' for none.
+function Limits.limits_in(account) return match(account or '', ' (%S*,%S+) %S+$') or '-' end
+
+-- Spells such parts; '-' if they say nothing.
+function Limits.text_of(parts)
+  local has_end = parts[OWN] ~= '0' or parts[WEIGHT] ~= '0'
+  local text = concat(parts, ',', 1, has_end and 10 or 6)
+  return text == NO_LIMITS and '-' or text
+end
+
+-- Says that the limits, or the weight, that such parts have end after so many ms, '' for never.
+function Limits.put_end(parts, of_weight, lasts, now)
+  local at = of_weight and WEIGHT or OWN
+  parts[at], parts[at + 1] = '0', '0'
+  if lasts ~= '' then parts[at], parts[at + 1] = spell(now + lasts), spell(lasts) end
 end
 
 -- Returns the plan that such limits name, nil if they name none.
 function Limits.plan_of(parts) return match(parts[1], '^=(.*)$') end
+
+-- Gives an account other limits of its own. Of each plan it is known how many accounts name it.
+function Limits.put_limits(q, a, parts)
+  local before = match(a.limits, '^=([^,]*)')
+  local after = Limits.plan_of(parts)
+  if before ~= after then
+    if before then State.count_up(q, 'G:' .. before, -1) end
+    if after then State.count_up(q, 'G:' .. after, 1) end
+  end
+  a.limits = Limits.text_of(parts)
+  if a.ends then a.ends = nil end
+  Limits.heed_limits(a, q.rules, q.now)
+  a.score = nil -- in `turns`: that of another weight may stand there
+end
+
+-- Takes what is over out of the limits of an account.
+function Limits.end_over(q, a)
+  if a.limits == '-' then return end
+  local is_over = a.pause > 0 and a.pause <= q.now or a.ends and a.ends <= q.now
+  if is_over then Limits.put_limits(q, a, Limits.parts_of(a.limits, q.now)) end
+end
 
 -- Spells such limits for a reply: "cap rate burst until", '-' is as the queue says, '=gold' is the plan gold.
 function Limits.spell_own(parts)
@@ -100,11 +200,12 @@ function Limits.reason_of(q, a, ahead)
   return a.flight > 0 and 'window' or '', ''
 end
 
--- Takes a pause that is over out of the limits.
-function Limits.end_pause(a)
-  if a.limits == '-' or a.pause == 0 then return end
-  a.limits, a.pause = gsub(a.limits, '^([^,]*,[^,]*,[^,]*),%d+,%d+', '%1,0,0'), 0
-  if a.limits == Limits.NO_LIMITS then a.limits = '-' end
+-- Returns until when the whole queue is paused, in ms, nil if it is not.
+function Limits.end_of_pause(odd, now)
+  local till, length = match(odd.paused or '', '^(%d+),(%d+)$')
+  if not till then return nil end
+  till = till + 0 < FAR and min(till, now + length) or till + 0
+  return till > now and till or nil
 end
 
 -- The limits of the whole queue: how many of `count` messages may be delivered at most, and if none, until when that

@@ -33,7 +33,9 @@ local function status_of_dead(q, found, progress)
   for at = 9, #words do rest[at - 8] = words[at] end
   -- Its size in place of the payload, as in all that is told bare.
   if rest[4] and not found.is_whole then rest[4] = format('%d', #rest[4]) end
-  local known = words[6] .. '@' .. match(found.id, '^%d+') .. '||' .. words[8]
+  local class, reason = match(DeadLetters.group_of(words), '|([^|]*)|(.*)$')
+  local kind = class and Failures.spell_kind(class, reason) or ''
+  local known = concat({words[6] .. '@' .. match(found.id, '^%d+'), '', kind, words[8]}, '|')
   return answer(q, 'dead', {reason = words[4], known = known, bare = rest, progress = progress})
 end
 
@@ -100,9 +102,9 @@ end
 
 local function status_of_flight(q, found, progress)
   local token, ends = Places.find_lease(q, found.place, found.id)
-  local error = DeadLetters.error_of(q, found.id, 'e')
+  local error, kind = DeadLetters.error_of(q, found.id, 'e')
   local told = {token = token, till = ends and spell(ends), progress = progress}
-  told.known = error ~= '' and '0@0||' .. error or ''
+  told.known = error ~= '' and concat({'0@0', '', kind, error}, '|') or ''
   told.cancelled = Places.cancelled_at(q, found.id, {found.place}) and '1' or ''
   told.bare = fields_of(q, found)
   return answer(q, 'in_flight', told)

@@ -1,71 +1,132 @@
--- Verbs of operators and of single messages: limit, weigh, limits, weights, pause, cancel, replace, purge.
+-- Verbs of operators and of single messages: limit, weigh, limits, weights, pause, cancel, replace.
 
--- Gives an account other limits of its own, and puts it where it belongs now.
+-- Behind the limits of a shard key, the list `limits` says by whom they were given: a line each of the pause, the
+-- limits and the weight, "p", "l" or "w" and "since\31by\31note".
+
+-- Spells such a "since\31by\31note" of what is given now, from what the caller says of itself.
+local function spell_who(now, said)
+  local by, note = Journal.who_of(said)
+  return spell(now) .. '\31' .. by .. '\31' .. note
+end
+
+-- Gives an account other limits of its own.
 local function change_limits(q, a, parts)
-  local text = concat(parts, ',')
-  local before = Limits.plan_of(Limits.parts_of(a))
-  local after = Limits.plan_of(parts)
-  if before ~= after then
-    if before then State.count_up(q, 'G:' .. before, -1) end
-    if after then State.count_up(q, 'G:' .. after, 1) end
-  end
-  a.limits = text == Limits.NO_LIMITS and '-' or text
+  Limits.put_limits(q, a, parts)
   a.look_at = 0
-  Limits.heed_limits(a, q.rules, q.now)
   -- Its moment in `due` is noted anew: that of a delayed message, too, which the next read finds.
   if a.delayed > 0 then a.next_at = q.now end
 end
 
-local function close_limits(q, key, client, following)
+-- Reads who gave what, by its letter.
+local function read_whos(text)
+  local whos = {}
+  for letter, who in gmatch(text or '', '\n(%l)([^\n]*)') do whos[letter] = who end
+  return whos
+end
+
+-- Returns the lines of those who gave what such parts have.
+local function spell_whos(parts, whos)
+  local lines = ''
+  local note = function(letter, has)
+    if has and whos[letter] then lines = lines .. '\n' .. letter .. whos[letter] end
+  end
+  note('p', parts[4] ~= '0')
+  note('l', concat(parts, '', 1, 3) ~= '')
+  note('w', parts[6] ~= '1')
+  return lines
+end
+
+-- Writes down what has changed. `changed` says of each name which letters did.
+local function close_limits(q, key, said, following, changed)
+  local who = spell_who(q.now, said)
   local released = 1
-  for _, name in ipairs(q.names) do
+  local before = #q.names > 0 and call('HMGET', key, unpack(q.names)) or {} -- at most 1,000: the changes of a call
+  for at, name in ipairs(q.names) do
     local a = q.accounts[name]
     -- Those who list limits find them here, as they are after the last change of an account that comes twice.
-    if a.limits == '-' then add(q, 'unlimited', name) else add(q, 'limited', name, a.limits) end
+    if a.limits == '-' then
+      add(q, 'unlimited', name)
+    elseif changed[name] then
+      local whos = read_whos(before[at])
+      for letter in pairs(changed[name]) do whos[letter] = who end
+      add(q, 'limited', name, a.limits .. spell_whos(Limits.parts_of(a.limits, q.now), whos))
+    end
     Turns.schedule(q, a)
     released = released + max(0, min(a.behind, Limits.allowance(a, q.now)))
   end
-  call('HLEN', key)
   Turns.begin_effects(q)
   Rules.set_epoch(q.keys[META], following)
   send(q, 'unlimited', 'HDEL', 19)
   send(q, 'limited', 'HSET', 19)
   Notifications.notify_readers(q, released)
-  Settle.close_change(q, client)
+  Settle.close_change(q, said)
+end
+
+-- Notes that this of a shard key changes in this call.
+local function note_changed(changed, name, letter)
+  changed[name] = changed[name] or {}
+  changed[name][letter] = true
 end
 
 -- "-" is what the queue says, "" leaves a limit as it is, a cap "=gold" is the plan gold; of a pause "+ms" is from now,
--- "0" none.
-local function changed_limits(q, a, cap, rate, burst, pause)
-  local parts = Limits.parts_of(a)
+-- "0" none. Limits that are given end after `lasts`.
+local function changed_limits(q, a, cap, rate, burst, pause, lasts)
+  local parts = Limits.parts_of(a.limits, q.now)
   if cap ~= '' then parts[1] = cap == '-' and '' or cap end
   if rate ~= '' then parts[2] = rate == '-' and '' or rate end
   if burst ~= '' then parts[3] = burst == '-' and '' or burst end
+  if cap .. rate .. burst ~= '' then
+    Limits.put_end(parts, false, parts[1] .. parts[2] .. parts[3] ~= '' and lasts or '', q.now)
+  end
   if pause == '0' then
     parts[4], parts[5] = '0', '0'
   elseif pause ~= '' then
     local till = byte(pause) == 43 and q.now + pause or pause + 0 -- 43 is '+'
     parts[4], parts[5] = spell(till), spell(max(0, till - q.now))
-  elseif parts[4] + 0 <= q.now then
-    parts[4], parts[5] = '0', '0'
   end
   return parts
 end
 
 local function note_limited(q, name, pause, parts)
   if not q.events then return end
-  local till = parts[4] + 0
+  local till = parts[pause == '' and 7 or 4] + 0
   local kind = pause == '' and 'i' or pause == '0' and 'f' or 'h'
   Journal.note_event(q, kind, '', name, 0, till > 0 and till < FAR and till or nil)
 end
 
--- Forgets some of the pauses that are over, more than this call adds: where a pause ends, this list is not at hand.
-local function forget_pauses(q, key, number)
-  local some = call('HRANDFIELD', key, 2 * number + 8, 'WITHVALUES')
-  for at = 1, #some, 2 do
-    local till = match(some[at + 1], '^,,,(%d+),%d+,1$')
-    if till and till + 0 <= q.now then add(q, 'unlimited', some[at]) end
+-- Returns what the accounts say of these names that are listed: of each the parts that are in force, nil if none are.
+-- (The list is not at hand where time ends something, and does not know whether the clock was set back.)
+local function parts_in_force(meta, names, now)
+  local fields = {}
+  for at, name in ipairs(names) do fields[at] = 't:' .. name end
+  if #fields == 0 then return fields end
+  local found = {}
+  for at, account in ipairs(call('HMGET', meta, unpack(fields))) do -- at most 5,000: a page
+    local parts = Limits.parts_of(Limits.limits_in(account), now)
+    if Limits.text_of(parts) ~= '-' then found[names[at]] = parts end
   end
+  return found
+end
+
+-- Forgets some of the limits that are over, more than this call adds.
+local function forget_ended(q, key, number)
+  local some = call('HRANDFIELD', key, 2 * number + 8)
+  local parts = parts_in_force(q.keys[META], some, q.now)
+  for _, name in ipairs(some) do
+    if name ~= '' and not parts[name] then add(q, 'unlimited', name) end
+  end
+end
+
+-- Returns a page of the list of limits: the cursor to go on from, names, what is listed of each, and the parts of those
+-- of which any are in force.
+local function read_page(meta, key, cursor, count, now)
+  local page = call('HSCAN', key, cursor, 'COUNT', count)
+  local names, texts = {}, {}
+  for at = 1, #page[2], 2 do
+    names[#names + 1] = page[2][at]
+    texts[page[2][at]] = page[2][at + 1]
+  end
+  return page[1], names, texts, parts_in_force(meta, names, now)
 end
 
 -- @verb limit | allow-oom: give shard keys (or parents) limits of their own. Messages within the new limits may be
@@ -74,21 +135,23 @@ end
 -- KEYS[19] limits: limits and weights of shard keys that have any
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
--- ARGV[3] client: what the journal calls the caller
--- ARGV[4..] changes: shard key, cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a limit as it is,
+-- ARGV[3] who: the caller, and who asked for it (`Journal.who_of`)
+-- ARGV[4] lasts: the limits that are given, but pauses, end after so many ms, '' for never
+-- ARGV[5..] changes: shard key, cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a limit as it is,
 --           '-' is what the queue says, a cap '=gold' is the plan gold. Of a shard key that comes twice the last counts
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts
 --        | 'CHILD' where the queue has parents, and a key is a child | {'NOPLAN', name} if there is no such plan
 function verbs.limit(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18, 'limits')
-  Arguments.check(ARGV, {'epoch', 'following', 'client'}, {'key', 'own_cap', 'own_rate', 'own_limit', 'own_pause'}, 250)
+  Arguments.check(ARGV, {'epoch', 'following', 'who', 'ms_or_none'},
+    {'key', 'own_cap', 'own_rate', 'own_limit', 'own_pause'}, 250)
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return answer end
-  local q = Settle.open_change(KEYS)
+  local q = Settle.open_change(KEYS, 18)
   if q.rules.window == 0 then return 'PLAIN' end
-  local names = {}
-  for at = 4, #ARGV, 5 do
+  local names, changed = {}, {}
+  for at = 5, #ARGV, 5 do
     local lifts = ARGV[at + 1] == '-' and ARGV[at + 2] == '-' and ARGV[at + 3] == '-' or ARGV[at + 4] == '0'
     -- A limit may be taken back from a key that has become a child since: `parents` was switched on later.
     if not lifts and Rules.owner_of(q.rules, ARGV[at]) ~= ARGV[at] then return 'CHILD' end
@@ -96,15 +159,17 @@ function verbs.limit(KEYS, ARGV)
     if plan and not q.rules.plans[plan] then return {'NOPLAN', plan} end
     names[#names + 1] = ARGV[at]
   end
-  forget_pauses(q, KEYS[19], #names)
+  forget_ended(q, KEYS[19], #names)
   Accounts.load_accounts(q, names)
-  for at = 4, #ARGV, 5 do
-    local a = q.accounts[ARGV[at]]
-    local parts = changed_limits(q, a, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+  for at = 5, #ARGV, 5 do
+    local a, pause = q.accounts[ARGV[at]], ARGV[at + 4]
+    local parts = changed_limits(q, a, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], pause, ARGV[4])
     change_limits(q, a, parts)
-    note_limited(q, a.name, ARGV[at + 4], parts)
+    if ARGV[at + 1] .. ARGV[at + 2] .. ARGV[at + 3] ~= '' then note_changed(changed, a.name, 'l') end
+    if pause ~= '' then note_changed(changed, a.name, 'p') end
+    note_limited(q, a.name, pause, parts)
   end
-  close_limits(q, KEYS[19], ARGV[3], ARGV[2])
+  close_limits(q, KEYS[19], ARGV[3], ARGV[2], changed)
   return 'OK'
 end
 
@@ -114,78 +179,82 @@ end
 -- KEYS[19] limits: limits and weights of shard keys that have any
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
--- ARGV[3] client: what the journal calls the caller
--- ARGV[4..] changes: shard key, weight, ...; 1 is every shard key's and kept of none
+-- ARGV[3] who: the caller, and who asked for it (`Journal.who_of`)
+-- ARGV[4] lasts: the weights end after so many ms, '' for never
+-- ARGV[5..] changes: shard key, weight, ...; 1 is every shard key's and kept of none
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.weigh(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18, 'limits')
-  Arguments.check(ARGV, {'epoch', 'following', 'client'}, {'key', 'weight'}, 1000)
+  Arguments.check(ARGV, {'epoch', 'following', 'who', 'ms_or_none'}, {'key', 'weight'}, 1000)
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return answer end
-  local q = Settle.open_change(KEYS)
-  local names = {}
-  for at = 4, #ARGV, 2 do names[#names + 1] = ARGV[at] end
+  local q = Settle.open_change(KEYS, 18)
+  local names, changed = {}, {}
+  for at = 5, #ARGV, 2 do names[#names + 1] = ARGV[at] end
+  forget_ended(q, KEYS[19], #names)
   Accounts.load_accounts(q, names)
-  for at = 4, #ARGV, 2 do
-    local a = q.accounts[ARGV[at]]
-    local parts = Limits.parts_of(a)
-    parts[6] = ARGV[at + 1]
+  for at = 5, #ARGV, 2 do
+    local a, weight = q.accounts[ARGV[at]], ARGV[at + 1]
+    local parts = Limits.parts_of(a.limits, q.now)
+    parts[6] = weight
+    Limits.put_end(parts, true, weight ~= '1' and ARGV[4] or '', q.now)
     change_limits(q, a, parts)
-    if Rules.owner_of(q.rules, a.name) ~= a.name then
-      local child = Children.child_of(q, a.name)
-      child.weight = ARGV[at + 1] + 0
-    end
-    Journal.note_event(q, 'j', '', a.name, 0)
+    note_changed(changed, a.name, 'w')
+    if Rules.owner_of(q.rules, a.name) ~= a.name then Children.end_weight(q, a) end
+    local till = parts[9] + 0
+    Journal.note_event(q, 'j', '', a.name, 0, till > 0 and till or nil)
   end
-  close_limits(q, KEYS[19], ARGV[3], ARGV[2])
+  close_limits(q, KEYS[19], ARGV[3], ARGV[2], changed)
   return 'OK'
 end
 
--- @verb limits | no-writes: a page of the shard keys that have limits or weights of their own, and whether the whole
--- queue is paused.
+-- @verb limits | no-writes: a page of the shard keys that have limits or weights of their own or are paused, and
+-- whether the whole queue is paused.
 -- KEYS[1] meta: until when the queue is paused
 -- KEYS[2] limits: limits and weights of shard keys that have any
 -- ARGV[1] cursor: where to go on, '0' to start
 -- ARGV[2] count: about how many
--- Reply: {now} when there is no such queue | {now, the time in ms until which the queue is paused or '', cursor to go
--- on from ('0' at
---         the end), {shard key, "cap rate burst until", ...}}
+-- Reply: {now} when there is no such queue | {now, the time in ms until which the queue is paused or '', who paused it:
+--        "since\31by\31note" or '', cursor to go on from ('0' at the end), {shard key, "cap rate burst until weight
+--        limits_until weight_until", and who gave what, a line each: "p", "l" or "w", and as above, ...}}
 function verbs.limits(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta', 'limits'})
   Arguments.check(ARGV, {'cursor', 'count'})
   local now = read_time()
-  local epoch, odd = unpack(call('HMGET', KEYS[1], 'epoch', 'odd')) -- at most 2: the fields
+  local epoch, odd, paused_by = unpack(call('HMGET', KEYS[1], 'epoch', 'odd', 'paused_by')) -- at most 3: the fields
   if not epoch then return {now} end
-  local page = call('HSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2])
+  local cursor, names, texts, in_force = read_page(KEYS[1], KEYS[2], ARGV[1], ARGV[2], now)
   local rows = {}
-  for at = 1, #page[2], 2 do
-    local cap, rate, burst, till = match(page[2][at + 1], '^([^,]*),([^,]*),([^,]*),(%d+),')
-    if cap and (cap ~= '' or rate ~= '' or burst ~= '' or till + 0 > now) then
-      rows[#rows + 1], rows[#rows + 2] = page[2][at], Limits.spell_own({cap, rate, burst, till})
+  for _, name in ipairs(names) do
+    local parts = name ~= '' and in_force[name]
+    if parts then
+      local spelled = concat({Limits.spell_own(parts), parts[6], parts[7], parts[9]}, ' ')
+      rows[#rows + 1], rows[#rows + 2] = name, spelled .. spell_whos(parts, read_whos(texts[name]))
     end
   end
-  local till = match(State.read_odd(odd).paused or '', '^%d+')
-  return {now, till and till + 0 > now and till or '', page[1], rows}
+  local till = Limits.end_of_pause(State.read_odd(odd), now)
+  return {now, till or '', till and paused_by or '', cursor, rows}
 end
 
 -- @verb weights | no-writes: a page of the weights of shard keys.
--- KEYS[1] limits: limits and weights of shard keys that have any
+-- KEYS[1] meta: what is in force
+-- KEYS[2] limits: limits and weights of shard keys that have any
 -- ARGV[1] cursor: where to go on, '0' to start
 -- ARGV[2] count: about how many
 -- Reply: {cursor to go on from, '0' at the end; "weight:length:key" of each, joined}
 function verbs.weights(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'limits'})
+  Arguments.check_keys(KEYS, {'meta', 'limits'})
   Arguments.check(ARGV, {'cursor', 'count'})
-  local page = call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
-  local all, parts = page[2], {}
-  for at = 1, #all, 2 do
-    local weight = match(all[at + 1], ',(%d+)$')
-    if weight and weight ~= '1' then parts[#parts + 1] = weight .. ':' .. #all[at] .. ':' .. all[at] end
+  local cursor, names, _, in_force = read_page(KEYS[1], KEYS[2], ARGV[1], ARGV[2], read_time())
+  local told = {}
+  for _, name in ipairs(names) do
+    local weight = name ~= '' and in_force[name] and in_force[name][6] or '1'
+    if weight ~= '1' then told[#told + 1] = weight .. ':' .. #name .. ':' .. name end
   end
-  return {page[1], concat(parts)}
+  return {cursor, concat(told)}
 end
 
 -- @verb pause | allow-oom: let reads pass over the whole queue until a time, or end that. The epoch moves only so that
@@ -197,12 +266,12 @@ end
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] until: the server's time in ms, '+ms' from now, '0' = end the pause
 -- ARGV[4] readers: wake so many of them when the pause ends, or is to end by itself
--- ARGV[5] client: what the journal calls the caller
+-- ARGV[5] who: the caller, and who asked for it (`Journal.who_of`)
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 function verbs.pause(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta', 'notifications', 'journal'})
-  Arguments.check(ARGV, {'epoch', 'following', 'pause', 'few', 'client'})
+  Arguments.check(ARGV, {'epoch', 'following', 'pause', 'few', 'who'})
   local meta, till = KEYS[1], ARGV[3]
   local answer = Queue.check_epoch(meta, ARGV[1], ARGV[2])
   if answer then return answer end
@@ -212,6 +281,8 @@ function verbs.pause(KEYS, ARGV)
   till = byte(till) == 43 and now + till or till + 0 -- 43 is '+'
   Rules.set_epoch(meta, ARGV[2])
   State.set_odd(meta, 'paused', till > now and spell(till) .. ',' .. spell(till - now) or '')
+  -- (Of a pause that ends by itself this stays, and is told no more.)
+  call('HSET', meta, 'paused_by', till > now and spell_who(now, ARGV[5]) or '')
   -- Also where a pause only begins: readers that are blocked have to learn when it ends.
   if till < FAR and waiting > now then
     for _ = 1, ARGV[4] do Notifications.wake_reader(KEYS[2], '') end
@@ -247,7 +318,7 @@ local function find_now(q, full_id, origin, id, key)
 end
 
 -- Removes a message that waits, or marks one that is in flight. Returns what became of it.
-local function cancel_message(q, full_id, origin, id, key)
+function Operate.cancel_message(q, full_id, origin, id, key)
   local found = find_now(q, full_id, origin, id, key)
   if not found then
     -- It may have been cancelled before: then its body is gone, and the mark is left until its lease ends.
@@ -273,7 +344,8 @@ local function cancel_message(q, full_id, origin, id, key)
   end
   State.count_up(q, 'cancelled', 1)
   Journal.note_event(q, in_flight and 'k' or 'c', full_id, found.key, q.events and deliveries_of(q, found) or 0)
-  q.ended = {full_id}
+  q.ended = q.ended or {}
+  q.ended[#q.ended + 1] = full_id
   return in_flight and 'in flight' or 'removed'
 end
 
@@ -283,21 +355,21 @@ end
 -- ARGV[1] message_id: as write returned it
 -- ARGV[2] origin: the last part of the id, 'o' without the shard key
 -- ARGV[3] id: the rest of it
--- ARGV[4] client: what the journal calls the caller
+-- ARGV[4] who: the caller, and who asked for it (`Journal.who_of`)
 -- ARGV[5] key: the shard key in the id, '' if it has none
 -- ARGV[6] number: of this call (`read_number`): it is done once, however often it is tried
 -- Reply: {'OK', 'removed' | 'in flight' | 'dead' | 'unknown'} | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.cancel(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18)
-  Arguments.check(ARGV, {'message_id', 'origin', 'id', 'client', 'key_or_none', 'call_number'})
+  Arguments.check(ARGV, {'message_id', 'origin', 'id', 'who', 'key_or_none', 'call_number'})
   local producer, number, keep = Producers.read_number(ARGV[6])
-  local q = Settle.open_change(KEYS, producer or '')
+  local q = Settle.open_change(KEYS, 18, producer or '')
   if not q then return {'OK', 'unknown'} end
   Types.look_at_all(q)
   local answer = producer and Producers.check_call(q, number, keep, q.values[State.COMMON + 1])
   if answer then return answer end
-  local was = cancel_message(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
+  local was = Operate.cancel_message(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
   Producers.end_call(q, producer, was)
   Settle.close_change(q, ARGV[4])
   return {'OK', was}
@@ -379,7 +451,7 @@ function verbs.replace(KEYS, ARGV)
   })
   local full_id, shard_key, delay, lasts = ARGV[3], ARGV[5], ARGV[9], ARGV[10]
   local producer, number, keep = Producers.read_number(ARGV[2])
-  local q = Settle.open_change(KEYS, 'last', producer or '')
+  local q = Settle.open_change(KEYS, 18, 'last', producer or '')
   -- Also to a repetition: the caller makes the call anew with the same number.
   if not q or q.rules.epoch ~= ARGV[1] then return {'EPOCH'} end
   local key = Producers.scope_key(q, shard_key, ARGV[4])
@@ -409,195 +481,4 @@ function verbs.replace(KEYS, ARGV)
   Journal.note_event(q, 'y', full_id, shard_key, attempts, due and due > q.now and due or nil)
   Settle.close_change(q, ARGV[11])
   return {'OK'}
-end
-
-local function purge_body(q, place, id, key)
-  Leases.note_end(q, 'g', place, id, key, 0)
-  Messages.drop_body(q, place, id)
-  add(q, 'without_error', id)
-  q.purged = q.purged + 1
-end
-
--- Takes away what is told of a stream: `left` are not over.
-local function note_purged(q, number, key, left, rest, entries)
-  local lost = left - rest - #entries
-  q.shared = q.shared - (left - rest)
-  if lost > 0 then
-    State.count_up(q, 'vanished', lost)
-    q.walk = Due.walk_for_vanished(q.walk or q.odd.walk or '')
-    State.put_odd(q, 'walk', q.walk)
-  end
-  State.put(q, key, rest)
-  if #entries > 0 then State.put(q, 'h' .. number, entries[#entries][1]) end
-  if rest == 0 then Streams.mark(q, number, 48) end -- '0'
-end
-
--- Removes the undelivered entries of one stream.
-local function purge_stream(q, number)
-  local key = Messages.stream_key(q, number)
-  local left, cursor = unpack(call('HMGET', q.keys[META], key, 'h' .. number)) -- at most 2: the fields
-  left = tonumber(left or 0)
-  local asked = q.most - q.purged
-  local entries = call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', asked + 1)
-  if #entries > left then
-    Streams.count_foreign(q, #entries - left)
-    left = #entries
-  end
-  local has_more = #entries > asked
-  if has_more then entries[#entries] = nil end
-  for _, entry in ipairs(entries) do
-    local fields = entry[2]
-    local is_ours = Messages.is_ours(fields)
-    if is_ours and fields[1] == 'K' then
-      local a = Accounts.find_account(q, Rules.owner_of(q.rules, fields[2]))
-      a.taken = max(0, a.taken - 1)
-    end
-    purge_body(q, spell(number), entry[1], is_ours and fields[2] or '')
-  end
-  note_purged(q, number, key, left, has_more and left - #entries or 0, entries)
-end
-
--- Removes a piece of an index whose members begin with "size:name:". `each` counts what goes.
-local function purge_index(q, index, list, each)
-  -- (The sentinel comes before the digits, the order of children behind them.)
-  local members = call('ZRANGEBYLEX', index, '[0', '(:', 'LIMIT', 0, q.most - q.purged)
-  for _, member in ipairs(members) do
-    local size, from = match(member, '^(%d+):()')
-    local name = sub(member, from, from + size - 1)
-    if each(q, name, member, from + size + 1) then add(q, list, member) end
-  end
-end
-
-local function purge_delayed(q, name, member, rest)
-  local place, id, attempts = match(member, '^%d+:(%w+):([%d-]+):(%w+):', rest)
-  if place ~= 'd' and not Messages.stream_key(q, place) then return false end
-  local a = Accounts.find_account(q, name)
-  a.delayed = a.delayed - 1
-  Due.count_retrying(q, attempts, -1)
-  purge_body(q, place, id, name)
-  return true
-end
-
-local function purge_returned(q, key, member, rest)
-  local place, id = match(member, '^%a%d+:(%w+):([%d-]+):', rest)
-  if place ~= 'd' and not Messages.stream_key(q, place) then return false end
-  local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
-  local holder = q.rules.parents and Children.child_of(q, key) or a
-  holder.returned, holder.behind, q.behind = holder.returned - 1, holder.behind - 1, q.behind - 1
-  if holder ~= a then a.behind = a.behind - 1 end
-  purge_body(q, place, id, key)
-  return true
-end
-
-local function purge_record(q, holder, id, mark)
-  if mark == Messages.REFERENCE then return purge_body(q, 'd', id, holder.name) end
-  if mark == Messages.APART then Messages.drop_body(q, 'd', id) end
-  Journal.note_event(q, 'g', Messages.message_id(id, 'o', holder.name), holder.name, 0)
-  q.purged = q.purged + 1
-end
-
--- Removes what waits in the overflow of one shard key.
-local function purge_overflow_of(q, a, holder)
-  local base = Waiting.overflow_base(holder.name)
-  while q.purged < q.most and holder.behind > holder.returned do
-    local got = Overflow.pop_records(q, holder, base, q.most - q.purged, purge_record)
-    if got == 0 and holder.overflow.size > 0 then return end -- the next call goes on
-    if got == 0 then
-      got = holder.behind - holder.returned
-      State.count_up(q, 'vanished', got)
-    end
-    holder.behind, q.behind = holder.behind - got, q.behind - got
-    if holder ~= a then a.behind = a.behind - got end
-  end
-end
-
-local SCANS = 4 -- of 100 fields each, in one call
-
--- Removes what waits in overflows, of a piece of the shard keys. Returns where the next call goes on, '0' at the end:
--- at the piece in which something may be left.
-local function purge_overflows(q)
-  local cursor = call('HGET', q.keys[META], 'purge') or '0'
-  for _ = 1, SCANS do
-    local piece = call('HSCAN', q.keys[META], cursor, 'COUNT', 100)
-    for at = 1, #piece[2], 2 do
-      local kind, name = match(piece[2][at], '^([tc]):(.*)$')
-      if kind == 't' and not q.rules.parents and not tonumber(piece[2][at + 1]) then
-        local a = Accounts.find_account(q, name)
-        purge_overflow_of(q, a, a)
-      elseif kind == 'c' and q.rules.parents then
-        purge_overflow_of(q, Accounts.find_account(q, Rules.owner_of(q.rules, name)), Children.child_of(q, name))
-      end
-    end
-    -- Not on from here: something of this piece may be left, so the next call looks at it again.
-    if q.purged >= q.most then break end
-    cursor = piece[1]
-    if cursor == '0' then break end
-  end
-  if cursor ~= '0' then State.put(q, 'purge', cursor) else State.unset(q, 'purge') end
-  return cursor
-end
-
--- Looks at a piece of the accounts, where entries of theirs vanished and the streams are empty. Says whether there are
--- more.
-local function walk_vanished(q)
-  q.walk, q.piece = q.walk or q.odd.walk or '', PIECE
-  if byte(q.walk) ~= 118 or not Due.is_walking(q) then return false end -- 118 is 'v'
-  Due.walk_accounts(q)
-  return q.walk ~= ''
-end
-
--- Messages whose leases are over wait, too: a piece of them comes back first.
-local function take_back_ended(q)
-  if not Ended.may_be_some(q) then return end
-  q.piece = PIECE
-  Leases.take_ended(q, Ended.till(q))
-  Leases.flush_taken(q)
-  State.put(q, 'lease_at', spell(q.lease_at))
-end
-
--- @verb purge | allow-oom: remove up to `most` undelivered and delayed messages; what is in flight stays. The call that
--- finds nothing left moves the epoch, so that no copy of a call that comes late removes what was written since.
--- KEYS[1..18]: the first 18 of a queue (base.lua)
--- KEYS[19..] streams: the declared ones
--- ARGV[1] epoch: for which the streams were declared
--- ARGV[2] following: the epoch after it
--- ARGV[3] most: in this call
--- ARGV[4] client: what the journal calls the caller
--- ARGV[5] number: of this call (`read_number`): it is done once, however often it is tried
--- Reply: {'OK', "how many were removed|1 when there may be more"} | {'NOQUEUE' | 'EPOCH', '0|0'} | {'STALE'}
---        | {'FULL', 'max_producers'}
-function verbs.purge(KEYS, ARGV)
-  if not call then begin() end
-  Arguments.check_first(KEYS, 18)
-  Arguments.check(ARGV, {'epoch', 'following', 'count', 'client', 'call_number'})
-  local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
-  if answer == 'NOQUEUE' then return {answer, '0|0'} end
-  local producer, sequence, keep = Producers.read_number(ARGV[5])
-  local q = Settle.open_change(KEYS, producer or '')
-  Types.look_at_all(q)
-  -- Whatever the epoch is by now: if it was done, it says so.
-  local done = producer and Producers.check_call(q, sequence, keep, q.values[State.COMMON + 1])
-  if done then return done end
-  if answer then return {answer, '0|0'} end
-  take_back_ended(q)
-  q.most, q.purged = ARGV[3] + 0, 0
-  local ready = call('HGET', KEYS[META], 'ready')
-  q.ready = ready
-  for number = 0, #ready - 1 do
-    if byte(ready, number + 1) == 49 and q.purged < q.most and Messages.stream_key(q, number) then
-      purge_stream(q, number)
-    end
-  end
-  if q.marks then State.put(q, 'ready', Streams.ready(q)) end
-  if q.purged < q.most then purge_index(q, KEYS[DELAYED], 'not_later', purge_delayed) end
-  if q.purged < q.most then purge_index(q, KEYS[RETURNED], 'not_back', purge_returned) end
-  local cursor = q.purged < q.most and q.behind > 0 and purge_overflows(q) or '0'
-  -- Only a call that found nothing ends the purge: messages that came meanwhile may lie behind the look of another.
-  local more = q.purged > 0 or cursor ~= '0' or q.is_catching_up or walk_vanished(q)
-  if not more then Rules.set_epoch(KEYS[META], ARGV[2]) end
-  State.count_up(q, 'purged', q.purged)
-  local told = q.purged .. (more and '|1' or '|0')
-  Producers.end_call(q, producer, told)
-  Settle.close_change(q, ARGV[4])
-  return {'OK', told}
 end

@@ -132,6 +132,16 @@ function Overflow.peek_record(q, holder, base)
   return sub(text, from, from + size - 1), from + size - 1
 end
 
+-- Returns where a record ends at or behind an offset, of those from one on: the offset may be one of an earlier page,
+-- and records before it have been taken out since.
+local function end_of_record(text, from, offset)
+  while from < offset and from < #text do
+    local size, begins = match(text, '^(%d+):()', from + 1)
+    from = begins + size - 1
+  end
+  return from
+end
+
 -- Looks at records from a place on, without taking any: `each` is given the record and the place behind it, and says
 -- whether to go on.
 function Overflow.look_at_records(q, holder, base, block, offset, each)
@@ -141,6 +151,7 @@ function Overflow.look_at_records(q, holder, base, block, offset, each)
   if block < o.head or block == o.head and offset < o.offset then block, offset = o.head, o.offset end
   while block <= o.tail do
     local text = Overflow.read_block(q, Overflow.block_field(base, block))
+    if offset > 0 then offset = end_of_record(text, block == o.head and o.offset or 0, offset) end
     while offset < #text do
       local size, from = match(text, '^(%d+):()', offset + 1)
       offset = from + size - 1
@@ -191,6 +202,38 @@ function Overflow.pop_records(q, holder, base, number, each, out)
   end
   if got > 0 then Overflow.pass_record(q, holder, base, offset) end
   return got
+end
+
+-- Takes up to `number` records out of the first block, as far as they are of messages up to this one, the number of the
+-- last. `each` is given the id and mark of those that say more than themselves, and where `wants_all` of all. Returns
+-- how many, and whether the first that is left is of a later one.
+function Overflow.drop_records(q, holder, base, number, last, each, wants_all)
+  local o = Overflow.overflow_of(holder)
+  local text = head_block(q, o, base)
+  local got, offset, length = 0, o.offset, #text
+  local is_later = false
+  while got < number and offset < length do
+    local size, from, its_number, mark = match(text, '^(%d+):()%d+%-(%d+)(.)', offset + 1)
+    if its_number + 0 > last then
+      is_later = true
+      break
+    end
+    offset, got = from + size - 1, got + 1
+    if mark ~= '|' or wants_all then each(match(text, '^%d+%-%d+', from), mark) end
+  end
+  if got > 0 then Overflow.pass_record(q, holder, base, offset) end
+  return got, is_later
+end
+
+-- Reads so many blocks from the first on by one look, unless they are known.
+function Overflow.read_ahead(q, holder, base, number)
+  local o = Overflow.overflow_of(holder)
+  local fields = {}
+  for block = o.head, min(o.tail, o.head + number - 1) do
+    local field = Overflow.block_field(base, block)
+    if not (q.blocks and q.blocks[field]) then fields[#fields + 1] = field end
+  end
+  if o.size > 0 then Overflow.load_blocks(q, fields) end
 end
 
 -- Writes down what became of blocks. First what goes, since an overflow that was used up begins anew with block 0.

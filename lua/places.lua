@@ -208,18 +208,30 @@ function Places.find(q, full_id, origin, id, key)
   return found and found.state == 'in_flight' and judge_flight(q, found) or found
 end
 
+-- Counts a message of a stream that no read has taken. (A call may take out several, and the state is written at its
+-- end: so what is left is remembered.)
+local function take_of_stream(q, place)
+  local key = Messages.stream_key(q, place)
+  local lengths = q.lengths_left
+  if not lengths then
+    lengths = {}
+    q.lengths_left = lengths
+  end
+  local left = max(0, (lengths[key] or call('HGET', q.keys[META], key)) - 1)
+  lengths[key] = left
+  State.put(q, key, left)
+  q.shared = q.shared - 1
+  if left > 0 then return end
+  q.ready = q.ready or call('HGET', q.keys[META], 'ready')
+  Streams.mark(q, place + 0, 48) -- '0'
+  State.put(q, 'ready', Streams.ready(q))
+end
+
 -- Takes a message that waits, or is delayed, out of where it is; its body stays.
 function Places.take_out(q, found)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, found.key))
   if found.state == 'new' then
-    local key = Messages.stream_key(q, found.place)
-    local left = max(0, call('HGET', q.keys[META], key) - 1)
-    State.put(q, key, left)
-    if left == 0 then
-      local ready = call('HGET', q.keys[META], 'ready')
-      State.put(q, 'ready', sub(ready, 1, found.place) .. '0' .. sub(ready, found.place + 2))
-    end
-    q.shared = q.shared - 1
+    take_of_stream(q, found.place)
     if found.is_counted then a.taken = max(0, a.taken - 1) end
     return
   end

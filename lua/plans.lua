@@ -25,18 +25,18 @@ end
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
--- ARGV[3] client: what the journal calls the caller
+-- ARGV[3] who: the caller, and who asked for it (`Journal.who_of`)
 -- ARGV[4] name: of the plan
 -- ARGV[5] limits: "max_in_flight,rate,burst,weight", where '' is what the queue says; '' deletes it
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts | 'NOPLAN' | 'MANY' | {'USED', by how many}
 function verbs.plan(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18)
-  Arguments.check(ARGV, {'epoch', 'following', 'client', 'plan', 'any'})
+  Arguments.check(ARGV, {'epoch', 'following', 'who', 'plan', 'any'})
   check_limits(ARGV[5])
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return answer end
-  local q = Settle.open_change(KEYS, 'plans')
+  local q = Settle.open_change(KEYS, 18, 'plans')
   if q.rules.window == 0 then return 'PLAIN' end
   Types.look_at_all(q)
   local meta, name, limits = KEYS[META], ARGV[4], ARGV[5]

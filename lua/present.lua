@@ -77,6 +77,18 @@ local function bring_ended(q, brought, most, are_wanted)
   return #list / 2
 end
 
+-- Returns how many of these leases that are over, behind the first `from`, are of messages that were cancelled, and how
+-- many it looked at.
+local function count_gone(q, from, most)
+  local gone = 0
+  local list = call('ZRANGEBYSCORE', q.keys[LEASES], '-inf', Ended.till(q), 'LIMIT', from, most)
+  for _, token in ipairs(list) do
+    local place, id = Leases.read_token(token)
+    if place and call('SISMEMBER', q.keys[CANCELLED], place .. ':' .. id) == 1 then gone = gone + 1 end
+  end
+  return gone, #list
+end
+
 -- Counts the leases that are over, and ends a piece of them.
 local function bring_all_ended(q, brought)
   if not Ended.may_be_some(q) then return end
@@ -84,7 +96,9 @@ local function bring_all_ended(q, brought)
   local looked = bring_ended(q, brought, LOOKED_AT, false)
   local more = brought.ended - looked
   if more <= 0 then return end
-  local gone = floor(brought.gone * more / looked)
+  local gone, seen = 0, 0
+  if q.cancels > 0 then gone, seen = count_gone(q, looked, LEASES_LOOKED_AT - LOOKED_AT) end
+  gone = gone + floor((brought.gone + gone) * (more - seen) / (looked + seen))
   brought.gone, q.behind, q.servable = brought.gone + gone, q.behind + more - gone, q.servable + more - gone
 end
 
@@ -111,4 +125,41 @@ function Present.of_accounts(q)
   for _, name in ipairs(q.names) do brought.due = brought.due + bring_due_of(q, q.accounts[name]) end
   bring_ended(q, brought, LEASES_LOOKED_AT, true)
   return brought
+end
+
+local SOON = 60000 -- ms
+
+-- Returns when the first delayed message of an account comes due, nil if it has none, and how many do before `till`.
+local function next_of(q, a, till)
+  local prefix = Waiting.prefix_of(a.name)
+  local from = '[' .. prefix .. spell_sortable(q.now + 1)
+  local member = call('ZRANGEBYLEX', q.keys[DELAYED], from, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
+  if not member then return nil, 0 end
+  local at = sub(member, #prefix + 1, #prefix + 14) + 0
+  if at >= till then return at, 0 end
+  return at, call('ZLEXCOUNT', q.keys[DELAYED], from, '(' .. prefix .. spell_sortable(till))
+end
+
+-- Returns when the next delayed message comes due, in ms, and how many do within a minute from now. It looks at the
+-- shard keys whose moment comes first. Where the moments of more of them than it looks at lie within the minute, it
+-- estimates their number; and where all of these are none of messages, the next message comes at the last of them, or
+-- later.
+function Present.find_due_soon(q)
+  local till = q.now + SOON + 1
+  local list = call('ZRANGE', q.keys[DUE], 0, LOOKED_AT - 1, 'WITHSCORES')
+  local names, first, number = {}, nil, 0
+  for at = 1, #list, 2 do names[#names + 1] = list[at] end
+  Accounts.load_accounts(q, names)
+  for at, name in ipairs(names) do
+    local moment, a = list[2 * at] + 0, q.accounts[name]
+    -- (The sentinel comes last.)
+    if moment >= till and (first or moment >= FAR) then break end
+    if a.delayed > 0 then
+      local its, more = next_of(q, a, till)
+      first, number = its and min(first or its, its) or first, number + more
+    end
+  end
+  local last = list[#list] + 0
+  if #names < LOOKED_AT or last >= till then return first, number end
+  return first or ceil(last), floor(number * call('ZCOUNT', q.keys[DUE], '-inf', '(' .. spell(till)) / #names)
 end

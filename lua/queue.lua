@@ -13,8 +13,8 @@ local OWN = 28 -- keys of a queue beside its streams
 local function create_keys(KEYS, now)
   -- Keys are made one by one below: one of another type would leave a queue of which half is there.
   Types.look_at_fixed(KEYS)
-  local hashes = {KEYS[19], KEYS[20], KEYS[21], KEYS[23], KEYS[25], KEYS[26], KEYS[27], KEYS[28]}
-  check_types(hashes, {KEYS[PRODUCERS], KEYS[BULK_OFFSETS], KEYS[22], KEYS[24]}, {})
+  local hashes = {KEYS[FAILURES], KEYS[20], KEYS[21], KEYS[22], KEYS[24], KEYS[26], KEYS[27], KEYS[28]}
+  check_types(hashes, {KEYS[PRODUCERS], KEYS[BULK_OFFSETS], KEYS[23], KEYS[25]}, {})
   for _, at in ipairs({TURNS, DUE, PRODUCERS, DEDUP_INDEX, BULK_OFFSETS, LEASES}) do
     call('ZADD', KEYS[at], 'NX', NEVER, '')
   end
@@ -29,7 +29,7 @@ local function create_keys(KEYS, now)
     call('XGROUP', 'CREATE', KEYS[NOTIFICATIONS], 'shardq', '$', 'MKSTREAM')
   end
   for _, key in ipairs(hashes) do call('HSETNX', key, '', '') end
-  for _, key in ipairs({KEYS[22], KEYS[24]}) do call('ZADD', key, 'NX', NEVER, '') end
+  for _, key in ipairs({KEYS[23], KEYS[25]}) do call('ZADD', key, 'NX', NEVER, '') end
 end
 
 -- The fields of the state that are told of a queue: its settings, of which the library puts the names in (sources.py),
@@ -38,7 +38,7 @@ local FACTS = {
   '@settings',
   'epoch', 'id', 'created', 'streams', 'wanted', 'assigned', 'reach', 'events', 'rules', 'accounts', 'adopted',
   'expired', 'cancelled', 'purged', 'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count', 'result_bytes',
-  'results_refused', 'vanished', 'redriven', 'retrying', 'offset',
+  'results_refused', 'vanished', 'redriven', 'redelivered', 'retrying', 'failed', 'offset',
 }
 
 local function facts_of(meta)
@@ -72,17 +72,16 @@ end
 
 -- @verb open | allow-oom: create the queue if it is missing, create missing keys again, and say what the queue is. Also
 -- on a full server: a reader that starts must be able to drain it.
--- KEYS[1..18]: the first 18 of a queue (base.lua)
--- KEYS[19] assigned: shards of named shard keys
--- KEYS[20] limits: limits and weights of shard keys that have any
--- KEYS[21] results: what is kept of messages
--- KEYS[22] result_ends: the same by end
--- KEYS[23] schedules: those that users stored
--- KEYS[24] schedule_due: all schedules by their next slots
--- KEYS[25] workers: what its workers last said of themselves
--- KEYS[26] minutes: what it did and had in each of the last minutes
--- KEYS[27] failures: what went wrong, by task, error and reason
--- KEYS[28] jobs: what operators have under way
+-- KEYS[1..19]: the first 19 of a queue (base.lua)
+-- KEYS[20] assigned: shards of named shard keys
+-- KEYS[21] limits: limits and weights of shard keys that have any
+-- KEYS[22] results: what is kept of messages
+-- KEYS[23] result_ends: the same by end
+-- KEYS[24] schedules: those that users stored
+-- KEYS[25] schedule_due: all schedules by their next slots
+-- KEYS[26] workers: what its workers last said of themselves
+-- KEYS[27] minutes: what it did and had in each of the last minutes
+-- KEYS[28] actions: what operators have under way
 -- KEYS[29..] streams: as many as the caller would create
 -- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
 -- ARGV[2] epoch: its first one, a nonce that begins with the format. It is part of the queue's id, too
@@ -175,20 +174,20 @@ end
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: for which the settings were chosen
 -- ARGV[2] following: the epoch after it
--- ARGV[3] client: what the journal calls the caller
+-- ARGV[3] who: the caller, and who asked for it (`Journal.who_of`)
 -- ARGV[4..] settings: name, value, ...; an empty value unsets
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'BUSY' when `parents` changes while anything is accounted by the old rule
 --        | 'KEYS' when `key_scope` changes while keys are remembered that were spelled by the old one
 function verbs.configure(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18)
-  Arguments.check(ARGV, {'epoch', 'following', 'client'}, {'any', 'any'}, 100)
+  Arguments.check(ARGV, {'epoch', 'following', 'who'}, {'any', 'any'}, 100)
   Arguments.check_settings(ARGV, 4, true)
   local epoch, following, changes = ARGV[1], ARGV[2], {}
   for at = 4, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
   local answer = Queue.check_epoch(KEYS[META], epoch, following)
   if answer then return answer end
-  local q = Settle.open_change(KEYS)
+  local q = Settle.open_change(KEYS, 18)
   Types.look_at_all(q)
   check_types({}, {}, {KEYS[JOURNAL]})
   answer = refused_change(q, changes)
@@ -272,7 +271,9 @@ function verbs.shrink(KEYS, ARGV)
   end
   if left < streams + 0 then
     local offset = call('HGET', meta, 'offset') + 0
-    call('HSET', meta, 'streams', left, 'ready', sub(ready, 1, left), 'offset', offset < left and offset or 0)
+    local place = offset % 10000 -- before it is how many messages were delivered (read.lua)
+    call('HSET', meta, 'streams', left, 'ready', sub(ready, 1, left), 'offset',
+      spell(place < left and offset or offset - place))
     Rules.set_epoch(meta, ARGV[2])
   end
   return left
@@ -312,6 +313,12 @@ local function count_runnable(q, ended)
   return max(0, min(number, most))
 end
 
+-- Returns until when the whole queue is paused, and who paused it; '' if it is not.
+local function spell_paused(q)
+  local till = Limits.end_of_pause(q.odd, q.now)
+  return till and spell(till) .. '\31' .. (call('HGET', q.keys[META], 'paused_by') or '') or ''
+end
+
 -- Returns how many messages were acked: those that are over and of which nothing else became. Of those that were
 -- cancelled in flight `gone` are over, since their leases are.
 local function count_acked(q, living, gone)
@@ -329,8 +336,9 @@ end
 -- ARGV[2] most: of how many streams at most to return the undelivered messages; where there are more, of none
 -- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
 --         {field, value, ...} of meta, held back, held back for limits, runnable, acked, tenants waiting, how many of
---         those that `retrying` counts came due, '1' if `oldest` is of a part of what waits} | {now} when there is no
---         such queue
+--         those that `retrying` counts came due, '1' if `oldest` is of a part of what waits, when the next message
+--         comes due in ms (-1: none), how many do within a minute, "until\31since\31by\31note" if the whole queue is
+--         paused or ''} | {now} when there is no such queue
 function verbs.stats(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18)
@@ -355,9 +363,13 @@ function verbs.stats(KEYS, ARGV)
     for at = 1, #fields do lengths[at] = tonumber(lengths[at] or 0) end
   end
   local legacy = ARGV[1] == '1' and call('XLEN', KEYS[#KEYS]) or 0
+  local runnable = count_runnable(q, brought.ended)
+  local next_due, due_soon = nil, 0
+  if delayed > 0 then next_due, due_soon = Present.find_due_soon(q) end
   return {
     q.now, max(0, living - delayed - live), live, delayed, call('XLEN', KEYS[DEAD]), oldest, lengths, legacy,
-    facts_of(meta), q.behind, max(0, q.behind - q.servable), count_runnable(q, brought.ended),
+    facts_of(meta), q.behind, max(0, q.behind - q.servable), runnable,
     count_acked(q, living, brought.gone), q.turns, brought.retrying, is_all and '' or '1',
+    next_due or -1, due_soon, spell_paused(q),
   }
 end

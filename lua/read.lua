@@ -22,7 +22,7 @@ local LENGTH = State.COMMON + 5
 local CURSOR = State.COMMON + 6
 
 local function look_of_read(KEYS, count)
-  local names, fixed, keys = Arguments.check_plain(KEYS, 18)
+  local names, fixed, keys = Arguments.check_plain(KEYS, 19)
   -- A read of one takes from one stream, mostly the first that is declared: its fields come with the state.
   local first = count == 1 and KEYS[fixed + 1] or nil
   local number = first and match(first, '^s(%d+)$', #names.streams)
@@ -42,8 +42,11 @@ local function look_of_read(KEYS, count)
   else
     q.lengths, q.cursors = {}, {}
   end
-  v[OFFSET], v[LEASE_AT] = v[OFFSET] + 0, v[LEASE_AT] + 0
-  q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], v[OFFSET], v[LEASE_AT], v[SEEN_AT]
+  -- Its last four digits; before these it says how many messages were delivered.
+  local offset, lease_at = v[OFFSET], v[LEASE_AT] + 0
+  local next_stream = offset % 10000
+  q.given, v[OFFSET], v[LEASE_AT] = (offset - next_stream) / 10000, next_stream, lease_at
+  q.ready, q.next_stream, q.lease_at, q.seen_at = v[READY], next_stream, lease_at, v[SEEN_AT]
   q.found, q.walk, q.owed = 0, q.odd.walk or '', q.odd.owed
   q.entries, q.again, q.granted = {nil, nil}, {nil}, {nil, nil} -- tables that grow take longer
   return q
@@ -56,6 +59,22 @@ local function expire(q, w)
   if find(w.flags, 'e', 1, true) then add(q, 'without_error', w.id) end
   local origin, owner = Messages.head_of_body(w.body)
   Journal.note_event(q, 'x', Messages.message_id(w.id, origin, owner), owner, w.attempts + 0)
+end
+
+-- Counts a lease that ended, which is known only by its flag. Returns the group among the failures.
+local function note_ended(q, w, is_again)
+  local group = Failures.task_of(q, w.id, w.body, w.payload) .. '||lease-ended'
+  Failures.note_try(q, group, is_again, w.account, w.id, w.key, w.body, '')
+  return group
+end
+
+-- Returns the group and the kind of the failure that a message dies of.
+local function failure_of(q, w, is_rejected)
+  local _, kind = DeadLetters.error_of(q, w.id, w.flags)
+  if find(w.flags, 'l', 1, true) then return note_ended(q, w, false), kind end
+  local class, reason = Failures.read_kind(kind)
+  if reason == '' then reason = is_rejected and 'rejected' or 'dead' end
+  return concat({Failures.task_of(q, w.id, w.body, w.payload), class, reason}, '|'), kind
 end
 
 -- Says whether a message may not be delivered: it is past its deadline, or was delivered often enough, or is to die
@@ -80,8 +99,10 @@ local function is_over(q, w)
   -- `end_dead` looks after `bodies`. An entry leaves its stream in any case: the letter, or the body of a message that
   -- waits for room among the letters, is a copy.
   if w.place ~= 'd' then Messages.drop_body(q, w.place, w.id) end
+  local group, failure = failure_of(q, w, is_rejected)
   local ending = {
     key = w.key, place = w.place, id = w.id, attempts = attempts + 0, flags = w.flags, payload = w.payload, kind = 'b',
+    group = group, failure = failure,
   }
   Settle.end_dead(q, w.account, ending, '', w.body, is_rejected)
   return true
@@ -218,10 +239,18 @@ local function deliver_waiting(q, w)
     return
   end
   if is_over(q, w) then return end
-  local attempt = w.attempts == '0' and '1' or spell(w.attempts + 1)
+  local attempt = '1'
+  if w.attempts ~= '0' then
+    attempt = spell(w.attempts + 1)
+    State.count_up(q, 'redelivered', 1)
+  end
   local marks = Leases.grant(q, w.account, key, place, id, attempt, flags)
   local error_text = ''
   if flags ~= '' then
+    if find(flags, 'l', 1, true) then
+      note_ended(q, w, true)
+      marks = Leases.mark_counted(q, place, id, attempt, marks, key)
+    end
     -- In flight: from here on `replace` is refused, since the holder has the payload already.
     if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'f', q.granted[#q.granted]) end
     error_text = DeadLetters.error_of(q, id, flags)
@@ -334,6 +363,20 @@ local function next_moment(q, till)
   return till and q.shared + q.behind > 0 and min(at, till) or at
 end
 
+local padded = {} -- numbers of streams as four digits
+
+local function pad(number)
+  local digits = format('%04d', number)
+  if number % 1 == 0 then padded[number] = digits end
+  return digits
+end
+
+-- Tells of what is over, and of what has failed: `Failures.note_try` sees to it that there is a list, if an empty one.
+local function tell_ends(q)
+  if q.failed then Failures.save(q) end
+  Notifications.announce_ends(q, q.ended)
+end
+
 -- Returns until when nothing more may be delivered, if something was.
 local function close_read(q, watch, turn, client)
   local v = q.values
@@ -350,7 +393,10 @@ local function close_read(q, watch, turn, client)
   if q.found > 0 then save_leases(q) end
   Turns.flush_turns(q)
   if q.marks or q.ready ~= v[READY] then State.put(q, 'ready', Streams.ready(q)) end
-  if q.next_stream ~= v[OFFSET] then State.put(q, 'offset', spell(q.next_stream)) end
+  local next_stream = q.next_stream
+  if q.found > 0 or next_stream ~= v[OFFSET] then
+    State.put(q, 'offset', spell(q.given + q.found) .. (padded[next_stream] or pad(next_stream)))
+  end
   if q.lease_at ~= v[LEASE_AT] then State.put(q, 'lease_at', spell(q.lease_at)) end
   if q.shared + q.turns == 0 and not q.more then q.wakes = nil end -- what time has brought was taken: wake nobody
   local at = q.found > 0 and next_moment(q, till)
@@ -360,7 +406,7 @@ local function close_read(q, watch, turn, client)
   if q.over or q.lists or q.dirty then Settle.save_rest(q) end
   if q.wakes then Notifications.wake_readers(q) end
   if q.events then Journal.save_events(q, client) end
-  if q.ended then Notifications.announce_ends(q, q.ended) end
+  if q.ended then tell_ends(q) end
   return at
 end
 
@@ -445,8 +491,8 @@ local function read_head(text)
 end
 
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
--- KEYS[1..18]: the first 18 of a queue (base.lua), or the first 5 alone
--- KEYS[19..] streams: the declared ones, the legacy stream last
+-- KEYS[1..19]: the first 19 of a queue (base.lua), or the first 5 alone
+-- KEYS[20..] streams: the declared ones, the legacy stream last
 -- ARGV[1] head: "count holder visibility blocks width prefer all watch": at most so many messages; a nonce that makes
 -- the leases of this call its own; ms that they last; ms for which the caller stays, from when it sent the call, if
 -- there is nothing, 0: it does not; how many hints to return; a stream to try first, '-' for none; '1' if all streams

@@ -51,26 +51,26 @@ local function take_body(q, place, id)
   return Messages.body_of_entry(place, entry[2])
 end
 
--- Keeps the last error of a message, and when it comes due. Returns its flags.
-local function keep_error(q, id, flags, due, text)
-  if text == '' then text = DeadLetters.error_of(q, id, flags) end
+-- Keeps the last error of a message with its kind, and when it comes due. Returns its flags.
+local function keep_error(q, id, flags, due, text, kind)
+  if text == '' then text, kind = DeadLetters.error_of(q, id, flags) end
   -- The mark stands for an error that is not stored. From here on it is, or another one takes its place.
-  flags = gsub(flags, 'l', '')
+  flags = gsub(flags, '[lL]', '')
   if text == '' and not due then return flags end
-  call('HSET', q.keys[ERRORS], id, (due and spell(due) or '') .. '||' .. text)
+  call('HSET', q.keys[ERRORS], id, concat({due and spell(due) or '', kind, text}, '|'))
   return find(flags, 'e', 1, true) and flags or 'e' .. flags
 end
 
 -- A message is not delivered again: it goes to the dead letters, or waits for room there. `m` has its key, place, id,
--- attempts, flags, the payload if that lies by itself and was looked up, and the kind of the journal's event. Returns
--- the letter of the reply.
+-- attempts, flags, the payload if that lies by itself and was looked up, the kind of the journal's event, and the group
+-- and the kind of its failure. Returns the letter of the reply.
 function Settle.end_dead(q, a, m, text, body, is_rejected)
   local id, flags = m.id, m.flags
   local last_error = text ~= '' and text or DeadLetters.error_of(q, id, flags)
   if DeadLetters.can_be_letter(body) and DeadLetters.has_room_for_dead(q, a.name) then
     local reason = is_rejected and last_error or 'max deliveries'
     q.ended = q.ended or {}
-    q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, m.attempts, last_error, body, m.payload, m.kind)
+    q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, m.attempts, last_error, body, m.payload, m.kind, m.group)
     if find(flags, 'u', 1, true) then Unique.release_key(q, body, id) end -- it has none when it is redriven
     if m.place == 'd' then Messages.drop_body(q, 'd', id) end
     add(q, 'without_error', id)
@@ -78,7 +78,7 @@ function Settle.end_dead(q, a, m, text, body, is_rejected)
   end
   -- No room: it waits like a delayed message, so that reads try it again. It is not dropped, and blocks nobody.
   local at = q.now + DeadLetters.RETRY_AFTER
-  flags = keep_error(q, id, flags, at, last_error)
+  flags = keep_error(q, id, flags, at, last_error, m.failure)
   Messages.write_body(q, id, body, m.payload)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'p') end
   -- Without the mark the next try would judge it by its deliveries, and deliver it again.
@@ -87,10 +87,10 @@ function Settle.end_dead(q, a, m, text, body, is_rejected)
   return 'o'
 end
 
-local function end_again(q, a, p, attempt, flags, delay, text, body, payload)
+local function end_again(q, a, p, attempt, flags, delay, text, body, payload, kind)
   local id = p.id
   local due = delay > 0 and q.now + delay or nil
-  flags = keep_error(q, id, flags, due, text)
+  flags = keep_error(q, id, flags, due, text, kind)
   if p.place ~= 'd' then Messages.write_body(q, id, body, payload) end
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'w') end
   if due then
@@ -107,8 +107,20 @@ local function end_again(q, a, p, attempt, flags, delay, text, body, payload)
   return 'o'
 end
 
+-- Notes how a try failed. Returns its group, and the kind of the error. A message that is given back without a word has
+-- not failed, unless it dies of that.
+local function note_failure(q, a, p, body, payload, try, usual)
+  local task = try and try.task or Failures.task_of(q, p.id, body, payload)
+  local class = try and try.class or ''
+  local reason = try and try.reason or ''
+  if reason == 'dead' and usual == 'retry' then reason = '' end
+  local group = concat({task, class, reason ~= '' and reason or usual}, '|')
+  Failures.note_try(q, group, usual == 'retry', a, p.id, p.key, body, try and try.trace or '')
+  return group, Failures.spell_kind(class, reason)
+end
+
 -- A message is to be delivered again, now or after a delay, or it is dead. Returns the letter of the reply.
-local function end_returned(q, a, p, kind, delay, text)
+local function end_returned(q, a, p, kind, ARGV, at)
   local place, id, attempt = p.place, p.id, p.attempt
   local flags = Leases.flags_in(p.marks)
   if kind == 'u' or kind == 'g' then attempt = attempt - 1 end
@@ -125,18 +137,25 @@ local function end_returned(q, a, p, kind, delay, text)
     Journal.note_event(q, 'z', id .. '-' .. place, '', 0)
     return 'l'
   end
+  local delay, text, failure = ARGV[at + 1] + 0, ARGV[at + 2], ''
+  local try = Failures.read_try(ARGV[at + 3])
   if kind == 'r' or kind == 'n' and attempt >= q.rules.deliveries then
+    local group, its_kind = note_failure(q, a, p, body, payload, try, kind == 'r' and 'rejected' or 'dead')
     local m = {
       key = p.key, place = place, id = id, attempts = attempt, flags = flags, payload = payload,
-      kind = kind == 'r' and 'r' or 'b',
+      kind = kind == 'r' and 'r' or 'b', group = group, failure = its_kind,
     }
     return Settle.end_dead(q, a, m, text, body, kind == 'r')
   end
-  return end_again(q, a, p, attempt, flags, delay, text, body, payload)
+  if try then
+    local _, its_kind = note_failure(q, a, p, body, payload, try, 'retry')
+    failure = its_kind
+  end
+  return end_again(q, a, p, attempt, flags, delay, text, body, payload, failure)
 end
 
 -- Returns the parts of all tokens in one list, and the fields of their accounts, each once. A call has one argument for
--- each lease, its token, and two more where it is not an ack: the delay in ms and the error.
+-- each lease, its token, and three more where it is not an ack: the delay in ms, the error, and how the try failed.
 function Settle.look_at_tokens(ARGV, first, stride, parents)
   local parts = {nil, nil, nil, nil, nil}
   local fields = {nil}
@@ -182,7 +201,7 @@ function Settle.look_at_shares(q, parts)
   DeadLetters.load_shares(q, owners)
 end
 
-local function end_delivery(q, parts, n, kind, cost, delay, text)
+local function end_delivery(q, parts, n, kind, cost, ARGV, at)
   local place, id, marks, key = parts[n + 1], parts[n + 2], parts[n + 4], parts[n + 5]
   local a = q.accounts[q.rules.parents and Rules.parent_of(key) or key]
   -- Also of a message that was cancelled: the work was done, and its place in flight is free.
@@ -190,7 +209,7 @@ local function end_delivery(q, parts, n, kind, cost, delay, text)
   if q.cancels > 0 and Leases.end_cancelled(q, place, id, key) then return 'c' end
   if kind ~= 'a' then
     local p = {place = place, id = id, attempt = parts[n + 3] + 0, marks = marks, key = key}
-    return end_returned(q, a or Accounts.find_account(q, Rules.owner_of(q.rules, key)), p, kind, delay, text)
+    return end_returned(q, a or Accounts.find_account(q, Rules.owner_of(q.rules, key)), p, kind, ARGV, at)
   end
   if q.events then Leases.note_end(q, 'a', place, id, key, parts[n + 3]) end
   Messages.drop_body(q, place, id)
@@ -259,13 +278,8 @@ function Settle.settle_all(q, ARGV, first, stride, parts, kind, costs, tried)
     local message_id = next_tried and next_tried() or is_lone and tried ~= '0' and tried
     local letter = told and told[token]
     if not letter and live[n] then
-      local delay, text = 0, ''
-      if stride > 1 then
-        local at = first + (n - 1) * stride
-        delay, text = ARGV[at + 1] + 0, ARGV[at + 2]
-      end
       over[#over + 1] = token
-      letter = end_delivery(q, parts, (n - 1) * PARTS, kind, cost, delay, text)
+      letter = end_delivery(q, parts, (n - 1) * PARTS, kind, cost, ARGV, first + (n - 1) * stride)
     end
     letters[n] = letter or letter_of_lost(q, parts[n * PARTS - 4], parts[n * PARTS - 3], message_id)
     if told then told[token] = letters[n] end
@@ -291,9 +305,10 @@ function Settle.save_rest(q)
   if q.over or q.lists then remove_bodies(q) end
 end
 
--- Begins a call that changes accounts, and ends it. `more` are fields to look at, too.
-function Settle.open_change(KEYS, ...)
-  local q = State.open_call(KEYS, 18, ...)
+-- Begins a call that changes accounts, and ends it. It declares so many keys before the streams. Behind them stand
+-- fields to look at, too.
+function Settle.open_change(KEYS, fixed, ...)
+  local q = State.open_call(KEYS, fixed, ...)
   if not q then return nil end
   if q.rules.journal > 0 then Journal.begin_events(q) end
   return q

@@ -9,7 +9,7 @@ local function frees_place(q)
   return false
 end
 
-local STRIDES = {['a'] = 1, ['g'] = 1, ['n'] = 3, ['r'] = 3, ['u'] = 3} -- arguments of each lease, by kind
+local STRIDES = {['a'] = 1, ['g'] = 1, ['n'] = 4, ['r'] = 4, ['u'] = 4} -- arguments of each lease, by kind
 local MOST_LEASES = 250
 local MOST_COSTS = 16384
 
@@ -20,12 +20,18 @@ local function check_leases(ARGV, stride)
     Arguments.refuse('there are ' .. size .. ' arguments for leases')
   end
   if stride == 1 then return end
-  for at = 7, #ARGV, 3 do Arguments.check({ARGV[at], ARGV[at + 1]}, {'ms', 'error'}) end
+  for at = 7, #ARGV, 4 do Arguments.check({ARGV[at], ARGV[at + 1], ARGV[at + 2]}, {'ms', 'error', 'failure'}) end
+end
+
+-- The end of a call that is no ack.
+local function end_others(q, producer, letters)
+  if producer then Producers.end_call(q, producer, letters) end
+  if q.failed then Failures.save(q) end
 end
 
 -- @verb settle | allow-oom: end deliveries: their work is done, or they come again, or they are dead.
--- KEYS[1..18]: the first 18 of a queue (base.lua), or the first 5 alone
--- KEYS[19..] streams: the streams of the bodies, the legacy stream among them
+-- KEYS[1..19]: the first 19 of a queue (base.lua), or the first 5 alone
+-- KEYS[20..] streams: the streams of the bodies, the legacy stream among them
 -- ARGV[1] kind: 'a' ack | 'n' nack | 'r' reject | 'u' nack uncounted | 'g' given back unseen
 -- ARGV[2] tried: of ack and 'g': the id of the message of each lease, with blanks between them, if an earlier try of it
 --         may have happened, else '-'; '0' if no try of any may have. Of the others: the number of this call
@@ -33,14 +39,15 @@ end
 -- ARGV[3] parents: '1' if the caller believes that the queue has parents: so its accounts are looked at with the state
 -- ARGV[4] costs: what each delivery costs, "12.5,-,=3000": see `read_cost`; '' if none costs anything
 -- ARGV[5] client: what the journal calls the caller
--- ARGV[6..] leases: of ack and 'g' the tokens; else three each: token, delay in ms, error or reason
+-- ARGV[6..] leases: of ack and 'g' the tokens; else four each: token, delay in ms, error or reason, how the try failed
+--           (`Failures.read_try`)
 -- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled), d(ead)} | {'STALE'} | {'FULL', 'max_producers'}
 function verbs.settle(KEYS, ARGV)
   if not call then begin() end
   local kind, parents = ARGV[1], ARGV[3]
   local stride = STRIDES[kind]
   check_leases(ARGV, stride)
-  local _, fixed, keys = Arguments.check_plain(KEYS, 18)
+  local _, fixed, keys = Arguments.check_plain(KEYS, 19)
   local parts, fields = Settle.look_at_tokens(ARGV, 6, stride, parents == '1')
   local accounts = #fields
   local producer, number, keep
@@ -67,7 +74,7 @@ function verbs.settle(KEYS, ARGV)
   end
   if kind == 'r' then Settle.look_at_shares(q, parts) end
   local letters = Settle.settle_all(q, ARGV, 6, stride, parts, kind, ARGV[4], stride > 1 and '0' or ARGV[2])
-  if producer then Producers.end_call(q, producer, letters) end
+  if stride > 1 then end_others(q, producer, letters) end
   -- A blocked reader may have the messages that were given back unseen, or the place that is free under a cap.
   if q.waiting > q.now and (kind == 'g' or q.rules.total_cap > 0 or frees_place(q)) then
     for _ = 1, q.ended_leases do Notifications.notify_reader(q) end

@@ -8,10 +8,12 @@
 --   lease_at   no moment in `leases` is earlier, in ms
 --   seen_at    how turns go on (virtual.lua). (Not in `line`, which earlier versions read, too.)
 --   ready      a digit for each stream: 1 if it has something undelivered
---   offset     the stream at which reads go on
+--   offset     the stream at which reads go on, in its last four digits; before these, how many messages were delivered
 --   odd        what is not as usual, a line "name=value" for each (see `read_odd`)
 --   n, adopted messages that were written, and those taken out of the legacy stream; `expired`, `cancelled`, `purged`,
---              `dead_lettered`, `redriven`, `vanished` what became of them: who is over and none of these was acked
+--              `dead_lettered`, `redriven`, `vanished` what became of them: who is over and none of these was acked.
+--              `redelivered` deliveries of messages that had been delivered before
+--   paused_by  who paused the whole queue: "since\31by\31note"; of no meaning while it is not paused
 --   retrying   delayed messages that wait for their next try
 -- and by name: a stream's key: its messages; 'h' and its number: its cursor, the last entry that a read has taken; 'p:'
 -- and a producer: its last call; 't:' and a shard key: its account; 'c:' and a child: children.lua; 'D:',

@@ -1,4 +1,5 @@
--- Verbs that tell who has what: accounts, present, tenant, runs, waiting. They only read, a piece in each call.
+-- Verbs that tell who has what: accounts, present, tenant, outside, runs, waiting. They only read, a piece in each
+-- call.
 
 local MOST_LOOKS = 1000 -- messages that were given back, which one call looks at for ages
 
@@ -98,53 +99,129 @@ local function backlogs_of_others(q, name)
   return found
 end
 
--- @verb tenant | no-writes: what one shard key (or parent) has, and some others.
--- KEYS[1..18]: the first 18 of a queue (base.lua)
--- KEYS[19..] streams: some of those that it may use
--- ARGV[1] name: the shard key or parent
--- Reply: {} when there is no such queue
---        | {now, "in streams|in flight|held back|of these limited|delayed|ahead", weight,
---        "cap rate burst until" of its own limits or those of its plan or '', the plan or '', "keys|dead letters|bytes
---        of results", since when its first message has been deliverable (ms, '' if
---        nothing is found), {shard key, backlog, ...}: others that wait at the heads of these streams, or have much,
---        if there are any}
-function verbs.tenant(KEYS, ARGV)
-  if not call then begin() end
-  Arguments.check_first(KEYS, 18)
-  Arguments.check(ARGV, {'key'})
-  local q = open_survey(KEYS)
-  if not q then return {} end
-  local name, owners = ARGV[1], {}
-  local a = Accounts.find_account(q, name)
-  local oldest = nil
-  for at = 19, #KEYS do
-    local since = Ages.since_in_stream(q, match(KEYS[at], '%d+$'), KEYS[at], name, owners)
-    if since and (not oldest or since < oldest) then oldest = since end
-  end
-  if #KEYS > 18 then note_some(q, owners) end
-  load_owners(q, owners)
-  local brought = Present.of_accounts(q)
-  local outside = Ages.since_outside(q, a, brought, Ages.begin_looks(MOST_LOOKS))
-  if outside and (not oldest or outside < oldest) then oldest = outside end
-  local parts = Limits.parts_of(a)
+-- Returns what one of several has: a row of the reply of `tenant`.
+local function row_of(q, name, in_streams, brought, looks)
+  local a = q.accounts[name]
+  local outside = Ages.since_outside(q, a, brought, looks)
+  local since = in_streams.since
+  if outside and (not since or outside < since) then since = outside end
+  local parts = Limits.parts_of(a.limits, q.now)
   local plan = Limits.plan_of(parts)
   local planned = q.rules.plans[plan or '']
   if planned then parts[1], parts[2], parts[3] = planned[1], planned[2], planned[3] end
   local limits = a.limits ~= '-' and Limits.spell_own(parts) or ''
   local weight = a.limits ~= '-' and a.weight or parts[6]
-  local since = oldest and spell(oldest) or ''
-  local others = backlogs_of_others(q, name)
-  return {q.now, spell_account(q, a), weight, limits, plan or '', spell_uses(q, name), since, others}
+  local age = since and spell(since) or ''
+  return {spell_account(q, a), weight, limits, plan or '', spell_uses(q, name), age, in_streams.seen}
+end
+
+-- @verb tenant | no-writes: what some shard keys (or parents) have, and of one some others.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[19..] streams: some of those that they may use, at most 128
+-- ARGV[1] heads: of how many of the streams, the first ones, others are told that wait at the heads; 0: of no others
+-- ARGV[2..] names: shard keys or parents, at most 50
+-- Reply: {} when there is no such queue
+--        | {now, {row, ...}, {shard key, backlog, ...}: others that wait at the heads of these streams, or have much,
+--        if there are any}. A row is {"in streams|in flight|held back|of these limited|delayed|ahead", weight,
+--        "cap rate burst until" of its own limits or those of its plan or '', the plan or '', "keys|dead letters|bytes
+--        of results", since when its first message has been deliverable (ms, '' if nothing is found), how many of its
+--        messages in the streams were looked at}
+function verbs.tenant(KEYS, ARGV)
+  if not call then begin() end
+  Arguments.check_first(KEYS, 18)
+  Arguments.check(ARGV, {'count'}, {'key_or_none'}, 50)
+  if #KEYS > 18 + 128 then Arguments.refuse('there are ' .. #KEYS .. ' keys') end
+  Arguments.check_own(KEYS, 19, 's')
+  local q = open_survey(KEYS)
+  if not q then return {} end
+  local heads = ARGV[1] + 0
+  local names = {unpack(ARGV, 2)} -- at most 50: the names
+  local owners = {}
+  Accounts.load_accounts(q, names)
+  local in_streams = Ages.look_in_streams(q, names, 19, owners, heads)
+  if heads > 0 then note_some(q, owners) end
+  load_owners(q, owners)
+  local brought = Present.of_accounts(q)
+  local looks = Ages.begin_looks(MOST_LOOKS)
+  local rows = {nil}
+  for at, name in ipairs(names) do rows[at] = row_of(q, name, in_streams[name], brought, looks) end
+  return {q.now, rows, heads > 0 and backlogs_of_others(q, names[1]) or {}}
+end
+
+local MAX_NAMED = 1000 -- of each index, where the names of those are looked for whose messages lie outside of streams
+
+-- Notes the owners of what was given back, and of what comes due or may go on.
+local function note_returned(q, found)
+  local members = call('ZRANGE', q.keys[RETURNED], 1, MAX_NAMED) -- the first one is the sentinel
+  for _, member in ipairs(members) do
+    local size, from = match(member, '^(%d+):()')
+    if size then found.names[Rules.owner_of(q.rules, sub(member, from, from + size - 1))] = true end
+  end
+  if call('ZCARD', q.keys[RETURNED]) > MAX_NAMED then found.is_all = false end
+end
+
+local function note_owners(q, found, tokens)
+  for _, token in ipairs(tokens) do
+    local place, _, _, _, key = Leases.read_token(token)
+    if place then found.names[Rules.owner_of(q.rules, key)] = true end
+  end
+end
+
+-- Notes members of an index by time, up to some score.
+local function note_members(q, found, place, upto)
+  local members = call('ZRANGEBYSCORE', q.keys[place], '-inf', upto, 'LIMIT', 0, MAX_NAMED)
+  for _, name in ipairs(members) do found.names[name] = true end
+  return #members < MAX_NAMED
+end
+
+-- Notes those of whom limits hold something back: of paused ones all, of others who waits for a token (`due`) or has
+-- as much in flight as it may have (`leases`).
+local function note_limited(q, found, limits)
+  local page = call('HSCAN', limits, '0', 'COUNT', MAX_NAMED)
+  for at = 1, #page[2], 2 do
+    if match(page[2][at + 1], '^[^,]*,[^,]*,[^,]*,(%d+),') ~= '0' then found.names[page[2][at]] = true end
+  end
+  local are_all_due = note_members(q, found, DUE, '(' .. spell(NEVER))
+  note_owners(q, found, call('ZRANGE', q.keys[LEASES], 0, MAX_NAMED - 1))
+  found.is_all = found.is_all and are_all_due and page[1] == '0' and call('ZCARD', q.keys[LEASES]) <= MAX_NAMED
+end
+
+-- @verb outside | no-writes: those whose first message may lie outside of the streams, if they are not too many.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[19] limits: limits and weights of shard keys that have any
+-- Reply: {} when there is no such queue | {'1' if these are all but for some that time has changed, the digits of
+--        `ready`, {shard key (or parent), ...}}
+function verbs.outside(KEYS, ARGV)
+  if not call then begin() end
+  Arguments.check_first(KEYS, 18, 'limits')
+  Arguments.check(ARGV, {})
+  local q = State.open_call(KEYS, 18, 'ready')
+  if not q then return {} end
+  local found = {names = {}, is_all = true}
+  -- What time has brought since somebody read.
+  note_members(q, found, DUE, q.now + 0.999)
+  local ended = Ended.list(q, MAX_NAMED)
+  local tokens = {nil}
+  for at = 1, #ended, 2 do tokens[#tokens + 1] = ended[at] end
+  note_owners(q, found, tokens)
+  if q.behind > 0 then
+    found.is_all = note_members(q, found, TURNS, '(' .. spell(Accounts.IDLE))
+    note_returned(q, found)
+    if q.behind ~= q.servable then note_limited(q, found, KEYS[19]) end
+  end
+  local names = {nil}
+  for name in pairs(found.names) do names[#names + 1] = name end
+  return {found.is_all and '1' or '', q.values[5], names}
 end
 
 -- @verb runs | no-writes: since when the first message outside of the streams has been deliverable, of some shard keys.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
--- ARGV[1..] names: of shard keys (or parents), at most 150
+-- ARGV[1..] names: of shard keys (or parents), at most 250
 -- Reply: {name, time in ms, ...} of those that have any
 function verbs.runs(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18)
-  Arguments.check(ARGV, {}, {'key_or_none'}, 150)
+  Arguments.check(ARGV, {}, {'key_or_none'}, 250)
   local q = open_survey(KEYS)
   if not q then return {} end
   local found = {}
@@ -158,23 +235,31 @@ function verbs.runs(KEYS, ARGV)
   return found
 end
 
--- @verb waiting | no-writes: the shard keys of a page of what waits in one stream, and since when each message has been
--- deliverable.
--- KEYS[1] meta: the stream's cursor
--- KEYS[2..] streams: the stream
--- ARGV[1] number: of the stream
--- ARGV[2] after: an entry id, '' to start
--- ARGV[3] count: of messages
--- Reply: {entry id to go on after, '' at the end; {shard key, time in ms, ...}}
+local MAX_ENTRIES = 1000 -- of all streams of a call
+
+-- @verb waiting | no-writes: the shard keys of a page of what waits in some streams, and since when each message has
+-- been deliverable.
+-- KEYS[1] meta: the streams' cursors
+-- KEYS[2..] streams: those, at most 32
+-- ARGV[1] count: of messages of each stream; of many streams less
+-- ARGV[2..] after: an entry id of each stream, '' to start
+-- Reply: {entry id to go on after, '' at the end; {shard key, time in ms, ...}; ... of each stream}
 function verbs.waiting(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta'})
-  Arguments.check(ARGV, {'streams', 'id_or_none', 'count'})
-  local after = ARGV[2] ~= '' and ARGV[2] or call('HGET', KEYS[1], 'h' .. ARGV[1]) or '0-0'
-  local entries = call('XRANGE', KEYS[2], '(' .. after, '+', 'COUNT', ARGV[3])
-  local found = {}
-  for _, entry in ipairs(entries) do
-    if entry[2][1] == 'K' then found[#found + 1], found[#found + 2] = entry[2][2], match(entry[1], '^%d+') end
+  Arguments.check(ARGV, {'count'}, {'id_or_none'}, 32)
+  Arguments.check_own(KEYS, 2, 's')
+  if #KEYS ~= #ARGV then Arguments.refuse('there are ' .. #KEYS .. ' keys') end
+  local count = max(1, min(ARGV[1] + 0, floor(MAX_ENTRIES / max(1, #KEYS - 1))))
+  local told = {nil}
+  for at = 2, #KEYS do
+    local after = ARGV[at] ~= '' and ARGV[at] or call('HGET', KEYS[1], 'h' .. match(KEYS[at], '%d*$')) or '0-0'
+    local entries = call('XRANGE', KEYS[at], '(' .. after, '+', 'COUNT', count)
+    local found = {nil}
+    for _, entry in ipairs(entries) do
+      if entry[2][1] == 'K' then found[#found + 1], found[#found + 2] = entry[2][2], match(entry[1], '^%d+') end
+    end
+    told[#told + 1], told[#told + 2] = #entries == count and entries[count][1] or '', found
   end
-  return {#entries == ARGV[3] + 0 and entries[#entries][1] or '', found}
+  return told
 end

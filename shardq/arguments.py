@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from reprlib import Repr
 from typing import Any, Final, TypeVar
+from unicodedata import category
 
 from shardq.errors import ConfigError
 
@@ -22,6 +23,9 @@ _FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9._:/-]")
 
 MAX_PATH: Final = 4096
 """The longest path, in bytes: no system that this runs on takes longer ones, and an error would show all of it."""
+
+_NO_LINE: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""The categories of characters that no line has: those that control, halves of characters, and ends of lines."""
 
 MIN_LEASE: Final = 0.05
 MAX_LEASE: Final = 7 * 86_400
@@ -52,6 +56,16 @@ def text(name: str, value: str) -> str:
     """Return *value* if it is a str; else ConfigError."""
     if not isinstance(value, str):
         raise ConfigError(f"{name} must be a str, not {shown(value)}")
+    return value
+
+
+def line(name: str, value: str, most: int) -> str:
+    """Return *value* if it is a line of 1 to *most* characters, some of them visible; else ConfigError."""
+    is_line = isinstance(value, str) and 1 <= len(value) <= most and not value.isspace()
+    if not is_line or any(category(each) in _NO_LINE for each in value):
+        raise ConfigError(
+            f"{name} must be a line of 1 to {most:,} characters, without control characters, not {shown(value)}"
+        )
     return value
 
 

@@ -165,7 +165,7 @@ class Codecs:
         """Decode a stored `body` by its `tag`. CodecError for an unknown tag, or a body that does not fit it."""
         codec = self._by_tag.get(tag)
         if codec is None:
-            raise CodecError(_unknown(tag))
+            raise _of_read(CodecError(_unknown(tag)))
         return _guarded("decode", f"with codec {tag!r}", codec.decode, body)
 
 
@@ -289,7 +289,13 @@ def _guarded(verb: str, what: str, call: Callable[[Any], T], argument: object) -
     except CodecError:
         raise
     except Exception as error:  # noqa: BLE001 - codecs may raise anything, and a bad payload must not stop a worker
-        raise CodecError(f"cannot {verb} {what}: {_advice(verb, error)}") from None
+        found = CodecError(f"cannot {verb} {what}: {_advice(verb, error)}")
+        raise (_of_read(found) if verb == "decode" else found) from None
+
+
+def _of_read(error: CodecError) -> CodecError:
+    error.is_of_read = True
+    return error
 
 
 def _advice(verb: str, error: Exception) -> str:

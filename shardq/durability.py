@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -207,15 +207,31 @@ def _evicts(facts: ServerFacts) -> bool:
     return facts.policy not in (None, "noeviction")
 
 
+class Gap(NamedTuple):
+    """A point in which a server gives less than is needed, or (not `is_known`) in which it did not say what it gives.
+
+    `name` is of what: append-only-file, fsync, replicas, eviction or version. `text` is the warning.
+    """
+
+    name: str
+    text: str
+    is_known: bool = True
+
+
 def judge(durability: Durability, facts: ServerFacts) -> list[str]:
     """Return warnings: where the server gives less than `durability` needs, or where that could not be checked.
 
     The list is empty if everything was checked and is right. Problems worse than a warning are in `fatal`.
     """
+    return [gap.text for gap in gaps(durability, facts)]
+
+
+def gaps(durability: Durability, facts: ServerFacts) -> list[Gap]:
+    """Return what `judge` warns of, by name."""
     return [*_level_gaps(durability, facts), *_eviction_gaps(facts), *_version_gaps(facts)]
 
 
-def _level_gaps(durability: Durability, facts: ServerFacts) -> Iterator[str]:
+def _level_gaps(durability: Durability, facts: ServerFacts) -> Iterator[Gap]:
     """Yield a warning for each point in which the server gives less than the level needs."""
     if durability.level == "none":
         return
@@ -226,79 +242,105 @@ def _level_gaps(durability: Durability, facts: ServerFacts) -> Iterator[str]:
         yield from _replica_gaps(durability, facts)
 
 
-def _aof_gaps(durability: Durability, facts: ServerFacts) -> Iterator[str]:
+def _aof_gaps(durability: Durability, facts: ServerFacts) -> Iterator[Gap]:
     if facts.aof is None:
-        yield _unchecked(durability, "the append-only file is on", "appendonly yes")
+        yield _unchecked("append-only-file", durability, "the append-only file is on", "appendonly yes")
     elif not facts.aof and durability.level == "replica":
-        yield (
-            f'durability "{durability}" is lost when a primary without an append-only file restarts: it comes back '
-            "with less data, and its replicas copy that; set appendonly yes"
+        yield Gap(
+            "append-only-file",
+            (
+                f'durability "{durability}" is lost when a primary without an append-only file restarts: it comes back '
+                "with less data, and its replicas copy that; set appendonly yes"
+            ),
         )
     elif not facts.aof:
-        yield (
-            f'durability "{durability}" needs the append-only file, which is off: a restart would lose messages; '
-            "set appendonly yes"
+        yield Gap(
+            "append-only-file",
+            (
+                f'durability "{durability}" needs the append-only file, which is off: a restart would lose messages; '
+                "set appendonly yes"
+            ),
         )
 
 
-def _fsync_gaps(facts: ServerFacts) -> Iterator[str]:
+def _fsync_gaps(facts: ServerFacts) -> Iterator[Gap]:
     if facts.appendfsync is None:
-        yield _unchecked("disk", "every write is synced", "appendfsync always")
+        yield _unchecked("fsync", "disk", "every write is synced", "appendfsync always")
     elif facts.appendfsync != "always":
-        yield (
-            f'durability "disk" needs appendfsync always, but it is {facts.appendfsync}: power loss would lose the '
-            "latest writes"
+        yield Gap(
+            "fsync",
+            (
+                f'durability "disk" needs appendfsync always, but it is {facts.appendfsync}: power loss would lose the '
+                "latest writes"
+            ),
         )
     if facts.rewrite_pauses_fsync is None:
-        yield _unchecked("disk", "syncing goes on while the file is rewritten", "no-appendfsync-on-rewrite no")
+        yield _unchecked("fsync", "disk", "syncing goes on while the file is rewritten", "no-appendfsync-on-rewrite no")
     elif facts.rewrite_pauses_fsync:
-        yield (
-            'durability "disk" needs no-appendfsync-on-rewrite no: it is yes, so writes are not synced while the file '
-            "is rewritten"
+        yield Gap(
+            "fsync",
+            (
+                'durability "disk" needs no-appendfsync-on-rewrite no: it is yes, so writes are not synced while the '
+                "file is rewritten"
+            ),
         )
 
 
-def _replica_gaps(durability: Durability, facts: ServerFacts) -> Iterator[str]:
+def _replica_gaps(durability: Durability, facts: ServerFacts) -> Iterator[Gap]:
     wanted = durability.replicas
     if facts.replicas is None:
-        yield _unchecked(durability, "enough replicas are connected", f"{wanted} or more replicas")
+        yield _unchecked("replicas", durability, "enough replicas are connected", f"{wanted} or more replicas")
     elif facts.replicas < wanted:
-        yield (
-            f'durability "{durability}" needs {wanted} connected replicas, but there are {facts.replicas}: every write '
-            "would end as DurabilityUnknown"
+        yield Gap(
+            "replicas",
+            (
+                f'durability "{durability}" needs {wanted} connected replicas, but there are {facts.replicas}: every '
+                "write would end as DurabilityUnknown"
+            ),
         )
     if facts.min_replicas is None:
         yield _unchecked(
-            durability, "a primary cut off from its replicas stops writing", f"min-replicas-to-write {wanted}"
+            "replicas",
+            durability,
+            "a primary cut off from its replicas stops writing",
+            f"min-replicas-to-write {wanted}",
         )
     elif facts.min_replicas < wanted:
-        yield (
-            f'durability "{durability}" should have min-replicas-to-write {wanted}, but it is {facts.min_replicas}: a '
-            "primary cut off from its replicas goes on leasing messages that the new primary leases too"
+        yield Gap(
+            "replicas",
+            (
+                f'durability "{durability}" should have min-replicas-to-write {wanted}, but it is '
+                f"{facts.min_replicas}: a primary cut off from its replicas goes on leasing messages that the new "
+                "primary leases too"
+            ),
         )
 
 
-def _eviction_gaps(facts: ServerFacts) -> Iterator[str]:
+def _eviction_gaps(facts: ServerFacts) -> Iterator[Gap]:
     if facts.policy is None:
-        yield _unchecked(None, "the server never evicts messages", "maxmemory-policy noeviction")
+        yield _unchecked("eviction", None, "the server never evicts messages", "maxmemory-policy noeviction")
     elif _evicts(facts) and facts.maxmemory == 0:
-        yield (
-            f"maxmemory-policy is {facts.policy}: messages would be evicted as soon as a maxmemory is set; "
-            "set maxmemory-policy noeviction"
+        yield Gap(
+            "eviction",
+            (
+                f"maxmemory-policy is {facts.policy}: messages would be evicted as soon as a maxmemory is set; "
+                "set maxmemory-policy noeviction"
+            ),
         )
     elif _evicts(facts) and facts.maxmemory is None:
         while_evicting = f"maxmemory is 0, while maxmemory-policy is {facts.policy}"
-        yield _unchecked(None, while_evicting, "maxmemory-policy noeviction")
+        yield _unchecked("eviction", None, while_evicting, "maxmemory-policy noeviction")
 
 
-def _version_gaps(facts: ServerFacts) -> Iterator[str]:
+def _version_gaps(facts: ServerFacts) -> Iterator[Gap]:
     if facts.server not in OLDEST:
-        yield f"{facts} is not a server that shardq is tested on: use Redis 7.0 or Valkey 7.2 or newer"
+        yield Gap("version", f"{facts} is not a server that shardq is tested on: use Redis 7.0 or Valkey 7.2 or newer")
     elif facts.version is None:
-        yield _unchecked(None, "the server is new enough", "Redis 7.0 or Valkey 7.2 or newer")
+        yield _unchecked("version", None, "the server is new enough", "Redis 7.0 or Valkey 7.2 or newer")
 
 
-def _unchecked(durability: Durability | str | None, what: str, remedy: str) -> str:
+def _unchecked(name: str, durability: Durability | str | None, what: str, remedy: str) -> Gap:
     """Return a warning for something that the server did not report."""
     prefix = f'durability "{durability}": ' if durability else ""
-    return f"{prefix}could not check that {what} (the server did not say): make sure of {remedy}"
+    text = f"{prefix}could not check that {what} (the server did not say): make sure of {remedy}"
+    return Gap(name, text, is_known=False)

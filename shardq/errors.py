@@ -95,10 +95,12 @@ class QueueNotEmpty(ShardqError):
 class CodecError(ShardqError, ValueError):
     """A payload could not be encoded or decoded. `Delivery.body` still has the bytes of one that was read.
 
-    `index` is which message of a batch cannot be encoded, counted from 0; None where it is none.
+    `index` is which message of a batch cannot be encoded, counted from 0; None where it is none. `is_of_read` says
+    whether it is a payload that was read, and that cannot be decoded.
     """
 
     index: int | None = None
+    is_of_read = False
 
 
 class Empty(ShardqError):

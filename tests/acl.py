@@ -1,4 +1,4 @@
-"""Users of a server, each with the rights that `shardq acl` prints for its role."""
+"""Users of a server, each with the rights that `shardq server acl` prints for its role."""
 
 from __future__ import annotations
 

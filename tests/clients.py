@@ -9,13 +9,13 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
 
-from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter, Client
+from shardq import AsyncAction, AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter, Client
 from shardq.client.async_schedules import AsyncSchedules
 
 T = TypeVar("T")
 ClientKind: TypeAlias = Literal["sync", "async"]
 CLIENT_KINDS: tuple[ClientKind, ...] = ("sync", "async")
-_TWINS = (AsyncClient, AsyncQueue, AsyncDelivery, AsyncSchedules, AsyncWriter)
+_TWINS = (AsyncAction, AsyncClient, AsyncQueue, AsyncDelivery, AsyncSchedules, AsyncWriter)
 _RENAMED = {"close": "aclose"}
 LIMIT = 150  # seconds: below the timeout of a test, so that a hang shows where it is
 

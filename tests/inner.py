@@ -23,11 +23,12 @@ def inner_looks(keys: QueueKeys) -> dict[str, Call]:
         "holders": (("0", 100), ()),
         "recount": (("0", "o:w:0"), ()),
         "runs": (("tenant-0", "tenant-1"), ()),
+        "outside": ((), ()),
         "present": (("tenant-0", "tenant-1"), ()),
         "sample": ((9,), ()),
         "skip": (("0-0", "+", 9), stream),
         "states": ((1000, "d:1-1", "0:1-1"), stream),
-        "waiting": (("0", "", 9), stream),
+        "waiting": ((9, ""), stream),
     }
     return {name: Call.on(keys, name, given, rest=rest) for name, (given, rest) in args.items()}
 

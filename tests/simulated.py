@@ -45,7 +45,9 @@ local function register(verb)
   end
   return redis.register_function(verb)
 end
-local redis = {call = call, pcall = function(...) return redis.pcall(...) end, register_function = register}
+local function sha1hex(text) return redis.sha1hex(text) end
+local redis = {call = call, pcall = function(...) return redis.pcall(...) end, register_function = register,
+  sha1hex = sha1hex}
 """
 """What stands before the modules: the time of their calls is in the last two of ARGV."""
 

@@ -14,6 +14,8 @@ from types import CodeType, MappingProxyType
 from typing import Any, Final
 
 from shardq import (
+    Action,
+    AsyncAction,
     AsyncClient,
     AsyncDelivery,
     AsyncQueue,
@@ -34,8 +36,8 @@ from shardq.protocol import scripts
 from tests.house.twins import NAMES
 
 TWINS: Final[Mapping[type, type]] = {
-    Client: AsyncClient, Delivery: AsyncDelivery, Job: AsyncJob, Queue: AsyncQueue, Schedules: AsyncSchedules,
-    Writer: AsyncWriter,
+    Action: AsyncAction, Client: AsyncClient, Delivery: AsyncDelivery, Job: AsyncJob, Queue: AsyncQueue,
+    Schedules: AsyncSchedules, Writer: AsyncWriter,
 }  # fmt: skip
 """What programs call, by the class for threads."""
 

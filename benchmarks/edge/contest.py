@@ -68,7 +68,7 @@ def _end(kind: str, url: str) -> AbstractContextManager[subprocess.Popen[str]]:
     """Return the process that takes the messages. It prints its address."""
     if kind in REFERENCES:
         return process("benchmarks.edge.reference", kind)
-    return process("shardq.cli", "gateway", "--insecure", "--listen", "127.0.0.1:0", "--redis", url, "--json")
+    return process("shardq.cli", "serve", "gateway", "--insecure", "--listen", "127.0.0.1:0", "--redis", url, "--json")
 
 
 def line_of(process: subprocess.Popen[str]) -> str:

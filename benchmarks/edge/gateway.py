@@ -122,7 +122,7 @@ def _write_many(queue: Queue, messages: list[tuple[str, bytes]]) -> None:
 
 def _through_gateway(url: str, plain: redis.Redis, messages: list[tuple[str, bytes]], producers: int) -> Costs:
     """Send all by producers that have a dictionary, from the first message to the last ack."""
-    words = ("gateway", "--insecure", "--listen", "127.0.0.1:0", "--redis", url, "--json")
+    words = ("serve", "gateway", "--insecure", "--listen", "127.0.0.1:0", "--redis", url, "--json")
     with tempfile.TemporaryDirectory() as folder, process("shardq.cli", *words) as gateway:
         address = json.loads(line_of(gateway))["address"]
         before, server = cpu_of(gateway.pid), server_cpu(plain)

@@ -14,6 +14,7 @@ from examples.demo.ledger import Ledger
 from examples.demo.limit import Limit
 from examples.demo.plan import FLOOD, Plan
 from examples.demo.processes import ROOT, Process
+from examples.demo.screens import Screens
 from examples.demo.show import Show
 from examples.demo.table import draw
 from examples.demo.waits import Waits
@@ -46,6 +47,8 @@ class Demo:
             jobs = stack.enter_context(Client.from_url(server.url)).queue("jobs", visibility_timeout=VISIBILITY)
             jobs.declare()
             self._limit = Limit(jobs, self._given.noisy, self._count)
+            self._screens = Screens(server.url)
+            stack.callback(self._screens.close)
             self._introduce(server.name, jobs)
             self._start(stack, folder, server.url)
             self._show.begin("measuring what the workers can do here")
@@ -131,7 +134,11 @@ class Demo:
         done = self._ledger.acked / max(1, self._total())
         if not self._limit.begun and done >= LIMIT_FROM:
             self._limit.begin(self._plan.jobs_per_second)
-        if self._limit.end_in_time() and not self._casualty.worker and done >= KILL_FROM:
+        if not self._limit.end_in_time() or done < KILL_FROM:
+            return
+        if not self._screens.asked:
+            self._screens.ask()
+        if not self._casualty.worker:
             self._casualty.choose(self._workers)
             if self._casualty.worker:
                 self._show.say("half-way", str(self._casualty), "bold")
@@ -162,6 +169,7 @@ class Demo:
         if not self._problems:
             self._summarize(self._limit.told(taken), wrote["others"])
         self._show.headline(self._headline())
+        self._look_back()
 
     def _summarize(self, limit: str, others: int) -> None:
         say, all_others = self._show.say, len(self._given.others)
@@ -169,6 +177,12 @@ class Demo:
         say("files", f"{others:,} of the others' {all_others:,} files were taken{fit}")
         say("killed", self._casualty.redelivered())
         say("limit", limit)
+
+    def _look_back(self) -> None:
+        """Show what commands said half-way, while the flood waited."""
+        for command, text in self._screens.told().items():
+            self._show.screen(f"shardq {command}", text)
+        self._problems += self._screens.problems()
 
     def _headline(self) -> str:
         waits = self._waits

@@ -57,6 +57,11 @@ class Show:
         """The closing table."""
         self._console.print(table)
 
+    def screen(self, command: str, text: str) -> None:
+        """What a command said, in its own lines."""
+        self._console.print(Text(f"\n$ {command}", "bold"))
+        self._console.print(Text(text), soft_wrap=True)
+
     def headline(self, text: str) -> None:
         """What was seen, in one line."""
         self._console.print(f"\n[bold]{text}[/]")

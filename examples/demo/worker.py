@@ -1,14 +1,13 @@
-"""A worker of the demo: it reads a job, parses the file that it names, and acks. On SIGTERM it finishes its job."""
+"""A worker of the demo: for each job it parses the file that the job names. On SIGTERM it finishes its job."""
 
 import ast
 import contextlib
 import gc
-import signal
 import sys
 import warnings
 
 from examples.demo.records import Records
-from shardq import Client, Delivery, LeaseLost
+from shardq import Client, Delivery, LeaseLost, Worker
 
 
 def parse(path: str) -> None:
@@ -20,12 +19,11 @@ def parse(path: str) -> None:
 
 
 def work_on(delivery: Delivery, records: Records) -> None:
-    """Do one job, and record each step before the next one."""
+    """Do one job, and record each step before the next one. The worker would ack it, but only this can record that."""
     its_id = delivery.message_id
     records.note("took", id=its_id, tenant=delivery.shard_key, count=delivery.count, pickup=delivery.pickup_delay)
     try:
-        with delivery.processing():
-            parse(delivery.payload["path"])
+        parse(delivery.payload["path"])
         records.note("parsed", id=its_id, work=delivery.payload["work"])
         delivery.ack()
         records.note("acked", id=its_id)
@@ -35,15 +33,11 @@ def work_on(delivery: Delivery, records: Records) -> None:
 
 def main(url: str, path: str) -> None:
     gc.disable()  # syntax trees have no cycles, and looking for some takes a sixth of the time
-    stopping: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     records = Records(path)
     with Client.from_url(url) as client:
-        jobs = client.queue("jobs")
+        worker = Worker(client.queue("jobs"), lambda delivery: work_on(delivery, records), concurrency=1)
         records.note("ready")
-        while not stopping:
-            for delivery in jobs.read_many(1, block=0.5):
-                work_on(delivery, records)
+        worker.run()
 
 
 if __name__ == "__main__":

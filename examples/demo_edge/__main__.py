@@ -107,7 +107,7 @@ class Demo:
             time.sleep(0.01)
 
     def _start_gateway(self) -> tuple["subprocess.Popen[str]", str]:
-        words = ("gateway", "--insecure", "--listen", "127.0.0.1:0", "--redis", self._url, "--json")
+        words = ("serve", "gateway", "--insecure", "--listen", "127.0.0.1:0", "--redis", self._url, "--json")
         gateway = self._start("shardq.cli", *words, "--max-message", str(4 * 1024 * 1024))
         assert gateway.stdout is not None
         return gateway, json.loads(gateway.stdout.readline())["address"]

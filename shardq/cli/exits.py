@@ -16,11 +16,13 @@ MEANING = """exit codes:
   0  done
   1  it failed, or you answered no; one line on stderr says why
   2  the command line is wrong
-  3  there is nothing to do: no such queue, no such message, or an empty queue
+  3  nothing there: no such queue, message or tenant, or none in the list
   4  apply --dry-run: something would change
   5  pipeline archive: some queues are not there; the others are archived
      edge send: some messages were refused
-  130, 143: ended by Ctrl-C or SIGTERM; 141: the reader of the output ended"""
+  130, 143: ended by Ctrl-C or SIGTERM; 141: the reader of the output ended
+
+A TIME is a number of seconds, or one with a unit, as 90s, 15m, 2h or 7d."""
 
 
 class UsageError(Exception):

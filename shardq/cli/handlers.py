@@ -12,9 +12,9 @@ from typing import Any
 
 from shardq.cli.exits import UsageError
 from shardq.errors import ShardqError
+from shardq.model.failed import name_of, text_of
 from shardq.tasks import Tasks
 from shardq.worker.guard import traceback_of
-from shardq.worker.outcome import name_of, text_of
 
 
 def imported(name: str) -> Callable[[Any], Any]:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from shardq.cli.parsers import LaterParser
+from shardq.cli.parsers import Discreet, LaterParser
 
 if TYPE_CHECKING:
     from shardq.cli.parsing import Command, Parser
 
 
 class Menu(NamedTuple):
-    """Commands to choose from. Each is the `run` of a module of *package*; `summaries` has a line on each, by name.
+    """Commands to choose from, in groups. Each is the `run` of a module of *package*; `groups` has a line on each.
 
-    Nothing else says a command's name and its summary.
+    A group whose name is '' is listed without a heading. Nothing else says a command's name and its summary.
     """
 
     package: str
-    summaries: Mapping[str, str]
+    groups: Mapping[str, Mapping[str, str]]
+
+    @property
+    def summaries(self) -> dict[str, str]:
+        """The line on each command, by its name."""
+        return {name: summary for each in self.groups.values() for name, summary in each.items()}
 
     def load(self, name: str) -> Command:
         """Return the command called *name*. Only now is its module imported."""
@@ -29,9 +35,30 @@ class Menu(NamedTuple):
 
     def add_to(self, parser: Parser, *, title: str = "commands", metavar: str = "COMMAND") -> None:
         """Let a parser take one of these commands."""
-        names = parser.add_subparsers(title=title, metavar=metavar, required=True, parser_class=LaterParser)
+        parser.usage = f"{parser.prog} [OPTIONS] {metavar} ..."
+        names = parser.add_subparsers(
+            title=title, description=self.listing(), metavar=metavar, help=argparse.SUPPRESS, required=True,
+            prog=parser.prog, parser_class=LaterParser,
+        )  # fmt: skip
+        if isinstance(parser, Discreet):
+            parser.within = {name: _names_in(summary) for name, summary in self.summaries.items()}
         for name, summary in self.summaries.items():
-            names.add_parser(name, help=summary, complete=partial(self._complete, name))
+            names.add_parser(name, complete=partial(self._complete, name, summary))
 
-    def _complete(self, name: str, parser: Parser) -> None:
-        self.load(name).add_to(parser, self.summaries[name])
+    def listing(self) -> str:
+        """The commands with their summaries, below the names of their groups."""
+        width = max(map(len, self.summaries))
+        lines: list[str] = []
+        for group, commands in self.groups.items():
+            lines += [f"  {group}:"] if group else []
+            lines += [f"    {name:<{width}}  {summary}" for name, summary in commands.items()]
+        return "\n".join(lines)
+
+    def _complete(self, name: str, summary: str, parser: Parser) -> None:
+        self.load(name).add_to(parser, summary)
+
+
+def _names_in(summary: str) -> tuple[str, ...]:
+    """The names of the commands of a group, which stand first in its line, as in "list, bind: topics and queues"."""
+    names, colon, _ = summary.partition(": ")
+    return tuple(names.split(", ")) if colon else ()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Final
 
 from shardq.cli.exits import UsageError
+from shardq.cli.flags import add_flag
 from shardq.cli.parsing import Args, Parser
 from shardq.files import read_file
 
@@ -16,9 +16,7 @@ MAX_BYTES: Final = 64_000_000
 def add_names(parser: Parser) -> None:
     """Add the arguments that name shard keys: words, and a file."""
     parser.add_argument("keys", metavar="KEY", nargs="*", help="shard keys")
-    parser.add_argument(
-        "--names", type=Path, metavar="FILE", help="a file with more shard keys, one per line; - is stdin"
-    )
+    add_flag(parser, "names")
 
 
 def names_of(args: Args) -> list[str]:
@@ -26,10 +24,10 @@ def names_of(args: Args) -> list[str]:
     return [*args.keys, *(read_names(args.names) if args.names else ())]
 
 
-def read_names(path: Path) -> list[str]:
+def read_names(path: str) -> list[str]:
     """The lines of *path* that are not empty; `-` is stdin. OSError or UsageError when it cannot be read."""
     try:
-        if str(path) == "-":
+        if path == "-":
             text = sys.stdin.read(MAX_BYTES + 1)
         else:
             text = read_file(path, MAX_BYTES, "the file of --names").decode().replace("\r\n", "\n")

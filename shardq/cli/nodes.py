@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shardq.clock import SystemClock
-from shardq.drivers import Driver, Target
 from shardq.ops.queue.retry import retry_until
 from shardq.ops.queue.steps import Ask
+
+if TYPE_CHECKING:
+    from shardq.drivers import Driver, Target
 
 
 class Node(NamedTuple):
@@ -20,21 +22,34 @@ class Node(NamedTuple):
 
 
 @contextmanager
+def address_of(url: str) -> Iterator[str]:
+    """The URL under which the server that *url* names is reached by all: an embedded one runs for so long."""
+    from shardq.drivers import Target
+
+    target = Target.parse(url)
+    if target.kind != "embedded":
+        yield url
+        return
+    from shardq.embedded import EmbeddedServer  # not every system has one
+
+    with EmbeddedServer(target.settings.get("directory")) as server:
+        yield server.url
+
+
+@contextmanager
 def driver_for(url: str) -> Iterator[Driver]:
     """A driver for the server that *url* names."""
-    with ExitStack() as stack:
-        target = Target.parse(url)
-        if target.kind == "embedded":
-            from shardq.embedded import EmbeddedServer  # not every system has one
+    from shardq.drivers import Target
 
-            server = stack.enter_context(EmbeddedServer(target.settings.get("directory")))
-            target = Target.parse(server.url)
-        yield _driver(stack, target)
+    with ExitStack() as stack:
+        yield _driver(stack, Target.parse(stack.enter_context(address_of(url))))
 
 
 @contextmanager
 def nodes_of(url: str, driver: Driver, timeout: float) -> Iterator[list[Node]]:
     """The nodes behind *url*, to which *driver* leads: each primary of a cluster, else the one server."""
+    from shardq.drivers import Target
+
     target = Target.parse(url)
     if target.kind != "cluster":
         yield [Node("", driver)]
@@ -53,6 +68,8 @@ def nodes_of(url: str, driver: Driver, timeout: float) -> Iterator[list[Node]]:
 
 
 def _driver(stack: ExitStack, target: Target) -> Driver:
+    from shardq.drivers import Driver
+
     driver = Driver(target, max_connections=1, block=1.0)
     stack.callback(driver.close)
     return driver

@@ -8,9 +8,12 @@ JSON has no such characters (`json_line`) and stays exact.
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from typing import TextIO
 
+from shardq.cli.parsers import WIDTH
 from shardq.cli.text import printable
 
 _CLEAR = "\x1b[H\x1b[J"
@@ -22,8 +25,17 @@ def say(text: str = "", *, end: str = "\n", file: TextIO | None = None, flush: b
 
 
 def remark(text: str, *, file: TextIO | None = None) -> None:
-    """Print one line on stderr."""
-    say(f"shardq: {printable(text)}", file=file or sys.stderr, flush=True)
+    """Print one line on stderr; on a terminal in as many as it needs."""
+    stream = file or sys.stderr
+    say(folded(f"shardq: {printable(text)}", stream), file=stream, flush=True)
+
+
+def folded(text: str, stream: TextIO) -> str:
+    """*text*, broken into lines that fit if *stream* is a terminal; elsewhere it stays a line, which a log keeps."""
+    if len(text) <= WIDTH or not stream.isatty():
+        return text
+    columns = min(WIDTH, shutil.get_terminal_size().columns)
+    return "\n".join(textwrap.wrap(text, columns, subsequent_indent="  ", break_on_hyphens=False))
 
 
 def say_over(text: str) -> None:

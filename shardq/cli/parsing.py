@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from shardq.cli.exits import MEANING
+from shardq.cli.flags import add_flag
 from shardq.extras import install
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ Parser: TypeAlias = argparse.ArgumentParser
 Args: TypeAlias = argparse.Namespace
 Run: TypeAlias = "Callable[[Args, Shell], int | None]"
 Adds: TypeAlias = Callable[[Parser], object]
-DEFAULT_URL = "redis://localhost:6379"
-DEFAULT_TIMEOUT = 5.0
 
 
 class Command(NamedTuple):
@@ -80,72 +78,22 @@ def _taken(run: Run) -> tuple[Adds, ...]:
     return taken
 
 
+def flag(name: str, more: str = "", **how: Any) -> Callable[[Run], Run]:
+    """Let a command take a flag of the table; *more* is said behind its meaning."""
+    return takes(partial(_add_flag, name, more, how))
+
+
+def _add_flag(name: str, more: str, how: dict[str, Any], parser: Parser) -> None:
+    add_flag(parser, name, more, **how)
+
+
 def add_common(parser: Parser, *, default: Any = None) -> None:
     """Add the options that may stand before or after the command's name."""
     common = parser.add_argument_group("options of every command")
-    common.add_argument(
-        "--url",
-        metavar="URL",
-        default=default,
-        help=f"the server's URL ($SHARDQ_URL, or {DEFAULT_URL})",
-    )
-    common.add_argument(
-        "--timeout",
-        type=time,
-        metavar="S",
-        default=default,
-        help=f"seconds to keep trying while Redis does not answer ({DEFAULT_TIMEOUT:g})",
-    )
-    common.add_argument("--json", action="store_true", default=default, help="print JSON, one object per line")
+    for name in ("url", "timeout", "json"):
+        add_flag(common, name, default=default)
 
 
 def add_queue(parser: Parser) -> None:
     """Add the argument for the queue's name."""
     parser.add_argument("queue", metavar="QUEUE", help="the queue's name")
-
-
-def add_router(parser: Parser) -> None:
-    """Add the option for the router's name."""
-    parser.add_argument(
-        "--router", metavar="NAME", default="default", help="the router, a named set of bindings (default)"
-    )
-
-
-def add_yes(parser: Parser) -> None:
-    """Add --yes, for commands that ask before they change much."""
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask; needed where there is no terminal")
-
-
-def number(low: int) -> Callable[[str], int]:
-    """A whole number of at least *low*."""
-
-    def whole_number(text: str) -> int:
-        if not re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII) or int(text) < low:
-            raise argparse.ArgumentTypeError(f"must be a whole number of at least {low}, not {text!r}")
-        return int(text)
-
-    return whole_number
-
-
-def time(text: str) -> float:
-    """A number of seconds; the library checks its bounds."""
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}") from None
-
-
-def period(text: str) -> float:
-    """How often to look, in seconds: 0.05 to a day."""
-    value = time(text)
-    if not 0.05 <= value <= 86_400:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds from 0.05 to 86,400, not {text!r}")
-    return value
-
-
-def pair(text: str) -> tuple[str, str]:
-    """`NAME=VALUE`."""
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")
-    return name, value

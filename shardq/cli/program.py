@@ -22,7 +22,7 @@ command."""
 
 EXAMPLES = """examples:
   shardq embedded                 # in another terminal: a server to try it on
-  shardq write predictions '{"prompt": "a cat"}' --as json -k tenant-42
+  shardq write predictions '{"prompt": "a cat"}' --as json -t tenant-42
   shardq read predictions --ack
   shardq stats predictions --watch"""
 
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         parser().print_help(sys.stderr)
         return USAGE
-    while words[:1] == ["help"]:  # `shardq help len` is `shardq len --help`
+    while words[:1] == ["help"]:  # `shardq help stats` is `shardq stats --help`
         words = [*words[1:], "--help"]
     args = parser().parse_args(words)
     from shardq.cli.running import run

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from shardq.cli.exits import (
     CLOSED_PIPE,
@@ -22,8 +23,10 @@ from shardq.cli.exits import (
     Nothing,
     UsageError,
 )
+from shardq.cli.flags import DEFAULT_TIMEOUT, DEFAULT_URL
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import DEFAULT_TIMEOUT, DEFAULT_URL, Args
+from shardq.cli.parsers import WIDTH
+from shardq.cli.parsing import Args
 from shardq.cli.shell import Shell
 from shardq.cli.speech import traceback_of
 from shardq.cli.text import shown_url
@@ -36,6 +39,9 @@ from shardq.errors import (
     ScheduleNotFound,
     ShardqError,
 )
+
+_UNREACHED: Final = re.compile(r"Error -?\d+ connecting to \S+ ([^.)]+)")
+"""How redis-py says that it has not come as far as the server."""
 
 
 def run(args: Args) -> int:
@@ -72,11 +78,20 @@ def _explained(error: Exception, url: str) -> int:
     """Print what went wrong; returns the exit code for it."""
     text = " ".join(str(error).split())
     if isinstance(error, BackendTimeout):
-        text += f"; is there a server at {shown_url(url)} (--url, SHARDQ_URL)?"
+        text = _without_server(text, shown_url(url))
     remark(text or type(error).__name__)
     if isinstance(error, (Nothing, Empty, MessageNotFound, QueueMissing, ScheduleNotFound)):
         return NOTHING
     return USAGE if isinstance(error, (UsageError, ConfigError)) else FAILED
+
+
+def _without_server(text: str, url: str) -> str:
+    """What to do where no server answers; why it does not, if that fits into a line."""
+    reached = _UNREACHED.search(text)
+    if reached is None:
+        return f"{text}; is there a server at {url} (--url, SHARDQ_URL)?"
+    why = f"no Redis at {url} ({reached[1].lower()}); --url or SHARDQ_URL names another"
+    return why if len(why) <= WIDTH - len("shardq: ") else f"no Redis at {url}; --url names another"
 
 
 class _Remarks(logging.Handler):

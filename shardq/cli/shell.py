@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardq.cli.exits import Declined, UsageError
-from shardq.cli.output import say
+from shardq.cli.output import folded, say
 from shardq.cli.text import json_line, printable
-from shardq.client import Client, Queue
-from shardq.model import QueueStats
+
+if TYPE_CHECKING:
+    from shardq.cli.parsing import Args
+    from shardq.client import Client, Queue
+    from shardq.model import QueueStats
+
+MAX_BY = 100
+"""Letters of a name of who asked for something."""
 
 
 class Shell:
@@ -26,8 +34,10 @@ class Shell:
 
     @property
     def client(self) -> Client:
-        """The client, made when it is first needed."""
+        """The client, made when it is first needed; only then is it imported, with all that speaks to Redis."""
         if self._client is None:
+            from shardq.client import Client
+
             self._client = self._stack.enter_context(Client.from_url(self.url, timeout=self.timeout))
         return self._client
 
@@ -44,16 +54,40 @@ class Shell:
         """Print *text*, or with --json *value* as one line of JSON."""
         say(json_line(value) if self.json else text)
 
+    def goes_on(self, args: Args, change: str, value: Mapping[str, Any]) -> bool:
+        """Whether to make a *change*, which is said in words: "Purge queue 'jobs'". Declined if the user answers no.
+
+        With --dry-run it is not: then *change* is printed, or with --json *value*.
+        """
+        if args.dry_run:
+            self.show(f"would {change[:1].lower()}{change[1:]}", {"dry_run": True, **value})
+            return False
+        self.confirm(f"{change}?", yes=args.yes)
+        return True
+
     def confirm(self, question: str, *, yes: bool) -> None:
         """Go on if --yes was given, or the user answers yes; else raise Declined."""
         if yes:
             return
         if not sys.stdin.isatty():
             raise UsageError(f"{question} There is no terminal to ask on: use --yes")
-        say(printable(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
+        say(folded(printable(f"{question} [y/N] "), sys.stderr), end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise Declined("nothing was changed")
 
     def close(self) -> None:
         """Close the client."""
         self._stack.close()
+
+
+def asked_by(args: Args) -> dict[str, Any]:
+    """The author of a change, and the reason: what --by and --note say, or the user of this machine."""
+    return {"by": args.by or _user(), "note": args.note or None}
+
+
+def _user() -> str:
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a number without a name
+        name = "unknown"
+    return printable(f"{name}@{socket.gethostname()}")[:MAX_BY]

@@ -119,14 +119,10 @@ def shown_url(url: str) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time as `340 ms`, `4.2 s`, `12 min` or `3.5 h`; `-` for None."""
-    if seconds is None:
-        return "-"
-    for limit, factor, unit in ((1, 1000, "ms"), (120, 1, "s"), (7200, 1 / 60, "min"), (172_800, 1 / 3600, "h")):
-        if seconds < limit:
-            value = seconds * factor
-            return f"{value:.0f} {unit}" if value >= 10 or unit == "ms" else f"{value:.1f} {unit}"
-    return f"{seconds / 86_400:.1f} d"
+    """A time as `20 ms`, `0.5 s`, `12 min` or `3.5 h`; `-` for None."""
+    from shardq.model.wording import span  # with it come all models, which an error of the command line does not need
+
+    return span(seconds)
 
 
 def ends_at(time: float | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shardq.client.action import Action
 from shardq.client.client import Client
 from shardq.client.delivery import Delivery
 from shardq.client.queue import Queue
@@ -15,16 +16,29 @@ from shardq.client.writer import Writer
 from shardq.later import names_from
 
 if TYPE_CHECKING:
+    from shardq.client.async_action import AsyncAction
     from shardq.client.async_client import AsyncClient
     from shardq.client.async_delivery import AsyncDelivery
     from shardq.client.async_queue import AsyncQueue
     from shardq.client.async_writer import AsyncWriter
 
-__all__ = ["AsyncClient", "AsyncDelivery", "AsyncQueue", "AsyncWriter", "Client", "Delivery", "Queue", "Writer"]
+__all__ = [
+    "Action",
+    "AsyncAction",
+    "AsyncClient",
+    "AsyncDelivery",
+    "AsyncQueue",
+    "AsyncWriter",
+    "Client",
+    "Delivery",
+    "Queue",
+    "Writer",
+]
 
 __getattr__ = names_from(
     __name__,
     {
+        "AsyncAction": "shardq.client.async_action",
         "AsyncClient": "shardq.client.async_client",
         "AsyncDelivery": "shardq.client.async_delivery",
         "AsyncQueue": "shardq.client.async_queue",

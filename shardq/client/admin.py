@@ -7,18 +7,41 @@ They are about its numbers, settings, shards and dead letters.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
+from shardq.arguments import flag
 from shardq.codec import Codecs
-from shardq.model import DeadLetter, JournalPage, Limits, Plan, QueueConfig, QueueStats, Tenant
+from shardq.errors import ConfigError
+from shardq.model import (
+    ActionStatus,
+    Controls,
+    DeadLetter,
+    JournalPage,
+    Limits,
+    Plan,
+    Purged,
+    QueueConfig,
+    QueueStats,
+    Tenant,
+    Where,
+)
 from shardq.model.dead_letter import letters_of
+from shardq.model.failure import Failure
+from shardq.model.minute import Minute
+from shardq.model.outlook import Outlook
+from shardq.model.verdict import Verdict
+from shardq.model.worker_status import WorkerStatus
 from shardq.ops import inspect, operate
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
+from shardq.ops.queue.who import Who
 from shardq.ops.read.read import checked_count
 
 if TYPE_CHECKING:
+    from shardq.client.action import Action
+    from shardq.model.action import ActionKind
     from shardq.ops.inspect.tenants import Order
+    from shardq.ops.operate.actions import Running
     from shardq.planner import Assignment
 
 T = TypeVar("T")
@@ -53,12 +76,82 @@ class QueueAdmin:
         """
         return self._client.run(inspect.stats.statistics(self.state, timeout))
 
-    def purge(self, *, timeout: float | None = None) -> int:
+    def failures(self, *, timeout: float | None = None) -> list[Failure]:
+        """Return what fails, in groups of one task, one class of error and one way to fail; at most 200.
+
+        The worst come first: groups with most failed tries in the last 10 minutes; of equal ones, the group that failed
+        last. QueueMissing if there is no such queue; [] to a client that has settings for it, as of `len`.
+        """
+        return self._client.run(inspect.failures.failures(self.state, timeout))
+
+    def outlook(self, *, timeout: float | None = None) -> Outlook:
+        """Return what becomes of what waits: for what, when it is served, and what would help (docs/outlook.md).
+
+        It takes few calls, however much waits: where there are many shard keys, it looks at some. QueueMissing if there
+        is no such queue.
+        """
+        return self._client.run(inspect.outlook.outlook(self.state, timeout))
+
+    def verdict(self, *, timeout: float | None = None) -> Verdict:
+        """Return how the queue is, in one sentence (docs/outlook.md).
+
+        Rules are tried in order, and the first that holds speaks. QueueMissing if there is no such queue.
+        """
+        return self._client.run(inspect.outlook.verdict(self.state, timeout))
+
+    def workers(self, *, timeout: float | None = None) -> list[WorkerStatus]:
+        """Return the queue's workers as they last told of themselves, each about every 5 s: those that work first.
+
+        A worker that was silent for 30 s is "gone", and after an hour it is forgotten. Programs that read without
+        `Worker` or `Worker` are not among them, nor are workers of versions before this call. QueueMissing if
+        there is no such queue.
+        """
+        return self._client.run(inspect.beats.workers(self.state, timeout))
+
+    def history(self, minutes: int = 60, *, timeout: float | None = None) -> list[Minute]:
+        """Return what the queue did in the last *minutes* (1 to 480), the oldest first.
+
+        A minute in which no worker was heard is missing. QueueMissing if there is no such queue.
+        """
+        return self._client.run(inspect.beats.history(self.state, minutes, timeout))
+
+    @overload
+    def purge(self, *, by: str | None = None, note: str | None = None, timeout: float | None = None) -> int: ...
+    @overload
+    def purge(
+        self,
+        *,
+        shard_key: str | bytes,
+        in_flight: bool = False,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> Purged: ...
+    def purge(
+        self,
+        *,
+        shard_key: str | bytes | None = None,
+        in_flight: bool = False,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> int | Purged:
         """Remove every message that waits or is delayed, and return how many. Messages in flight and dead letters stay.
 
-        PartlyDone when the call failed halfway.
+        With a *shard_key* (or parent: with all its children) remove what that one has, dead letters and dedup keys
+        included, and return a `Purged`; all that others have stays as it is. It is about messages that there are when
+        it begins. Those in flight stay, too, unless *in_flight* says to cancel them: then they are not delivered again.
+        Results of messages that are done cannot be found by their shard key: they end by `result_ttl`.
+
+        The journal says who asked for it: *by*, by default this client, and why: *note*. PartlyDone when the call
+        failed halfway; QueueMissing if there is no such queue.
         """
-        return self._client.run(operate.queues.purge(self.state, timeout))
+        who = Who(by, note)
+        if shard_key is not None:
+            return self._client.run(operate.purging.purge_of(self.state, shard_key, in_flight, timeout, who))
+        if flag("in_flight", in_flight):
+            raise ConfigError("in_flight needs a shard_key: messages in flight of the whole queue stay")
+        return self._client.run(operate.queues.purge(self.state, timeout, who))
 
     def delete(self, *, expected: int | None = 0, timeout: float | None = None) -> int:
         """Delete the queue, its settings and what it holds. Return how many messages that was.
@@ -115,12 +208,16 @@ class QueueAdmin:
         """Return the queue's settings as they are now. QueueMissing if there is no such queue."""
         return self._client.run(operate.queues.settings(self.state, timeout))
 
-    def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
+    def configure(
+        self, *, by: str | None = None, note: str | None = None, timeout: float | None = None, **settings: Any
+    ) -> QueueConfig:
         """Change settings of the queue for all its clients (see `QueueConfig`). Return its settings after that.
+
+        *by* and *note* say in the journal who asked for it and why, as of `pause`.
 
         QueueMissing if there is no such queue. ConfigError for an unknown or a bad setting; then nothing is changed.
         """
-        return self._client.run(operate.queues.configure(self.state, settings, timeout))
+        return self._client.run(operate.queues.configure(self.state, settings, timeout, Who(by, note)))
 
     def weights(self, *, timeout: float | None = None) -> dict[str | bytes, int]:
         """Return the shard keys (or parents) whose weight is not 1, with their weights.
@@ -130,36 +227,64 @@ class QueueAdmin:
         return self._client.run(operate.weights.weights(self.state, timeout))
 
     def set_weights(
-        self, changes: Mapping[str | bytes, int], *, timeout: float | None = None
+        self,
+        changes: Mapping[str | bytes, int],
+        *,
+        seconds: float | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
     ) -> dict[str | bytes, int]:
         """Give shard keys (or parents) a weight in the admission window. Return all weights after that.
 
         While others wait, a shard key of weight 3 gets three times the share of one of weight 1; with `max_in_flight`
         it may have three times as many in flight. A weight is a whole number from 1, which every shard key has by
         default, to 100. At most 1,000 shard keys can be given one at once. Weights count from the next read on, for all
-        clients. QueueMissing if there is no such queue; PartlyDone if a call failed after some had theirs.
+        clients. After *seconds* (at most 366 days) they are 1 again, whatever they were before; without, they stay.
+        *by* and *note* are kept with them and in the journal, as of `pause`. QueueMissing if there is no such queue;
+        PartlyDone if a call failed after some had theirs.
         """
-        return self._client.run(operate.weights.set_weights(self.state, changes, timeout))
+        return self._client.run(operate.weights.set_weights(self.state, changes, timeout, seconds, Who(by, note)))
 
     def limits(self, *, timeout: float | None = None) -> dict[str | bytes, Limits | str]:
         """Return the shard keys (or parents) that have limits of their own, and these, or the name of their plan.
 
         QueueMissing if there is no such queue.
         """
-        found = self._client.run(operate.limits.controls(self.state, timeout))
-        return dict(found.limits)
+        found = self._client.run(operate.controls.own_controls(self.state, timeout))
+        return {key: each.limits for key, each in found.limits.items()}
 
-    def set_limits(self, changes: Mapping[str | bytes, Limits | str], *, timeout: float | None = None) -> None:
+    def controls(self, *, timeout: float | None = None) -> Controls:
+        """Return all pauses, limits and weights that somebody gave, each with its end, who gave it, since when and why.
+
+        Plans are there, too, since limits may name one. Where nobody gave any, that is two short calls. QueueMissing if
+        there is no such queue.
+        """
+        return self._client.run(operate.controls.controls(self.state, timeout))
+
+    def set_limits(
+        self,
+        changes: Mapping[str | bytes, Limits | str],
+        *,
+        seconds: float | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
         """Give shard keys (or parents) limits of their own, or put them on a plan.
 
         `{"acct-7": Limits(max_in_flight=3, rate=10), "acct-8": "gold"}`: a text names a plan (see `set_plan`), and
         `Limits()` is what the queue's settings say again. At most 10,000 shard keys can be given others at once. They
         count from the next call on, for all clients; messages that waited for a lower limit come at once. Messages
-        beyond wait in the overflow of their shard key, where they delay nobody. ConfigError if the queue is not fair
-        (`window`), for a child where it has parents, and for a plan that there is not; QueueMissing if there is no such
-        queue.
+        beyond wait in the overflow of their shard key, where they delay nobody.
+
+        After *seconds* (at most 366 days) by the server's clock the limits end by themselves: the shard key has no
+        limits of its own then, and what it had before does not come back. Messages that waited come at once. Without
+        *seconds* they stay. *by* and *note* are kept with them and in the journal, as of `pause`. ConfigError if the
+        queue is not fair (`window`), for a child where it has parents, and for a plan that there is not; QueueMissing
+        if there is no such queue.
         """
-        self._client.run(operate.limits.set_limits(self.state, changes, timeout))
+        self._client.run(operate.limits.set_limits(self.state, changes, timeout, seconds, Who(by, note)))
 
     def plans(self, *, timeout: float | None = None) -> dict[str, Plan]:
         """Return the plans by name, each with how many `tenants` are on it. QueueMissing if there is no such queue."""
@@ -173,47 +298,72 @@ class QueueAdmin:
         rate: float | None = None,
         burst: int | None = None,
         weight: int = 1,
+        by: str | None = None,
+        note: str | None = None,
         timeout: float | None = None,
     ) -> None:
         """Make or change a plan: limits and a weight for all shard keys (or parents) that `set_limits` puts on it.
 
         The numbers are as in `Limits` and `set_weights`; a weight of its own that is not 1 stands before the plan's.
-        A change counts from the next call on for all of its tenants, however many they are. There may be 64 plans.
+        A change counts from the next call on for all of its tenants, however many they are. There may be 64 plans. *by*
+        and *note* say in the journal who asked for it and why, as of `pause`.
         ConfigError for a bad name (1 to 64 letters, digits and ``. _ -``) or number, and if the queue is not fair
         (`window`); QueueMissing if there is no such queue.
         """
         plan = Plan(max_in_flight=max_in_flight, rate=rate, burst=burst, weight=weight)
-        self._client.run(operate.plans.set_plan(self.state, name, plan, timeout))
+        self._client.run(operate.plans.set_plan(self.state, name, plan, timeout, Who(by, note)))
 
-    def delete_plan(self, name: str, *, timeout: float | None = None) -> None:
-        """Delete a plan. ConfigError if there is none, or tenants are on it; QueueMissing if there is no such queue."""
-        self._client.run(operate.plans.delete_plan(self.state, name, timeout))
+    def delete_plan(
+        self, name: str, *, by: str | None = None, note: str | None = None, timeout: float | None = None
+    ) -> None:
+        """Delete a plan. ConfigError if there is none, or tenants are on it; QueueMissing if there is no such queue.
+
+        *by* and *note* say in the journal who asked for it and why, as of `pause`.
+        """
+        self._client.run(operate.plans.delete_plan(self.state, name, timeout, Who(by, note)))
 
     def paused(self, *, timeout: float | None = None) -> dict[str | bytes | None, float]:
         """Return which shard keys are paused, and None if the whole queue is, each with the end.
 
         An end is the server's time in seconds since 1970, or `math.inf`. QueueMissing if there is no such queue.
         """
-        found = self._client.run(operate.limits.controls(self.state, timeout))
-        return dict(found.paused)
+        found = self._client.run(operate.controls.own_controls(self.state, timeout))
+        return {key: each.until for key, each in found.paused.items()}
 
     def pause(
-        self, shard_key: str | bytes | None = None, *, seconds: float | None = None, timeout: float | None = None
+        self,
+        shard_key: str | bytes | None = None,
+        *,
+        seconds: float | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Deliver nothing of a shard key (of a parent: of all its children), or of the whole queue if None.
 
         It ends after *seconds* (at most 366 days) by the server's clock, or with `resume`. Writes go on, and so does
-        what is in flight. Readers pass over what is paused and do not ask again and again. ConfigError for a shard
-        key as in `set_limits`; QueueMissing if there is no such queue.
-        """
-        self._client.run(operate.limits.pause(self.state, shard_key, seconds, timeout))
+        what is in flight. Readers pass over what is paused and do not ask again and again.
 
-    def resume(self, shard_key: str | bytes | None = None, *, timeout: float | None = None) -> None:
+        *by* (1 to 100 characters, by default this client's name) says who asks for it, and *note* (at most 200) why.
+        `controls` and the journal show them. ConfigError for one that is longer or has control characters, and for a
+        shard key as in `set_limits`; QueueMissing if there is no such queue.
+        """
+        self._client.run(operate.limits.pause(self.state, shard_key, seconds, timeout, Who(by, note)))
+
+    def resume(
+        self,
+        shard_key: str | bytes | None = None,
+        *,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
         """Go on with a shard key that is paused, or with the whole queue if None. Blocked readers are woken.
 
-        A shard key that was paused by itself stays so when the queue goes on. QueueMissing if there is no such queue.
+        A shard key that was paused by itself stays so when the queue goes on. *by* and *note* are as of `pause`.
+        QueueMissing if there is no such queue.
         """
-        self._client.run(operate.limits.resume(self.state, shard_key, timeout))
+        self._client.run(operate.limits.resume(self.state, shard_key, timeout, Who(by, note)))
 
     def tenants(
         self, order: Order = "backlog", *, limit: int = 20, start: int = 0, timeout: float | None = None
@@ -222,19 +372,20 @@ class QueueAdmin:
 
         *order* is "backlog", "oldest" (the longest wait), "in_flight", "held_back", "time" (most work received
         beyond the others'), or the most use of a bound: "dedup" (dedup and unique keys), "dead", "results" (in
-        bytes). Those from rank *start* on, at most *limit* (1 to 1,000). It reads the accounts of all tenants in pages,
-        each of which takes the server less than 2 ms, so a million tenants take seconds, and the numbers are not of one
-        instant. ConfigError for a queue without a window, which knows its shard keys only by what they use of bounds;
-        QueueMissing if there is no such queue.
+        bytes). Those from rank *start* on, at most *limit* (1 to 1,000). It reads the accounts of all tenants, a
+        thousand in a call, so the numbers are not of one instant; for "oldest" only if more than 1,000 wait outside of
+        the streams. ConfigError for a queue without a window, which knows its shard keys only by what they use of
+        bounds; QueueMissing if there is no such queue.
         """
         return self._client.run(inspect.tenants.tenants(self.state, order, limit, start, timeout))
 
-    def tenant(self, shard_key: str | bytes, *, timeout: float | None = None) -> Tenant:
-        """Return what one shard key or parent has in the queue, with the `neighbours` that share most streams with it.
+    def tenant(self, shard_key: str | bytes, *, neighbours: bool = False, timeout: float | None = None) -> Tenant:
+        """Return what one shard key or parent has in the queue, in three calls to Redis.
 
-        All is zero for one that has nothing. Errors as of `tenants`.
+        With *neighbours* it has those that share most streams with it. All is zero for one that has nothing. Errors as
+        of `tenants`.
         """
-        return self._client.run(inspect.tenants.tenant(self.state, shard_key, timeout))
+        return self._client.run(inspect.tenants.tenant(self.state, shard_key, timeout, neighbours=neighbours))
 
     def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
         """Return up to *count* dead letters (1 to 1,000), oldest first, that stand after the entry id *after*.
@@ -244,27 +395,55 @@ class QueueAdmin:
         letters = self._client.run(inspect.dead_letters.dead_letters(self.state, checked_count(count), after, timeout))
         return [letter.read_with(self._codecs) for letter in letters]
 
+    @overload
+    def delete_dead(
+        self,
+        letters: Where,
+        *,
+        rate: float | None = None,
+        limit: int | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> Action: ...
+    @overload
     def delete_dead(
         self,
         letters: Sequence[DeadLetter] | None = None,
         *,
         ids: Iterable[str] | None = None,
-        shard_key: str | bytes | None = None,
-        reason: str | None = None,
-        error: str | None = None,
-        older_than: float | None = None,
-        limit: int | None = None,
+        by: str | None = None,
+        note: str | None = None,
         timeout: float | None = None,
-    ) -> int:
-        """Delete dead letters for good, and return how many.
+    ) -> int: ...
+    def delete_dead(
+        self,
+        letters: Sequence[DeadLetter] | Where | None = None,
+        *,
+        ids: Iterable[str] | None = None,
+        rate: float | None = None,
+        limit: int | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> int | Action:
+        """Delete these dead letters for good, *letters* or those with these message *ids*. Return how many there were.
 
-        Name *letters*, or message *ids*, or say which: those of a *shard_key*, with this text in their *reason* or
-        their last *error*, that died at least *older_than* seconds ago (0: all). All that is said must hold; at most
-        *limit* are deleted, the oldest first. PartlyDone when the call failed halfway. ConfigError if nothing is said,
-        or several ways at once; QueueMissing if there is no such queue.
+        Those that others have moved or deleted are passed over. *by* and *note* say in the journal who asked for it
+        and why, as of `pause`. PartlyDone when the call failed halfway. ConfigError if nothing is named, or letters and
+        ids at once; QueueMissing if there is no such queue.
+
+        By a `Where` begin an action that deletes those that it selects, as `redrive` does; only that can have a *rate*
+        and a *limit*.
         """
-        chosen = operate.dead_letters.Filter(shard_key, reason, error, older_than)
-        return self._client.run(operate.dead_letters.deletion(self.state, letters, ids, chosen, limit, timeout))
+        if isinstance(letters, Where):
+            if ids is not None:
+                raise ConfigError("a Where says which dead letters: leave out ids")
+            return self._begin("delete_dead", letters, rate, limit, by, note, timeout)
+        if rate is not None or limit is not None:
+            raise ConfigError("letters and ids are all deleted: rate and limit are for a Where")
+        deletion = operate.dead_letters.deletion(self.state, letters, ids, timeout, Who(by, note))
+        return self._client.run(deletion)
 
     def journal(self, count: int = 1000, *, after: int = 0, timeout: float | None = None) -> JournalPage:
         """Return up to *count* events (1 to 10,000) of the queue's journal after position *after* (docs/journal.md).
@@ -274,11 +453,103 @@ class QueueAdmin:
         """
         return self._client.run(inspect.journal.journal(self.state, count, after, timeout))
 
-    def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
+    @overload
+    def redrive(
+        self,
+        letters: Where,
+        *,
+        rate: float | None = None,
+        limit: int | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> Action: ...
+    @overload
+    def redrive(
+        self,
+        letters: Sequence[DeadLetter],
+        *,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> int: ...
+    def redrive(
+        self,
+        letters: Sequence[DeadLetter] | Where,
+        *,
+        rate: float | None = None,
+        limit: int | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> int | Action:
         """Move dead letters back into the queue, with their ids and headers. Return how many were moved.
 
         Those that others have moved or deleted are passed over. No more are moved than `max_len` has room for, by the
         rule of writes: QueueFull if that is none, and PartlyDone if it is some of them. The text says how many were
-        left.
+        left. *by* and *note* say in the journal who asked for it (by default this client) and why.
+
+        By a `Where` begin an action on those that it selects, the oldest first, and return it: it goes on while
+        somebody waits for it (docs/actions.md). *rate* is how many a second, evenly (None: as fast as it can), *limit*
+        how many at most. It is about the letters that there are when it begins, each once. One action runs at a time on
+        a queue: ConfigError if another does.
         """
-        return self._client.run(operate.queues.redrive(self.state, letters_of(letters), timeout))
+        if isinstance(letters, Where):
+            return self._begin("redrive", letters, rate, limit, by, note, timeout)
+        return self._client.run(operate.queues.redrive(self.state, letters_of(letters), timeout, Who(by, note)))
+
+    def retry_now(
+        self,
+        where: Where,
+        *,
+        rate: float | None = None,
+        limit: int | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> Action:
+        """Begin an action that makes messages deliverable at once that are delayed after a try that failed.
+
+        Arguments as of `redrive`, and each of these messages once; deliveries so far stay counted.
+        """
+        return self._begin("retry_now", where, rate, limit, by, note, timeout)
+
+    def actions(self, *, timeout: float | None = None) -> list[ActionStatus]:
+        """Return the actions of the queue, the newest first: what is under way, and what was on the last day.
+
+        At most 20. One that is "abandoned" has no process any more, and can be taken over. QueueMissing if there is no
+        such queue.
+        """
+        return self._client.run(operate.actions.actions(self.state, timeout))
+
+    def stop_action(self, action_id: str, *, timeout: float | None = None) -> ActionStatus:
+        """Stop an action, whoever works on it: it ends with its next piece. ConfigError if there is none of this id."""
+        return self._client.run(operate.actions.stop(self.state, action_id, timeout))
+
+    def take_over(self, action_id: str, *, timeout: float | None = None) -> Action:
+        """Return an action to go on with in this process: one that is abandoned, failed or stopped. Wait for it.
+
+        The process that had it does nothing more of it. ConfigError if somebody works on it, it is done, or another
+        one is under way.
+        """
+        running = self._client.run(operate.actions.take_over(self.state, action_id, timeout))
+        return _action(self._client, running)
+
+    def _begin(
+        self,
+        kind: ActionKind,
+        where: Where,
+        rate: float | None,
+        limit: int | None,
+        by: str | None,
+        note: str | None,
+        timeout: float | None,
+    ) -> Action:
+        op = operate.actions.begin(self.state, kind, where, rate, limit, Who(by, note), timeout)
+        return _action(self._client, self._client.run(op))
+
+
+def _action(runner: Runner, running: Running) -> Action:
+    from shardq.client.action import Action  # few programs have any
+
+    return Action(runner, running)

@@ -11,11 +11,12 @@ from shardq.client.async_queue import AsyncQueue
 from shardq.client.async_writer import AsyncWriter
 from shardq.client.base import queue_name
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT
-from shardq.errors import ClosedError
+from shardq.errors import ClosedError, QueueMissing
 from shardq.model import Message, QueueSettings, Received, Written
 from shardq.model.declaration import Declaration, declaration_of
 from shardq.model.message import OnConflict
-from shardq.ops import topics
+from shardq.model.worker_status import WorkerStatus
+from shardq.ops import inspect, topics
 from shardq.ops.operate.declare import OnMismatch
 from shardq.ops.queue import registry
 from shardq.ops.queue.state import QueueState
@@ -71,6 +72,18 @@ class AsyncClient(AsyncBaseClient):
     async def queues(self, *, timeout: float | None = None) -> list[str]:
         """Return the names of all queues, sorted, from the list that clients with settings keep."""
         return await self.run(registry.queue_names(self._until(timeout), self.clock))
+
+    async def workers(self, *, timeout: float | None = None) -> list[WorkerStatus]:
+        """Return the workers of all queues, a row for each queue and worker: those that work first."""
+        until = self._until(timeout)
+        found: list[WorkerStatus] = []
+        for name in await self.queues(timeout=timeout):
+            left = max(0.0, until - self.clock.monotonic())
+            try:
+                found += await self.run(inspect.beats.workers(self.new_state(name, {}), left))
+            except QueueMissing:  # it was deleted meanwhile
+                continue
+        return inspect.beats.in_order(found)
 
     async def bind(
         self, pattern: str, queue: AsyncQueue | str, *, router: str = "default", timeout: float | None = None

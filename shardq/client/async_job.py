@@ -57,6 +57,8 @@ class AsyncJob(Written, Generic[T]):
         """Tell where the message is, as `AsyncQueue.status` does."""
         return await self._queue.status(self, timeout=timeout)
 
-    async def cancel(self, *, timeout: float | None = None) -> Cancelled:
+    async def cancel(
+        self, *, by: str | None = None, note: str | None = None, timeout: float | None = None
+    ) -> Cancelled:
         """Remove the message if it waits, as `AsyncQueue.cancel` does."""
-        return await self._queue.cancel(self, timeout=timeout)
+        return await self._queue.cancel(self, by=by, note=note, timeout=timeout)

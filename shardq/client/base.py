@@ -153,7 +153,7 @@ class BaseClient:
     @property
     def name(self) -> str:
         """The name of this client in the journals of queues."""
-        return self._name or f"{_host()}-{os.getpid()}"
+        return self._name or f"{host_name()}-{os.getpid()}"
 
     def __repr__(self) -> str:
         """Show where it connects to, without a password."""
@@ -270,7 +270,7 @@ def _clock_of(clock: Clock | None) -> Clock:
 
 
 @cache
-def _host() -> str:
+def host_name() -> str:
     """Return this machine's name, with at most 80 visible ASCII characters."""
     return re.sub(r"[^!-~]", "_", socket.gethostname())[:80] or "unknown"
 

@@ -11,11 +11,12 @@ from shardq.client.queue import Queue
 from shardq.client.sync_base import SyncBaseClient
 from shardq.client.writer import Writer
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT
-from shardq.errors import ClosedError
+from shardq.errors import ClosedError, QueueMissing
 from shardq.model import Message, QueueSettings, Received, Written
 from shardq.model.declaration import Declaration, declaration_of
 from shardq.model.message import OnConflict
-from shardq.ops import topics
+from shardq.model.worker_status import WorkerStatus
+from shardq.ops import inspect, topics
 from shardq.ops.operate.declare import OnMismatch
 from shardq.ops.queue import registry
 from shardq.ops.queue.state import QueueState
@@ -71,6 +72,18 @@ class Client(SyncBaseClient):
     def queues(self, *, timeout: float | None = None) -> list[str]:
         """Return the names of all queues, sorted, from the list that clients with settings keep."""
         return self.run(registry.queue_names(self._until(timeout), self.clock))
+
+    def workers(self, *, timeout: float | None = None) -> list[WorkerStatus]:
+        """Return the workers of all queues, a row for each queue and worker: those that work first."""
+        until = self._until(timeout)
+        found: list[WorkerStatus] = []
+        for name in self.queues(timeout=timeout):
+            left = max(0.0, until - self.clock.monotonic())
+            try:
+                found += self.run(inspect.beats.workers(self.new_state(name, {}), left))
+            except QueueMissing:  # it was deleted meanwhile
+                continue
+        return inspect.beats.in_order(found)
 
     def bind(self, pattern: str, queue: Queue | str, *, router: str = "default", timeout: float | None = None) -> bool:
         """Let messages that are published to a topic which *pattern* matches go to *queue*.

@@ -7,11 +7,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from shardq.arguments import MAX_BLOCK, lease_time, seconds, text
+from shardq.arguments import MAX_BLOCK, lease_time, seconds
 from shardq.client.leases import LeasedDelivery
 from shardq.client.results import NOTHING, checked_progress
 from shardq.client.work import measured_one, measured_so_far
 from shardq.errors import LeaseLost
+from shardq.model.failed import Problem, failed_try
 from shardq.ops.results.keep import NO_RESULT, keep, progress
 from shardq.ops.settle.settle import LOST, Settled
 from shardq.ops.settle.sharing import Settle
@@ -70,20 +71,23 @@ class Delivery(LeasedDelivery):
             settled.check()
         return noted
 
-    def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> bool:
+    def nack(self, *, delay: float = 0.0, error: Problem = "", timeout: float | None = None) -> bool:
         """Give the message back. It is delivered again after *delay* seconds, and *error* is kept as its `last_error`.
+
+        The *error* is a text, or the exception itself: then its class is kept, too, by which failures are told
+        (`Queue.failures`). Without one the message is only given back: nothing has failed.
 
         Return whether it is: after the last delivery that the queue's `max_deliveries` allows, it becomes a dead letter
         instead.
         """
         seconds("delay", delay, 0, MAX_BLOCK)
-        text("error", error)
-        return self._settle("nack", Settle(measured_one(self), delay, error), timeout) is not Settled.DEAD
+        item = Settle(measured_one(self), delay, failed_try("error", error))
+        return self._settle("nack", item, timeout) is not Settled.DEAD
 
-    def reject(self, reason: str, *, timeout: float | None = None) -> None:
-        """Move the message to the dead letters, with *reason*."""
-        text("reason", reason)
-        self._settle("reject", Settle(measured_one(self), 0.0, reason), timeout)
+    def reject(self, reason: Problem, *, timeout: float | None = None) -> None:
+        """Move the message to the dead letters, with *reason*: a text, or an exception as in `nack`."""
+        item = Settle(measured_one(self), 0.0, failed_try("reason", reason))
+        self._settle("reject", item, timeout)
 
     def extend(self, duration: float, *, timeout: float | None = None) -> None:
         """Let the lease end *duration* seconds from now."""

@@ -58,6 +58,6 @@ class Job(Written, Generic[T]):
         """Tell where the message is, as `Queue.status` does."""
         return self._queue.status(self, timeout=timeout)
 
-    def cancel(self, *, timeout: float | None = None) -> Cancelled:
+    def cancel(self, *, by: str | None = None, note: str | None = None, timeout: float | None = None) -> Cancelled:
         """Remove the message if it waits, as `Queue.cancel` does."""
-        return self._queue.cancel(self, timeout=timeout)
+        return self._queue.cancel(self, by=by, note=note, timeout=timeout)

@@ -16,13 +16,15 @@ from shardq.client.results import results_of
 from shardq.client.schedules import Schedules
 from shardq.client.work import measured
 from shardq.errors import Empty
-from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received, Written
+from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received, Where, Written
 from shardq.model.call import Call, Callee, returns_of
 from shardq.model.delivery import received_of
+from shardq.model.failed import Problem
 from shardq.model.message import OnConflict, WriteOptions, messages_of
 from shardq.ops import inspect
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
+from shardq.ops.queue.who import Who
 from shardq.ops.read.look import fast_read
 from shardq.ops.read.read import checked_count, checked_wanted, read
 from shardq.ops.read.waiting import Outstanding
@@ -37,6 +39,7 @@ from shardq.ops.write.write import write_many
 from shardq.telemetry import Telemetry, enabled
 
 if TYPE_CHECKING:
+    from shardq.client.action import Action
     from shardq.client.client import Client
 
 T = TypeVar("T")
@@ -252,13 +255,13 @@ class Queue(QueueAdmin):
         deliveries: Sequence[Delivery],
         *,
         delay: float | Sequence[float] = 0.0,
-        error: str | Sequence[str] = "",
+        error: Problem | Sequence[Problem] = "",
         counted: bool = True,
         timeout: float | None = None,
     ) -> list[Delivery]:
         """Give many deliveries back, as `Delivery.nack` does. Return those whose lease was lost.
 
-        *delay* (seconds) and *error* are one value for all, or a sequence with one value for each. Unless they are
+        *delay* (seconds) and *error* are one value for all, or a list or tuple with one value for each. Unless they are
         *counted*, these deliveries were none, and do not bring a message closer to its `max_deliveries`; then each
         needs an *error*, which says why. The call takes few round trips.
         """
@@ -270,11 +273,11 @@ class Queue(QueueAdmin):
         return self._settle_many("nack", deliveries, received, op, found)
 
     def reject_many(
-        self, deliveries: Sequence[Delivery], reason: str | Sequence[str], *, timeout: float | None = None
+        self, deliveries: Sequence[Delivery], reason: Problem | Sequence[Problem], *, timeout: float | None = None
     ) -> list[Delivery]:
         """Move many deliveries to the dead letters in few round trips. Return those whose lease was lost.
 
-        *reason* is one text for all, or a sequence with one for each.
+        *reason* is one for all, or a list or tuple with one for each.
         """
         received = received_of(self.name, deliveries)
         checked_each("reason", reason, len(deliveries))
@@ -282,14 +285,44 @@ class Queue(QueueAdmin):
         op = settle.reject(self.state, measured(deliveries), reason, timeout, found)
         return self._settle_many("reject", deliveries, received, op, found)
 
-    def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
+    @overload
+    def cancel(
+        self, message_id: str, *, by: str | None = None, note: str | None = None, timeout: float | None = None
+    ) -> Cancelled: ...
+    @overload
+    def cancel(
+        self,
+        message_id: Where,
+        *,
+        rate: float | None = None,
+        limit: int | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> Action: ...
+    def cancel(
+        self,
+        message_id: str | Where,
+        *,
+        rate: float | None = None,
+        limit: int | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        timeout: float | None = None,
+    ) -> Cancelled | Action:
         """Remove a message that waits or is delayed: "removed". For one that is being worked on it returns "in flight".
 
         For a dead letter it returns "dead", and the letter stays until it is redriven or deleted. The holder of a
-        message in flight learns of the cancel: its next extend or ack raises MessageCancelled. MessageNotFound if the
-        message neither waits, nor is delayed, in flight or dead.
+        message in flight learns of the cancel: its next extend or ack raises MessageCancelled. *by* and *note* say in
+        the journal who asked for it and why, as of `pause`. MessageNotFound if the message neither waits, nor is
+        delayed, in flight or dead.
+
+        By a `Where` begin an action on all that wait, are delayed or in flight and that it selects; arguments as of
+        `redrive`.
         """
-        return self._client.run(cancel.cancel(self.state, message_id, timeout))
+        if isinstance(message_id, Where):
+            return self._begin("cancel", message_id, rate, limit, by, note, timeout)
+        return self._client.run(cancel.cancel(self.state, message_id, timeout, Who(by, note)))
 
     def result(self, message_id: str, *, timeout: float | None = None) -> Any:
         """Return the result of a message, as soon as it is done, but wait at most *timeout* seconds (docs/results.md).

@@ -16,7 +16,7 @@ from django.tasks import Task
 from django.utils.module_loading import autodiscover_modules
 
 from shardq.errors import ConfigError
-from shardq.worker.outcome import MAX_TEXT
+from shardq.model.failed import MAX_TEXT
 
 
 @cache

@@ -30,6 +30,7 @@ from shardq.django.sent import Sent, as_json, sent_in
 from shardq.drivers import Target
 from shardq.errors import BackendError, ConfigError
 from shardq.model import DeliveryView
+from shardq.model.failed import is_a
 from shardq.ops.inspect.status import whole_status
 from shardq.ops.results.keep import keep
 from shardq.protocol.results import VALUE, KeptResult
@@ -40,7 +41,7 @@ from shardq.tasks.task import INTERRUPTED
 from shardq.worker.call import Call, CallOf, Environment
 from shardq.worker.crossing import Crossing
 from shardq.worker.guard import is_cancelled, raised_by
-from shardq.worker.outcome import Failed, GiveBack, Nack, Reject, is_a
+from shardq.worker.outcome import Failed, GiveBack, Nack, Reject, unfit
 from shardq.worker.state import Job
 from shardq.worker.trouble import CALL_TIMEOUT
 
@@ -118,6 +119,7 @@ class DjangoTasks(Tasks[None]):
 class DjangoCall(Call):
     """Runs the task that a message calls. What is known of it is noted before and after."""
 
+    name = None
     is_async = True
     where = "a task of Django's"
 
@@ -141,7 +143,8 @@ class DjangoCall(Call):
         adapted: Any = self._tasks.get(name_in(delivery))
         sent = sent_in(self._finder.arguments(delivery, adapted)["call"])
         if sent is None:
-            raise Reject(f"task {adapted.name!r} does not take its arguments: no call of Django's")
+            text = f"task {adapted.name!r} does not take its arguments: no call of Django's"
+            raise unfit(text, "cannot decode")
         kept = await self._kept(delivery)
         if kept is not None and kept.kind == VALUE:
             return kept

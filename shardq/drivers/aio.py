@@ -132,7 +132,7 @@ class AsyncDriver:
         match step:
             case Call() if not step.replicas:
                 return await self._call(step)
-            case Batch() if step.once:
+            case Batch() if step.once and len(step.calls) == 2:
                 return await self._pair(step)
             case Call() | Batch() | Ask():
                 return await drive(self._exchanges.of(step), self._carry_out)

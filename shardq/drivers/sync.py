@@ -129,7 +129,7 @@ class Driver:
         try:
             if not isinstance(step, Batch):
                 return self.call(step)
-            return self._pair(step) if step.once else self.perform(step)
+            return self._pair(step) if step.once and len(step.calls) == 2 else self.perform(step)
         except CLOSED as error:
             self._check_closed(error)
             raise
@@ -176,7 +176,7 @@ class Driver:
         match step:
             case Call() if not step.replicas:
                 return self.call(step)
-            case Batch() if step.once:
+            case Batch() if step.once and len(step.calls) == 2:
                 return self._pair(step)
             case Call() | Batch() | Ask():
                 return drive(self._exchanges.of(step), self._carry_out)

@@ -93,7 +93,7 @@ class EdgeSettings:
             _check_kind(name, getattr(self, name), (bytes, type(None)), "bytes (PEM), or None")
         path("spool", self.spool)
         if not self.token.isascii() or not self.token.isprintable():
-            raise ConfigError("token must be printable ASCII, as `shardq gateway-token` printed it")
+            raise ConfigError("token must be printable ASCII, as `shardq serve token` printed it")
 
     @property
     def is_secure(self) -> bool:

@@ -192,7 +192,7 @@ def _certificates(where: str, table: dict[str, Any]) -> frozenset[bytes]:
 def _digests(what: str, value: Any) -> tuple[bytes, ...]:
     digests = [value] if isinstance(value, str) else value
     if not isinstance(digests, list) or not digests or not all(_is_digest(each) for each in digests):
-        raise ConfigError(f"{what}: 64 hex digits, or a list of such; see shardq gateway-token")
+        raise ConfigError(f"{what}: 64 hex digits, or a list of such; see shardq serve token")
     return tuple(map(bytes.fromhex, digests))
 
 

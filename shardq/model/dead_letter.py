@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from shardq.arguments import iterable
 from shardq.codec import Codecs
 from shardq.errors import ConfigError
 from shardq.model.call import called
+from shardq.model.failure import FailureReason
 
 _BUILT_IN = Codecs()
 
@@ -34,7 +35,8 @@ class Decoded:
 class DeadLetter(Decoded):
     """A message that will not be delivered again unless it is redriven. Times are seconds since the epoch.
 
-    `fields` are the fields of a legacy entry, None for other messages.
+    `fields` are the fields of a legacy entry, None for other messages. `error_type` is the class of its last error, and
+    `failure_reason` how its last try failed; both are '' where that is not known, as of letters of earlier versions.
     """
 
     entry_id: str
@@ -49,6 +51,8 @@ class DeadLetter(Decoded):
     tag: str = "b"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     fields: Mapping[str, bytes] | None = field(default=None, repr=False)
+    error_type: str = ""
+    failure_reason: FailureReason | Literal[""] = ""
 
     @property
     def task(self) -> str:

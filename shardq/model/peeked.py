@@ -24,9 +24,10 @@ class PeekedMessage(Decoded):
     extended; if that is over, and no read has taken the message back yet, its state is "waiting". `holder` tells the
     reads that leased messages apart (the beginning of a nonce); `cancelled` says that a message in flight is not
     delivered again. `deadline` is the message's own: once that is over, a read drops it. `deliveries` counts those so
-    far, this one included if it is in flight; `last_error` is the one with which it was given back last, `reason` why
-    it is a dead letter, or "max_dead" if it waits for room among these. `size` is that of the payload in bytes.
-    `task` is the name of the task that the payload calls, if it is a call.
+    far, this one included if it is in flight; `last_error` is the one with which it was given back last, `error_type`
+    its class ('' if it was only a text), `reason` why it is a dead letter, or "max_dead" if it waits for room among
+    these. `size` is that of the payload in bytes. `task` is the name of the task that the payload calls, if it is a
+    call.
     """
 
     message_id: str
@@ -48,6 +49,7 @@ class PeekedMessage(Decoded):
     body: bytes | None = field(default=None, repr=False)
     tag: str = "b"
     fields: Mapping[str, bytes] | None = field(default=None, repr=False)
+    error_type: str = ""
 
     @property
     def payload(self) -> Any:

@@ -26,7 +26,17 @@ class QueueStats(msgspec.Struct, frozen=True):
     delivered now: the backlog without those, and no more than the limits of the whole queue allow. Scale by it.
     `tenants_waiting` is how many shard keys (or parents) wait for a turn, besides those that have messages in streams.
 
-    `retrying` counts the delayed messages that were delivered before and wait for their next try.
+    `retrying` counts the delayed messages that were delivered before and wait for their next try. `failed` counts tries
+    that failed, as `Queue.failures` groups them.
+
+    `delivered` counts deliveries, `redelivered` those of them of messages that had been delivered before: their lease
+    ended, or they were given back. `next_due` is when the next delayed message comes due, in seconds since 1970, None
+    if none is delayed; `due_soon` counts those that come due within 60 seconds. Where more than 128 shard keys have
+    something to come, `due_soon` is estimated, and `next_due` may be too early.
+
+    If the whole queue is paused, `paused_until` is the end of that in seconds since 1970, `math.inf` without an end,
+    and `paused_since`, `paused_by` and `paused_note` tell since when, who did it and why. Else it is None.
+    (`controls()` has the pauses of shard keys.)
 
     `result_count` results and notes of progress are kept, and take `result_bytes` of memory; `results_refused` counts
     results that were not kept, since they were too large or there was no room.
@@ -62,6 +72,15 @@ class QueueStats(msgspec.Struct, frozen=True):
     result_count: int = 0
     result_bytes: int = 0
     results_refused: int = 0
+    failed: int = 0
+    redelivered: int = 0
+    delivered: int = 0
+    due_soon: int = 0
+    next_due: float | None = None
+    paused_until: float | None = None
+    paused_since: float | None = None
+    paused_by: str = ""
+    paused_note: str = ""
     id: str = ""
     oldest_age_is_sampled: bool = False
 

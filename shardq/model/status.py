@@ -50,7 +50,8 @@ class MessageStatus:
 
     `written_at` is when it was written, `since` since when it can be delivered, if it was delayed or given back.
     `deliveries` counts those so far, this one included if it is in flight; `last_error` is the one with which it was
-    given back last. `size` is that of its payload in bytes, and `task` the name of the task that it calls.
+    given back last, `error_type` its class ('' if it was only a text). `size` is that of its payload in bytes, and
+    `task` the name of the task that it calls.
     """
 
     message_id: str
@@ -72,3 +73,4 @@ class MessageStatus:
     size: int | None = None
     task: str = ""
     progress: Progress | None = None
+    error_type: str = ""

@@ -22,14 +22,14 @@ class Tenant(msgspec.Struct, frozen=True):
     those held back for a limit or a pause, the others wait for their turn. `delayed` messages are not due yet. `ahead`
     is for how many seconds of work, divided by its weight, it has received more than those whose turn is next: 0 if it
     is not served more than others, and soon if it is idle. `oldest_age` is for how many seconds the one that waits
-    longest has been deliverable; None if nothing waits. If more than 10,000 messages wait in the streams, only the
-    first messages of each of its streams and of its overflow are looked at, and it is None if they do not tell (but not
-    in a table in the order "oldest"). All numbers are of the moment of the call, also if nobody has read since leases
-    ended or messages came due; of more than 1,000 leases that ended the others count as in flight. `paused_until` is a
-    time of the server in seconds since 1970, None if it is not paused. `streams` are those that it may use; () of a
-    parent. `neighbours`, of one tenant only, are shard keys with large backlogs of those that share most streams with
-    it: in a small queue all are looked at, else those at the heads of its streams and some by chance, which most likely
-    include those with very large backlogs.
+    longest has been deliverable; None if nothing waits. If more than 10,000 messages wait in the streams, and of one
+    tenant alone, only the first messages of its streams and of its overflow are looked at, and it is None if they do
+    not tell (but not in a table in the order "oldest"). All numbers are of the moment of the call, also if nobody has
+    read since leases ended or messages came due; of more than 1,000 leases that ended the others count as in flight.
+    `paused_until` is a time of the server in seconds since 1970, None if it is not paused. `streams` are those that it
+    may use; () of a parent. `neighbours`, of one tenant and if asked for, are shard keys with large backlogs of those
+    that share most streams with it: in a small queue all are looked at, else those at the heads of its streams and some
+    by chance, which most likely include those with very large backlogs.
 
     `limits` and `weight` are in force: its own, or those of its `plan` (None if it is on none). `dedup_keys`, `dead`
     and `result_bytes` are what it uses of the bounds `max_dedup` (unique keys too), `max_dead` and `max_result_bytes`;

@@ -32,6 +32,7 @@ KINDS: Final = {
     "b": "dead",
     "p": "no_room",
     "v": "redriven",
+    "m": "hastened",
     "e": "deleted",
     "x": "expired",
     "k": "cancelling",
@@ -65,6 +66,8 @@ class Columns(msgspec.Struct):
     due_ms: list[int | None] = msgspec.field(default_factory=list)
     client: list[str] = msgspec.field(default_factory=list)
     task: list[str] = msgspec.field(default_factory=list)
+    by: list[str] = msgspec.field(default_factory=list)
+    note: list[str] = msgspec.field(default_factory=list)
 
     @property
     def lost(self) -> int:
@@ -87,7 +90,7 @@ def decode(rows: Iterable[Sequence[Any]], after: int, until: int | None = None) 
     return columns
 
 
-_COLUMNS: Final = ("kind", "message_id", "shard_key", "stream", "count", "due_ms", "client", "task")
+_COLUMNS: Final = ("kind", "message_id", "shard_key", "stream", "count", "due_ms", "client", "task", "by", "note")
 _Entry = tuple[int, int, list[list[Any]]]
 
 
@@ -112,7 +115,7 @@ def _entry(entry_id: bytes, fields: Sequence[bytes]) -> _Entry | None:
             [_stream(message_id) for message_id in message_ids],
             [count or 0 for count in _numbers(counts, size)],
             _numbers(dues, size),
-            *_clients_and_tasks(client.decode(), size, is_write=letters == b"w" * size),
+            *_callers(client.decode(), size, is_write=letters == b"w" * size),
         ]
         if any(len(column) != size for column in columns):
             return None
@@ -121,11 +124,18 @@ def _entry(entry_id: bytes, fields: Sequence[bytes]) -> _Entry | None:
         return None
 
 
-def _clients_and_tasks(text: str, size: int, *, is_write: bool) -> list[list[str]]:
-    """Return two columns. A write names no client: in its place are the tasks of the messages, if they are calls."""
-    if not is_write:
-        return [[text] * size, [""] * size]
-    return [[""] * size, text.split(",") if text else [""] * size]
+def _callers(text: str, size: int, *, is_write: bool) -> list[list[str]]:
+    """Return four columns: client, task, by, and note.
+
+    A write names no client: in its place are the tasks of the messages, if they are calls. Behind the client may be who
+    asked for the call, and a note.
+    """
+    nothing = [""] * size
+    if is_write:
+        return [nothing, text.split(",") if text else nothing, nothing, nothing]
+    client, _, rest = text.partition("\x1f")
+    by, _, note = rest.partition("\x1f")
+    return [[client] * size, nothing, [by or client] * size, [note] * size]
 
 
 def _append(columns: Columns, last: int, ms: int, parts: list[list[Any]], until: int | None) -> None:

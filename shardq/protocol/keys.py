@@ -25,8 +25,8 @@ SLOTS: Final = 16384
 
 _NAMES: Final = (
     "meta", "bodies", "turns", "notifications", "leases", "due", "journal", "delayed", "errors", "cancelled", "dedup",
-    "dedup_index", "producers", "bulk_offsets", "returned", "dead", "moved", "finished", "assigned", "limits",
-    "results", "result_ends", "schedules", "schedule_due", "workers", "minutes", "failures", "jobs",
+    "dedup_index", "producers", "bulk_offsets", "returned", "dead", "moved", "finished", "failures", "assigned",
+    "limits", "results", "result_ends", "schedules", "schedule_due", "workers", "minutes", "actions",
 )  # fmt: skip
 """The first ones in the order of lua/base.lua."""
 
@@ -107,7 +107,7 @@ class QueueKeys(_Keys):
     workers: str = field(init=False, compare=False, repr=False)
     minutes: str = field(init=False, compare=False, repr=False)
     failures: str = field(init=False, compare=False, repr=False)
-    jobs: str = field(init=False, compare=False, repr=False)
+    actions: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     @property

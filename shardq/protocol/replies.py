@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Written
 from shardq.model.stats import COUNTS
 from shardq.model.written import Existing
 from shardq.protocol.bodies import Row, entry_body, number_or_zero, quoted, text_or_bytes
+from shardq.protocol.failures import group_of
 from shardq.protocol.journal import decode
+from shardq.protocol.limits import pause_of
 
 _SHARD = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
 
@@ -102,6 +104,7 @@ def dead_letter(row: Row) -> DeadLetter:
     if len(flat) < 8 or flat[0] != b"i":
         flat = (b"i", row[0], b"r", b"", b"c", b"0", b"e", b"", *flat)
     message_id, body = flat[1].decode(errors="replace"), entry_body(flat[8:], foreign=False)
+    group = group_of(body.attributes.get("f", ""))
     return DeadLetter(
         entry_id=entry_id,
         message_id=message_id,
@@ -115,6 +118,8 @@ def dead_letter(row: Row) -> DeadLetter:
         tag=body.tag,
         headers=body.headers,
         fields=body.fields,
+        error_type=group.error_type if group else "",
+        failure_reason=group.reason if group else "",
     )
 
 
@@ -126,7 +131,7 @@ def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
     columns = decode(reply[3], start)
     rows = zip(
         columns.number, columns.time_ms, columns.kind, columns.message_id, columns.shard_key, columns.stream,
-        columns.count, columns.due_ms, columns.client, columns.task, strict=True,
+        columns.count, columns.due_ms, columns.client, columns.task, columns.by, columns.note, strict=True,
     )  # fmt: skip
     events = [_event(*row) for row in islice(rows, count)]
     position = latest
@@ -138,11 +143,25 @@ def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
 
 def _event(
     number: int, ms: int, kind: str, message_id: str, key: bytes | None, stream: int | None, count: int,
-    due: int | None, client: str, task: str,
+    due: int | None, client: str, task: str, by: str, note: str,
 ) -> Event:  # fmt: skip
     shard_key = None if key is None else text_or_bytes(key)
     seconds = None if due is None else due / 1000
-    return Event(number, ms / 1000, kind, message_id, shard_key, stream, count, seconds, client, task)
+    return Event(number, ms / 1000, kind, message_id, shard_key, stream, count, seconds, client, task, by, note)
+
+
+_ONE_DELIVERED: Final = 10_000
+"""The field `offset` has the number of a stream in its last four digits, and before these a count."""
+
+
+def next_stream(offset: str) -> int:
+    """Return the number of the stream at which the next read begins."""
+    return int(offset) % _ONE_DELIVERED
+
+
+def delivered(offset: str) -> int:
+    """Return how many messages were delivered so far."""
+    return int(offset) // _ONE_DELIVERED
 
 
 def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
@@ -151,8 +170,10 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
     if len(reply) == 1:
         return QueueStats(queue, now_ms / 1000, 0, 0, 0, 0, None, ())
     _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, *more = reply
-    *counted, is_sampled = more
+    *counted, is_sampled, next_due, due_soon, paused = more
     held_back, limited, runnable, acked, tenants_waiting, retried = map(int, counted)
+    until, _, who = paused.partition(b"\x1f")
+    pause = pause_of(float(until), who) if until else None
     known = pairs(meta)
     counters = {name: int(known[name]) for name in COUNTS if name in known}
     counters["retrying"] = max(0, counters.get("retrying", 0) - retried)
@@ -174,6 +195,13 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         tenants_waiting=tenants_waiting,
         acked=acked,
         oldest_age_is_sampled=bool(is_sampled),
+        delivered=delivered(known["offset"]),
+        next_due=None if int(next_due) < 0 else int(next_due) / 1000,
+        due_soon=int(due_soon),
+        paused_until=pause.until if pause else None,
+        paused_since=pause.since if pause else None,
+        paused_by=pause.by if pause else "",
+        paused_note=pause.note if pause else "",
         **counters,
     )
 

@@ -1,4 +1,4 @@
-"""Roles: what a user of Redis may do with a queue, as the rules of its ACL. `shardq acl` prints them.
+"""Roles: what a user of Redis may do with a queue, as the rules of its ACL. `shardq server acl` prints them.
 
 A role is a list of verbs. What these run in Redis, and on which keys, is in `RIGHTS`, which is read from the Lua text.
 Functions run with the caller's rights, so a user needs these rights itself; whatever no verb of its role runs is
@@ -75,7 +75,7 @@ class Role:
         found: Commands = {"": {*_EVERYBODY.split(), *self.server.split()}}
         for verb in (*self.verbs.split(), *also):
             if verb not in RIGHTS:
-                raise ConfigError(f"there is no verb {verb!r}: `shardq lua VERB` names them")
+                raise ConfigError(f"there is no verb {verb!r}: `shardq server lua VERB` names them")
             for key, commands in RIGHTS[verb].items():
                 found.setdefault(key, set()).update(commands.split())
         for key, words in self.keys.items():
@@ -87,8 +87,8 @@ _WAITS: Final = "client|id client|unblock"
 _PRODUCES: Final = "find write assignment"
 _FOLLOWS: Final = "bindings follow"
 _LISTS: Final = (
-    f"{_LOOK} assignment status peek held due leased fetch dead journal limits weights plans accounts present tenant "
-    f"runs waiting schedules {_FOLLOWS} {_QUEUES}"
+    f"{_LOOK} assignment status peek held due leased fetch dead failures journal limits weights plans accounts actions "
+    f"present tenant outside runs waiting outlook schedules workers history {_FOLLOWS} {_QUEUES}"
 )
 _LISTED: Final = {
     "meta": "hget hmget",
@@ -97,8 +97,8 @@ _LISTED: Final = {
     "turns": "zcount zrange zrank",
 }
 _OPERATES: Final = (
-    "open assign cancel configure delete delete_dead limit pause pause_schedule plan purge redrive remove_schedule "
-    "resize shrink touch weigh"
+    "open act assign cancel configure delete delete_dead limit pause pause_schedule plan purge purge_of redrive "
+    "remove_schedule resize shrink steer touch weigh"
 )
 _SCANNED: Final = {
     "meta": "hget hmget",
@@ -137,7 +137,7 @@ ROLES: Final[Mapping[str, Role]] = {
             "consumer",
             "creates the queue, reads and settles messages, keeps results, writes follow-ups and calls of schedules",
             "open write assignment read settle extend lost keep forget_results progress shrink touch delete_dead "
-            "remember begin_schedule due_schedules move_schedules",
+            "remember begin_schedule due_schedules move_schedules beat stats",
             {"meta": "hget", "notifications": "xreadgroup", "holds": "hget"},
             _WAITS,
         ),
@@ -164,7 +164,7 @@ ROLES: Final[Mapping[str, Role]] = {
             "doctor",
             "reads the server's settings, passwords among them",
             f"{_FOLLOWS} len",
-            server="config|get function|list",
+            server="acl|dryrun acl|whoami config|get function|list time",
         ),
     )
 }

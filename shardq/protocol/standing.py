@@ -19,7 +19,7 @@ SHOWN_HOLDER = 8
 """So much of a holder's nonce is shown: it tells holders apart, and is no lease token."""
 
 _TOKEN = re.compile(rb"((\w{1,4}):(\d{1,16}-\d{1,20})):(\d{1,10}):([^:]*)(?::[\w,-]*:(.*))?", re.DOTALL)
-_KNOWN = re.compile(rb"(\d{1,10})@?(\d{0,16})\|(-?)[\d,-]*\|(.*)", re.DOTALL)
+_KNOWN = re.compile(rb"(\d{1,10})@?(\d{0,16})\|(-?)[\d,-]*\|([^|]*)\|(.*)", re.DOTALL)
 
 
 class Lease(NamedTuple):
@@ -49,6 +49,7 @@ class Known(NamedTuple):
     since_ms: int = 0
     waits_for_room: bool = False
     last_error: str = ""
+    error_type: str = ""
 
 
 def known_of(text: bytes | None) -> Known:
@@ -56,7 +57,8 @@ def known_of(text: bytes | None) -> Known:
     found = _KNOWN.fullmatch(text or b"")
     if found is None:
         return Known()
-    return Known(int(found[1]), int(found[2] or 0), found[3] == b"-", found[4].decode(errors="replace"))
+    kind, error = found[4].decode(errors="replace"), found[5].decode(errors="replace")
+    return Known(int(found[1]), int(found[2] or 0), found[3] == b"-", error, kind.partition(" ")[0])
 
 
 def bare_body(flat: Sequence[bytes]) -> tuple[EntryBody, int, str]:
@@ -124,6 +126,7 @@ def message_status(message_id: str, reply: Sequence[Any]) -> MessageStatus:
         size=size,
         task=task,
         progress=read_progress(last),
+        error_type=known.error_type,
     )
 
 
@@ -185,6 +188,7 @@ def peeked_message(spot: Spot, flat: Sequence[bytes], known: Known, *, has_paylo
         body=body.payload if has_payload else None,
         tag=body.tag,
         fields=body.fields if has_payload else None,
+        error_type=known.error_type,
     )
 
 
@@ -223,6 +227,7 @@ def peeked_letter(letter: DeadLetter, *, has_payload: bool) -> PeekedMessage:
         body=letter.body if has_payload else None,
         tag=letter.tag,
         fields=fields if has_payload else None,
+        error_type=letter.error_type,
     )
 
 

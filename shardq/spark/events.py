@@ -175,6 +175,8 @@ def _batch(queue: str, events: Columns, schema: pa.Schema) -> pa.RecordBatch:
         "count": lambda kind: pa.array(events.count, kind),
         "due": lambda _: times(events.due_ms),
         "client": lambda kind: pa.array([each or None for each in events.client], kind),
+        "by": lambda kind: pa.array([each or None for each in events.by], kind),
+        "note": lambda kind: pa.array([each or None for each in events.note], kind),
     }
     return pa.record_batch([columns[each.name](each.type) for each in schema], schema=schema)
 

@@ -38,7 +38,7 @@ _DEAD: dict[str, DataType] = {
 }  # fmt: skip
 _JOURNAL: dict[str, DataType] = {
     "queue": _TEXT, "number": LongType(), "time": _TIME, "kind": _TEXT, "message_id": _TEXT, "shard_key": _TEXT,
-    "stream": _WHOLE, "count": _WHOLE, "due": _TIME, "client": _TEXT,
+    "stream": _WHOLE, "count": _WHOLE, "due": _TIME, "client": _TEXT, "by": _TEXT, "note": _TEXT,
 }  # fmt: skip
 _LEASED: dict[str, DataType] = {
     "queue": _TEXT, "message_id": _TEXT, "shard_key": _TEXT, "count": _WHOLE, "last_error": _TEXT, "written_at": _TIME,

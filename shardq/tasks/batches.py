@@ -9,10 +9,10 @@ from typing import Any, cast
 from shardq.client import Delivery
 from shardq.client.leases import MAX_COST
 from shardq.errors import ConfigError
+from shardq.model.failed import is_a
 from shardq.tasks.errors import PartlyFailed
 from shardq.tasks.task import BatchTask
 from shardq.worker.call import Environment
-from shardq.worker.outcome import is_a
 from shardq.worker.state import Job
 
 

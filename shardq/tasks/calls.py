@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from shardq.model import DeliveryView
+from shardq.model.failed import is_a
 from shardq.tasks.batches import Collector
 from shardq.tasks.finding import Finder, judged, name_in
 from shardq.tasks.measured import measured, measured_async
@@ -17,7 +18,7 @@ from shardq.tasks.task import INTERRUPTED, BatchTask, Task
 from shardq.telemetry import TaskTimes, measures
 from shardq.worker.call import Call, Environment, is_async
 from shardq.worker.guard import checked, tell
-from shardq.worker.outcome import GiveBack, Nack, Reject, is_a
+from shardq.worker.outcome import GiveBack, Nack, Reject
 from shardq.worker.state import NO_TASKS, Job
 
 OnError = Callable[[Any, BaseException], object]
@@ -73,6 +74,7 @@ class TaskCall(Call):
     ) -> None:
         super().__init__(environment, task.time_limit if task else None)
         self._task, self._finder, self._manner, self._note = task, finder, manner, manner.note
+        self.name = task.name if task else None
         self._crossing: Any = environment.crossing
         self.where = task.where if task else "a task"
         self.returns = task.returns if task else None

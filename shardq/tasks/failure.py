@@ -7,11 +7,11 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any, Final
 
+from shardq.model.failed import MAX_TEXT, described, name_of
 from shardq.worker.guard import traceback_of
-from shardq.worker.outcome import MAX_TEXT, described, name_of
 
 _OWN: Final = str(Path(__file__).parents[1])
-MOST_FRAMES: Final = 8
+MAX_FRAMES: Final = 8
 
 
 def told(error: BaseException, function: Callable[..., Any], *, with_text: bool) -> str:
@@ -21,7 +21,7 @@ def told(error: BaseException, function: Callable[..., Any], *, with_text: bool)
     """
     head = described(error) if with_text else name_of(error)
     frames = _frames(traceback_of(error), getattr(function, "__code__", None))
-    kept = frames[-MOST_FRAMES:]
+    kept = frames[-MAX_FRAMES:]
     while kept and len(line := f"{head} ({' > '.join(kept)})") > MAX_TEXT:
         kept = kept[1:]
     return line if kept else head[:MAX_TEXT]

@@ -10,12 +10,13 @@ import msgspec
 
 from shardq.clock import Clock
 from shardq.model import DeliveryView
+from shardq.model.failed import is_a
 from shardq.protocol.lease import deliveries_in
 from shardq.tasks.failure import told
 from shardq.tasks.signature import UnknownArguments, WrongArguments
 from shardq.tasks.task import Task
 from shardq.worker.guard import delay_of
-from shardq.worker.outcome import Failed, GiveBack, Nack, Reject, is_a
+from shardq.worker.outcome import Failed, GiveBack, Nack, Reject, unfit
 
 log = logging.getLogger("shardq")
 UNKNOWN_FOR: Final = 3600.0
@@ -41,7 +42,7 @@ def _called(delivery: DeliveryView) -> tuple[bytes, _Envelope]:
         body = received.body if received.tag == "m" else msgspec.msgpack.encode(delivery.payload)
         return body, _ENVELOPES.decode(body)
     except BaseException:  # noqa: BLE001 (of a codec of the user's own, and RecursionError of msgspec)
-        raise Reject("it is no call of a task: its payload must be [name, {argument: value}]") from None
+        raise unfit("it is no call of a task: its payload must be [name, {argument: value}]", "cannot decode") from None
 
 
 def name_in(delivery: DeliveryView) -> str:
@@ -80,7 +81,8 @@ class Finder:
                 delivery, f"task {task.name!r} has no parameter {str(error)[:200]!r} here"
             ) from None
         except WrongArguments as error:
-            raise Reject(f"task {task.name!r} does not take its arguments: {error}") from None
+            text = f"task {task.name!r} does not take its arguments: {error}"
+            raise unfit(text, "cannot decode", type(error).__name__) from None
 
     def _unknown_yet(self, delivery: DeliveryView, text: str) -> Exception:
         if text not in self._unknown and len(self._unknown) < MOST_UNKNOWN:
@@ -89,8 +91,8 @@ class Finder:
         now = self._clock.wall()
         since = _unknown_since(delivery, now)
         if now - since > UNKNOWN_FOR:
-            return Reject(text)
-        return GiveBack(UNKNOWN_PAUSE, f"unknown since {since:.0f}: {text}")
+            return unfit(text, "no such task")
+        return GiveBack(UNKNOWN_PAUSE, f"unknown since {since:.0f}: {text}", "no such task")
 
 
 def _unknown_since(delivery: DeliveryView, now: float) -> float:

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from shardq.clock import Clock
+from shardq.model.failed import is_a
 from shardq.telemetry import TaskTimes
-from shardq.worker.outcome import GiveBack, is_a
+from shardq.worker.outcome import GiveBack
 from shardq.worker.state import Job
 
 

@@ -35,9 +35,11 @@ class Environment(NamedTuple):
 class Call:
     """What messages call. An async one runs in the event loop, a plain one in a thread: as its outermost layer is.
 
-    `limit` is for how many seconds it may run: the shorter one of its own and the worker's.
+    `name` is the task's; '' for a handler, None if each message says it. `limit` is for how many seconds it may run:
+    the shorter one of its own and the worker's.
     """
 
+    name: str | None = ""
     is_async = False
     where = "the handler"
     returns: Annotation | None = None
@@ -85,7 +87,7 @@ class ChildCall(Call):
 
     def __init__(self, call: Call, children: Children, config: Callable[[], QueueConfig]) -> None:
         self._call, self._children, self._config = call, children, config
-        self.limit = call.limit
+        self.limit, self.name = call.limit, call.name
 
     def run(self, job: Job) -> Any:
         """Let a child run it."""

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
@@ -25,6 +25,8 @@ from shardq.clock import SystemClock
 from shardq.codec import Codecs
 from shardq.errors import ConfigError, ProcessDied
 from shardq.model import DeliveryView, QueueConfig, Received
+from shardq.model.failed import FailedTry, class_of, is_a, name_of
+from shardq.model.failure import FailureReason
 from shardq.ops.results.keep import kept_result
 from shardq.platforms import need_fork
 from shardq.protocol.lease import deliveries_in
@@ -34,7 +36,7 @@ from shardq.worker import guard
 from shardq.worker.application import Application, calls_of
 from shardq.worker.call import Environment
 from shardq.worker.contexts import Contexts
-from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, is_a, name_of, outcome_of
+from shardq.worker.outcome import Failed, GiveBack, HandlerFailed, Nack, Reject, outcome_of, unfit
 from shardq.worker.signals import HANGUP
 from shardq.worker.state import Job
 
@@ -56,6 +58,9 @@ class Answer(NamedTuple):
     trace: str = ""
     result: KeptResult | None = None
     gives_up: bool = False
+    error_type: str = ""
+    reason: str = ""
+    frames: str = ""
 
 
 class Child:
@@ -187,6 +192,10 @@ class Children:
             if child is not None and child.job is job:
                 child.kill()
 
+    def pids(self) -> list[int]:
+        """Return the ids of the processes that run."""
+        return [child.process.pid for child in self._all.copy() if child.process.pid is not None]
+
     def kill_all(self) -> None:
         """Kill all children. Takes no lock, because a signal handler may call it."""
         for child in self._all.copy():
@@ -221,11 +230,13 @@ def _raise(answer: Answer) -> None:
         case "nack":
             raise Nack(answer.delay, answer.text)
         case "reject":
+            if answer.reason:
+                raise unfit(answer.text, cast("FailureReason", answer.reason), answer.error_type)
             raise Reject(answer.text)
         case "give back":
-            raise GiveBack(answer.delay or 0.0, answer.text)
+            raise GiveBack(answer.delay or 0.0, answer.text, cast("FailureReason", answer.reason or "retry"))
         case "failed":
-            failed = HandlerFailed(answer.text)
+            failed = HandlerFailed(FailedTry(answer.text, answer.error_type, answer.reason, answer.frames))
             failed.add_note(f"in the handler's process:\n{answer.trace}")
             raise Failed(failed, answer.delay, answer.text, gives_up=answer.gives_up)
 
@@ -277,11 +288,21 @@ def _answer_to(error: BaseException) -> Answer:
         outcome = outcome_of(error, lambda: math.nan)
         delay = None if math.isnan(outcome.delay) else outcome.delay
         if is_a(error, (Nack, Reject, GiveBack)):
-            return Answer(outcome.verb, outcome.text, delay)  # type: ignore[arg-type]  # none of them is an ack
-        cause = error.error if is_a(error, Failed) else error
-        return Answer("failed", outcome.text, delay, _trace(cause), gives_up=outcome.verb == "reject")
+            kind, trace = str(outcome.verb), ""
+        else:
+            kind, trace = "failed", _trace(error.error if is_a(error, Failed) else error)
+        return Answer(
+            kind,  # type: ignore[arg-type]  # none of them is an ack
+            outcome.text,
+            delay,
+            trace,
+            gives_up=outcome.verb == "reject",
+            error_type=outcome.error_type,
+            reason=outcome.reason,
+            frames=outcome.frames,
+        )
     except BaseException:  # noqa: BLE001 (whatever the error's class does)
-        return Answer("failed", name_of(error), None, _trace(error))
+        return Answer("failed", name_of(error), None, _trace(error), error_type=class_of(error))
 
 
 def _trace(error: BaseException) -> str:

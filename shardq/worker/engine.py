@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from shardq.client import AsyncQueue, Queue
 from shardq.worker.application import Application, Lifespan
+from shardq.worker.beats import Beats
 from shardq.worker.call import is_async
 from shardq.worker.contexts import Contexts
 from shardq.worker.empty import is_empty
@@ -38,6 +39,7 @@ class Engine:
         self.handle, self._plan, self._forks = handle, plan, forks
         self.contexts = Contexts()
         self.teller = Teller(plan.on_dead, self.contexts.fresh)
+        self.beats = Beats(next(iter(queues)).client.name)
         own = shares(plan.concurrency, [*queues.values()])
         self._queues = [*queues]
         self._application = handle if isinstance(handle, Application) else None
@@ -82,6 +84,7 @@ class Engine:
 
     def start(self) -> None:
         """Begin to keep leases, and to give a sign of life."""
+        self.beats.start()
         for lane in self.lanes:
             lane.start()
 
@@ -115,6 +118,7 @@ class Engine:
         self._schedules.close()
         for lane in self.lanes:
             lane.close()
+        self.beats.end()
         self.teller.close()
 
     async def close_loop(self) -> None:

@@ -21,23 +21,10 @@ from shardq.backoff import Backoff
 from shardq.client import AsyncQueue, Queue
 from shardq.errors import ConfigError
 from shardq.model import DeliveryView
+from shardq.model.failed import class_of, described, is_a, name_of, text_of
 from shardq.ops.results.keep import kept_result
 from shardq.protocol.results import KeptResult
-from shardq.worker.outcome import (
-    ACK,
-    GIVE_BACK,
-    Failed,
-    GiveBack,
-    Nack,
-    Outcome,
-    Reject,
-    TimeLimit,
-    described,
-    is_a,
-    name_of,
-    outcome_of,
-    text_of,
-)
+from shardq.worker.outcome import ACK, GIVE_BACK, Failed, GiveBack, Nack, Outcome, Reject, TimeLimit, outcome_of
 from shardq.worker.plan import RETRY
 from shardq.worker.state import Job, is_last
 from shardq.worker.trouble import RANDOM, note, say
@@ -140,7 +127,7 @@ def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most:
 
 def _unknown(error: BaseException, delivery: DeliveryView) -> Outcome:
     """Return the outcome of an *error* at which nobody can look."""
-    return Outcome("nack", RETRY(delivery.count, RANDOM), name_of(error))
+    return Outcome("nack", RETRY(delivery.count, RANDOM), name_of(error), error_type=class_of(error))
 
 
 def _logged(error: BaseException, outcome: Outcome, delivery: DeliveryView, most: int | None) -> Outcome:
@@ -160,7 +147,7 @@ def overdue(job: Job, backoff: Backoff) -> tuple[TimeLimit, Outcome]:
         error = job.call.judged(job.delivery, late)
         return late, outcome_of(error, lambda: delay_of(backoff, job.delivery.count))
     except BaseException:  # noqa: BLE001 (a class in `retry_on` may have a metaclass)
-        return late, _unknown(late, job.delivery)._replace(text=described(late))
+        return late, _unknown(late, job.delivery)._replace(text=described(late), reason="time limit")
 
 
 def delay_of(backoff: Backoff, count: int) -> float:

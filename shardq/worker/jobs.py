@@ -71,12 +71,12 @@ def settle(jobs: Queue, action: SettleJobs, teller: Teller, crossing: Crossing |
     if action.verb == "give back":
         return _given_back(jobs, action.jobs)
     outcomes = outcomes_of(action.jobs)
-    texts = [outcome.text for outcome in outcomes]
+    tries = [outcome.failed for outcome in outcomes]
     if action.verb == "reject":
-        late = jobs.reject_many(deliveries, texts, timeout=CALL_TIMEOUT)
+        late = jobs.reject_many(deliveries, tries, timeout=CALL_TIMEOUT)
     else:
         delays = [outcome.delay for outcome in outcomes]
-        late = jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
+        late = jobs.nack_many(deliveries, delay=delays, error=tries, timeout=CALL_TIMEOUT)
     teller.tell(dead_of(deliveries, outcomes), crossing)
     return late
 
@@ -92,5 +92,5 @@ def _given_back(jobs: Queue, given: Sequence[Job]) -> Sequence[Delivery]:
     if not later:
         return ()
     deliveries, outcomes = deliveries_of(later), outcomes_of(later)
-    delays, texts = [outcome.delay for outcome in outcomes], [outcome.text for outcome in outcomes]
-    return jobs.nack_many(deliveries, delay=delays, error=texts, counted=False, timeout=CALL_TIMEOUT)
+    delays, tries = [outcome.delay for outcome in outcomes], [outcome.failed for outcome in outcomes]
+    return jobs.nack_many(deliveries, delay=delays, error=tries, counted=False, timeout=CALL_TIMEOUT)

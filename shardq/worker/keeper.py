@@ -34,6 +34,7 @@ from shardq.ops.settle import settle
 from shardq.ops.settle.command import spelled_cost
 from shardq.timing import Entry
 from shardq.worker import guard
+from shardq.worker.beats import PATIENCE, Pulse
 from shardq.worker.plan import Plan
 from shardq.worker.state import LEASED, Job
 
@@ -80,8 +81,11 @@ class Batch(Entry):
 class Keeper:
     """Extends the leases of the jobs that it was given, until `close`."""
 
-    def __init__(self, client: Client, queue_state: QueueState, plan: Plan, events: KeeperEvents) -> None:
+    def __init__(
+        self, client: Client, queue_state: QueueState, plan: Plan, events: KeeperEvents, pulse: Pulse | None = None
+    ) -> None:
         self._worker_client, self._queue, self._plan, self._events = client, queue_state, plan, events
+        self._pulse = pulse
         self._clock = queue_state.clock
         self._client: Client | None = None
         self._batches: dict[float, Batch] = {}
@@ -211,8 +215,9 @@ class Keeper:
     def _look_for_cancels(self) -> None:
         """If a message of the queue was cancelled since the last look, ask of all leases whether they are lost.
 
-        The queue counts its cancels, so a look costs one HGET, however many messages the worker holds. No lease is
-        extended, since a handler may have given its own another end.
+        The queue counts its cancels, so a look costs one HGET, however many messages the worker holds: or a beat, which
+        tells it, too, if that is due and no read has carried it. No lease is extended, since a handler may have
+        given its own another end.
         """
         now = self._clock.monotonic()
         if not self._batches or now - self._looked_at < LOOK * 0.9:
@@ -223,7 +228,7 @@ class Keeper:
         if not held:
             return
         try:
-            cancels = self._run(lambda state: ask(state, "HGET", state.keys.meta, "cancelled"))
+            cancels = self._count_cancels(now)
             if cancels == self._cancels:
                 return
             received = [job.delivery.received for job in held]
@@ -234,6 +239,14 @@ class Keeper:
         for job, result in zip(held, results, strict=True):
             if result in settle.LOST:
                 self._lose(job)
+
+    def _count_cancels(self, now: float) -> object:
+        ride = self._pulse.ride(now, PATIENCE) if self._pulse is not None else None
+        if ride is not None:
+            self._run(lambda _: ride.alone(now + self._timeout))
+            if ride.is_answered:
+                return ride.cancels
+        return self._run(lambda state: ask(state, "HGET", state.keys.meta, "cancelled"))
 
     def _show_alive(self) -> None:
         alive, now = self._plan.alive, self._clock.monotonic()

@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -25,6 +25,7 @@ from shardq.client import AsyncQueue, Queue
 from shardq.timing import Entry
 from shardq.worker import guard
 from shardq.worker.application import Application, calls_of
+from shardq.worker.beats import Beats
 from shardq.worker.call import CallOf, ChildCall, Environment
 from shardq.worker.children import Children
 from shardq.worker.contexts import Contexts
@@ -64,6 +65,7 @@ class Owner(Protocol):
     handle: Callable[..., object] | Application
     teller: Teller
     contexts: Contexts
+    beats: Beats
 
     def is_stuck(self) -> bool:
         """Whether no slot does anything useful any more."""
@@ -88,7 +90,8 @@ class Lane:
         self._waking = False
         self._errands: deque[Errand] = deque()
         self._events = _KeeperEvents(self)
-        self.keeper = Keeper(jobs.client, jobs.state, plan, self._events)
+        self.pulse = owner.beats.pulse(self, jobs, plan.concurrency)
+        self.keeper = Keeper(jobs.client, jobs.state, plan, self._events, self.pulse)
         self._traffic = Traffic(self, jobs, plan, owner.teller, owner.end_if_empty)
         self._orders = Orders(self, self._clock, plan.grace, self._traffic.end_read)
         self._limits = TimeLimits(jobs, plan.backoff, self.give, self._fresh, self._overdue)
@@ -348,6 +351,10 @@ class Lane:
             self._children.kill(job)
         if self._hands is not None and (job.call.is_async or job.tasks):
             self._hands.cancel(job)
+
+    def children(self) -> Sequence[int]:
+        """Return the ids of its child processes."""
+        return self._children.pids() if self._children else ()
 
     def kill_children(self) -> None:
         """Kill its child processes, before this process ends at once."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple, TypeGuard, TypeVar
+from typing import Final, Literal, NamedTuple, TypeGuard
 
 from shardq.arguments import MAX_BLOCK, shown
 from shardq.errors import ConfigError
+from shardq.model.failed import FailedTry, class_of, described, frames_of, is_a, reason_of, text_of
+from shardq.model.failure import FailureReason
 from shardq.protocol.results import KeptResult
-
-MAX_TEXT: Final = 500
-E = TypeVar("E", bound=BaseException)
-_NAME: Final = type.__dict__["__name__"].__get__
-"""Gives the name of a class, by no code of its metaclass."""
 
 
 class Nack(Exception):
@@ -38,15 +35,25 @@ class Reject(Exception):
         self.reason = reason
 
 
+_FAILED: Final = "_failed"
+
+
+def unfit(reason: str, failure: FailureReason, error_type: str = "") -> Reject:
+    """Return a Reject of what can never be done: *failure* says how a try of it fails, *error_type* with what class."""
+    error = Reject(reason)
+    setattr(error, _FAILED, FailedTry("", error_type, failure))
+    return error
+
+
 class GiveBack(Exception):
     """Raise it in a handler that cannot do this message here and now: another worker, or a later release, shall.
 
-    It is delivered again after *delay* seconds, and this delivery does not count.
+    It is delivered again after *delay* seconds, and this delivery does not count. *failure* says how it fails.
     """
 
-    def __init__(self, delay: float, reason: str) -> None:
+    def __init__(self, delay: float, reason: str, failure: FailureReason = "retry") -> None:
         super().__init__(reason)
-        self.delay, self.reason = delay, reason
+        self.delay, self.reason, self.failure = delay, reason, failure
 
 
 class Failed(Exception):
@@ -65,7 +72,11 @@ class TimeLimit(TimeoutError):
 
 
 class HandlerFailed(Exception):
-    """A handler failed in another process; the text is what `described` made of its error there."""
+    """A handler failed in another process; *failed* is what was told of its error there."""
+
+    def __init__(self, failed: FailedTry) -> None:
+        super().__init__(failed.text)
+        self.failed = failed
 
 
 def is_delay(value: object) -> TypeGuard[float]:
@@ -92,6 +103,15 @@ class Outcome(NamedTuple):
     """Whether it is the error of the last try, which is told with the dead letter."""
     trace: str = ""
     """The traceback of that error."""
+    error_type: str = ""
+    reason: FailureReason | str = ""
+    frames: str = ""
+    """These are as in `FailedTry`."""
+
+    @property
+    def failed(self) -> FailedTry:
+        """What is told of the try."""
+        return FailedTry(self.text, self.error_type, self.reason, self.frames)
 
 
 ACK: Final = Outcome("ack")
@@ -101,6 +121,10 @@ GIVE_BACK: Final = Outcome("give back")
 
 def outcome_of(error: BaseException, backoff: Callable[[], float]) -> Outcome:
     """The outcome that an exception of a handler means; *backoff* returns the seconds until the next delivery."""
+    return _told(_decided(error, backoff), error)
+
+
+def _decided(error: BaseException, backoff: Callable[[], float]) -> Outcome:
     if is_a(error, Nack):
         delay = _of(error, "delay")
         return Outcome("nack", float(delay) if is_delay(delay) else backoff(), text_of(_of(error, "error")))
@@ -115,33 +139,30 @@ def outcome_of(error: BaseException, backoff: Callable[[], float]) -> Outcome:
     return Outcome("nack", backoff(), described(error))
 
 
-def is_a(error: BaseException, kinds: type[E] | tuple[type[E], ...]) -> TypeGuard[E]:
-    """Whether *error* is of one of these classes of shardq's. Unlike `isinstance`, it calls no code of the error."""
-    return issubclass(type(error), kinds)
+def _told(outcome: Outcome, error: BaseException) -> Outcome:
+    """Return *outcome* with what is told of its *error*: how the try failed, with what, and where."""
+    found = failure_of(error)
+    return outcome._replace(error_type=found.error_type, reason=found.reason, frames=found.frames)
 
 
-def described(error: BaseException) -> str:
-    """The type and message of *error* in one bounded line, without the message if `str(error)` fails."""
-    text, name = text_of(error), name_of(error)
-    return f"{name}: {text}"[:MAX_TEXT] if text else name
-
-
-def name_of(error: BaseException) -> str:
-    """The name of the class of *error*."""
-    return text_of(_NAME(type(error)))
-
-
-def text_of(value: object) -> str:
-    """*value* as one bounded line of text that can be encoded as UTF-8; '' for None or if `str(value)` fails.
-
-    Handlers raise anything: their text may have a lone surrogate, which UTF-8 cannot encode, and `__str__` may fail.
-    """
-    try:
-        text = "" if value is None else str(value)
-        line = " ".join(text[: 8 * MAX_TEXT].split())
-    except BaseException:  # noqa: BLE001 (somebody else's __str__, or class of texts)
-        return ""
-    return line[:MAX_TEXT].encode(errors="replace").decode()
+def failure_of(error: BaseException) -> FailedTry:
+    """What is told of an *error*, but for its text."""
+    kind = type(error)
+    if kind is Reject:
+        failed = vars(error).get(_FAILED)
+        return failed if type(failed) is FailedTry else FailedTry()
+    if kind is GiveBack:
+        return FailedTry("", "", "" if error.failure == "retry" else error.failure)  # type: ignore[attr-defined]
+    if kind is Failed:
+        found = failure_of(error.error)  # type: ignore[attr-defined]
+        gives_up = error.gives_up and not found.reason  # type: ignore[attr-defined]
+        return FailedTry("", found.error_type, "dead" if gives_up else found.reason, found.frames)
+    if kind is HandlerFailed:
+        return error.failed  # type: ignore[attr-defined,no-any-return]
+    if kind is Nack:  # it names no error: a class that is made of it does
+        return FailedTry()
+    reason = "time limit" if kind is TimeLimit else reason_of(error)
+    return FailedTry("", class_of(error), reason, "" if is_a(error, (Nack, TimeLimit)) else frames_of(error))
 
 
 def _of(error: BaseException, name: str) -> object:

@@ -13,8 +13,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
 
 from shardq.client import AsyncClient, AsyncQueue, Client, Queue
+from shardq.model.failed import described
 from shardq.worker.ending import Pool
-from shardq.worker.outcome import described
 from shardq.worker.signals import MAX_WAIT
 
 log = logging.getLogger("shardq")

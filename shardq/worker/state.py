@@ -392,15 +392,18 @@ class WorkerState:
         self._settling = False
         self._send_again(jobs)
 
-    def acked(self, jobs: Sequence[Job]) -> None:
-        """Event: a read with these piggybacked acks has done what it could. Those without an answer are sent again.
+    def acked(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Event: a read with these piggybacked acks has done what it could. Return those that were answered.
 
-        They and those after them go out by themselves until that works: reads must not fail because acks do.
+        The others are sent again. They and those after them go out by themselves until that works: reads must not fail
+        because acks do.
         """
         self._piggybacked = 0
         if again := [job for job in jobs if not job.delivery.answered]:
             self._send_again(again)
-        self._finish([job for job in jobs if job.delivery.answered] if again else jobs)
+        answered = [job for job in jobs if job.delivery.answered] if again else jobs
+        self._finish(answered)
+        return answered
 
     def _finish(self, jobs: Iterable[Job]) -> None:
         for job in jobs:

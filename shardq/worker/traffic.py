@@ -15,6 +15,7 @@ from shardq.client import Delivery, Queue
 from shardq.errors import BackendError, DurabilityUnknown, QueueMissing
 from shardq.ops.read.give_back import unread
 from shardq.telemetry import enabled
+from shardq.worker.beats import Pulse
 from shardq.worker.call import Call, CallOf
 from shardq.worker.crossing import Crossing
 from shardq.worker.empty import WAIT
@@ -44,6 +45,7 @@ class Host(Protocol):
     crossing: Crossing | None
     call_of: CallOf
     keeper: Keeper
+    pulse: Pulse
 
     def wake(self) -> None:
         """Wake a thread if there is anything to do."""
@@ -73,6 +75,8 @@ class Traffic:
             lane.crossing.check_open()
         self._reader, began = threading.get_ident(), self._clock.monotonic()
         charge(action.acks, began)
+        if began >= lane.pulse.due_at:
+            self._jobs.state.rider = lane.pulse.ride(began)
         try:
             found = self._found(action)
         except QueueMissing as error:  # it is not declared yet
@@ -85,6 +89,7 @@ class Traffic:
             return self._read_fails(action, error)
         finally:
             self._reader = None
+            self._leave_rider()
         if state.life == AWAY:
             self._reads.succeeded()
             with lane.lock:
@@ -94,6 +99,12 @@ class Traffic:
             found = []
         calls, took = [lane.call_of(delivery) for delivery in found], self._clock.monotonic() - began
         return lambda: self._arrived(action, found, calls, took)
+
+    def _leave_rider(self) -> None:
+        """If the read ended before it took a beat along, as where there is no such queue yet, that was not told."""
+        rider, self._jobs.state.rider = self._jobs.state.rider, None
+        if rider is not None:
+            rider.left()
 
     def _found(self, action: Read) -> Sequence[Delivery]:
         jobs, plan = self._jobs, self._plan
@@ -121,18 +132,22 @@ class Traffic:
         lane = self._lane
         with lane.lock:
             lane.state.redis_fails()
-            lane.state.acked(action.acks)
+            self._acked(action)
         lane.wake()  # acks that got no answer are settled by themselves, meanwhile
         lane.stopped.wait(self._reads.failed(error))
         return lane.state.read_failed
 
     def _arrived(self, action: Read, found: Sequence[Delivery], calls: Sequence[Call], took: float) -> None:
         state = self._lane.state
-        state.acked(action.acks)
+        self._acked(action)
         jobs = state.arrived(found, took)
         for job, call in zip(jobs, calls, strict=True):
             job.call = call
         self._lane.keeper.keep(jobs)
+
+    def _acked(self, action: Read) -> None:
+        """Note what became of piggybacked acks. The caller has the lane's lock."""
+        self._lane.pulse.ledger.count(self._lane.state.acked(action.acks), "ack")
 
     def _unread(self, found: Sequence[Delivery]) -> bool:
         """Give back what came after the stop, without counting the delivery. If that fails (False) it is nacked."""
@@ -167,6 +182,7 @@ class Traffic:
             self._lane.left.wait(self._settles.failed(error))
             return lambda: state.unsettled(jobs)
         self._settles.succeeded()
+        self._lane.pulse.ledger.count(jobs, action.verb)
         return lambda: state.settled(jobs)
 
     def gave_up(self, action: Read | SettleJobs) -> None:

@@ -12,7 +12,7 @@ import pytest
 from shardq import Client
 from tests.servers import Server
 
-WORDS = [(word, "streams") for word in ("stats", "peek", "len", "tenants")] + [("write", "streams", "x", "-k", "t")]
+WORDS = [(word, "streams") for word in ("stats", "peek", "tenants")] + [("write", "streams", "x", "-t", "t")]
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from shardq import Client, Limits, Plan, QueueConfig
 from shardq.cli.declared.changes import changes
 from shardq.cli.declared.declaration import parsed
 from shardq.cli.declared.export import exported
+from shardq.cli.text import ends_at
 from shardq.ops.operate import limits, weights
 from tests.cli.conftest import Command
 from tests.servers import Server
@@ -143,6 +145,45 @@ def test_each_setting_is_exported_and_applied_as_it_is(client: Client) -> None:
     (made,) = changes(client, parsed(text.encode()))
     made.make()
     assert client.queue("all").settings() == QueueConfig(**OTHER)
+
+
+def test_what_ends_by_itself_is_not_exported(client: Client) -> None:
+    """The file says what is to be for good; a comment says what was left out."""
+    queue = client.queue("jobs", streams=4)
+    queue.declare()
+    queue.set_limits({"acct-7": Limits(rate=5), b"\xff": Limits(rate=5)}, seconds=3600)
+    queue.set_limits({"acct-8": Limits(rate=6)})
+    queue.set_weights({"acct-7\n[queues.other]": 3}, seconds=3600, by="jonas")
+    text, left_out = exported(client, ["jobs"], [])
+    assert tomllib.loads(text) == {"queues": {"jobs": {"streams": 4, "limits": {"acct-8": {"rate": 6.0}}}}}
+    assert left_out == []
+    assert text.count("# left out, since it ends at 20") == 3
+    assert changes(client, parsed(text.encode())) == []
+
+
+def test_apply_leaves_what_ends_by_itself_but_where_the_file_names_it(client: Client) -> None:
+    queue = client.queue("jobs", streams=4)
+    queue.declare()
+    queue.set_limits({"acct-7": Limits(rate=5), "acct-8": Limits(rate=5)}, seconds=3600, by="jonas")
+    queue.set_weights({"acct-7": 3, "acct-8": 3}, seconds=3600)
+    queue.set_limits({"acct-9": Limits(rate=5)})
+    queue.set_weights({"acct-9": 3})
+    file = "[queues.jobs.limits.acct-7]\nrate = 5\n[queues.jobs.weights]\nacct-7 = 2\n"
+    found = changes(client, parsed(file.encode()))
+    lines = [line for change in found for line in change.lines]
+    ends = ends_at(queue.controls().limits["acct-7"].until)
+    assert sorted(lines) == [
+        f"limits of 'acct-7': rate=5 (until {ends}, by jonas) -> rate=5",
+        "limits of 'acct-9': rate=5 -> none",
+        f"weight of 'acct-7': 3 (until {ends_at(queue.controls().weights['acct-7'].until)}, by {client.name}) -> 2",
+        "weight of 'acct-9': 3 -> 1",
+    ]
+    for change in found:
+        change.make()
+    told = queue.controls()
+    assert {key: math.isinf(each.until) for key, each in told.limits.items()} == {"acct-7": True, "acct-8": False}
+    assert {key: math.isinf(each.until) for key, each in told.weights.items()} == {"acct-7": True, "acct-8": False}
+    assert changes(client, parsed(file.encode())) == []
 
 
 @pytest.mark.runs_in("test-all")
@@ -319,22 +360,27 @@ def test_a_change_that_is_refused_is_named(cli: Command, client: Client, file: P
 
 
 def test_queues_are_listed_with_their_numbers(cli: Command, client: Client) -> None:
-    assert "backlog" in cli("queues").out
+    told = cli("queues")
+    assert (told.code, told.out, told.err) == (3, "", "shardq: there are no queues\n")
     client.queue("b", streams=2).write(1, shard_key="t")
     client.queue("a", streams=3).declare()
     lines = cli("queues").out.splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [["a", "0"], ["b", "1"]]
+    assert lines[0] == "b has no worker: 1 message waits."
+    assert [line.split()[:4] for line in lines[2:]] == [["b", "no", "worker", "1"], ["a", "idle", "0", "0"]]
     listed = cli("queues", "--json").objects
-    assert [(each["queue"], each["exists"], each["backlog"], each["streams"]) for each in listed] == [
-        ("a", True, 0, 3), ("b", True, 1, 2),
+    assert [(each["queue"], each["exists"], each["backlog"], each["streams"], each["state"]) for each in listed] == [
+        ("b", True, 1, 2, "no_worker"), ("a", True, 0, 3, "idle"),
     ]  # fmt: skip
+    assert [each["needs_you"] for each in listed] == [True, False]
 
 
 def test_a_queue_that_redis_lost_is_shown_as_missing(cli: Command, client: Client) -> None:
     client.queue("lost", streams=1).declare()
     client.queue("there", streams=1).declare()
     client.run(_forget("lost"))
-    assert [line.split()[:2] for line in cli("queues").out.splitlines()[1:]] == [["lost", "missing"], ["there", "0"]]
+    lines = cli("queues").out.splitlines()
+    assert lines[0] == "lost is missing: Redis lost its keys, or somebody deleted them."
+    assert [line.split()[:2] for line in lines[2:]] == [["lost", "missing:"], ["there", "idle"]]
     assert "lost" not in cli("export").out
 
 
@@ -346,7 +392,7 @@ def test_a_queue_that_cannot_be_read_hides_no_other(cli: Command, client: Client
     told = cli("queues")
     assert (told.code, len(told.err.splitlines())) == (1, 1)
     assert "queue 'closed': a key of this queue holds another type" in told.err
-    assert [line.split()[:2] for line in told.out.splitlines()[1:]] == [["closed", "unreadable"], ["there", "0"]]
+    assert [line.split()[:2] for line in told.out.splitlines()[2:]] == [["there", "idle"], ["closed", "unreadable:"]]
     assert [each["queue"] for each in cli("queues", "--json").objects] == ["there"]
 
 
@@ -361,7 +407,8 @@ def test_a_queue_is_deleted_with_what_it_holds_only_if_that_is_said(cli: Command
     client.queue("jobs", streams=2).write_many([(number, "t") for number in range(3)])
     refused = cli("delete", "jobs", "--yes")
     assert (refused.code, client.queue("jobs").len()) == (1, 3)
-    assert "holds 3 messages, dead letters included, and not 0: nothing was deleted" in refused.err
+    assert "holds 3 messages, dead letters included, and not 0: nothing was deleted; --any" in refused.err
+    assert cli("delete", "jobs", "--dry-run").err == refused.err, "what it would do is what it does"
     assert cli("delete", "jobs", "--expected", "2", "--yes").code == 1
     asked = cli.terminal("delete", "jobs", "--expected", "3", typed="y\n")
     assert asked.code == 0
@@ -373,8 +420,8 @@ def test_a_queue_is_deleted_with_what_it_holds_only_if_that_is_said(cli: Command
 
 
 def test_a_write_creates_a_queue_only_if_that_is_said(cli: Command, client: Client) -> None:
-    told = cli("write", "jobs", "x", "-k", "t")
+    told = cli("write", "jobs", "x", "-t", "t")
     assert told.code == 3
     assert "there is no queue 'jobs'" in told.err
-    assert cli("write", "jobs", "x", "-k", "t", "--create").code == 0
+    assert cli("write", "jobs", "x", "-t", "t", "--create").code == 0
     assert client.queue("jobs").len() == 1

@@ -42,7 +42,7 @@ def test_its_url_works_until_a_signal_ends_it(number: signal.Signals) -> None:
     with process:
         with Client.from_url(told["url"]) as client:
             client.queue("jobs", create=True).write(b"x", shard_key="t")
-        assert Command(told["url"])("len", "jobs").out == "1\n"
+        assert Command(told["url"])("stats", "jobs", "--field", "len").out == "1\n"
         process.send_signal(number)
         assert process.communicate(timeout=150) == (b"", b"")
     assert process.returncode == 0
@@ -63,8 +63,8 @@ def test_a_directory_keeps_the_messages(tmp_path: Path) -> None:
         process, told = started("--socket", "--directory", str(tmp_path))
         with process:
             cli = Command(told["url"])
-            cli("write", "jobs", "x", "-k", "t", "--create")
-            assert cli("len", "jobs").out == expected
+            cli("write", "jobs", "x", "-t", "t", "--create")
+            assert cli("stats", "jobs", "--field", "len").out == expected
             process.terminate()
         assert process.returncode == 0
 

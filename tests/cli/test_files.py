@@ -13,12 +13,12 @@ import pytest
 from tests.cli.conftest import Command
 from tests.hostile.test_files import CONTENTS, PLACES
 
-PRODUCER: Final = ("-k", "t", "--gateway", "127.0.0.1:1", "--spool", "SPOOL", "--wait", "0")
+PRODUCER: Final = ("-t", "t", "--gateway", "127.0.0.1:1", "--spool", "SPOOL", "--wait", "0")
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "apply": ("apply", "FILE", "--dry-run"),
-    "gateway": ("gateway", "--listen", "127.0.0.1:0", "--tokens", "FILE"),
-    "names": ("plan", "--streams", "8", "--per-shard", "2", "--names", "FILE"),
-    "tls": ("gateway", "--listen", "127.0.0.1:0", "--insecure", "--tls-cert", "FILE", "--tls-key", "FILE"),
+    "gateway": ("serve", "gateway", "--listen", "127.0.0.1:0", "--tokens", "FILE"),
+    "names": ("server", "size", "--streams", "8", "--per-shard", "2", "--names", "FILE"),
+    "tls": ("serve", "gateway", "--listen", "127.0.0.1:0", "--insecure", "--tls-cert", "FILE", "--tls-key", "FILE"),
     "token": ("edge", "send", "q", "x", *PRODUCER, "--token-file", "FILE"),
     "ca": ("edge", "send", "q", "x", *PRODUCER, "--ca", "FILE"),
     "each file": ("edge", "send", "q", *PRODUCER, "--each-file", "FILE"),

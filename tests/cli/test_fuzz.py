@@ -17,10 +17,12 @@ from tests.selection import SOAK
 from tests.surface import commands
 
 RUNS: Final = 5_000 if SOAK else 150
-SERVING: Final = frozenset({"edge run", "embedded", "gateway", "pipeline", "top", "worker"})
+SERVING: Final = frozenset({"edge run", "embedded", "serve gateway", "pipeline", "worker"})
 """Commands that run until they are ended, or need Spark. What gateways and workers check is called by itself."""
 
-ENDLESS: Final = frozenset({"--watch", "--follow", "--every", "--block", "--help", "-h", "--version", "--check"})
+ENDLESS: Final = frozenset(
+    {"--watch", "--follow", "--every", "--times", "--wait", "--help", "-h", "--version", "--check"}
+)
 """Options with which a command goes on, or only says what it is, or computes for long."""
 
 CODES: Final = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
@@ -55,7 +57,7 @@ def value(rng: random.Random, takes: argparse.Action) -> str:
     """A value of one of its choices, a good one, or a wrong one."""
     if takes.choices and rng.random() < 0.7:
         return str(rng.choice([*takes.choices]))
-    good = {"QUEUE": "jobs", "NAME": "jobs", "KEY": "t", "K": "t", "S": "0.1", "N": "2"}.get(str(takes.metavar))
+    good = {"QUEUE": "jobs", "NAME": "jobs", "KEY": "t", "TIME": "0.1s", "N": "2"}.get(str(takes.metavar))
     return good if good and rng.random() < 0.6 else rng.choice(WORDS)
 
 

@@ -15,6 +15,7 @@ from shardq.cli.program import main
 from shardq.extras import MODULES
 from tests.cli.conftest import Command, Told
 from tests.cli.forks import ROOT
+from tests.surface import commands
 
 MEMBERS = [
     *(("edge", name) for name in edge.MENU.summaries),
@@ -22,7 +23,7 @@ MEMBERS = [
 ]
 """The commands of those that have commands of their own."""
 
-NEEDED = {"edge": "edge", "gateway": "gateway", "pipeline": "spark"}
+NEEDED = {"edge": "edge", "serve gateway": "gateway", "pipeline": "spark"}
 """The extra that a command needs, or those of it."""
 
 PROGRAM = """
@@ -59,7 +60,7 @@ def run(*lines: str, absent: Iterable[str] = ()) -> tuple[dict[str, Told], set[s
 
 
 def test_the_help_and_a_typo_import_no_command() -> None:
-    lines = ("", "--help", "-h", "--version", "help", "lenn", "help lenn", "--json nonsense", "--timeout x")
+    lines = ("", "--help", "-h", "--version", "help", "statz", "help statz", "--json nonsense", "--timeout x")
     told, modules = run(*lines)
     assert [each.code for each in told.values()] == [2, 0, 0, 0, 0, 2, 2, 2, 2]
     heavy = (
@@ -73,6 +74,13 @@ def test_the_help_and_a_typo_import_no_command() -> None:
     assert [name for name in modules if name.startswith(heavy)] == []
 
 
+def test_no_help_imports_what_speaks_to_redis() -> None:
+    told, modules = run(*(f"{name} --help" for name in commands()))
+    assert [name for name, each in told.items() if each.code] == []
+    assert [name for name in modules if name.partition(".")[0] == "redis"] == []
+    assert "shardq.client" not in modules
+
+
 def test_a_command_with_commands_of_its_own_imports_none_of_them() -> None:
     _, modules = run("edge --help", "edge", "edge sned", "help pipeline", "pipeline x")
     loaded = {
@@ -84,9 +92,12 @@ def test_a_command_with_commands_of_its_own_imports_none_of_them() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("lenn", "shardq: there is no command 'lenn': did you mean len?"),
+        ("statz", "shardq: there is no command 'statz': did you mean stats?"),
         ("help stat", "shardq: there is no command 'stat': did you mean stats?"),
-        ("--json gatway-token x", "shardq: there is no command 'gatway-token': did you mean gateway-token?"),
+        ("--json serve tokn x", "shardq serve: there is no command 'tokn': did you mean token?"),
+        ("doctr", "shardq: there is no command 'doctr': did you mean server doctor?"),
+        ("bind", "shardq: there is no command 'bind': did you mean topics bind?"),
+        ("help next", "shardq: there is no command 'next': shardq --help lists them"),
         ("nonsense", "shardq: there is no command 'nonsense': shardq --help lists them"),
         ("edge sned x", "shardq edge: there is no command 'sned': did you mean send?"),
         ("pipeline x", "shardq pipeline: there is no command 'x': shardq pipeline --help lists them"),
@@ -99,11 +110,24 @@ def test_a_typo_is_one_line_that_names_what_was_meant(cli: Command, words: str, 
     assert (ended.code, ended.out, ended.err) == (2, "", f"{told}\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("tenants jobs --order oldst", "shardq tenants: argument --order: there is no 'oldst': did you mean oldest?"),
+        ("actions jobs takeover 1", "shardq actions: argument ACTION: there is no 'takeover': did you mean take-over?"),
+        ("read jobs --count 5", "shardq read: there is no --count"),
+    ],
+)
+def test_a_mistyped_choice_names_what_was_meant(cli: Command, words: str, told: str) -> None:
+    found = cli(*words.split())
+    assert (found.code, found.err.splitlines()[-1]) == (2, told)
+
+
 def test_a_command_that_is_a_whole_text_is_cut_short(cli: Command) -> None:
     assert len(cli("x" * 60_000).err) < 120
 
 
-@pytest.mark.parametrize("words", ["", "len", "edge", "edge send", "help"])
+@pytest.mark.parametrize("words", ["", "stats", "edge", "edge send", "help"])
 def test_help_is_a_command_too(cli: Command, words: str) -> None:
     told = cli("help", *words.split())
     assert (told.code, told.err) == (0, "")
@@ -120,15 +144,15 @@ def test_every_command_of_a_command_explains_itself(words: tuple[str, str], caps
     assert re.search(r"^Needs the extra \w+: pip install 'shardq\[\w+\]'$", told, re.MULTILINE)
 
 
-HELPED = ("edge", "gateway", "pipeline", "edge refused", "edge send", "pipeline archive")
+HELPED = ("edge", "serve gateway", "pipeline", "edge refused", "edge send", "pipeline archive")
 REFUSED = {
     "edge status --spool x": "edge",
-    "edge send jobs x -k t --spool x --gateway localhost:1": "edge",
+    "edge send jobs x -t t --spool x --gateway localhost:1": "edge",
     "edge run --spool x --gateway localhost:1": "edge",
-    "gateway --listen 127.0.0.1:0 --insecure": "gateway",
+    "serve gateway --listen 127.0.0.1:0 --insecure": "gateway",
     "pipeline plan --tenants 10": "spark",
-    "plan --tenants 100 --noisy 1 --check": "plan",
-    "plan --tenants 100 --noisy 1 --plot x.svg": "plan",
+    "server size --tenants 100 --noisy 1 --check": "plan",
+    "server size --tenants 100 --noisy 1 --plot x.svg": "plan",
 }
 
 
@@ -142,7 +166,7 @@ def bare() -> dict[str, Told]:
 
 @pytest.mark.parametrize("name", HELPED)
 def test_the_help_of_what_needs_a_missing_extra_says_how_to_get_it(name: str, bare: dict[str, Told]) -> None:
-    extra, told = NEEDED[name.partition(" ")[0]], bare[f"{name} --help"]
+    extra, told = NEEDED[name if name in NEEDED else name.partition(" ")[0]], bare[f"{name} --help"]
     assert (told.code, told.err) == (0, "")
     assert f"\nNeeds the extra {extra}: pip install 'shardq[{extra}]'\n" in told.out
 

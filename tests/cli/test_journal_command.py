@@ -27,15 +27,24 @@ def test_it_prints_the_newest_events_or_all_of_a_message(cli: Command, queue: Qu
         for each in found:
             each.nack(delay=60 if each.message_id == first else 0) if each.count < 2 else each.ack()
     told = cli("journal", "jobs", "--message", first)
-    assert [line.split("  ")[2].strip() for line in told.out.splitlines()] == ["written", "delivered", "nacked"]
+    lines = told.out.replace("\n    ", "  ").splitlines()
+    assert [line.split("  ")[2].strip() for line in lines] == ["written", "delivered", "nacked"]
     assert "a\\xff\\x1b[31m" in told.out
-    assert "delivery 1  due in 60 s  by " in told.out
+    assert "delivery 1  due in 60 s  by " in lines[2]
     assert "secret" not in told.out
     assert told.err == ""
-    newest = cli("journal", "jobs", "--json", "--count", "2")
+    newest = cli("journal", "jobs", "--json", "--limit", "2")
     assert [each["kind"] for each in newest.objects] == ["acked", "acked"]
-    assert cli("journal", "jobs", "--shard-key", "b", "--json").objects[0]["shard_key"] == "b"
-    assert cli("journal", "jobs", "--shard-key", "z").code == 3
+    assert cli("journal", "jobs", "--tenant", "b", "--json").objects[0]["shard_key"] == "b"
+    assert cli("journal", "jobs", "--tenant", "z").code == 3
+
+
+def test_it_says_who_asked_for_it_and_why(cli: Command, queue: Queue) -> None:
+    queue.configure(journal=100)
+    assert cli("pause", "jobs", "--by", "jonas", "--note", "ticket 812", "--yes").code == 0
+    assert "by jonas  ticket 812" in " ".join(cli("journal", "jobs", "--limit", "1").out.split("\n    "))
+    (event,) = cli("journal", "jobs", "--limit", "1", "--json").objects
+    assert (event["kind"], event["by"], event["note"]) == ("paused", "jonas", "ticket 812")
 
 
 def test_it_says_what_was_lost(cli: Command, queue: Queue) -> None:

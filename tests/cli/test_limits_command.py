@@ -12,17 +12,22 @@ from tests.cli.conftest import Command
 
 @pytest.mark.runs_in("test-all")
 def test_limits_are_shown_and_changed(cli: Command, queue: Queue) -> None:
-    assert cli("limits", "jobs").out == "no shard key has limits of its own, and nothing is paused\n"
-    told = cli("limits", "jobs", "acct-7", "max_in_flight=3", "rate=2.5", "--yes")
+    told = cli("limits", "jobs")
+    assert (told.code, told.out) == (3, "")
+    assert "no tenant of queue 'jobs' has limits" in told.err
+    told = cli("limits", "jobs", "-t", "acct-7", "max_in_flight=3", "rate=2.5", "--yes")
     assert told.out.split("\n")[1].split() == ["acct-7", "3", "2.5"]
     assert queue.limits() == {"acct-7": Limits(max_in_flight=3, rate=2.5)}
-    cli("limits", "jobs", "acct-7", "burst=20", "max_in_flight=0", "--yes")
+    cli("limits", "jobs", "-t", "acct-7", "burst=20", "max_in_flight=0", "--yes")
     assert queue.limits() == {"acct-7": Limits(max_in_flight=0, burst=20)}, "what is not named is the queue's again"
     [shown] = cli("limits", "jobs", "--json").objects
-    row = {"shard_key": "acct-7", "plan": None, "max_in_flight": 0, "rate": None, "burst": 20, "paused_until": None}
-    assert shown == {"queue": "jobs", "paused_until": None, "limits": [row], "plans": {}}
-    assert cli.terminal("limits", "jobs", "acct-7", "--none", typed="n\n").code == 1
-    assert cli("limits", "jobs", "acct-7", "--none", "--yes").code == 0
+    row = {"shard_key": "acct-7", "plan": None, "max_in_flight": 0, "rate": None, "burst": 20, "weight": 1}
+    assert (shown["queue"], shown["paused_until"], shown["plans"]) == ("jobs", None, {})
+    assert [{**each, **row} for each in shown["limits"]] == shown["limits"]
+    assert cli.terminal("limits", "jobs", "-t", "acct-7", "--none", typed="n\n").code == 1
+    ended = cli("limits", "jobs", "-t", "acct-7", "--none", "--yes")
+    assert (ended.code, ended.out) == (0, "")
+    assert "no tenant of queue 'jobs' has limits" in ended.err, "that it has none any more is said, and no error"
     assert queue.limits() == {}
 
 
@@ -36,7 +41,7 @@ def test_bad_limits_are_told_in_one_line(cli: Command, queue: Queue) -> None:
         ([], "name the limits"),
         (["rate=1", "--none"], "name the limits"),
     ):
-        told = cli("limits", "jobs", "acct-7", *words, "--yes")
+        told = cli("limits", "jobs", "-t", "acct-7", *words, "--yes")
         assert told.code == 2
         assert said in told.err
         assert told.err.count("\n") == 1
@@ -49,23 +54,23 @@ def test_plans_are_shown_and_changed(cli: Command, queue: Queue) -> None:
     assert told.code == 0
     assert queue.plans() == {"gold": Plan(max_in_flight=20, rate=50, weight=3)}
     assert told.out.splitlines()[-1].split() == ["gold", "20", "50", "3", "0"]
-    told = cli("limits", "jobs", "acct-7", "--plan", "gold", "--yes")
+    told = cli("limits", "jobs", "-t", "acct-7", "--plan", "gold", "--yes")
     assert told.out.splitlines()[1].split() == ["acct-7", "gold", "20", "50"]
     [shown] = cli("limits", "jobs", "--json").objects
     assert shown["limits"][0]["plan"] == "gold"
     assert shown["plans"]["gold"]["tenants"] == 1
-    assert "plan gold" in cli("tenants", "jobs", "--order", "dedup").out + cli("tenant", "jobs", "acct-7").out
+    assert "plan gold" in cli("tenants", "jobs", "--order", "dedup").out + cli("tenants", "jobs", "acct-7").out
     told = cli("limits", "jobs", "--delete-plan", "gold", "--yes")
     assert (told.code, "1 tenant" in told.err) == (2, True)
-    cli("limits", "jobs", "acct-7", "--none", "--yes")
+    cli("limits", "jobs", "-t", "acct-7", "--none", "--yes")
     assert cli("limits", "jobs", "--delete-plan", "gold", "--yes").code == 0
     assert queue.plans() == {}
     for words, said in (
-        (["--plan", "gold"], "name the shard key"),
-        (["acct-7", "rate=1", "--plan", "gold"], "name the limits"),
-        (["acct-7", "--plan", "silver"], "no plan 'silver'"),
+        (["--plan", "gold"], "name the tenant"),
+        (["-t", "acct-7", "rate=1", "--plan", "gold"], "name the limits"),
+        (["-t", "acct-7", "--plan", "silver"], "no plan 'silver'"),
         (["--set-plan", "gold", "--none"], "stand alone"),
-        (["acct-7", "--delete-plan", "gold"], "are of no shard key"),
+        (["-t", "acct-7", "--delete-plan", "gold"], "stand alone"),
         (["--set-plan", "a b"], "the name of a plan"),
         (["--set-plan", "gold", "weight=0"], "weight must be"),
     ):
@@ -77,8 +82,10 @@ def test_plans_are_shown_and_changed(cli: Command, queue: Queue) -> None:
 
 @pytest.mark.runs_in("test-all")
 def test_a_tenant_and_a_queue_are_paused_and_go_on(cli: Command, queue: Queue) -> None:
-    assert cli("pause", "jobs", "acct-7", "--yes").out == "acct-7 in queue 'jobs' is paused until it is resumed\n"
-    assert cli("pause", "jobs", "--for", "600", "--yes").out == "queue 'jobs' is paused for 600 s\n"
+    assert cli("pause", "jobs", "-t", "acct-7", "--yes").out == "acct-7 in queue 'jobs' is paused until it is resumed\n"
+    refused = cli("pause", "jobs", "--for", "0", "--yes")
+    assert (refused.code, "must be a time above 0" in refused.err) == (2, True), "0 is no pause without an end"
+    assert cli("pause", "jobs", "--for", "10m", "--yes").out == "queue 'jobs' is paused for 10 min\n"
     paused = queue.paused()
     assert paused.keys() == {None, "acct-7"}
     assert paused["acct-7"] == math.inf
@@ -88,7 +95,7 @@ def test_a_tenant_and_a_queue_are_paused_and_go_on(cli: Command, queue: Queue) -
     assert lines[1].endswith("Z")
     assert lines[2].split() == ["acct-7", "resumed"]
     assert cli("resume", "jobs").out == "queue 'jobs' goes on\n"
-    [told] = cli("resume", "jobs", "acct-7", "--json").objects
+    [told] = cli("resume", "jobs", "-t", "acct-7", "--json").objects
     assert told == {"queue": "jobs", "shard_key": "acct-7", "paused": False}
     assert queue.paused() == {}
     assert cli("pause", "nowhere", "--yes").code == 3

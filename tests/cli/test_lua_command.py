@@ -1,4 +1,4 @@
-"""`shardq lua`, and what `shardq doctor` says of libraries."""
+"""`shardq server lua`, and what `shardq server doctor` says of libraries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def foreign(tmp_path: Path, cli_server: Server) -> Library:
 
 
 def test_what_redis_runs_for_a_verb_is_printed_with_the_place_of_each_line(cli: Command) -> None:
-    told = cli("lua", "read", "--json")
+    told = cli("server", "lua", "read", "--json")
     assert told.code == 0
     assert "".join(f"{each['text']}\n" for each in told.objects) == scripts.load("read").source
     named = [each for each in told.objects if each["file"]]
@@ -36,23 +36,25 @@ def test_what_redis_runs_for_a_verb_is_printed_with_the_place_of_each_line(cli: 
     for each in named:
         there = (LUA / each["file"]).read_text().split("\n")[each["line"] - 1]
         assert "new_" in there or MARK in there or each["text"] == records.numbered(fields, there.rstrip())
-    assert re.search(r"^read\.lua:\d+ +function verbs\.read\(KEYS, ARGV\)$", cli("lua", "read").out, re.MULTILINE)
-    assert cli("lua", "nothing").code == 2
+    assert re.search(
+        r"^read\.lua:\d+ +function verbs\.read\(KEYS, ARGV\)$", cli("server", "lua", "read").out, re.MULTILINE
+    )
+    assert cli("server", "lua", "nothing").code == 2
 
 
 def test_libraries_are_listed_and_those_of_other_versions_removed(
     cli: Command, cli_server: Server, foreign: Library
 ) -> None:
     cli_server.run("FUNCTION", "LOAD", foreign.text.replace(foreign.name, "somebodys"))
-    [listed] = cli("lua", "list", "--json").objects
+    [listed] = cli("server", "lua", "list", "--json").objects
     assert listed == {"node": "", "library": foreign.name, "functions": len(foreign.verbs), "own": False}
-    assert foreign.name in cli("lua", "list").out
-    assert cli.terminal("lua", "clean", typed="n\n").code == 1
-    assert cli("lua", "clean").code == 2
+    assert foreign.name in cli("server", "lua", "list").out
+    assert cli.terminal("server", "lua", "clean", typed="n\n").code == 1
+    assert cli("server", "lua", "clean").code == 2
     assert loaded(cli_server) == {foreign.name, "somebodys"}
-    assert cli("lua", "clean", "--yes").out == f"removed {foreign.name}\n"
+    assert cli("server", "lua", "clean", "--yes").out == f"removed {foreign.name}\n"
     assert loaded(cli_server) == {"somebodys"}
-    assert cli("lua", "clean", "--yes").code == 0
+    assert cli("server", "lua", "clean", "--yes").code == 3
     cli_server.run("FUNCTION", "FLUSH")
 
 
@@ -62,13 +64,13 @@ def test_libraries_of_all_nodes_of_a_cluster_are_seen(cluster: Cluster, foreign:
         node.run("FUNCTION", "LOAD", foreign.text)
     command = Command(cluster.url)
     names = {f"127.0.0.1:{node.port}" for node in cluster.nodes}
-    assert {each["node"] for each in command("lua", "list", "--json").objects} == names
-    assert {each["node"] for each in command("lua", "clean", "--yes", "--json").objects} == names
+    assert {each["node"] for each in command("server", "lua", "list", "--json").objects} == names
+    assert {each["node"] for each in command("server", "lua", "clean", "--yes", "--json").objects} == names
     assert [loaded(node) for node in cluster.nodes] == [set()] * 3
 
 
 def test_doctor_says_which_library_runs(cli: Command, cli_server: Server) -> None:
     own = scripts.library().name
     cli_server.run("FUNCTION", "FLUSH")
-    assert cli("doctor", "--json").objects[0]["libraries"] == {"": own}  # its own calls have loaded it
-    assert re.search(rf"^library +{own}$", cli("doctor").out, re.MULTILINE)
+    assert cli("server", "doctor", "--json").objects[0]["libraries"] == {"": own}  # its own calls have loaded it
+    assert re.search(rf"^library +{own}$", cli("server", "doctor").out, re.MULTILINE)

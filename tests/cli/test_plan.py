@@ -1,4 +1,4 @@
-"""`shardq plan`: needs no server, prints, draws, checks, deals."""
+"""`shardq server size`: needs no server, prints, draws, checks, deals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shardq.sharding import overlap, shard
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = main(["plan", "--url", "redis://nowhere.invalid:1", *words])
+    code = main(["server", "size", "--url", "redis://nowhere.invalid:1", *words])
     out, err = capsys.readouterr()
     return code, out, err
 
@@ -107,7 +107,7 @@ def test_it_gives_names_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (("--isolation", "1"), "isolation must be a share between 0 and 1"),
         (("--noisy", "3000"), "plan for fewer noisy tenants"),
         (("--tenants", "5"), "noisy must be an int from 1 to 5, not 20"),
-        (("--most", "9999"), "most must be an int from 1 to 4,096"),
+        (("--at-most", "9999"), "most must be an int from 1 to 4,096"),
     ],
 )
 def test_it_says_what_is_wrong(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,6 +121,8 @@ def test_it_says_what_is_wrong(words: tuple[str, ...], message: str, capsys: pyt
 def test_a_missing_package_is_named(option: str, package: str) -> None:
     """Without the extra, the plan is printed and the error says what to install."""
     code = "import sys; sys.modules[sys.argv[1]] = None; from shardq.cli import main; sys.exit(main(sys.argv[2:]))"
-    ended = subprocess.run([sys.executable, "-c", code, package, "plan", option], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", code, package, "server", "size", option], capture_output=True, text=True
+    )
     assert ended.returncode == 2
     assert f"needs the extra plan: pip install 'shardq[plan]' ({package} is missing)" in ended.stderr

@@ -63,7 +63,7 @@ def test_every_module_of_the_folder_is_a_command() -> None:
     )
 
 
-@pytest.mark.parametrize("words", ["len jobs", "--url redis://nowhere --json len jobs", "--timeout=1 len jobs"])
+@pytest.mark.parametrize("words", ["stats jobs", "--url redis://nowhere --json stats jobs", "--timeout=1 stats jobs"])
 def test_a_command_loads_no_other_command(words: str) -> None:
     """An autoscaler calls one often, and all of them take longer than the call."""
     program = (
@@ -73,7 +73,7 @@ def test_a_command_loads_no_other_command(words: str) -> None:
         "print(sorted(name for name in sys.modules if name.startswith('shardq.cli.commands.')))"
     )
     told = subprocess.run([sys.executable, "-c", program, *words.split()], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines()[-1] == "['shardq.cli.commands.len']"
+    assert told.stdout.splitlines()[-1] == "['shardq.cli.commands.stats']"
 
 
 def test_the_top_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,22 +94,22 @@ def test_version_and_the_installed_script() -> None:
     "words",
     [
         ("nonsense",),
-        ("len",),
+        ("stats",),
         ("write", "jobs", "hello"),  # no shard key
-        ("write", "jobs", "--lines", "payload", "-k", "t"),
-        ("write", "jobs", "{", "--as", "json", "-k", "t"),
-        ("write", "jobs", "[" * 100_000, "--as", "json", "-k", "t"),
-        ("write", "jobs", "x", "-k", "t", "--header", "no-equals"),
-        ("write", "jobs", "x", "-k", "t", "--delay=-1"),
-        ("write", "bad{name", "x", "-k", "t"),
-        ("read", "jobs", "--count", "0"),
-        ("len", "jobs", "--url", "nonsense"),
-        ("len", "jobs", "--url", "redis://u:secret@host:port"),
-        ("len", "jobs", "--timeout", "x"),
-        ("len", "jobs", "--url", "redis://u:secret@host?colour=red"),
-        ("resize", "jobs", "many"),
-        ("write", "jobs", "x", "-k", "t", "--delay", "soon"),
-        ("doctor", "--durability", "much"),
+        ("write", "jobs", "--lines", "payload", "-t", "t"),
+        ("write", "jobs", "{", "--as", "json", "-t", "t"),
+        ("write", "jobs", "[" * 100_000, "--as", "json", "-t", "t"),
+        ("write", "jobs", "x", "-t", "t", "--header", "no-equals"),
+        ("write", "jobs", "x", "-t", "t", "--delay=-1"),
+        ("write", "bad{name", "x", "-t", "t"),
+        ("read", "jobs", "--limit", "0"),
+        ("stats", "jobs", "--field", "len", "--url", "nonsense"),
+        ("stats", "jobs", "--field", "len", "--url", "redis://u:secret@host:port"),
+        ("stats", "jobs", "--field", "len", "--timeout", "x"),
+        ("stats", "jobs", "--field", "len", "--url", "redis://u:secret@host?colour=red"),
+        ("configure", "jobs", "streams=many"),
+        ("write", "jobs", "x", "-t", "t", "--delay", "soon"),
+        ("server", "doctor", "--durability", "much"),
     ],
     ids=repr,
 )
@@ -131,7 +131,7 @@ def test_without_a_command_it_prints_its_help_as_an_error(cli: Command) -> None:
 @pytest.mark.parametrize("credentials", ["", ":wrong@", "nobody:wrong@"])
 def test_a_wrong_password_is_one_line_and_not_a_matter_of_rights(credentials: str) -> None:
     with EmbeddedServer(port=0, options={"requirepass": "right"}) as server:
-        told = Command(f"redis://{credentials}127.0.0.1:{server.port}")("len", "jobs")
+        told = Command(f"redis://{credentials}127.0.0.1:{server.port}")("stats", "jobs", "--field", "len")
     assert told.code == 1
     assert re.fullmatch(r"shardq: Redis does not know this user: .*\n", told.err)
     assert "wrong@" not in told.err
@@ -139,27 +139,39 @@ def test_a_wrong_password_is_one_line_and_not_a_matter_of_rights(credentials: st
 
 @pytest.mark.parametrize(
     "words",
-    [("write", "jobs", "x", "-k", "t"), ("read", "jobs"), ("len", "jobs"), ("stats", "jobs", "--json"), ("doctor",)],
+    [
+        ("write", "jobs", "x", "-t", "t"),
+        ("read", "jobs"),
+        ("stats", "jobs", "--field", "len"),
+        ("stats", "jobs", "--json"),
+        (
+            "server",
+            "doctor",
+        ),
+    ],
     ids=lambda words: words[0],
 )
 def test_no_server_is_one_line_and_code_1(cli: Command, words: tuple[str, ...]) -> None:
     url = f"redis://user:secret@127.0.0.1:{free_ports(1)[0]}"
     told = cli(*words, "--url", url, "--timeout", "0.3")
     assert (told.code, told.out) == (1, "")
-    assert re.fullmatch(r"shardq: no answer from Redis .*is there a server at redis://user:\*\*\*@127.*\n", told.err)
+    assert re.fullmatch(r"shardq: no Redis at redis://user:\*\*\*@127\S+; --url names another\n", told.err)
 
 
 def test_the_options_of_all_stand_before_or_after_the_command(cli: Command, queue: Queue) -> None:
     url, cli.url = cli.url, "redis://127.0.0.1:1"
-    before, after = cli("--json", "--url", url, "len", "jobs"), cli("len", "jobs", "--json", "--url", url)
+    before, after = (
+        cli("--json", "--url", url, "stats", "jobs", "--field", "len"),
+        cli("stats", "jobs", "--field", "len", "--json", "--url", url),
+    )
     assert before.objects == after.objects == [{"queue": "jobs", "len": 0}]
     cli.url = url
-    assert cli("len", "jobs").out == "0\n"  # the environment's
+    assert cli("stats", "jobs", "--field", "len").out == "0\n"  # the environment's
 
 
 def test_a_server_that_would_lose_messages_is_refused_in_one_line(kind: ServerKind | None) -> None:
     with Server(kind, options={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as server:
-        told = Command(server.url)("write", "jobs", "x", "-k", "t")
+        told = Command(server.url)("write", "jobs", "x", "-t", "t")
     assert told.code == 1
     assert re.fullmatch(r"shardq: .*noeviction\n", told.err)
 
@@ -194,4 +206,4 @@ class _Closed(io.StringIO):
 
 def test_a_stdout_that_is_no_file_hides_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", _Closed())
-    assert main(["plan", "--tenants", "100", "--noisy", "1"]) == CLOSED_PIPE
+    assert main(["server", "size", "--tenants", "100", "--noisy", "1"]) == CLOSED_PIPE

@@ -7,14 +7,15 @@ import pytest
 from shardq import Queue
 from tests.cli.conftest import Command
 
-ADD = ("add", "nightly", "--task", "app.report", "--arguments", '{"days": 1}', "-k", "acct-7")
+ADD = ("add", "nightly", "--task", "app.report", "--arguments", '{"days": 1}', "-t", "acct-7")
 
 
 @pytest.mark.runs_in("test-all")
 def test_schedules_are_added_listed_changed_and_removed(cli: Command, queue: Queue) -> None:
     assert "configure(max_schedules=1000)" in cli("schedule", "jobs", *ADD, "--every", "60").err
     cli("configure", "jobs", "max_schedules=10", "--yes")
-    assert cli("schedule", "jobs").out == "queue 'jobs' stores no schedules\n"
+    told = cli("schedule", "jobs")
+    assert (told.code, told.out, told.err) == (3, "", "shardq: queue 'jobs' stores no schedules\n")
     told = cli("schedule", "jobs", *ADD, "--cron", "0 3 * * *", "--tz", "Europe/Berlin", "--catch-up", "once")
     assert told.out.startswith("schedule nightly comes next at 20")
     [row, last] = cli("schedule", "jobs").out.splitlines()[1:]
@@ -40,11 +41,11 @@ def test_what_is_wrong_is_told_in_one_line(cli: Command, queue: Queue) -> None:
     for words, said, code in (
         (("list", "nightly"), "it takes no name", 2),
         (("pause",), "name the schedule to pause", 2),
-        (("add", "nightly"), "name the task and its shard key", 2),
+        (("add", "nightly"), "name the task and its tenant", 2),
         ((*ADD, "--cron", "0 3 * *"), "Wrong number of fields", 2),
         ((*ADD, "--cron", "0 3 * * *", "--tz", "Mars"), "no time zone", 2),
         ((*ADD, "--cron", "0 3 * * *", "--every", "5"), "and not both", 2),
-        ((*ADD[:4], "--arguments", "[1]", "-k", "t", "--every", "60"), "must be a JSON object", 2),
+        ((*ADD[:4], "--arguments", "[1]", "-t", "t", "--every", "60"), "must be a JSON object", 2),
         (("pause", "nightly"), "no stored schedule 'nightly'", 3),
     ):
         told = cli("schedule", "jobs", *words)

@@ -92,7 +92,7 @@ def test_a_password_is_not_shown(url: str, shown: str) -> None:
     assert shown_url(url) == shown
 
 
-DURATIONS = {0.0004: "0 ms", 0.34: "340 ms", 4.24: "4.2 s", 75: "75 s", 720: "12 min", 9_000: "2.5 h", 200_000: "2.3 d"}
+DURATIONS = {0.0004: "0 ms", 0.34: "0.3 s", 4.24: "4.2 s", 75: "75 s", 720: "12 min", 9_000: "2.5 h", 200_000: "2 d"}
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(None, "-"), *DURATIONS.items()])

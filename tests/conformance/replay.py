@@ -23,6 +23,7 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "dead": ({IN_FLIGHT, WAITING}, DEAD),
     "no_room": ({IN_FLIGHT, WAITING}, WAITING),
     "redriven": ({DEAD}, WAITING),
+    "hastened": ({WAITING}, WAITING),
     "deleted": ({DEAD}, GONE),
     "expired": ({WAITING}, GONE),
     "cancelling": ({IN_FLIGHT}, CANCELLING),
@@ -90,7 +91,17 @@ class Replay:
             assert event.count == each.count, (event, each)
         elif event.kind == "recovered" or (event.kind, event.count) == ("nacked", each.count - 1):
             each.count -= 1  # such a nack is uncounted, as the count of the next delivery shows
-        if event.kind in {"acked", "nacked", "lease_ended", "rejected", "dead", "redriven", "recovered", "replaced"}:
+        if event.kind in {
+            "acked",
+            "nacked",
+            "lease_ended",
+            "rejected",
+            "dead",
+            "redriven",
+            "hastened",
+            "recovered",
+            "replaced",
+        }:
             assert event.count == each.count, (event, each)
 
     def problems(self, raw: Any, census: Census) -> list[str]:

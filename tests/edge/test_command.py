@@ -48,14 +48,14 @@ def edge(tmp_path: Path, sink: Sink) -> Command:
 
 @pytest.mark.runs_in("test-all")
 def test_messages_come_from_arguments_lines_and_files(edge: Command, sink: Sink, tmp_path: Path) -> None:
-    told = edge("send", "jobs", '{"a": 1}', "--as", "json", "-k", "t-1", "--header", "kind=x", "--delay", "2")
+    told = edge("send", "jobs", '{"a": 1}', "--as", "json", "-t", "t-1", "--header", "kind=x", "--delay", "2")
     assert (told.returncode, told.stderr) == (0, "")
     (first,) = sink.requests
     assert (first.message_id.hex(), first.queue, first.codec) == (told.stdout.strip(), "jobs", "m")
     assert (dict(first.headers), first.delay_ms) == ({"kind": "x"}, 2000)
-    told = edge("--json", "send", "--topic", "orders.eu", "--lines", "-k", "t", stdin="one\n\ntwo\r\n")
+    told = edge("--json", "send", "--topic", "orders.eu", "--lines", "-t", "t", stdin="one\n\ntwo\r\n")
     assert told.returncode == 2  # --json stands behind the command's name
-    told = edge("send", "--json", "--topic", "orders.eu", "--lines", "-k", "t", stdin="one\n\ntwo\r\n")
+    told = edge("send", "--json", "--topic", "orders.eu", "--lines", "-t", "t", stdin="one\n\ntwo\r\n")
     ids = [json.loads(line)["message_id"] for line in told.stdout.splitlines()]
     assert [(each.topic, each.plain_message) for each in sink.requests[1:]] == [
         ("orders.eu", b"one"),
@@ -64,7 +64,7 @@ def test_messages_come_from_arguments_lines_and_files(edge: Command, sink: Sink,
     assert [each.message_id.hex() for each in sink.requests[1:]] == ids
     for name in ("a", "b"):
         (tmp_path / name).write_text(f"file {name}")
-    assert edge("send", "files", "--each-file", str(tmp_path / "a"), str(tmp_path / "b"), "-k", "t").returncode == 0
+    assert edge("send", "files", "--each-file", str(tmp_path / "a"), str(tmp_path / "b"), "-t", "t").returncode == 0
     assert [each.plain_message for each in sink.requests[3:]] == [b"file a", b"file b"]
 
 
@@ -72,12 +72,12 @@ def test_messages_come_from_arguments_lines_and_files(edge: Command, sink: Sink,
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("send", "jobs", "-k", "t"), "give one payload, or --lines"),
-        (("send", "jobs", "a", "--lines", "-k", "t"), "give one payload, or --lines"),
-        (("send", "jobs", "--each-file", "/nowhere", "-k", "t"), "No such file"),
-        (("send", "jobs", "{", "--as", "json", "-k", "t"), "the payload is not JSON: Input data was truncated"),
-        (("send", "{x}", "a", "-k", "t"), "a queue name may not hold"),
-        (("send", "jobs", "a", "-k", "t", "--gateway", "x"), "gateway must be host:port"),
+        (("send", "jobs", "-t", "t"), "give one payload, or --lines"),
+        (("send", "jobs", "a", "--lines", "-t", "t"), "give one payload, or --lines"),
+        (("send", "jobs", "--each-file", "/nowhere", "-t", "t"), "No such file"),
+        (("send", "jobs", "{", "--as", "json", "-t", "t"), "the payload is not JSON: Input data was truncated"),
+        (("send", "{x}", "a", "-t", "t"), "a queue name may not hold"),
+        (("send", "jobs", "a", "-t", "t", "--gateway", "x"), "gateway must be host:port"),
     ],
 )
 def test_a_wrong_command_line_says_what_is_wrong(edge: Command, words: tuple[str, ...], told: str) -> None:
@@ -92,15 +92,15 @@ def test_what_comes_before_a_bad_message_is_stored_and_the_error_says_how_many(
     edge: Command, sink: Sink, tmp_path: Path
 ) -> None:
     """Of lines, and of files: nothing that it counts is missing, and nothing behind it is there."""
-    found = edge("send", "jobs", "--lines", "--as", "json", "-k", "t", stdin="1\n2\n{\n4\n")
+    found = edge("send", "jobs", "--lines", "--as", "json", "-t", "t", stdin="1\n2\n{\n4\n")
     assert (found.returncode, len(found.stdout.splitlines())) == (2, 2)
     assert "message 3 of stdin is not JSON" in found.stderr
     assert "; before that 2 messages went into the spool" in found.stderr
     (tmp_path / "a").write_text("file a")
-    found = edge("send", "jobs", "--each-file", str(tmp_path / "a"), "/nowhere", str(tmp_path / "a"), "-k", "t")
+    found = edge("send", "jobs", "--each-file", str(tmp_path / "a"), "/nowhere", str(tmp_path / "a"), "-t", "t")
     assert (found.returncode, len(found.stdout.splitlines())) == (2, 1)
     assert "'/nowhere' cannot be read: No such file or directory; before that 1 message went" in found.stderr
-    assert edge("send", "jobs", "the last", "-k", "t").returncode == 0  # it waits for all that are in the spool
+    assert edge("send", "jobs", "the last", "-t", "t").returncode == 0  # it waits for all that are in the spool
     sent = {each.message_id: each.plain_message for each in sink.requests}  # one whose ack was late is sent again
     assert sorted(sent.values()) == [b"\x01", b"\x02", b"file a", b"the last"]
 
@@ -109,7 +109,7 @@ def test_what_comes_before_a_bad_message_is_stored_and_the_error_says_how_many(
 def test_what_is_not_acked_stays_and_the_next_one_delivers_it(edge: Command, sink: Sink, tmp_path: Path) -> None:
     assert edge("status").returncode == 3  # there is no spool yet
     sink.act = lambda request, number: "keep"
-    found = edge("send", "jobs", "x", "-k", "t", "--wait", "0.2")
+    found = edge("send", "jobs", "x", "-t", "t", "--wait", "0.2")
     assert found.returncode == 1
     assert "1 messages still wait in the spool" in found.stderr
     told = json.loads(edge("status", "--json").stdout)
@@ -139,7 +139,7 @@ def test_what_is_not_acked_stays_and_the_next_one_delivers_it(edge: Command, sin
 @pytest.mark.runs_in("test-all")
 def test_what_was_refused_is_told_shown_and_sent_again(edge: Command, sink: Sink) -> None:
     sink.act = lambda request, number: "refuse INVALID" if b"bad" in request.plain_message else "ack"
-    told = edge("send", "jobs", "--lines", "-k", "t", stdin="good\nbad \x1b[31mred\nbad 2\n")
+    told = edge("send", "jobs", "--lines", "-t", "t", stdin="good\nbad \x1b[31mred\nbad 2\n")
     assert told.returncode == 5
     ids = told.stdout.split()
     assert "messages were not stored: 2 of INVALID (not for you)" in told.stderr
@@ -157,7 +157,7 @@ def test_what_was_refused_is_told_shown_and_sent_again(edge: Command, sink: Sink
     assert edge("resend", ids[1]).stdout == "1 message in the spool again\n"
     assert json.loads(edge("resend", "--reason", "INVALID", "--json").stdout) == {"resent": 1}
     sink.act = lambda request, number: "ack"
-    assert edge("send", "jobs", "good", "-k", "t").returncode == 0
+    assert edge("send", "jobs", "good", "-t", "t").returncode == 0
     assert {each.hex() for each in sink.stored} > set(ids)
 
 
@@ -168,7 +168,7 @@ def test_many_lines_go_through_a_spool_that_is_smaller_and_a_terminal_shows_how_
     sink.batches = 500
     sink.act = lambda request, number: "refuse INVALID" if request.plain_message == b"bad" else "ack"
     lines = [b"%d " % each + bytes(800).replace(b"\0", b"x") for each in range(20_000)] + [b"bad"]
-    words = ["send", "jobs", "--lines", "-k", "t", "--gateway", sink.address, "--spool", str(tmp_path / "s.db")]
+    words = ["send", "jobs", "--lines", "-t", "t", "--gateway", sink.address, "--spool", str(tmp_path / "s.db")]
     terminal, other = pty.openpty()
     with (tmp_path / "ids").open("wb") as ids:
         process = subprocess.Popen(
@@ -221,13 +221,13 @@ def test_it_waits_as_long_as_acks_come() -> None:
 
 @pytest.mark.runs_in("test-all")
 def test_what_is_only_spooled_or_held_is_not_said_to_be_stored(edge: Command, sink: Sink) -> None:
-    told = edge("send", "jobs", "x", "-k", "t", "--wait", "0")
+    told = edge("send", "jobs", "x", "-t", "t", "--wait", "0")
     assert (told.returncode, told.stderr) == (
         0,
         "shardq: 1 message in the spool, and not stored yet: `shardq edge run` delivers\n",
     )
     sink.act = lambda request, number: "refuse NO_QUEUE"
-    told = edge("send", "jobs", "y", "-k", "t", "--wait", "3")
+    told = edge("send", "jobs", "y", "-t", "t", "--wait", "3")
     assert told.returncode == 1
     assert "are held: NO_QUEUE: not for you" in told.stderr
     assert "redis://" not in told.stderr
@@ -245,13 +245,13 @@ def test_what_is_only_spooled_or_held_is_not_said_to_be_stored(edge: Command, si
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_place(edge: Command, form: str, given: str, told: str) -> None:
-    found = edge("send", "jobs", "--lines", "--as", form, "-k", "t", stdin=given)
+    found = edge("send", "jobs", "--lines", "--as", form, "-t", "t", stdin=given)
     assert found.returncode == 2
     assert told in found.stderr
 
 
 @pytest.mark.runs_in("test-all")
 def test_tail_tells_what_changes(edge: Command, sink: Sink) -> None:
-    assert edge("send", "jobs", "x", "-k", "t").returncode == 0
-    told = edge("tail", "--every", "0.05", "--times", "2")
+    assert edge("send", "jobs", "x", "-t", "t").returncode == 0
+    told = edge("tail", "--watch", "0.05", "--times", "2")
     assert told.stdout.splitlines() == ["nothing new; 0 wait, the oldest for 0 s"] * 2

@@ -25,6 +25,7 @@ from examples.demo.limit import Limit
 from examples.demo.plan import FLOOD, LONGEST, SHORTEST, Plan, plan
 from examples.demo.producer import ApiServer
 from examples.demo.records import Records, Tail
+from examples.demo.screens import COMMANDS
 from examples.demo.speed import WINDOW, Speed
 from examples.demo.waits import TIMES, Waits
 from shardq import Limits, Message, Queue, QueueStats
@@ -64,7 +65,13 @@ def test_a_short_run_shows_that_the_flood_delays_nobody_else() -> None:
     assert "SIGKILL to worker-" in told
     assert "\x1b" not in told
     assert [line for line in told.splitlines() if len(line.rstrip()) > 80] == []
-    assert len(told.splitlines()) <= 40
+    run, *screens = told.partition("\nPASSED")[0].split("\n$ shardq ")
+    assert len(run.splitlines()) <= 40
+    assert [each.partition("\n")[0] for each in screens] == [*COMMANDS]
+    assert [each for each in screens if len(each.splitlines()) > 30] == []
+    assert re.search(r"^backlog +[\d,]+ \(", screens[0], re.MULTILINE)
+    assert screens[1].splitlines()[2].startswith(flooding(sources(150))[:8])
+    assert len(re.findall(r"^\S+ +jobs +\d/1", screens[2], re.MULTILINE)) == 3
     jobs = number(
         r"^PASSED: the flood delayed nobody else\. ([\d,]+) jobs, each done once, in \d+ s$", told.splitlines()[-1]
     )

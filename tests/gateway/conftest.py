@@ -1,4 +1,4 @@
-"""A gateway in the test's own event loop, and a `shardq gateway` in a process of its own."""
+"""A gateway in the test's own event loop, and a `shardq serve gateway` in a process of its own."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def start(server_url: str) -> Start:
 
 
 class GatewayProcess:
-    """`shardq gateway` as a program of its own."""
+    """`shardq serve gateway` as a program of its own."""
 
     def __init__(self, url: str, *options: str) -> None:
-        command = [sys.executable, "-m", "shardq.cli", "gateway", "--redis", url, "--json", *options]
+        command = [sys.executable, "-m", "shardq.cli", "serve", "gateway", "--redis", url, "--json", *options]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}
         )
@@ -118,7 +118,7 @@ class GatewayProcess:
 
 @pytest.fixture
 def run_gateway(server_url: str) -> Iterator[Callable[..., GatewayProcess]]:
-    """Start `shardq gateway`; what is left of it at the end of the test is killed."""
+    """Start `shardq serve gateway`; what is left of it at the end of the test is killed."""
     started: list[GatewayProcess] = []
 
     def run(*options: str, listen: str = "127.0.0.1:0") -> GatewayProcess:

@@ -1,4 +1,4 @@
-"""The commands `shardq gateway` and `shardq gateway-token`: what they print, and what they refuse."""
+"""The commands `shardq serve gateway` and `shardq serve token`: what they print, and what they refuse."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def shardq(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.runs_in("test-all")
 def test_a_fresh_token_is_shown_once_with_lines_for_the_file(tmp_path: Path) -> None:
-    told = shardq("gateway-token", "site-7", "--queue", 'q"\\', "--shard-key", "site-7/*", "--topic", "a.*")
+    told = shardq(
+        "serve", "token", "site-7", "--allow-queue", 'q"\\', "--allow-tenant", "site-7/*", "--allow-topic", "a.*"
+    )
     secret, _, toml = told.stdout.partition("\n\n")
     (tmp_path / "t").write_text(toml)
     token = Tokens.read(tmp_path / "t").find(secret)
@@ -39,14 +41,14 @@ def test_a_fresh_token_is_shown_once_with_lines_for_the_file(tmp_path: Path) -> 
     assert not token.shard_keys.allow(b"site-8/x")
     assert token.is_bounded
     assert "parents=1" in told.stderr
-    again = json.loads(shardq("gateway-token", "site-7", "--json").stdout)
+    again = json.loads(shardq("serve", "token", "site-7", "--json").stdout)
     assert again["token"] != secret
 
 
 @pytest.mark.runs_in("test-all")
-@pytest.mark.parametrize("words", [[], ["--shard-key", "site-*"], ["--shard-key", "a", "--shard-key", "b/*"]])
+@pytest.mark.parametrize("words", [[], ["--allow-tenant", "site-*"], ["--allow-tenant", "a", "--allow-tenant", "b/*"]])
 def test_the_lines_of_a_fresh_token_are_a_file_that_a_gateway_takes(tmp_path: Path, words: list[str]) -> None:
-    told = shardq("gateway-token", "site-7", "--queue", "metrics", *words)
+    told = shardq("serve", "token", "site-7", "--allow-queue", "metrics", *words)
     (tmp_path / "t").write_text(told.stdout.partition("\n\n")[2])
     token = Tokens.read(tmp_path / "t").by_name["site-7"]
     assert token.needs_parents == ("b/*" in words)
@@ -58,7 +60,7 @@ def as_in_the_docs(url: str, directory: Path) -> tuple[str, str]:
     text = Path("docs/edge.md").read_text()
     declared, words, shard_key = (
         re.search(pattern, text)[1]  # type: ignore[index]
-        for pattern in (r"\$ printf '(.*)' \| shardq apply", r"\$ shardq (gateway-token .*)", r'shard_key="(.*)"\)')
+        for pattern in (r"\$ printf '(.*)' \| shardq apply", r"\$ shardq (serve token .*)", r'shard_key="(.*)"\)')
     )
     (directory / "queues").write_text(declared.replace("\\n", "\n"))
     assert shardq("apply", str(directory / "queues"), "--yes", "--url", url).returncode == 0
@@ -82,13 +84,13 @@ async def test_the_example_of_the_docs_works_when_it_is_copied(start: Start, ser
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["gateway-token", "a b"], "a token's name has"),
-        (["gateway", "--listen", "127.0.0.1:0"], "without --tokens everybody may write"),
-        (["gateway", "--listen", "0.0.0.0:0", "--tokens", "x"], "clear text"),
-        (["gateway", "--listen", "127.0.0.1:0", "--tokens", "nowhere.toml"], "cannot be read"),
-        (["gateway", "--listen", "x", "--insecure"], "HOST:PORT"),
-        (["gateway", "--listen", "127.0.0.1:0", "--insecure", "--max-memory", "1000000"], "max_memory"),
-        (["gateway", "--listen", "127.0.0.1:0", "--tls-cert", "x"], "belong together"),
+        (["serve", "token", "a b"], "a token's name has"),
+        (["serve", "gateway", "--listen", "127.0.0.1:0"], "without --tokens everybody may write"),
+        (["serve", "gateway", "--listen", "0.0.0.0:0", "--tokens", "x"], "clear text"),
+        (["serve", "gateway", "--listen", "127.0.0.1:0", "--tokens", "nowhere.toml"], "cannot be read"),
+        (["serve", "gateway", "--listen", "x", "--insecure"], "HOST:PORT"),
+        (["serve", "gateway", "--listen", "127.0.0.1:0", "--insecure", "--max-memory", "1000000"], "max_memory"),
+        (["serve", "gateway", "--listen", "127.0.0.1:0", "--tls-cert", "x"], "belong together"),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line(words: list[str], text: str) -> None:
@@ -101,7 +103,7 @@ def test_a_wrong_command_line_is_one_clear_line(words: list[str], text: str) -> 
 @pytest.mark.runs_in("test-all")
 def test_too_few_descriptors_for_the_bounds_are_one_clear_line() -> None:
     few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))"
-    told = shardq("gateway", "--listen", "127.0.0.1:0", "--insecure", before=few)
+    told = shardq("serve", "gateway", "--listen", "127.0.0.1:0", "--insecure", before=few)
     assert told.returncode == 2
     assert "open files" in told.stderr
     assert len(told.stderr.splitlines()) == 1
@@ -111,8 +113,8 @@ def test_too_few_descriptors_for_the_bounds_are_one_clear_line() -> None:
 @pytest.mark.parametrize("package", ["grpc", "grpc_health", "google.protobuf", "backports"])
 def test_a_missing_package_is_named_in_one_line(package: str) -> None:
     lacks = f"from tests.absent import Absent; sys.meta_path.insert(0, Absent([{package!r}]))"
-    told = shardq("gateway", "--listen", "127.0.0.1:0", "--insecure", before=lacks)
+    told = shardq("serve", "gateway", "--listen", "127.0.0.1:0", "--insecure", before=lacks)
     assert told.returncode == 2
     assert "pip install 'shardq[" in told.stderr
     assert len(told.stderr.splitlines()) == 1
-    assert shardq("gateway-token", "a", before=lacks).returncode == 0
+    assert shardq("serve", "token", "a", before=lacks).returncode == 0

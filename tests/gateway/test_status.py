@@ -47,9 +47,9 @@ async def test_status_shows_each_token_and_each_stranger(
         for _ in range(3):
             denied = channel.stream_stream(messages.SEND)(metadata=(("authorization", "Bearer shardq_wrong"),))
             assert await denied.code() == grpc.StatusCode.UNAUTHENTICATED
-        told = await asyncio.to_thread(shardq, "gateway", "--status", str(path), "--json")
+        told = await asyncio.to_thread(shardq, "serve", "gateway", "--status", str(path), "--json")
         report = json.loads(told.stdout)
-        shown = (await asyncio.to_thread(shardq, "gateway", "--status", str(path))).stdout
+        shown = (await asyncio.to_thread(shardq, "serve", "gateway", "--status", str(path))).stdout
     token = report["tokens"]["busy"]
     assert token["refused_by"] == {"NOT_ALLOWED": 1}
     assert (token["open"], token["received"], token["stored"], token["dropped"]) == (1, 40, 39, 0)
@@ -73,7 +73,7 @@ async def test_status_shows_each_token_and_each_stranger(
 
 @pytest.mark.runs_in("test-all")
 def test_without_a_gateway_there_is_no_status(tmp_path: Path) -> None:
-    told = shardq("gateway", "--status", str(tmp_path / "none"))
+    told = shardq("serve", "gateway", "--status", str(tmp_path / "none"))
     assert told.returncode == 2
     assert "no gateway answers" in told.stderr
     assert len(told.stderr.splitlines()) == 1

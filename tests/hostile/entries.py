@@ -15,6 +15,8 @@ import msgspec
 
 import shardq
 from shardq.backoff import Constant, Exponential
+from shardq.client.action import Action
+from shardq.client.async_action import AsyncAction
 from shardq.client.async_job import AsyncJob
 from shardq.client.async_schedules import AsyncSchedules
 from shardq.client.base import ClientSettings
@@ -38,7 +40,7 @@ APART: Final = frozenset({"cli", "django", "drivers", "flow", "spark"})
 INNER: Final = (AsyncSent, BatchTask, Bucket, Call, Callback, Ctrie, DeliveryView, Sent, Task, TimingWheel)
 """Parts of timers, routers, deliveries, producers and tasks: these check what they hand on."""
 
-MADE: Final = (AsyncJob, AsyncSchedules, Job, Schedules)
+MADE: Final = (Action, AsyncAction, AsyncJob, AsyncSchedules, Job, Schedules)
 """What queues make: only their methods are called."""
 
 ALSO: Final = (
@@ -172,6 +174,8 @@ def _is_public(hint: Any, public: set[type]) -> bool:
     origin = get_origin(hint)
     if origin is typing.Literal:
         return True
+    if origin in (types.UnionType, typing.Union):
+        return any(_is_public(each, public) for each in typing.get_args(hint) if each is not types.NoneType)
     if origin is not None:
         return _is_public(origin, public) and all(_is_public(each, public) for each in typing.get_args(hint))
     own = isinstance(hint, type) and hint.__module__.startswith("shardq.")

@@ -10,7 +10,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter, Client, Delivery, Queue, Writer
+from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter, Client, Delivery, Queue, Where, Writer
+from shardq.client.action import Action
+from shardq.client.async_action import AsyncAction
 from shardq.client.async_job import AsyncJob
 from shardq.client.async_schedules import AsyncSchedules
 from shardq.client.job import Job
@@ -66,6 +68,8 @@ class World:
             AsyncSchedules: lambda: self.queue(self._async_client).schedules,
             Job: lambda: self.queue(self._client).job(TASK, MESSAGE_ID),
             AsyncJob: lambda: self.queue(self._async_client).job(TASK, MESSAGE_ID),
+            Action: lambda: self.action(self._client),
+            AsyncAction: lambda: self.action(self._async_client),
             Writer: self._client.writer,
             AsyncWriter: self._async_client.writer,
             Delivery: lambda: self.delivery(self._client),
@@ -104,6 +108,11 @@ class World:
         except ShardqError:  # a call before has paused, emptied or deleted it
             self.fill()
             return done(queue.read(), self._loop)
+
+    def action(self, client: Any) -> Any:
+        """A fresh action."""
+        self.fill()
+        return done(self.queue(client).redrive(Where(state="dead")), self._loop)
 
     def instance(self, owner: type) -> Any:
         """What a method of *owner* is called on."""
@@ -174,6 +183,6 @@ GOOD: Final[Mapping[str, Callable[[], Any]]] = {
     "first": lambda: None, "message": lambda: "t", "result": lambda: None, "shards": dict, "limits": dict,
     "other client": lambda: None, "due": lambda: 1, "now": lambda: 1, "limit": lambda: None, "size": lambda: 8,
     "task": lambda: TASK, "clock": SystemClock, "errors": dict,
-    "fresh": lambda: copy_context,
+    "fresh": lambda: copy_context, "where": lambda: Where(task="t"), "action_id": lambda: "t",
     "capacity": lambda: 8, "thread": lambda: 1, "type": lambda: int, "line": lambda: "0 3 * * *",
 }  # fmt: skip

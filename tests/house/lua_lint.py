@@ -139,6 +139,7 @@ def nothing_changes_between_calls(module: Module) -> Iterator[str]:
 
 
 _CACHE = "a value follows from its text alone, is never changed, and bytes are bounded by `keep`"
+_TAKEN = "a value follows from its text alone, who changes one takes it out before, and bytes are bounded by `keep`"
 _SPELLED = "a text follows from a whole number that a double holds exactly; at most 4,096, 4,096 and 1,000 of them"
 KEPT = {
     ("rules", "Rules.known"): _CACHE,
@@ -151,10 +152,13 @@ KEPT = {
     ("arguments", "known_bytes"): _CACHE,
     ("streams", "known"): _CACHE,
     ("streams", "known_streams"): _CACHE,
+    ("beats", "known_tasks"): _TAKEN,
+    ("beats", "known_bytes"): _TAKEN,
     ("base", "spelled"): _SPELLED,
     ("base", "heads"): _SPELLED,
     ("base", "heads_known"): _SPELLED,
     ("base", "tails"): _SPELLED,
+    ("read", "padded"): "a text follows from a whole number below 10,000",
 }
 """What outlives a call, and why it may: all queues of a server share it, and each queue's users send what they like."""
 

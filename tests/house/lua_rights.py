@@ -1,7 +1,8 @@
 """Which command of Redis each verb may run on which key: whatever its functions, and those they call, may.
 
-`python -m tests.house.lua_rights` writes shardq/protocol/rights.py, from which `shardq acl` makes the users; `--check`
-compares. A right that is missing is found only when the command is run, and then part of a call may have happened.
+`python -m tests.house.lua_rights` writes shardq/protocol/rights.py, from which `shardq server acl` makes the users;
+`--check` compares. A right that is missing is found only when the command is run, and then part of a call may have
+happened.
 """
 
 from __future__ import annotations

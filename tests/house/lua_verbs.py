@@ -17,8 +17,8 @@ from tests.house.lua_scope import GATE, Function, RedisCall, Scope, Use, member
 # fmt: off
 READING = frozenset({
     "EXISTS", "HEXISTS", "HGET", "HGETALL", "HLEN", "HMGET", "HRANDFIELD", "HSCAN", "SISMEMBER", "TIME", "XLEN",
-    "XRANGE", "XREVRANGE", "ZCARD", "ZCOUNT", "ZLEXCOUNT", "ZMSCORE", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZRANK",
-    "ZREVRANGEBYSCORE", "ZSCORE",
+    "XRANGE", "XREVRANGE", "ZCARD", "ZCOUNT", "ZLEXCOUNT", "ZMSCORE", "ZRANDMEMBER", "ZRANGE", "ZRANGEBYLEX",
+    "ZRANGEBYSCORE", "ZRANK", "ZREVRANGEBYSCORE", "ZSCORE",
 })
 # fmt: on
 """Commands that a verb with the flag `no-writes` may call."""

@@ -24,12 +24,12 @@ Run `pip install '.[edge,cron]'`, or `pip install "other[more]"`.
 $ python3 -m venv .venv
 $ pip install '../shardq[embedded]' flask 'fakeredis[lua]'  # shardq[spark] is not needed
 $ printf '[queues.jobs]' | shardq apply - --yes
-$ shardq edge send jobs x -k t
+$ shardq edge send jobs x -t t
 shardq: ... worker ..., version ...
 ```
 
 ```python
-text = "shardq len jobs"
+text = "shardq stats jobs"
 ```
 """
 

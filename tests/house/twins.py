@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 CLIENT: Final = Path(__file__).resolve().parents[2] / "shardq" / "client"
-GENERATED: Final = ("admin", "client", "delivery", "job", "queue", "schedules", "writer")
+GENERATED: Final = ("action", "admin", "client", "delivery", "job", "queue", "schedules", "writer")
 """These modules are generated, each from the module `async_*` beside it."""
 
 NAMES: Final = {

@@ -242,6 +242,23 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         5,
+        "nobody looks when limits end",
+        "lua/limits.lua",
+        "  if ends and (not at or ends < at) then return ends end\n",
+        "",
+        "tests/conformance/operate/test_limits_end.py::test_nothing_is_left_behind[sync-valkey]",
+    ),
+    Mutant(
+        5,
+        "a clock that was set back prolongs limits that end",
+        "lua/limits.lua",
+        "    local till = min(kept[at], now + kept[at + 1])\n",
+        "    local till = kept[at]\n",
+        "tests/promises/test_clocks.py::test_limits_that_were_given_while_the_clock_was_ahead_end_no_later_than_they_say"
+        "[sync-Limits(max_in_flight=1, rate=None, burst=None)]",
+    ),
+    Mutant(
+        5,
         "after one that used idle capacity alone, whoever comes later starves",
         "lua/virtual.lua",
         "  if service > slowly then\n",
@@ -407,10 +424,28 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         9,
         "what a purge removes counts as acked",
-        "lua/operate.lua",
+        "lua/purge.lua",
         "  State.count_up(q, 'purged', q.purged)\n",
         "",
         "tests/conformance/inspect/test_stats.py::test_purging_removes_all_that_waits_and_nothing_else[sync-valkey]",
+    ),
+    Mutant(
+        9,
+        "the purge of one tenant takes what others have delayed",
+        "lua/purge.lua",
+        "    if place and is_of(q, target, key) and is_meant(target, id) and is_at_hand(q, target, place) then\n",
+        "    if place and is_meant(target, id) and is_at_hand(q, target, place) then\n",
+        "tests/conformance/operate/test_purge_of.py"
+        "::test_a_parent_takes_all_its_children_along_and_a_child_nobody[sync-valkey]",
+    ),
+    Mutant(
+        9,
+        "an action that was taken over goes on in its former process",
+        "lua/actions.lua",
+        "  if not action or action.holder ~= ARGV[2] then return {'LOST'} end\n",
+        "  if not action then return {'LOST'} end\n",
+        "tests/conformance/operate/test_actions.py"
+        "::test_an_action_is_taken_over_and_the_former_process_does_no_more[sync-valkey]",
     ),
     Mutant(
         9,
@@ -476,8 +511,8 @@ MUTANTS: tuple[Mutant, ...] = (
         12,
         "the error of a payload that cannot be decoded brings the payload into the log",
         "shardq/codec.py",
-        'raise CodecError(f"cannot {verb} {what}: {_advice(verb, error)}") from None',
-        'raise CodecError(f"cannot {verb} {what}: {_advice(verb, error)}") from error',
+        'raise (_of_read(found) if verb == "decode" else found) from None',
+        'raise (_of_read(found) if verb == "decode" else found) from error',
         "tests/unit/shardq/test_codec.py::test_errors_do_not_quote_the_body",
     ),
 )

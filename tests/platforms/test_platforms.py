@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from shardq import Client
+from tests.cli.test_doctor_command import ACCEPTED
 from tests.house.doc_blocks import ROOT
 from tests.servers import Server, available
 
@@ -63,7 +64,7 @@ def missing(module: str) -> str:
     ("words", "code", "said"),
     [
         (("stats", "jobs", "--json"), 0, ""),
-        (("doctor",), 0, ""),
+        (("server", "doctor", *ACCEPTED), 0, ""),
         (("embedded",), 2, "shardq: an embedded server needs Linux"),
         ((*WORKER, "--until", "empty"), 0, ": 0 done, 0 failed"),
         ((*WORKER, "--processes", "2"), 2, "shardq: --processes: "),

@@ -128,6 +128,32 @@ def test_a_pause_that_was_made_while_the_clock_was_ahead_lasts_no_longer_than_it
     assert queue.read_many(1, block=SOON)
 
 
+@pytest.mark.parametrize("limits", [Limits(max_in_flight=1), Limits(rate=0.001, burst=1)], ids=str)
+def test_limits_that_were_given_while_the_clock_was_ahead_end_no_later_than_they_say(
+    server: Shimmed, queue: Queue, limits: Limits
+) -> None:
+    move(server, DAY)
+    queue.set_limits({"t": limits}, seconds=1)
+    queue.set_weights({"t": 3}, seconds=1)
+    queue.write_many([(number, "t") for number in range(2)])
+    assert len(queue.read_many(10)) == 1
+    move(server, 0)
+    assert queue.read_many(1, block=SOON)
+    eventually(lambda: not queue.limits() and not queue.weights(), what="the end")
+
+
+@pytest.mark.parametrize("jumps", [(-HOUR,), (HOUR, 0), (-HOUR, 0), (DAY, -DAY, 0)], ids=str)
+def test_limits_that_end_do_so_wherever_the_clock_jumps(server: Shimmed, queue: Queue, jumps: tuple[int, ...]) -> None:
+    queue.write_many([(number, "t") for number in range(3)])
+    queue.set_limits({"t": Limits(max_in_flight=1)}, seconds=1)
+    assert len(queue.read_many(10)) == 1
+    for milliseconds in jumps:
+        move(server, milliseconds)
+        queue.stats()
+    assert queue.read_many(10, block=SOON), "it lasts no longer than a second from the last jump on"
+    assert queue.limits() == {}
+
+
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.parametrize("jump", [HOUR, DAY, -HOUR])
 def test_the_first_read_of_a_new_client_after_a_jump_takes_no_live_lease(

@@ -29,17 +29,23 @@ RUN: dict[str, tuple[str, ...]] = {
     ),
     "it removes what is stored": (
         "Queue.cancel", "Queue.delete", "Queue.delete_dead", "Queue.delete_dead, by id", "Queue.delete_plan",
-        "Queue.purge", "Schedules.remove",
+        "Action.wait, cancel", "Action.wait, delete", "Queue.purge", "Queue.purge, of one", "Schedules.remove",
     ),
     "it lets more be delivered, so that the queue can be drained": (
         "Queue.configure, lifting", "Queue.configure, another lease", "Queue.redrive", "Queue.resume",
+        "Action.wait, redrive", "Action.wait, retry",
         "Queue.resume, the queue", "Queue.set_limits, lifting", "Queue.set_weights, lifting",
+        "Queue.set_limits, with an end", "Queue.set_weights, with an end",
     ),
     "a worker or an operator that starts then must be able to begin": (
         "Queue.declare", "Schedules.resume",
     ),
     "an operator must be able to stop a tenant, above all then": (
         "Queue.pause", "Queue.pause, with an end", "Queue.pause, the queue", "Queue.set_plan", "Schedules.pause",
+    ),
+    "an operator must be able to mend it, above all then": (
+        "Action.status", "Action.stop", "Queue.cancel, by a filter", "Queue.delete_dead, by a filter",
+        "Queue.redrive, by a filter", "Queue.retry_now", "Queue.stop_action", "Queue.take_over",
     ),
     "it notes that somebody waits": (
         "Queue.result",

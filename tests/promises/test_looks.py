@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -28,13 +28,17 @@ PLAN = "gold"
 class Office:
     """A queue by a clock that only the test moves, and the books of it."""
 
-    def __init__(self, server: Server, rng: random.Random, *, reads: bool) -> None:
-        self.rng, self.reads, self.clock = rng, reads, ManualClock()
+    def __init__(
+        self, server: Server, rng: random.Random, *, reads: bool, tenants: Sequence[str] = TENANTS,
+        window: int = 1, parents: int = 0,
+    ) -> None:  # fmt: skip
+        self.rng, self.reads, self.clock, self.tenants = rng, reads, ManualClock(), tenants
         client, _ = clocked_client(server, self.clock)
         cap, total_cap = rng.choice((0, 0, 2)), rng.choice((0, 0, 0, 5))
         self.queue: Queue = client.queue(
-            f"looks-{rng.getrandbits(48):x}", streams=rng.choice((1, 4)), streams_per_shard=1, window=1,
+            f"looks-{rng.getrandbits(48):x}", streams=rng.choice((1, 4)), streams_per_shard=1,
             max_deliveries=MAX_DELIVERIES, create=True, max_in_flight=cap, total_in_flight=total_cap,
+            window=window, parents=parents,
         )  # fmt: skip
         self.queue.declare()
         self.queue.set_plan(PLAN, max_in_flight=2)
@@ -57,22 +61,27 @@ class Office:
         self.log.append(f"{self.now:.3f} {each.__name__}")
         each()
 
+    def shard_key(self, tenant: str, *, is_unique: bool = False) -> str:
+        """Under which one of a tenant's messages is written."""
+        return tenant
+
     def write(self) -> None:
         """Some messages, now and then delayed."""
         for _ in range(self.rng.choice((1, 1, 4))):
-            tenant, delay = self.rng.choice(TENANTS), self.rng.choice((None, None, 1.0, 7.0))
-            message_id = self.queue.write("x", shard_key=tenant, delay=delay)
+            tenant, delay = self.rng.choice(self.tenants), self.rng.choice((None, None, 1.0, 7.0))
+            message_id = self.queue.write("x", shard_key=self.shard_key(tenant), delay=delay)
             self.books.jobs[message_id] = Job(message_id, tenant, self.now + (delay or 0.0))
 
     def write_unique(self) -> None:
         """One with one of few unique keys: it is new, or stands for the one that has the key, or replaces it."""
         unique_key, mode = self.rng.choice("xy"), self.rng.choice(MODES)
-        tenant, delay = TENANTS[0], self.rng.choice((None, 0.0, 3.0))
+        tenant, delay = self.tenants[0], self.rng.choice((None, 0.0, 3.0))
         holder = self.books.holder(unique_key, self.now)
         is_leased = holder is not None and self.books.is_leased(holder, self.now)
         conflict = None
+        shard_key = self.shard_key(tenant, is_unique=True)
         try:
-            written = self.queue.write("x", shard_key=tenant, unique_key=unique_key, on_conflict=mode, delay=delay)
+            written = self.queue.write("x", shard_key=shard_key, unique_key=unique_key, on_conflict=mode, delay=delay)
         except UniqueConflict as error:
             conflict = error.message_id
         assert conflict == (holder.message_id if holder and mode == "raise" else None)
@@ -146,7 +155,7 @@ class Office:
 
     def limit(self) -> None:
         """A cap of a tenant or none of its own, or it comes to a plan, or the plan changes."""
-        tenant, cap = self.rng.choice(TENANTS), self.rng.choice((None, 1, 2))
+        tenant, cap = self.rng.choice(self.tenants), self.rng.choice((None, 1, 2))
         match self.rng.choice(("own", "own", "to the plan", "the plan")):
             case "own":
                 self.queue.set_limits({tenant: Limits(max_in_flight=cap)})
@@ -163,7 +172,7 @@ class Office:
 
     def pause(self) -> None:
         """A tenant or the queue, for some seconds; or that ends."""
-        tenant, seconds = self.rng.choice((*TENANTS, None)), self.rng.choice((0.0, 3.0, 3.0))
+        tenant, seconds = self.rng.choice((*self.tenants, None)), self.rng.choice((0.0, 3.0, 3.0))
         if seconds:
             self.queue.pause(tenant, seconds=seconds)
         else:
@@ -193,7 +202,7 @@ class Office:
         assert not stats.oldest_age_is_sampled
         assert self.queue.len() == wanted.backlog + wanted.in_flight
         table = {each.shard_key: each for each in self.queue.tenants()}
-        for name in TENANTS:
+        for name in self.tenants:
             wanted = self.books.tenant(name, self.now)
             one = self.queue.tenant(name)
             _compare(f"tenant {name}", Figures(one.backlog, one.in_flight, one.delayed, one.oldest_age), wanted)
@@ -203,7 +212,7 @@ class Office:
                 _compare(f"tenants: {name}", told, wanted)
             else:
                 assert not wanted.backlog + wanted.delayed
-        return 2 + 2 * len(TENANTS)
+        return 2 + 2 * len(self.tenants)
 
     def _forget_dead(self) -> None:
         spent = [job for job in self.books.jobs.values() if self.books.is_spent(job, self.now)]
@@ -222,7 +231,7 @@ def _compare(what: str, told: Figures, wanted: Figures) -> None:
 
 
 @contextmanager
-def _told(office: Office, seed: str) -> Iterator[None]:
+def told(office: Office, seed: str) -> Iterator[None]:
     try:
         yield
     except AssertionError as error:
@@ -240,7 +249,7 @@ def test_each_figure_is_that_of_the_moment(server: Server, seed: int, reads: boo
         rng = random.Random(f"{seed}.{number}")
         office = Office(server, rng, reads=reads)
         number += 1
-        with _told(office, f"{seed}.{number}"):
+        with told(office, f"{seed}.{number}"):
             for at in range(STEPS):
                 office.step(may_read=reads or at < STEPS / 2)
                 looks += office.look()

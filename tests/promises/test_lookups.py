@@ -23,7 +23,11 @@ APART = dict.fromkeys(
         "Schedules.remove", "Schedules.resume",
     ),
     OWN,
-) | dict.fromkeys(("Queue.cancel", "Queue.delete_dead, by id", "Queue.redrive", "Queue.result"), ASKS)  # fmt: skip
+) | dict.fromkeys((
+        "Action.status", "Action.stop", "Action.wait, cancel", "Action.wait, delete", "Action.wait, redrive",
+        "Action.wait, retry", "Queue.cancel", "Queue.delete_dead", "Queue.delete_dead, by id", "Queue.redrive",
+        "Queue.result", "Queue.stop_action", "Queue.take_over",
+    ), ASKS)  # fmt: skip
 """Changes that are looked at elsewhere, and why."""
 
 CHANGES = VERBS.keys() - {*LOOKS, *APART}

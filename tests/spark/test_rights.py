@@ -1,4 +1,4 @@
-"""The users that `shardq acl` makes: an analyst reads tables, a producer writes in bulk, a consumer holds messages."""
+"""The users that `shardq server acl` makes: an analyst reads tables, a producer writes, a consumer holds messages."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shardq import ConfigError, Nack, Reject
-from shardq.worker.outcome import MAX_TEXT, Outcome, described, outcome_of
+from shardq.model.failed import MAX_TEXT, described
+from shardq.worker.outcome import Outcome, outcome_of
 
 
 class Mute(Exception):
@@ -25,10 +26,10 @@ def backoff() -> float:
         (Nack(), Outcome("nack", 7.0, "")),
         (Reject("not mine"), Outcome("reject", 0.0, "not mine")),
         (Reject(""), Outcome("reject", 0.0, "rejected")),
-        (ValueError("a\nb"), Outcome("nack", 7.0, "ValueError: a b")),
-        (SystemExit(3), Outcome("nack", 7.0, "SystemExit: 3")),
-        (KeyError(), Outcome("nack", 7.0, "KeyError")),
-        (Mute(), Outcome("nack", 7.0, "Mute")),
+        (ValueError("a\nb"), Outcome("nack", 7.0, "ValueError: a b", error_type="ValueError")),
+        (SystemExit(3), Outcome("nack", 7.0, "SystemExit: 3", error_type="SystemExit")),
+        (KeyError(), Outcome("nack", 7.0, "KeyError", error_type="KeyError")),
+        (Mute(), Outcome("nack", 7.0, "Mute", error_type="Mute")),
         (Reject("\udcff"), Outcome("reject", 0.0, "?")),
         (Reject(Mute()), Outcome("reject", 0.0, "rejected")),  # type: ignore[arg-type]
         (Nack(1, Mute()), Outcome("nack", 1.0, "")),  # type: ignore[arg-type]

@@ -6,8 +6,9 @@ import sys
 
 from shardq.cli.declared import Change, Declaration, changes, parsed
 from shardq.cli.exits import DIFFERENT, FAILED, OK
+from shardq.cli.flags import add_sure
 from shardq.cli.output import remark
-from shardq.cli.parsing import Args, add_yes, argument, command, takes
+from shardq.cli.parsing import Args, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural, printable
 from shardq.errors import ShardqError
@@ -15,8 +16,8 @@ from shardq.files import MIB, bounded, read_file
 
 ABOUT = """FILE is TOML; - is stdin. It declares queues and what belongs to them. All else stays as it is, but the
 weights, plans, limits and bindings of a queue are exactly those that it names, if it names any; assigned shard keys
-keep their shards until `shardq unassign`. `shardq export` writes such a file. Applying a file twice changes nothing the
-second time. With --dry-run, nothing is changed, and the exit code is 4 if something would be.
+keep their shards until `shardq assign --remove`. `shardq export` writes such a file. Applying a file twice changes
+nothing the second time. With --dry-run, nothing is changed, and the exit code is 4 if something would be.
 
   [queues.predictions]
   streams = 64
@@ -50,8 +51,7 @@ TRIES = 3
 
 @command(ABOUT, EXAMPLES)
 @argument("file", metavar="FILE", help="the file; - is stdin")
-@argument("--dry-run", action="store_true", help="show what would change, and change nothing")
-@takes(add_yes)
+@takes(add_sure)
 def run(args: Args, shell: Shell) -> int:
     """Show the changes, ask for confirmation, and make them."""
     declared = parsed(_read(args.file))

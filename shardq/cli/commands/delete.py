@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from shardq.cli.parsing import Args, Parser, add_queue, add_yes, command, number, takes
+from shardq.cli.flags import add_sure
+from shardq.cli.parsing import Args, Parser, add_queue, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
+from shardq.cli.values import number
+from shardq.errors import QueueNotEmpty
 
 ABOUT = """Deletes the queue, its settings, weights and assignment, and what it holds. A queue that holds messages
-(waiting, delayed, in flight, or dead letters) is only deleted with --any, or with --expected and their number. Stop
-its writers first: a client that has settings for the queue creates it again. Bindings to the queue stay, until shardq
-unbind --gone removes them."""
+(waiting, delayed, in flight, or dead letters) is only deleted with --any, or with --expected and their number. Stop its
+writers first: a client that has settings for the queue creates it again. Bindings to the queue stay, until
+`shardq topics unbind --gone` removes them."""
 
 EXAMPLES = """  shardq delete jobs
   shardq delete jobs --expected 12 --yes"""
@@ -24,12 +27,19 @@ def _add_which(parser: Parser) -> None:
 
 
 @command(ABOUT, EXAMPLES)
-@takes(add_queue, _add_which, add_yes)
+@takes(add_queue, _add_which, add_sure)
 def run(args: Args, shell: Shell) -> None:
     """Ask for confirmation, then delete."""
     queue, now = shell.existing(args.queue)
     held = now.backlog + now.in_flight + now.delayed + now.dead
-    shell.confirm(f"Delete queue {args.queue!r} with {plural(held, 'message')} for good?", yes=args.yes)
+    if held and not args.any and not args.expected:  # before it asks, or says what it would do
+        raise QueueNotEmpty(
+            f"queue {args.queue!r} holds {plural(held, 'message')}, dead letters included, and not 0: nothing was "
+            "deleted; --any deletes it all the same"
+        )
+    change = f"Delete queue {args.queue!r} with {plural(held, 'message')} for good"
+    if not shell.goes_on(args, change, {"queue": args.queue, "held": held}):
+        return
     lost = queue.delete(expected=None if args.any else args.expected)
     shell.show(
         f"queue {args.queue!r} is deleted, with {plural(lost, 'message')}", {"queue": args.queue, "deleted": lost}

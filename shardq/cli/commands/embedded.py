@@ -9,8 +9,9 @@ from types import FrameType
 
 from shardq.cli.exits import FAILED, OK
 from shardq.cli.output import remark
-from shardq.cli.parsing import Args, Parser, argument, command, number, takes
+from shardq.cli.parsing import Args, Parser, argument, command, takes
 from shardq.cli.shell import Shell
+from shardq.cli.values import number
 from shardq.worker.signals import stop_signals
 
 ABOUT = """Runs a Redis or Valkey server of this machine until SIGTERM or Ctrl-C; prints its URL first. It listens on
@@ -18,7 +19,7 @@ ABOUT = """Runs a Redis or Valkey server of this machine until SIGTERM or Ctrl-C
 memory and is gone at the end. With --directory an append-only file there (synced every second) survives restarts. It
 is meant for development and tests, and for programs on one machine."""
 
-EXAMPLES = """  shardq embedded                 # then: shardq write jobs hello -k me
+EXAMPLES = """  shardq embedded                 # then: shardq write jobs hello -t me
   shardq embedded --directory jobs.d
   shardq embedded --port 0 > url &    # any free port"""
 

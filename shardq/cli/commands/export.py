@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shardq.cli.declared import exported, settings_of
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Args, argument, command
+from shardq.cli.parsing import Args, argument, command, flag
 from shardq.cli.shell import Shell
 
 ABOUT = """Prints TOML for `shardq apply`: settings that are not the defaults, weights, plans, limits, assigned shard
@@ -17,9 +17,7 @@ EXAMPLES = """  shardq export > queues.toml
 
 @command(ABOUT, EXAMPLES)
 @argument("queues", metavar="QUEUE", nargs="*", help="the queues (all)")
-@argument(
-    "--router", dest="routers", metavar="NAME", action="append", help="a router whose bindings are written (default)"
-)
+@flag("router", "; repeatable", dest="routers", action="append", default=None)
 def run(args: Args, shell: Shell) -> None:
     """Print the file."""
     if args.queues:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardq.cli.exits import Nothing
+from shardq.cli.filters import tenant_of
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Args, add_queue, argument, command, number, takes
+from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
+from shardq.cli.table import in_columns
 from shardq.cli.text import bytes_fields, duration, json_line, plural, printable, shown_key
-from shardq.client import Queue
+from shardq.cli.values import number
+from shardq.cli.width import columns
 from shardq.errors import QueueMissing
 from shardq.model import Event
-from shardq.protocol.bodies import text_or_bytes
 
-ABOUT = """Prints one line for each event: number, time (UTC), what happened, message id and shard key; then, if known,
-the delivery count, the delay and the client, and of a write the task that it calls. A queue keeps a journal once its
-setting `journal` says how many events to keep. Older events are dropped; stderr says how many of the requested ones are
-lost. With --follow it also says when the queue is deleted, and goes on when it is made anew."""
+if TYPE_CHECKING:
+    from shardq.client import Queue
+
+ABOUT = """Prints for each event, in a line if it fits: number, time (UTC), what happened, message id and shard key;
+then, if known, the delivery count, the delay, who did it (a client, or whoever asked by --by) and the note, and of a
+write the task that it calls. A queue keeps a journal once its setting `journal` says how many events to keep. Older
+events are dropped; stderr says how many of the requested ones are lost. With --follow it also says when the queue is
+deleted, and goes on when it is made anew."""
 
 EXAMPLES = """  shardq configure jobs journal=1000000 --yes
   shardq journal jobs --follow
@@ -34,25 +39,25 @@ POLL = 0.25
 
 @command(ABOUT, EXAMPLES)
 @takes(add_queue)
-@argument("-c", "--count", type=number(0), default=20, metavar="N", help="begin with the newest N events (20)")
+@flag("limit", " of the newest (20)", default=20)
 @argument(
     "--after", type=number(0), metavar="NUMBER", help="begin after the event with this number; 0 begins with the oldest"
 )
-@argument("-f", "--follow", action="store_true", help="print new events as they happen, until Ctrl-C")
+@flag("follow")
 @argument("--message", metavar="ID", help="only events of this message, from the oldest on")
-@argument("--shard-key", metavar="KEY", help="only events of this shard key, from the oldest on")
+@flag("tenant", "; its events from the oldest on")
 def run(args: Args, shell: Shell) -> None:
     """Print events; with --follow go on."""
     queue, _ = shell.existing(args.queue)
-    filtered = args.message is not None or args.shard_key is not None
+    filtered = args.message is not None or args.tenant is not None
     newest = queue.journal(1)
     if not newest.events and not args.follow and not queue.settings().journal:
         raise Nothing(f"queue {args.queue!r} keeps no journal; shardq configure {args.queue} journal=100000 begins one")
-    start = args.after if args.after is not None else 0 if filtered else max(0, newest.latest - args.count)
+    start = args.after if args.after is not None else 0 if filtered else max(0, newest.latest - args.limit)
     shown = 0
     for event in _events(queue, newest.queue_id, start, follow=args.follow, exact_start=args.after is not None):
         if _wanted(args, event):
-            say(json_line(_fields(event)) if shell.json else _line(event), flush=args.follow)
+            say(json_line(_fields(event)) if shell.json else _lines(event), flush=args.follow)
             shown += 1
     if not shown:
         raise Nothing(f"the journal of queue {args.queue!r} has no such event")
@@ -91,7 +96,12 @@ def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: b
 def _wanted(args: Args, event: Event) -> bool:
     if args.message is not None and event.message_id != args.message:
         return False
-    return args.shard_key is None or event.shard_key == text_or_bytes(os.fsencode(args.shard_key))
+    return args.tenant is None or event.shard_key == tenant_of(args)
+
+
+def _lines(event: Event) -> str:
+    """An event on one line, or on as many as it needs."""
+    return "\n".join(in_columns(_line(event), columns(), indent="    "))
 
 
 def _line(event: Event) -> str:
@@ -101,7 +111,8 @@ def _line(event: Event) -> str:
     more = [
         f"delivery {event.count}" if event.count else "",
         f"{until} {duration(event.due - event.time)}" if event.due is not None and event.due > event.time else "",
-        f"by {printable(event.client)}" if event.client else "",
+        f"by {printable(event.by)}" if event.by else "",
+        printable(event.note),
         f"task {printable(event.task)}" if event.task else "",
     ]
     which = printable(event.message_id or "-")
@@ -113,5 +124,5 @@ def _fields(event: Event) -> dict[str, Any]:
     return {
         "number": event.number, "time": event.time, "kind": event.kind, "message_id": event.message_id, **key,
         "stream": event.stream, "count": event.count, "due": event.due, "client": event.client,
-        "task": event.task,
+        "task": event.task, "by": event.by, "note": event.note,
     }  # fmt: skip

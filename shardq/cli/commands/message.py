@@ -1,35 +1,63 @@
-"""`shardq message`: where one message is."""
+"""`shardq message`: where one message is; with --result what its handler returned."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shardq.cli.exits import Nothing
-from shardq.cli.parsing import Args, add_queue, argument, command, takes
+from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
-from shardq.cli.text import bytes_fields, duration, plural, shown_key
+from shardq.cli.text import bytes_fields, duration, payload_fields, payload_text, plural, shown_key
+from shardq.errors import NoResult, ResultPending
 from shardq.model import MessageStatus, Progress
+
+if TYPE_CHECKING:
+    from shardq.client import Queue
 
 ABOUT = """It says whether the message waits and about how many come before it, is held back and by which setting, is
 delayed, or is being worked on, until when and how far; or when it was done, if its result is kept. Nothing is delivered
 or changed. Exit code 3 when the queue knows nothing of the id: the message was settled, removed or expired, or never
-was."""
+was.
+
+With --result it prints what the handler returned, if the queue keeps results (its result_ttl). Exit code 3 if there is
+no result yet, or there will be none; stderr says which."""
+
+EXAMPLES = """  shardq message jobs 1732150000000-42-7
+  shardq message jobs 1732150000000-42-7 --result --wait 60s --json"""
 
 
-@command(ABOUT, "  shardq message jobs 1732150000000-42-7")
+@command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("message_id", metavar="ID", help="the id that `shardq write` printed")
+@argument("--result", action="store_true", help="print its result")
+@flag("wait", " (0)")
 def run(args: Args, shell: Shell) -> None:
-    """Print the status of the message."""
+    """Print the status of the message, or its result."""
+    if args.wait is not None and not args.result:
+        raise UsageError("--wait goes with --result: a status is of now")
     queue, _ = shell.existing(args.queue)
+    if args.result:
+        _show_result(queue, args, shell)
+        return
     status = queue.status(args.message_id)
     if status.state == "unknown":
         if shell.json:
             shell.show("", fields_of(status))
         raise Nothing(f"queue {args.queue!r} has no message {args.message_id}: it was settled, or never was")
     shell.show(facts([("state", sentence(status)), *_details(status)]), fields_of(status))
+
+
+def _show_result(queue: Queue, args: Args, shell: Shell) -> None:
+    try:
+        value = queue.result(args.message_id, timeout=args.wait or 0.0)
+    except (ResultPending, NoResult) as error:
+        raise Nothing(str(error)) from None
+    tag, body = shell.client.codecs.encode(value)
+    fields = payload_fields(shell.client.codecs, tag, body)
+    named = {name.replace("payload", "result"): field for name, field in fields.items()}
+    shell.show(payload_text(shell.client.codecs, tag, body), {"message_id": args.message_id} | named)
 
 
 def sentence(status: MessageStatus) -> str:

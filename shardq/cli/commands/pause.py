@@ -1,30 +1,40 @@
-"""`shardq pause`: stop the delivery of a shard key, or of a whole queue."""
+"""`shardq pause`: stop the delivery of a tenant, or of a whole queue."""
 
 from __future__ import annotations
 
-from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, takes, time
-from shardq.cli.shell import Shell
-from shardq.cli.text import bytes_fields, printable
+from shardq.cli.filters import tenant_of
+from shardq.cli.flags import add_change
+from shardq.cli.parsing import Args, add_queue, command, flag, takes
+from shardq.cli.shell import Shell, asked_by
+from shardq.cli.text import bytes_fields, duration, shown_key
 
-ABOUT = """Nothing of the shard key (of a parent: of any of its children) is delivered until `shardq resume`, or for so
-many seconds. Without KEY it is the whole queue. Writes go on, and so does what is in flight. Workers pass over what is
-paused and serve the others."""
+ABOUT = """Nothing of the tenant (of a parent: of any of its children) is delivered until `shardq resume`, or until the
+time of --for is over. Without --tenant it is the whole queue. Writes go on, and so does what is in flight. Workers pass
+over what is paused and serve the others. Its author and its note are kept with the pause, and in the journal."""
 
-EXAMPLES = """  shardq pause jobs acct-7 --yes
-  shardq pause jobs --for 600 --yes        # the whole queue, for ten minutes"""
+EXAMPLES = """  shardq pause jobs -t acct-7 --for 2h --note 'ticket 812' --yes
+  shardq pause jobs --for 10m --yes        # the whole queue"""
 
 
 @command(ABOUT, EXAMPLES)
 @takes(add_queue)
-@argument("shard_key", metavar="KEY", nargs="?", help="a shard key or parent (the whole queue)")
-@argument("--for", dest="seconds", type=time, metavar="S", help="end it after S seconds")
-@takes(add_yes)
+@flag("tenant", " (the whole queue)")
+@flag("for", " (until it is resumed)")
+@takes(add_change)
 def run(args: Args, shell: Shell) -> None:
     """Pause it."""
     queue, _ = shell.existing(args.queue)
-    what = f"{printable(args.shard_key)} in queue {args.queue!r}" if args.shard_key else f"queue {args.queue!r}"
-    lasting = f"for {args.seconds:g} s" if args.seconds else "until it is resumed"
-    shell.confirm(f"Pause {what} {lasting}?", yes=args.yes)
-    queue.pause(args.shard_key, seconds=args.seconds)
-    named = bytes_fields("shard_key", args.shard_key) if args.shard_key else {}
-    shell.show(f"{what} is paused {lasting}", {"queue": args.queue, **named, "paused": True, "seconds": args.seconds})
+    key = tenant_of(args)
+    what, named = paused_thing(args.queue, key)
+    lasting = f"for {duration(args.seconds)}" if args.seconds else "until it is resumed"
+    fields = {"queue": args.queue, **named, "paused": True, "seconds": args.seconds}
+    if shell.goes_on(args, f"Pause {what} {lasting}", fields):
+        queue.pause(key, seconds=args.seconds, **asked_by(args))
+        shell.show(f"{what} is paused {lasting}", fields)
+
+
+def paused_thing(name: str, key: str | bytes | None) -> tuple[str, dict[str, str]]:
+    """What is paused, in words and as JSON: the tenant with this shard key, or the queue called *name* if None."""
+    if key is None:
+        return f"queue {name!r}", {}
+    return f"{shown_key(key)} in queue {name!r}", bytes_fields("shard_key", key)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from shardq.cli.exits import Nothing
+from shardq.cli.filters import tenant_of
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Args, add_queue, argument, command, number, takes
+from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, printable, shown_key
+from shardq.cli.values import number
 from shardq.model import PeekedMessage, PeekState
 from shardq.ops.inspect.page import MAX_COUNT
 
@@ -19,9 +21,9 @@ first. "held 2 min" means held back, for as long; "leased 8 s" in flight, for as
 or changed. Payloads are shown with --payloads only."""
 
 EXAMPLES = """  shardq peek jobs
-  shardq peek jobs --tenant acct-7 --count 50 --payloads
+  shardq peek jobs -t acct-7 -n 50 --payloads
   shardq peek jobs --state in_flight
-  shardq peek jobs --count 1000 --json | jq -r .shard_key | sort | uniq -c"""
+  shardq peek jobs -n 1000 --json | jq -r .shard_key | sort | uniq -c"""
 
 WIDTH = 80
 LEAST = 8
@@ -29,11 +31,11 @@ LEAST = 8
 
 @command(ABOUT, EXAMPLES)
 @takes(add_queue)
-@argument("-c", "--count", type=number(1), default=20, metavar="N", help="show at most N (20)")
-@argument("-k", "--tenant", metavar="KEY", help="only those of this shard key")
+@flag("limit", " (20)", default=20)
+@flag("tenant")
 @argument("--stream", type=number(0), metavar="N", help="only those of this stream")
-@argument("--state", choices=get_args(PeekState), default="waiting", help="in which state (waiting)")
-@argument("--payloads", action="store_true", help="show the payloads")
+@flag("state", f": {', '.join(get_args(PeekState))} (waiting)", choices=get_args(PeekState), default="waiting")
+@flag("payloads")
 def run(args: Args, shell: Shell) -> None:
     """Print the messages."""
     messages, now, has_more = _messages(args, shell)
@@ -43,9 +45,10 @@ def run(args: Args, shell: Shell) -> None:
     elif messages:
         _draw(shell, messages, now, payloads=args.payloads)
     if not messages:
-        raise Nothing(f"queue {args.queue!r} has no such messages in the state {args.state}")
+        such = "" if args.tenant is None and args.stream is None else " such"
+        raise Nothing(f"queue {args.queue!r} has no{such} messages in the state {args.state}")
     if has_more:
-        remark("there may be more; see --count")
+        remark("there may be more; see --limit")
 
 
 def _messages(args: Args, shell: Shell) -> tuple[list[PeekedMessage], float, bool]:
@@ -53,9 +56,9 @@ def _messages(args: Args, shell: Shell) -> tuple[list[PeekedMessage], float, boo
     queue, _ = shell.existing(args.queue)
     found: list[PeekedMessage] = []
     cursor, now = None, 0.0
-    while len(found) < args.count:
-        count = min(args.count - len(found), MAX_COUNT)
-        wanted: dict[str, Any] = {"shard_key": args.tenant, "stream": args.stream, "state": args.state}
+    while len(found) < args.limit:
+        count = min(args.limit - len(found), MAX_COUNT)
+        wanted: dict[str, Any] = {"shard_key": tenant_of(args), "stream": args.stream, "state": args.state}
         page = queue.peek(count, payloads=args.payloads, after=cursor, **wanted)
         found += page.messages
         cursor, now = page.cursor, page.time

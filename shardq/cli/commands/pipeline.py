@@ -16,12 +16,14 @@ EXAMPLES = """  shardq pipeline fairness archive/journal --out report/
 MENU: Final = Menu(
     "shardq.cli.pipelines",
     {
-        "load": "write the rows of a table into a queue",
-        "archive": "store journals and dead letters as Parquet",
-        "fairness": "report how fair a queue was",
-        "plan": "choose streams and shard sizes, tenant by tenant",
-        "route": "send events to the queues of their topics",
-        "redrive": "move chosen dead letters back",
+        "": {
+            "load": "write the rows of a table into a queue",
+            "archive": "store journals and dead letters as Parquet",
+            "fairness": "report how fair a queue was",
+            "plan": "choose streams and shard sizes, tenant by tenant",
+            "route": "send events to the queues of their topics",
+            "redrive": "move chosen dead letters back",
+        }
     },
 )
 

@@ -6,16 +6,19 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from shardq.cli.exits import FAILED, OK, Nothing
 from shardq.cli.output import remark, say
-from shardq.cli.parsing import Args, add_queue, argument, command, number, takes, time
+from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import bytes_fields, json_line, payload_fields, payload_text, shown_key
-from shardq.client import Delivery, Queue
 from shardq.errors import LeaseLost
 from shardq.ops.read.read import MAX_COUNT
 from shardq.protocol.lease import deliveries_in
+
+if TYPE_CHECKING:
+    from shardq.client import Delivery, Queue
 
 ABOUT = """By default the messages are only shown: they are leased, printed, and given back at the end. This counts as a
 delivery, so a message that is shown max_deliveries times goes to the dead letters. With --ack each message is acked
@@ -26,15 +29,15 @@ control a terminal are escaped. --raw prints only the payloads, as they are stor
 terminal."""
 
 EXAMPLES = """  shardq read jobs                    # what comes next?
-  shardq read jobs --count 100 --ack --json > taken.jsonl
+  shardq read jobs -n 100 --ack --json > taken.jsonl
   shardq read images --ack --raw > cat.png
-  shardq read jobs --block 60 && echo 'there is work'"""
+  shardq read jobs --wait 60s && echo 'there is work'"""
 
 
 @command(ABOUT, EXAMPLES)
 @takes(add_queue)
-@argument("-c", "--count", type=number(1), default=1, metavar="N", help="print at most N messages (1)")
-@argument("-b", "--block", type=time, default=0.0, metavar="S", help="wait up to S seconds for the first message (0)")
+@flag("limit", " (1)", default=1)
+@flag("wait", " (0)", default=0.0)
 @argument("--raw", action="store_true", help="print only the payloads, as they are stored, separated by newlines")
 @argument("--ack", action=argparse.BooleanOptionalAction, default=False, help="ack what is printed")
 def run(args: Args, shell: Shell) -> int:
@@ -45,7 +48,7 @@ def run(args: Args, shell: Shell) -> int:
     held: list[Delivery] = []
     code = OK
     try:
-        for batch in _batches(queue, args.count, args.block):
+        for batch in _batches(queue, args.limit, args.wait):
             held += batch
             for delivery in batch:
                 show(delivery)

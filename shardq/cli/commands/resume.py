@@ -1,25 +1,31 @@
-"""`shardq resume`: deliver a shard key or a queue again that was paused."""
+"""`shardq resume`: deliver a tenant or a queue again that was paused."""
 
 from __future__ import annotations
 
-from shardq.cli.parsing import Args, add_queue, argument, command, takes
-from shardq.cli.shell import Shell
-from shardq.cli.text import bytes_fields, printable
+from shardq.cli.commands.pause import paused_thing
+from shardq.cli.filters import tenant_of
+from shardq.cli.flags import add_change
+from shardq.cli.parsing import Args, add_queue, command, flag, takes
+from shardq.cli.shell import Shell, asked_by
 
-ABOUT = """Workers that wait are woken. A shard key that was paused by itself stays so when the whole queue goes on.
-Resuming what is not paused changes nothing."""
+ABOUT = """Workers that wait are woken. A tenant that was paused by itself stays so when the whole queue goes on.
+Resuming what is not paused changes nothing. It does not ask."""
 
-EXAMPLES = """  shardq resume jobs acct-7
+EXAMPLES = """  shardq resume jobs -t acct-7
   shardq resume jobs"""
 
 
 @command(ABOUT, EXAMPLES)
 @takes(add_queue)
-@argument("shard_key", metavar="KEY", nargs="?", help="a shard key or parent (the whole queue)")
+@flag("tenant", " (the whole queue)")
+@takes(add_change)
 def run(args: Args, shell: Shell) -> None:
     """End the pause."""
     queue, _ = shell.existing(args.queue)
-    queue.resume(args.shard_key)
-    what = f"{printable(args.shard_key)} in queue {args.queue!r}" if args.shard_key else f"queue {args.queue!r}"
-    named = bytes_fields("shard_key", args.shard_key) if args.shard_key else {}
-    shell.show(f"{what} goes on", {"queue": args.queue, **named, "paused": False})
+    key = tenant_of(args)
+    what, named = paused_thing(args.queue, key)
+    fields = {"queue": args.queue, **named, "paused": False}
+    args.yes = True
+    if shell.goes_on(args, f"Resume {what}", fields):
+        queue.resume(key, **asked_by(args))
+        shell.show(f"{what} goes on", fields)

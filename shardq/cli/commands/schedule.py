@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from shardq.cli.exits import UsageError
+from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.filters import tenant_of
+from shardq.cli.flags import add_sure
 from shardq.cli.output import say
-from shardq.cli.parsing import Args, add_queue, add_yes, argument, command, number, takes
+from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
-from shardq.cli.text import bytes_fields, json_line, plural, shown_key
-from shardq.client import Queue
+from shardq.cli.text import bytes_fields, duration, json_line, plural, shown_key
 from shardq.model.schedule import CATCH_UPS, Schedule
-from shardq.protocol.bodies import text_or_bytes
+
+if TYPE_CHECKING:
+    from shardq.client import Queue
 
 ACTIONS: Final = ("list", "add", "pause", "resume", "run", "remove")
 
@@ -27,46 +29,53 @@ also changes the one of that name. `run` writes its call now, besides. What was 
 comes after `pause` and `remove`. The schedules that a program declares by @tasks.cron are not among these."""
 
 EXAMPLES = """  shardq configure reports max_schedules=1000 --yes
-  shardq schedule reports add nightly --task app.report -k t --cron '0 3 * * *'
+  shardq schedule reports add daily --task app.report -t acct --cron '0 3 * * *'
   shardq schedule reports
-  shardq schedule reports pause nightly
-  shardq schedule reports run nightly
-  shardq schedule reports remove nightly --yes"""
+  shardq schedule reports pause daily
+  shardq schedule reports run daily
+  shardq schedule reports remove daily --yes"""
 
 
 @command(ABOUT, EXAMPLES)
 @takes(add_queue)
 @argument("action", metavar="ACTION", nargs="?", choices=ACTIONS, default="list", help=", ".join(ACTIONS))
 @argument("name", metavar="NAME", nargs="?", help="the schedule's name")
-@argument("--task", metavar="TASK", help="add: the name of the task that is called")
+@flag("task", " that add is to call")
 @argument("--arguments", metavar="JSON", default="{}", help="add: its arguments, as a JSON object")
-@argument("-k", "--shard-key", metavar="K", help="add: the shard key, usually the tenant's name")
+@flag("tenant", ", for add")
 @argument("--cron", metavar="LINE", help="add: minute, hour, day of the month, month and day of the week")
 @argument("--tz", metavar="ZONE", default="UTC", help="add: the time zone of the cron line (UTC)")
-@argument("--every", type=number(1), metavar="S", help="add: seconds from one call to the next, instead of --cron")
+@flag("every", "; of add, instead of --cron")
 @argument("--catch-up", choices=CATCH_UPS, default="skip", help="add: what is missed while no worker is there (skip)")
-@takes(add_yes)
+@takes(add_sure)
 def run(args: Args, shell: Shell) -> None:
     """Do what was asked."""
     if args.action == "list":
         if args.name:
             raise UsageError("list shows all schedules: it takes no name")
-        show(args.queue, shell.existing(args.queue)[0].schedules.list(), shell)
+        queue, now = shell.existing(args.queue)
+        show(args.queue, queue.schedules.list(), now.time, shell)
         return
     if not args.name:
         raise UsageError(f"name the schedule to {args.action}")
-    if args.action == "add" and not (args.task and args.shard_key is not None):
-        raise UsageError("name the task and its shard key: --task NAME -k KEY")
+    if args.action == "add" and not (args.task and args.tenant is not None):
+        raise UsageError("name the task and its tenant: --task TASK --tenant KEY")
+    if args.every is not None and args.every % 1:
+        raise UsageError("--every is of whole seconds")
     queue, _ = shell.existing(args.queue)
+    if args.dry_run:
+        shell.show(f"would {args.action} schedule {args.name}", {"dry_run": True, "name": args.name})
+        return
     _DONE[args.action](args, queue, shell)
 
 
 def _add(args: Args, queue: Queue, shell: Shell) -> None:
     call = [args.task, _arguments(args.arguments)]
-    key = text_or_bytes(os.fsencode(args.shard_key))
+    every = None if args.every is None else int(args.every)
     found = queue.schedules.add(
-        args.name, call, shard_key=key, cron=args.cron, tz=args.tz, every=args.every, catch_up=args.catch_up
-    )
+        args.name, call, shard_key=tenant_of(args) or "", cron=args.cron, tz=args.tz, every=every,
+        catch_up=args.catch_up,
+    )  # fmt: skip
     shell.show(f"schedule {args.name} comes next at {_time(found.next)}", fields(found))
 
 
@@ -125,19 +134,20 @@ def fields(each: Schedule) -> dict[str, Any]:
     }
 
 
-def show(name: str, found: list[Schedule], shell: Shell) -> None:
-    """Print all schedules."""
+def show(name: str, found: list[Schedule], now: float, shell: Shell) -> None:
+    """Print all schedules. Nothing if there is none."""
+    if not found:
+        raise Nothing(f"queue {name!r} stores no schedules")
     if shell.json:
         for each in found:
             say(json_line(fields(each)))
         return
-    if not found:
-        say(f"queue {name!r} stores no schedules")
-        return
     rows = [
-        (each.name, each.task, shown_key(each.shard_key), _when(each), each.catch_up, _next(each)) for each in found
+        (each.name, each.task, shown_key(each.shard_key), _when(each), each.catch_up, _next(each, now))
+        for each in found
     ]
-    draw(("schedule", "task", "shard key", "when", "catch up", "next"), rows)
+    headers = ("schedule", "task", "tenant", "when", "catch up", "next")
+    draw(headers, rows, folded={"schedule": 8, "task": 8, "tenant": 8, "when": 9})
     say(plural(len(found), "schedule"))
 
 
@@ -145,8 +155,10 @@ def _when(each: Schedule) -> str:
     return f"{each.cron} ({each.tz})" if each.cron else f"every {each.every} s"
 
 
-def _next(each: Schedule) -> str:
-    return "paused" if each.paused else _time(each.next)
+def _next(each: Schedule, now: float) -> str:
+    if each.paused or each.next is None:
+        return "paused" if each.paused else "never"
+    return f"in {duration(max(0.0, each.next - now))}"
 
 
 def _time(at: float | None) -> str:

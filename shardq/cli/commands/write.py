@@ -6,19 +6,21 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.filters import tenant_of
 from shardq.cli.output import remark
-from shardq.cli.parsing import Args, add_queue, argument, command, pair, takes, time
+from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
-from shardq.client import Queue
 from shardq.errors import CodecError, ConfigError, PartlyWritten
 from shardq.model import Message, Written
 from shardq.ops.write.outgoing import ON_CONFLICT
-from shardq.protocol.bodies import text_or_bytes
+
+if TYPE_CHECKING:
+    from shardq.client import Queue
 
 CHUNK = 1 << 20  # bytes of stdin that are read at a time, which is about the size of one batch
 
@@ -26,21 +28,21 @@ ABOUT = """Prints the id of each message. With --create, a queue that does not e
 PAYLOAD is stored as bytes, exactly as given. With --as text or --as json it is decoded first, so a worker finds the
 same value in `delivery.payload` as after `queue.write(value)` in Python."""
 
-EXAMPLES = """  shardq write jobs 'hello' -k tenant-42
-  shardq write jobs '{"prompt": "a cat"}' --as json -k tenant-42 --delay 60
-  shardq write images - -k tenant-42 < cat.png
-  zcat jobs.jsonl.gz | shardq write jobs --lines --as json -k tenant-42"""
+EXAMPLES = """  shardq write jobs 'hello' -t tenant-42
+  shardq write jobs '{"prompt": "a cat"}' --as json -t tenant-42 --delay 15m
+  shardq write images - -t tenant-42 < cat.png
+  zcat jobs.jsonl.gz | shardq write jobs --lines --as json -t tenant-42"""
 
 
 @command(ABOUT, EXAMPLES)
 @takes(add_queue)
-@argument("--create", action="store_true", help="create the queue if it does not exist")
+@flag("create")
 @argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - or none reads all of stdin")
-@argument("-k", "--shard-key", required=True, metavar="K", help="the shard key, usually the tenant's name")
-@argument("--as", dest="form", choices=("bytes", "text", "json"), default="bytes", help="how to read PAYLOAD (bytes)")
-@argument("--lines", action="store_true", help="write each line of stdin as a message, without empty lines")
-@argument("--delay", type=time, metavar="S", help="deliver it no earlier than S seconds from now")
-@argument("--deadline", type=time, metavar="S", help="do not deliver it later than S seconds from now")
+@flag("tenant", required=True)
+@flag("as", "; decoded before it is stored")
+@flag("lines", ", but empty ones")
+@flag("delay")
+@flag("deadline")
 @argument(
     "--dedup-key",
     metavar="D",
@@ -53,7 +55,7 @@ EXAMPLES = """  shardq write jobs 'hello' -k tenant-42
     default="existing",
     help="print the id of the existing one (default), replace its payload, or raise an error",
 )
-@argument("--header", type=pair, action="append", metavar="N=V", default=[], help="a header; may be repeated")
+@flag("header")
 def run(args: Args, shell: Shell) -> int:
     """Write the message of the arguments, or those of stdin."""
     if args.lines:
@@ -71,7 +73,7 @@ def run(args: Args, shell: Shell) -> int:
 
 
 def _message(args: Args, raw: bytes, what: str = "the payload") -> Message:
-    key = text_or_bytes(os.fsencode(args.shard_key))
+    key = tenant_of(args) or ""
     return Message(
         _payload(raw, args.form, what), key, args.delay, args.deadline, args.dedup_key, dict(args.header),
         args.unique_key, args.on_conflict,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import asdict, replace
 
 from shardq.cli.declared.declaration import Declaration, DeclaredQueue
 from shardq.cli.declared.feasible import check_feasible
-from shardq.client import Client, Queue
+from shardq.cli.text import ends_at
 from shardq.errors import QueueMissing
-from shardq.model import Limits, Plan, QueueConfig
+from shardq.model import Control, Controls, LimitControl, Limits, Plan, QueueConfig, WeightControl
 from shardq.model.settings import differs
 from shardq.planner import Assignment
 from shardq.routing import Binding
+
+if TYPE_CHECKING:
+    from shardq.client import Client, Queue
 
 T = TypeVar("T")
 BATCH: Final = 400
@@ -42,8 +46,9 @@ def changes(client: Client, declared: Declaration) -> list[Change]:
     """Return what must change until Redis has what is *declared*, in the order in which it can be changed.
 
     All that is not named stays as it is: settings, the weights and limits of a queue without a table of them, bindings
-    of other routers, and those of queues that the file does not name. ShardqError if a change is known to be
-    impossible.
+    of other routers, and those of queues that the file does not name. So do weights and limits that end by themselves,
+    of shard keys that the file does not name; of those that it names they are replaced, and the line of the change says
+    so. ShardqError if a change is known to be impossible.
     """
     found: list[Change] = []
     for each in declared.queues:
@@ -59,20 +64,20 @@ def _of_queue(client: Client, declared: DeclaredQueue) -> Iterator[Change]:
     queue = client.queue(declared.name)
     assigned: Assignment | None = None
     found = settings_of(queue)
+    controls = Controls(0, {}, {}, {}, {})
     if found is None:
         given = ", ".join(f"{name}={_shown(value)}" for name, value in declared.settings.items()) or "the defaults"
         made = client.queue(declared.name, create=True, **declared.settings)
         yield Change(what, (f"create it with {given}",), made.declare)
-        actual, weights = made.state.requested, dict[str | bytes, int]()
-        limits, plans = dict[str | bytes, Limits | str](), dict[str, Plan]()
+        actual = made.state.requested
     else:
-        actual, weights, limits, assigned = found, queue.weights(), queue.limits(), queue.assignment()
-        plans = queue.plans()
+        actual, controls, assigned = found, queue.controls(), queue.assignment()
+    plans = controls.plans
     check_feasible(declared, actual, replace(actual, **declared.settings), assigned, plans)
     yield from _settings(queue, what, declared.settings, actual)
-    yield from _weights(queue, what, declared.weights, weights)
+    yield from _weights(queue, what, declared.weights, controls.weights)
     yield from _plans_set(queue, what, declared.plans or {}, plans)
-    yield from _limits(queue, what, declared.limits, limits)
+    yield from _limits(queue, what, declared.limits, controls.limits)
     if declared.plans is not None:
         yield from _plans_deleted(queue, what, plans.keys() - declared.plans.keys())
     yield from _assigned(queue, what, declared, assigned)
@@ -97,15 +102,36 @@ def _settings(queue: Queue, what: str, wanted: Mapping[str, Any], actual: QueueC
 
 
 def _weights(
-    queue: Queue, what: str, wanted: Mapping[str, int] | None, actual: Mapping[str | bytes, int]
+    queue: Queue, what: str, wanted: Mapping[str, int] | None, actual: Mapping[str | bytes, WeightControl]
 ) -> Iterator[Change]:
     if wanted is None:
         return
-    goal = dict.fromkeys(actual, 1)
+    known = {key: (each.weight, each) for key, each in actual.items()}
+    for some in _batches(_others(wanted, known, 1)):
+        lines = (f"weight of {key!r}: {_now(known.get(key), str, '1')} -> {to}" for key, to in some.items())
+        yield Change(what, tuple(lines), partial(queue.set_weights, some))
+
+
+def _others(
+    wanted: Mapping[str, T], actual: Mapping[str | bytes, tuple[T, Control]], none: T
+) -> Iterator[tuple[str | bytes, T]]:
+    """Return what is to be others of shard keys: *none* of those that are not wanted, but for what ends by itself."""
+    goal: dict[str | bytes, T] = {key: none for key, (_, each) in actual.items() if math.isinf(each.until)}
     goal.update(wanted.items())
-    for some in _batches((key, weight) for key, weight in goal.items() if actual.get(key, 1) != weight):
-        lines = tuple(f"weight of {key!r}: {actual.get(key, 1)} -> {weight}" for key, weight in some.items())
-        yield Change(what, lines, partial(queue.set_weights, some))
+    for key, to in goal.items():
+        now, control = actual.get(key, (none, None))
+        if now != to or (control and not math.isinf(control.until)):
+            yield key, to
+
+
+def _now(actual: tuple[T, Control] | None, named: Callable[[T], str], none: str) -> str:
+    """Return what somebody gave a shard key in words; if it has an end, with that and who gave it."""
+    if actual is None:
+        return none
+    given, control = actual
+    if math.isinf(control.until):
+        return named(given)
+    return f"{named(given)} (until {ends_at(control.until)}{f', by {control.by}' if control.by else ''})"
 
 
 def _plans_set(queue: Queue, what: str, wanted: Mapping[str, Plan], actual: Mapping[str, Plan]) -> Iterator[Change]:
@@ -124,15 +150,13 @@ def _plans_deleted(queue: Queue, what: str, gone: Iterable[str]) -> Iterator[Cha
 
 
 def _limits(
-    queue: Queue, what: str, wanted: Mapping[str, Limits | str] | None, actual: Mapping[str | bytes, Limits | str]
+    queue: Queue, what: str, wanted: Mapping[str, Limits | str] | None, actual: Mapping[str | bytes, LimitControl]
 ) -> Iterator[Change]:
     if wanted is None:
         return
-    none = Limits()
-    goal: dict[str | bytes, Limits | str] = dict.fromkeys(actual, none)
-    goal.update(wanted.items())
-    for some in _batches((key, limits) for key, limits in goal.items() if actual.get(key, none) != limits):
-        lines = (f"limits of {key!r}: {named(actual.get(key, none))} -> {named(to)}" for key, to in some.items())
+    known = {key: (each.limits, each) for key, each in actual.items()}
+    for some in _batches(_others(wanted, known, Limits())):
+        lines = (f"limits of {key!r}: {_now(known.get(key), named, 'none')} -> {named(to)}" for key, to in some.items())
         yield Change(what, tuple(lines), partial(queue.set_limits, some))
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
 from shardq.cli.declared.declaration import stored_settings
-from shardq.cli.text import is_control
-from shardq.client import Client
-from shardq.model import Limits
+from shardq.cli.text import ends_at, is_control
+from shardq.model import Control, Limits
 from shardq.protocol.bodies import text_or_bytes
+
+if TYPE_CHECKING:
+    from shardq.client import Client
 
 
 def exported(client: Client, names: Sequence[str], routers: Sequence[str]) -> tuple[str, list[str]]:
@@ -35,18 +38,21 @@ def _queue(client: Client, name: str, left_out: list[str]) -> Iterator[str]:
     for setting, value in stored_settings(queue.settings()).items():
         yield f"{setting} = {_value(value)}"
     yield ""
-    weights, stored = queue.weights(), queue.assignment()
+    controls, stored = queue.controls(), queue.assignment()
+    yield from _that_end("weight", controls.weights)
+    yield from _that_end("limits", controls.limits)
+    weights = {key: each.weight for key, each in controls.weights.items() if math.isinf(each.until)}
     left_out += [f"the weight of {key!r} in queue {name!r}" for key in weights if isinstance(key, bytes)]
     if weights:
         yield f"[queues.{_value(name)}.weights]"
         for key in sorted(key for key in weights if isinstance(key, str)):  # so that two files can be compared
             yield f"{_value(key)} = {weights[key]}"
         yield ""
-    for plan, each in queue.plans().items():
+    for plan, each in controls.plans.items():
         yield f"[queues.{_value(name)}.plans.{_value(plan)}]"
         yield from (f"{key} = {_value(value)}" for key, value in each.settings().items())
         yield ""
-    limits = queue.limits()
+    limits = {key: each.limits for key, each in controls.limits.items() if math.isinf(each.until)}
     left_out += [f"the limits of {key!r} in queue {name!r}" for key in limits if isinstance(key, bytes)]
     yield from _limits(name, {key: each for key, each in limits.items() if isinstance(key, str)})
     if len(stored):
@@ -55,6 +61,16 @@ def _queue(client: Client, name: str, left_out: list[str]) -> Iterator[str]:
         yield f"[queues.{_value(name)}.assignment]"
         yield f"keys = {_value([key for key in keys if isinstance(key, str)])}"
         yield f"max_overlap = {stored.max_overlap}"
+        yield ""
+
+
+def _that_end(what: str, controls: Mapping[str | bytes, Control]) -> Iterator[str]:
+    """Return comments on what is left out, since it ends by itself: a file says what is to be for good."""
+    ending = {key: each for key, each in controls.items() if not math.isinf(each.until)}
+    for key in sorted(ending, key=str):
+        spelled = _value(key if isinstance(key, str) else repr(key))
+        yield f"# left out, since it ends at {ends_at(ending[key].until)}: {what} of {spelled}"
+    if ending:
         yield ""
 
 

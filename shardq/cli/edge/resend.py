@@ -6,7 +6,7 @@ from contextlib import closing
 
 from shardq.cli.edge.options import add_spool, open_spool, read_ids
 from shardq.cli.exits import Nothing, UsageError
-from shardq.cli.parsing import Args, argument, command, takes
+from shardq.cli.parsing import Args, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 
@@ -20,8 +20,8 @@ EXAMPLES = """  shardq edge resend --reason NO_QUEUE --spool app.db
 @command(ABOUT, EXAMPLES, extra="edge")
 @takes(add_spool)
 @argument("ids", metavar="ID", nargs="*", help="the messages' ids, as `shardq edge refused` prints them")
-@argument("--reason", metavar="R", help="all that were refused for this reason")
-@argument("--all", action="store_true", help="all that are kept")
+@flag("reason", " for which they were refused")
+@flag("all", " that are kept")
 def run(args: Args, shell: Shell) -> None:
     """Move them back, and print how many there were."""
     if sum((bool(args.ids), args.reason is not None, args.all)) != 1:

@@ -14,13 +14,13 @@ import msgspec
 from shardq.cli.edge.options import add_gateway, open_edge
 from shardq.cli.edge.progress import Progress
 from shardq.cli.exits import FAILED, OK, PARTLY, UsageError
+from shardq.cli.filters import tenant_of
 from shardq.cli.output import remark
-from shardq.cli.parsing import Args, argument, command, pair, takes, time
+from shardq.cli.parsing import Args, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 from shardq.errors import BackendTimeout, ConfigError, MessageRefused
 from shardq.files import MIB, bounded, read_file
-from shardq.protocol.bodies import text_or_bytes
 
 if TYPE_CHECKING:
     from shardq.edge import Edge
@@ -35,22 +35,22 @@ delivers them. While the spool is full, it waits for room. On a terminal it show
 elsewhere. It ends with 0 if all were stored (with --wait 0, if all are in the spool), with 5 if some were refused:
 `shardq edge refused` shows those, and `shardq edge resend` sends them again."""
 
-EXAMPLES = """  shardq edge send metrics 'cpu 0.3' -k site-7
-  shardq edge send files --each-file *.csv -k site-7
-  zcat events.jsonl.gz | shardq edge send --topic orders.eu --lines --as json -k tenant-42 > ids"""
+EXAMPLES = """  shardq edge send metrics 'cpu 0.3' -t site-7
+  shardq edge send files --each-file *.csv -t site-7
+  zcat e.jsonl.gz | shardq edge send --topic orders.eu --lines --as json -t me"""
 
 
 @command(ABOUT, EXAMPLES, extra="edge")
 @argument("queue", metavar="QUEUE", nargs="?", default="", help="the queue; none with --topic")
 @argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - reads all of stdin")
 @argument("--topic", default="", metavar="T", help="send to the queues that this topic goes to")
-@argument("-k", "--shard-key", required=True, metavar="K", help="the shard key, usually the tenant's name")
-@argument("--as", dest="form", choices=("bytes", "text", "json"), default="bytes", help="how to read it")
-@argument("--lines", action="store_true", help="each line of stdin is a message")
+@flag("tenant", required=True)
+@flag("as")
+@flag("lines")
 @argument("--each-file", nargs="+", type=Path, metavar="FILE", help="each of these files is a message")
-@argument("--delay", type=time, default=0.0, metavar="S", help="deliver it no earlier than S seconds on")
-@argument("--header", type=pair, action="append", metavar="N=V", default=[], help="a header")
-@argument("--wait", type=time, default=30.0, metavar="S", help="wait while acks come within so many seconds (30)")
+@flag("delay", default=0.0)
+@flag("header")
+@flag("wait", " and no ack comes (30s)", default=30.0)
 @takes(add_gateway)
 def run(args: Args, shell: Shell) -> int:
     """Send the messages of the arguments, or those of stdin."""
@@ -125,7 +125,7 @@ def _payloads(args: Args) -> Iterator[bytes]:
 def _message(args: Args, raw: bytes, number: int) -> Any:
     from shardq.edge import EdgeMessage
 
-    key = text_or_bytes(os.fsencode(args.shard_key))
+    key = tenant_of(args) or ""
     return EdgeMessage(_decoded(raw, args, number), key, args.queue, args.topic, dict(args.header) or None, args.delay)
 
 

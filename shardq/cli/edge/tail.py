@@ -7,7 +7,7 @@ import threading
 
 from shardq.cli.edge.options import add_spool
 from shardq.cli.edge.status import looked
-from shardq.cli.parsing import Args, argument, command, number, period, takes
+from shardq.cli.parsing import Args, command, flag, takes
 from shardq.cli.shell import Shell
 
 COUNTED = ("accepted", "acked", "refused", "dropped")
@@ -15,13 +15,13 @@ COUNTED = ("accepted", "acked", "refused", "dropped")
 
 @command(extra="edge")
 @takes(add_spool)
-@argument("--every", type=period, default=1.0, metavar="S", help="look every so many seconds (1)")
-@argument("--times", type=number(1), metavar="N", help="end after so many looks")
+@flag("watch", default=2.0)
+@flag("times")
 def run(args: Args, shell: Shell) -> None:
     """Print a line for each look: what has changed since the one before, and what waits."""
     before, never, looks = looked(args), threading.Event(), 0
     while args.times is None or looks < args.times:
-        never.wait(args.every)
+        never.wait(args.watch)
         looks, found = looks + 1, looked(args)
         changes = {name: found[name] - before[name] for name in COUNTED}
         told = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count) or "nothing new"

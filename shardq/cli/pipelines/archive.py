@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from shardq.cli.exits import OK, PARTLY, Nothing, UsageError
 from shardq.cli.output import remark
-from shardq.cli.parsing import Args, argument, number, time
+from shardq.cli.parsing import Args, argument, flag
 from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
+from shardq.cli.values import number
 from shardq.errors import QueueMissing
 from shardq.ops.queue.listing import matching_queues
 
@@ -48,7 +49,7 @@ def expression(text: str) -> str:
 @argument("queues", nargs="*", metavar="QUEUE", help="the queues; others than before may be named, and come back later")
 @argument("--pattern", type=expression, default="", metavar="REGEX", help="instead: queues whose whole names match")
 @argument("--only", choices=("journal", "dead"), help="archive only this table")
-@argument("--every", type=time, metavar="S", help="repeat every S seconds until Ctrl-C (needs --only)")
+@flag("every", ", until Ctrl-C (needs --only)")
 @argument("--most", type=number(1), metavar="N", default=1_000_000, help="rows of a batch at most (1,000,000)")
 @argument("--allow-loss", action="store_true", help="do not fail if events were lost")
 @argument("--adopt", action="store_true", help="if the checkpoint is gone, go on behind what is archived")

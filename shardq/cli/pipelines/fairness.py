@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from shardq.cli.exits import UsageError
 from shardq.cli.output import say
-from shardq.cli.parsing import Args, argument, number, time
+from shardq.cli.parsing import Args, argument, flag
 from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
+from shardq.cli.values import number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,13 +42,13 @@ TYPED = ("number", "time", "stream", "count", "due")
 @pipeline(ABOUT, EXAMPLES)
 @argument("events", nargs="?", metavar="EVENTS", help="a table of events (the queue's own journal)")
 @argument("--format", metavar="F", help="of EVENTS: parquet, json, csv, orc, table (by its name)")
-@argument("--queue", metavar="QUEUE", help="only events of this queue")
+@flag("queue", "; only its events")
 @argument("--window", type=number(1), metavar="S", default=60, help="length of a window in seconds (60)")
-@argument("--streams", type=number(1), metavar="N", help="the queue's number of streams")
-@argument("--per-shard", type=number(1), metavar="M", help="and its streams per shard (as seen in the events)")
+@flag("streams", " of the queue")
+@flag("per_shard", " (as seen in the events)")
 @argument("--out", metavar="DIR", help="write tables, pictures and pages there: a path or a URL")
-@argument("--follow", action="store_true", help="add what is new since the last run to --out")
-@argument("--every", type=time, metavar="S", help="with --follow: repeat every S seconds until Ctrl-C")
+@flag("follow", "; it is added to --out")
+@flag("every", ", with --follow")
 @argument(
     "--late",
     type=number(0),

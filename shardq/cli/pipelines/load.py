@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import UsageError
-from shardq.cli.parsing import Args, add_queue, argument, takes, time
+from shardq.cli.parsing import Args, add_queue, argument, flag, takes
 from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, writing
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ABOUT = """Each row of ROWS becomes one message. If a load failed or was interrupted, run it again with the same files:
 it writes only the rows that are missing. Runs with the same id are the same load. The id is made from the names, sizes
 and times of the files, so a folder with one more file, a folder inside it, or a file that was touched is another load,
-and all of it is written. To add what is new, give both runs one --id, or follow the folder.
+and all of it is written. To add what is new, give both runs one --run-id, or follow the folder.
 
 --follow loads each file of a folder once: those that are new since the last run with the same --checkpoint. Put files
 there whole (by renaming them), and do not change them.
@@ -27,18 +27,18 @@ there whole (by renaming them), and do not change them.
 The payload is the column --payload as it is, or else an object of all columns that no other option names."""
 
 EXAMPLES = """  shardq pipeline load day.parquet jobs --key tenant
-  shardq pipeline load orders.csv jobs --key customer --payload order --delay wait
-  shardq pipeline load landing/ jobs --format csv --option 'sep=;' --key tenant --follow --checkpoint seen/ --every 30
-  shardq pipeline load db.orders jobs --format table --key tenant --id orders-2026-07-01"""
+  shardq pipeline load orders.csv jobs --key me --payload order --delay wait
+  shardq pipeline load new/ jobs --key me --follow --checkpoint c/ --every 9s
+  shardq pipeline load db.orders jobs --format table --key me --run-id orders-07"""
 
 
 @pipeline(ABOUT, EXAMPLES)
 @takes(partial(add_rows, name="rows"), add_queue, add_message)
-@argument("--create", action="store_true", help="create the queue if it does not exist")
-@argument("--id", metavar="ID", help="the id of this load (made from the files' names, sizes and times)")
-@argument("--follow", action="store_true", help="ROWS is a folder: load the files that are new in it")
+@flag("create")
+@flag("run_id")
+@flag("follow", "; ROWS is a folder")
 @argument("--checkpoint", metavar="DIR", help="with --follow: the folder that knows which files are loaded")
-@argument("--every", type=time, metavar="S", help="with --follow: look every S seconds until Ctrl-C")
+@flag("every", ", with --follow")
 def run(args: Args, shell: Shell) -> None:
     """Load the rows."""
     if args.follow != (args.checkpoint is not None):
@@ -61,7 +61,7 @@ def _load(args: Args, shell: Shell, spark: SparkSession, progress: Progress) -> 
     with progress.step(f"looking at {args.rows}"):
         rows = read_table(spark, args.rows, form=args.format, schema=args.schema, options=reading)
         made = messages(rows, columns)
-        write_id = args.id or identity(rows, args.queue, columns, sorted(reading.items()))
+        write_id = args.run_id or identity(rows, args.queue, columns, sorted(reading.items()))
     options = writing(args, shell, made, create=args.create)
     tell_known(rows, [args.queue], write_id, options, progress)
     load(made, args.queue, write_id, options, progress)
@@ -76,7 +76,7 @@ def _follow(args: Args, shell: Shell, spark: SparkSession, progress: Progress) -
     with progress.step(f"looking at {args.rows}"):
         rows = follow_files(spark, args.rows, form=args.format, schema=args.schema, options=dict(args.option))
         made = messages(rows, columns_of(args))
-        write_id = args.id or landing_id(spark, args.rows, args.queue)
+        write_id = args.run_id or landing_id(spark, args.rows, args.queue)
     landing = Landing(args.queue, write_id, args.checkpoint, args.every)
     landing.claim(spark, args.rows)
     landing.follow(made, writing(args, shell, made, create=args.create), progress)

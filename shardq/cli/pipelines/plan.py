@@ -7,11 +7,12 @@ import re
 from typing import TYPE_CHECKING
 
 from shardq.cli.output import say
-from shardq.cli.parsing import Args, argument, number, time
+from shardq.cli.parsing import Args, argument, flag
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import duration
+from shardq.cli.values import number, time
 
 if TYPE_CHECKING:
     from shardq.spark.pipelines.planning.verdict import Verdict
@@ -22,10 +23,10 @@ with the columns shard_key and load, of which the busiest flood; without it --te
 with which the share --isolation of the quiet tenants waits at most --within seconds, it recommends the one with the
 smallest product of streams and busy streams (streams that a flood writes to).
 
-`shardq plan` answers the same for tenants that are all alike, from formulas and without Spark."""
+`shardq server size` answers the same for tenants that are all alike, from formulas and without Spark."""
 
 EXAMPLES = """  shardq pipeline plan --tenants 10000000 --noisy 20
-  shardq pipeline plan --tenants 1000000 --candidate 64x4 --candidate 256x3 --flood 50000
+  shardq pipeline plan --tenants 1000000 --candidate 64x4 --candidate 256x3
   shardq pipeline plan loads.parquet --noisy 5 --service 800 --json"""
 
 COLUMNS = (
@@ -44,23 +45,23 @@ def _numbers(text: str) -> tuple[int, int]:
 @pipeline(ABOUT, EXAMPLES)
 @argument("table", nargs="?", metavar="TENANTS", help="a table with shard_key and load (such as a number of messages)")
 @argument("--format", metavar="F", help="format of TENANTS: parquet, json, csv, orc, table (by its name)")
-@argument("--tenants", type=number(1), metavar="T", default=10_000_000, help="number of assumed tenants (10,000,000)")
+@flag("tenants", " that are assumed (10,000,000)", default=10_000_000)
 @argument("--skew", type=float, metavar="S", default=1.0, help="loads of assumed tenants fall as 1 / rank^S (1)")
-@argument("--noisy", type=number(1), metavar="K", default=20, help="how many flood at a time (20)")
+@flag("noisy")
 @argument("--flood", type=number(1), metavar="F", default=10_000, help="messages of each flood (10,000)")
 @argument("--service", type=float, metavar="R", default=1000.0, help="messages per second of all workers (1,000)")
 @argument("--used", type=float, metavar="U", default=0.5, help="share of that for messages that come meanwhile (0.5)")
 @argument("--window", type=number(0), metavar="W", default=1, help="the queue's admission window; 0 for none (1)")
-@argument("--within", type=time, metavar="S", default=1.0, help="longest wait that counts as in time, in seconds (1)")
-@argument("--isolation", type=float, metavar="S", default=0.99, help="share of tenants in time (0.99)")
+@argument("--within", type=time, metavar="TIME", default=1.0, help="longest wait that counts as in time (1s)")
+@flag("isolation", ", in time")
 @argument(
     "--candidate",
     type=_numbers,
     action="append",
     metavar="NxM",
-    help="examine this one; repeatable (those of shardq plan)",
+    help="examine this one; repeatable (those of shardq server size)",
 )
-@argument("--seed", type=number(0), metavar="S", default=0, help="random seed (0)")
+@flag("seed")
 def run(args: Args, shell: Shell) -> None:
     """Examine the tenants, choose a candidate, print."""
     with started("plan", args, shell) as (spark, progress):

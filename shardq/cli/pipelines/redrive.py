@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardq.cli.parsing import Args, add_queue, argument, takes
+from shardq.cli.parsing import Args, add_queue, argument, flag, takes
 from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
 
@@ -11,14 +11,14 @@ last_error, written_at, died_at, headers, payload, ... Prints how many it choose
 --go they are moved back, at most --rate per second. If it is interrupted, run it again to move the rest."""
 
 EXAMPLES = """  shardq pipeline redrive jobs --where "last_error like '%timed out%'"
-  shardq pipeline redrive jobs --where "shard_key = 'acct-7' and count < 9" --go --rate 50
-  shardq pipeline redrive jobs --where "get_json_object(cast(payload as string), '$.kind') = 'mail'" """
+  shardq pipeline redrive jobs --where "count < 9" --go --rate 50
+  shardq pipeline redrive jobs --where "headers['kind'] = 'mail'" """
 
 
 @pipeline(ABOUT, EXAMPLES.rstrip())
 @takes(add_queue)
 @argument("--where", metavar="SQL", default="true", help="which dead letters (all)")
-@argument("--rate", type=float, metavar="R", default=100.0, help="move at most R per second (100)")
+@flag("rate", " (100)", default=100.0)
 @argument("--go", action="store_true", help="move them; without it nothing is changed")
 def run(args: Args, shell: Shell) -> None:
     """Choose the dead letters, print how many, move them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from shardq.cli.parsing import Args, add_router, argument, takes
+from shardq.cli.parsing import Args, argument, flag, takes
 from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, writing
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
@@ -13,18 +13,18 @@ ABOUT = """Writes each row of EVENTS once to each queue that is bound to its top
 second run with the same id writes only what is missing. It uses the bindings of the moment at which it starts. Rows
 that no pattern matches are left out. The payload is the column --payload, or else an object of all columns."""
 
-EXAMPLES = """  shardq pipeline route events.parquet --topic topic --key tenant --payload body
-  shardq pipeline route clicks.csv --option 'sep=;' --topic kind --key account --errors unrouted
-  shardq pipeline route clicks.json --topic kind --key account --dry"""
+EXAMPLES = """  shardq pipeline route e.parquet --topic topic --key tenant --payload body
+  shardq pipeline route clicks.csv --topic kind --key account --errors unrouted
+  shardq pipeline route clicks.json --topic kind --key account --dry-run"""
 
 
 @pipeline(ABOUT, EXAMPLES)
 @takes(partial(add_rows, name="events"))
 @argument("--topic", metavar="COLUMN", default="topic", help="the column of the topic (topic)")
 @takes(add_message)
-@argument("--id", metavar="ID", help="the id of this run (made from the files' names, sizes and times)")
-@argument("--dry", action="store_true", help="only count how many messages each queue would get")
-@takes(add_router)
+@flag("run_id")
+@flag("dry_run", "; it counts for each queue")
+@flag("router")
 def run(args: Args, shell: Shell) -> None:
     """Route the events and write them."""
     bindings = sorted(shell.client.router(args.router).bindings())
@@ -38,7 +38,7 @@ def run(args: Args, shell: Shell) -> None:
         with progress.step(f"looking at {args.events}"):
             rows = read_table(spark, args.events, form=args.format, schema=args.schema, options=reading)
             routes = routed(rows, columns, bindings, args.topic, divert=args.errors is not None)
-        if args.dry:
+        if args.dry_run:
             with progress.step("routing"):
                 counts = {
                     row.queue: row["count"]
@@ -46,7 +46,7 @@ def run(args: Args, shell: Shell) -> None:
                 }
             progress.report.figures |= {"queues": counts, "messages": sum(counts.values())}
         else:
-            name = args.id or identity(rows, args.router, columns, args.topic, sorted(reading.items()))
+            name = args.run_id or identity(rows, args.router, columns, args.topic, sorted(reading.items()))
             queues = [each.queue for each in bindings]
             options = writing(args, shell, routes, create=True)
             tell_known(rows, queues, name, options, progress)

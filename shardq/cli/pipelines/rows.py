@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import UsageError
-from shardq.cli.parsing import Args, Parser, number, pair
+from shardq.cli.parsing import Args, Parser
 from shardq.cli.pipelines.stage import connecting
 from shardq.cli.shell import Shell
+from shardq.cli.values import number, pair
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,25 +1,26 @@
 """Tenants of a queue and what they have in it: by their backlog, by what they have in flight, by how long they wait.
 
 A survey reads pages of the queue's own accounts as they are stored, by plain commands: a script that takes them apart
-costs the server eight times as much. Each page takes less than 2 ms of the server, however many tenants there are; the
-order is made here. It is not one instant. Pages are not asked for together, since the server would serve nobody else
-between two of them. Only those that are shown are looked at by a script.
+and tells only the first of each page costs the server three to five times as much, and both together no less. Each
+page takes less than 1 ms of the server, however many tenants there are; the order is made here. It is not one instant.
+Pages are not asked for together, since the server would serve nobody else between two of them. Only those that are
+shown are looked at closely, some in one call. The longest waits are mostly found without the accounts: see `ages`.
 """
 
 from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from shardq.arguments import one_of, whole
+from shardq.arguments import flag, one_of, whole
 from shardq.errors import ConfigError
 from shardq.model.limits import Limits
 from shardq.model.tenant import Neighbour, Tenant
-from shardq.ops.inspect.ages import RUNS, Waits, first_waits, tenant_of, wait_of
+from shardq.ops.inspect.ages import Waits, first_waits, tenant_of, waits_in_streams
 from shardq.ops.queue.opening import missing
 from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.sight import Sight, sight
@@ -35,15 +36,20 @@ Order = Literal["backlog", "oldest", "in_flight", "held_back", "time", "dedup", 
 ORDERS: Final[tuple[Order, ...]] = ("backlog", "oldest", "in_flight", "held_back", "time", "dedup", "dead", "results")
 BOUNDS: Final = {"dedup": "D:", "dead": "X:", "results": "R:"}
 """The orders by what is used of a bound: how the names of these fields of the state begin."""
-MOST: Final = 1000
-PAGE: Final = 500
-LOOKED_AT: Final = 16
-"""So many of a tenant's streams are searched for its oldest message, where not all that waits is looked at."""
+MAX_LIMIT: Final = 1000
+PAGE: Final = 1000
+"""Fields of the state that one call looks at."""
+OWN_STREAMS: Final = 16
+"""Streams of a tenant that are searched for its oldest message, where not all that waits is looked at."""
+STREAMS_AT_ONCE: Final = 64
+"""Streams that one call searches for the oldest messages of those that are shown."""
+NAMES_AT_ONCE: Final = 50
+"""Tenants that one call looks at closely."""
 SMALL: Final = 10_000
-"""Up to so many messages in the streams and tenants with an overflow, all that waits is looked at for its age."""
-EVERYBODY: Final = 2**40
+"""Up to so many messages in the streams, all are looked at for the ages of those that are shown, where needed."""
 MAX_CHANGED: Final = 1000
 """Leases that ended, and tenants of which something came due, that are looked at before a read has seen them."""
+CHANGED_AT_ONCE: Final = 150
 NEIGHBOURS: Final = 10
 _NUMBER: Final = re.compile(rb"\d+")
 
@@ -72,6 +78,17 @@ class Account(NamedTuple):
         """All that waits."""
         return self.in_streams + self.held_back
 
+    def rank(self, order: str) -> int:
+        """How much it has of what an order names; below 0 if it is not in the order."""
+        if order == "in_flight":
+            return self.in_flight or -1
+        if order == "time":
+            return self.ahead or -1
+        if order == "held_back":
+            return self.held_back or -1
+        # Those with delayed messages alone come last, by 0: they are tenants of the queue, too.
+        return self.backlog or (0 if self.delayed else -1)
+
 
 def stored_account(text: bytes, virtual: int) -> Account:
     """Read an account as it is stored (lua/accounts.lua), beside the queue's *virtual* time, but for what limits block.
@@ -83,7 +100,7 @@ def stored_account(text: bytes, virtual: int) -> Account:
         if len(words) == 1:
             both, served, waits = (*text.split(b":", 3), b"", b"")[:3]
             in_flight, in_streams = divmod(int(both), 1000)
-            return Account(in_streams, int(waits or 0), in_flight=in_flight, ahead=max(0, int(served or 0) - virtual))
+            return Account(in_streams, int(waits or 0), 0, 0, in_flight, max(0, int(served or 0) - virtual))
         in_streams, in_flight, held, returned, delayed = map(int, words[:5])
         ahead = 0 if words[5] == b"-" else max(0, round(float(words[5])) - virtual)
     except (ValueError, IndexError):
@@ -97,58 +114,42 @@ def account_of(text: bytes) -> Account:
     return Account(in_streams, held, limited, delayed, in_flight, ahead, returned=held)
 
 
+class Survey(NamedTuple):
+    """The tenants that come first, and messages `in_streams`; `waits` says since when they wait, if that is known."""
+
+    names: Sequence[bytes]
+    in_streams: int = 0
+    waits: Waits | None = None
+
+
 def tenants(state: QueueState, order: str, limit: int, start: int, timeout: float | None = None) -> Op[list[Tenant]]:
     """Return the tenants from rank *start* on, at most *limit*, those first that have most of what *order* names."""
     one_of("order", order, ORDERS)
-    whole("limit", limit, 1, MOST)
+    whole("limit", limit, 1, MAX_LIMIT)
     whole("start", start, 0, 2**40)
     until = state.until(timeout)
     seen = yield from sight(state, until) if order in BOUNDS else _knowing(state, until)
-    if order in BOUNDS:
-        uses = yield from _uses(state, BOUNDS[order], until)
-        return (yield from _first(state, seen, uses, None, limit, start, until))
-    accounts = yield from _accounts(state, seen, until)
-    # Each message in a stream has to be looked at, but of an overflow only the first.
-    is_small = sum(each.in_streams + bool(each.held_back) for each in accounts.values()) <= SMALL
-    outside = [name for name, each in accounts.items() if each.waits_outside]
-    waits = None
     if order == "oldest":
-        waits = yield from first_waits(state, seen.view, outside, start + limit, until)
-    elif is_small:
-        waits = yield from first_waits(state, seen.view, outside, EVERYBODY, until)
-    return (yield from _first(state, seen, _ranks(order, accounts, waits), waits, limit, start, until))
+        found = yield from _oldest(state, seen, start + limit, until)
+    else:
+        found = yield from _most(state, seen, order, start + limit, until)
+    return (yield from _details(state, seen, found._replace(names=found.names[start:]), until))
 
 
-def _first(
-    state: QueueState,
-    seen: Sight,
-    ranks: Mapping[bytes, float],
-    waits: Waits | None,
-    limit: int,
-    start: int,
-    until: float,
-) -> Op[list[Tenant]]:
-    """Return those of the highest ranks."""
-    # By name where ranks are the same, so that two pages show nobody twice.
-    first = heapq.nsmallest(start + limit, ranks.items(), key=lambda each: (-each[1], each[0]))[start:]
-    found: list[Tenant] = []
-    for name, _ in first:
-        found.append((yield from _detail(state, seen, name, waits, until)))
-    return found
-
-
-def tenant(state: QueueState, key: str | bytes, timeout: float | None = None) -> Op[Tenant]:
-    """Return what one tenant has, with its neighbours: it costs the same however many others there are."""
+def tenant(
+    state: QueueState, key: str | bytes, timeout: float | None = None, *, neighbours: bool = False
+) -> Op[Tenant]:
+    """Return what one tenant has, with its *neighbours* if asked for: in 3 calls, however many others there are."""
     until, name = state.until(timeout), key_bytes(key)
     seen = yield from _knowing(state, until)
-    reply = yield from _look(state, seen.view, name, until)
-    found = _tenant(seen.view, name, reply)
-    if found.in_streams:
-        age = _age(seen, (yield from wait_of(state, seen.view, name, found.in_streams, until)))
-        found = replace(
-            found, oldest_age=max((each for each in (age, found.oldest_age) if each is not None), default=None)
-        )
-    return replace(found, neighbours=_near(seen.view, found.streams, reply[7]))
+    streams = _searched(seen.view, name)
+    # After a resize its messages may be in any stream.
+    others = [number for number in _first_streams(seen.view) if number not in streams]
+    heads = len(streams) if flag("neighbours", neighbours) else 0
+    reply = yield from _look(state, (name,), (*streams, *others), until, heads=heads)
+    now, [row], near = reply
+    found = _tenant(seen.view, name, now, row)
+    return replace(found, neighbours=_near(seen.view, found.streams, near))
 
 
 def _near(view: QueueView, streams: Sequence[int], others: Sequence[Any]) -> tuple[Neighbour, ...]:
@@ -161,58 +162,79 @@ def _near(view: QueueView, streams: Sequence[int], others: Sequence[Any]) -> tup
     return tuple(near[:NEIGHBOURS])
 
 
-def _ranks(order: str, accounts: Mapping[bytes, Account], waits: Waits | None) -> Mapping[bytes, float]:
-    if order == "oldest":
-        return {name: -ms for name, ms in (waits or {}).items()}
-    if order == "in_flight":
-        return {name: each.in_flight for name, each in accounts.items() if each.in_flight}
-    if order == "time":
-        return {name: each.ahead for name, each in accounts.items() if each.ahead}
-    if order == "held_back":
-        return {name: each.held_back for name, each in accounts.items() if each.held_back}
-    # Those with delayed messages alone come last, by 0: they are tenants of the queue, too.
-    return {name: each.backlog for name, each in accounts.items() if each.backlog or each.delayed}
+def _most(state: QueueState, seen: Sight, order: str, count: int, until: float) -> Op[Survey]:
+    """Return the *count* that have most of what *order* names."""
+    in_streams = 0
+    if kind := BOUNDS.get(order):
+        ranks = yield from _read_all(state, kind, _used, until)
+    else:
+        virtual, in_streams = yield from _line(state, until)
+        ranks = yield from _read_all(state, "t:", lambda text: stored_account(text, virtual).rank(order), until)
+        for name, each in (yield from _changed_by_time(state, seen, until)).items():
+            ranks[name] = each.rank(order)
+    # By name where ranks are the same, so that two pages show nobody twice.
+    first = heapq.nsmallest(count, ((-rank, name) for name, rank in ranks.items() if rank >= 0))
+    return Survey([name for _, name in first], in_streams)
 
 
-def _uses(state: QueueState, kind: str, until: float) -> Op[dict[bytes, float]]:
-    found: dict[bytes, float] = {}
-    for name, text in (yield from _fields(state, kind, until)):
-        number = _NUMBER.match(text)
-        found[name] = int(number[0]) if number else 0
-    return found
+def _used(text: bytes) -> int:
+    number = _NUMBER.match(text)
+    return int(number[0]) if number else 0
 
 
-def _accounts(state: QueueState, seen: Sight, until: float) -> Op[dict[bytes, Account]]:
-    line = yield from ask(state, "HGET", state.keys.meta, "line", until=until)
+def _line(state: QueueState, until: float) -> Op[tuple[int, int]]:
+    """Return the queue's virtual time, and how many messages are in the streams."""
+    line, shared = yield from ask(state, "HMGET", state.keys.meta, "line", "shared", until=until)
     if not line:
         raise missing(state)
-    virtual = int(line.split(b" ")[0])
-    found = {name: stored_account(text, virtual) for name, text in (yield from _fields(state, "t:", until))}
-    changed = yield from _changed_by_time(state, seen, until)
-    for at in range(0, len(changed), RUNS):
-        told = yield from _ask(state, until, Call.on(state.keys, "present", tuple(changed[at : at + RUNS])))
-        found |= {name: account_of(text) for name, text in zip(told[::2], told[1::2], strict=True)}
+    return int(line.split(b" ")[0]), int(shared or 0)
+
+
+def _read_all(state: QueueState, kind: str, read: Callable[[bytes], int], until: float) -> Op[dict[bytes, int]]:
+    """Read what each field of the state says whose name begins with *kind*, by the rest of its name."""
+    found: dict[bytes, int] = {}
+    known: dict[bytes, int] = {}  # many say the same
+    cursor: Argument = "0"
+    while cursor != b"0":
+        key = state.keys.meta
+        cursor, flat = yield from ask(state, "HSCAN", key, cursor, "MATCH", f"{kind}*", "COUNT", PAGE, until=until)
+        for name, text in zip(flat[::2], flat[1::2], strict=True):
+            number = known.get(text)
+            if number is None:
+                known[text] = number = read(text)
+            found[name[len(kind) :]] = number
     return found
 
 
-def _changed_by_time(state: QueueState, seen: Sight, until: float) -> Op[list[bytes]]:
-    """Return the tenants of which leases have ended, or something came due, and no read has seen it."""
+def _oldest(state: QueueState, seen: Sight, count: int, until: float) -> Op[Survey]:
+    """Return the *count* that wait longest, and since when."""
+    reply = yield from _ask(state, until, Call.on(state.keys, "outside"))
+    if not reply:
+        raise missing(state)
+    is_all, ready, outside = reply
+    names = set(outside)
+    if not is_all:
+        found = yield from _read_all(state, "t:", lambda text: stored_account(text, 0).waits_outside, until)
+        names.update(name for name, waits in found.items() if waits)
+    streams = [number for number, digit in enumerate(ready) if digit == ord("1")]
+    waits = yield from first_waits(state, seen.view, sorted(names), streams, count, until)
+    first = heapq.nsmallest(count, waits.items(), key=lambda each: (each[1], each[0]))
+    return Survey([name for name, _ in first], waits=waits)
+
+
+def _changed_by_time(state: QueueState, seen: Sight, until: float) -> Op[dict[bytes, Account]]:
+    """Return the tenants of which leases have ended, or something came due, and no read has seen it, as they are."""
     now, keys = int(seen.time * 1000), state.keys
     some = ("LIMIT", 0, MAX_CHANGED)
     names = yield from ask(state, "ZRANGEBYSCORE", keys.due, "-inf", f"{now}.999", *some, until=until)
     tokens = yield from ask(state, "ZRANGEBYSCORE", keys.leases, "-inf", now, *some, until=until)
     leases = filter(None, map(lease_of, tokens))
-    return sorted({*names, *(tenant_of(seen.view, each.shard_key or b"") for each in leases)})
-
-
-def _fields(state: QueueState, kind: str, until: float) -> Op[list[tuple[bytes, bytes]]]:
-    """Return all fields of the state whose names begin with *kind*: the rest of the name, and what each says."""
-    found: list[tuple[bytes, bytes]] = []
-    cursor: Argument = "0"
-    while cursor != b"0":
-        key = state.keys.meta
-        cursor, flat = yield from ask(state, "HSCAN", key, cursor, "MATCH", f"{kind}*", "COUNT", PAGE, until=until)
-        found += [(name[len(kind) :], text) for name, text in zip(flat[::2], flat[1::2], strict=True)]
+    changed = sorted({*names, *(tenant_of(seen.view, each.shard_key or b"") for each in leases)})
+    found: dict[bytes, Account] = {}
+    for at in range(0, len(changed), CHANGED_AT_ONCE):
+        call = Call.on(keys, "present", tuple(changed[at : at + CHANGED_AT_ONCE]))
+        told = yield from _ask(state, until, call)
+        found |= {name: account_of(text) for name, text in zip(told[::2], told[1::2], strict=True)}
     return found
 
 
@@ -228,16 +250,46 @@ def _knowing(state: QueueState, until: float) -> Op[Sight]:
     return seen
 
 
-def _detail(state: QueueState, seen: Sight, name: bytes, waits: Waits | None, until: float) -> Op[Tenant]:
-    """Return one of several tenants. If *waits* are given, they say since when it waits."""
-    found = _tenant(seen.view, name, (yield from _look(state, seen.view, name, until, alone=waits is not None)))
-    return found if waits is None else replace(found, oldest_age=_age(seen, waits.get(name)))
+def _details(state: QueueState, seen: Sight, survey: Survey, until: float) -> Op[list[Tenant]]:
+    """Return the tenants of a survey, in its order."""
+    found: dict[bytes, Tenant] = {}
+    left: dict[bytes, int] = {}
+    for names, streams in _together(seen.view, survey):
+        now, rows, _ = yield from _look(state, names, streams, until)
+        for name, row in zip(names, rows, strict=True):
+            found[name] = each = _tenant(seen.view, name, now, row)
+            if each.in_streams > row[-1]:
+                left[name] = each.in_streams
+    waits = survey.waits
+    if waits is not None:
+        return [replace(each, oldest_age=_age(seen, waits.get(name))) for name, each in found.items()]
+    if left and survey.in_streams <= SMALL:
+        for name, since in (yield from waits_in_streams(state, seen.view, left, until)).items():
+            each = found[name]
+            found[name] = replace(each, oldest_age=max(each.oldest_age or 0, _age(seen, since) or 0))
+    return list(found.values())
 
 
-def _look(state: QueueState, view: QueueView, name: bytes, until: float, *, alone: bool = False) -> Op[Sequence[Any]]:
-    """Ask for one tenant: *alone*, or with what is found at the heads of its streams."""
-    streams = () if alone else _streams(view, name)[:LOOKED_AT]
-    call = Call.on(state.keys, "tenant", (name,), rest=tuple(map(state.keys.stream, streams)))
+def _together(view: QueueView, survey: Survey) -> Iterator[tuple[tuple[bytes, ...], Iterable[int]]]:
+    """Divide those of a survey among calls: with their streams, unless it is known since when they wait."""
+    names: list[bytes] = []
+    streams: dict[int, None] = {}
+    for name in survey.names:
+        own = () if survey.waits is not None else _searched(view, name)
+        if names and (len(names) == NAMES_AT_ONCE or len(streams.keys() | set(own)) > STREAMS_AT_ONCE):
+            yield tuple(names), streams
+            names, streams = [], {}
+        names.append(name)
+        streams |= dict.fromkeys(own)
+    if names:
+        yield tuple(names), streams
+
+
+def _look(
+    state: QueueState, names: Sequence[bytes], streams: Iterable[int], until: float, *, heads: int = 0
+) -> Op[Sequence[Any]]:
+    """Look at tenants, and at these streams for their messages."""
+    call = Call.on(state.keys, "tenant", (heads, *names), rest=tuple(map(state.keys.stream, streams)))
     reply: Sequence[Any] = yield from _ask(state, until, call)
     if not reply:
         raise missing(state)
@@ -249,8 +301,8 @@ def _age(seen: Sight, since: int | None) -> float | None:
     return None if since is None else max(0, round(seen.time * 1000) - since) / 1000
 
 
-def _tenant(view: QueueView, name: bytes, reply: Sequence[Any]) -> Tenant:
-    now, text, weight, limits, plan, uses, oldest, _ = reply
+def _tenant(view: QueueView, name: bytes, now: int, row: Sequence[Any]) -> Tenant:
+    text, weight, limits, plan, uses, oldest, _ = row
     dedup_keys, dead, result_bytes = map(int, uses.split(b"|"))
     account, own, end = account_of(text), Limits(), 0.0
     if limits:
@@ -279,6 +331,15 @@ def _tenant(view: QueueView, name: bytes, reply: Sequence[Any]) -> Tenant:
 def _streams(view: QueueView, name: bytes) -> tuple[int, ...]:
     # A parent has no shard: its children's messages go to streams of their own.
     return () if view.config.parents else tuple(view.shard(text_or_bytes(name)))
+
+
+def _searched(view: QueueView, name: bytes) -> Sequence[int]:
+    """Return the streams in which a tenant's oldest message is looked for."""
+    return _first_streams(view) if view.config.parents else _streams(view, name)[:OWN_STREAMS]
+
+
+def _first_streams(view: QueueView) -> range:
+    return range(min(view.streams, STREAMS_AT_ONCE))
 
 
 def _ask(state: QueueState, until: float, call: Call) -> Op[Any]:

@@ -11,9 +11,31 @@ from typing import TYPE_CHECKING
 from shardq.later import modules_of
 
 if TYPE_CHECKING:
-    from shardq.ops.operate import assign, dead_letters, declare, limits, plans, queues, weights
+    from shardq.ops.operate import (
+        actions,
+        assign,
+        controls,
+        dead_letters,
+        declare,
+        limits,
+        plans,
+        purging,
+        queues,
+        weights,
+    )
 
-__all__ = ["assign", "dead_letters", "declare", "limits", "plans", "queues", "weights"]
+__all__ = [
+    "actions",
+    "assign",
+    "controls",
+    "dead_letters",
+    "declare",
+    "limits",
+    "plans",
+    "purging",
+    "queues",
+    "weights",
+]
 
 __getattr__ = modules_of(__name__, __all__)
 """Few programs are operators."""

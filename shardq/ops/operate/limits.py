@@ -10,26 +10,21 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from shardq.arguments import seconds, shown
 from shardq.errors import ConfigError
 from shardq.model import Limits, Plan
 from shardq.ops.queue.change import change_queue, check_replicas
-from shardq.ops.queue.opening import missing
 from shardq.ops.queue.outcome import fail_after, part_of
-from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
-from shardq.protocol.bodies import text_or_bytes
-from shardq.protocol.limits import DEFAULT, NEVER, end_of_pause, own_limits
+from shardq.ops.queue.who import NOBODY, Who
+from shardq.protocol.limits import DEFAULT, NEVER
 from shardq.sharding import key_bytes
 
 MOST: Final = 10_000
 """At most so many shard keys can be given limits at once."""
 LONGEST_PAUSE: Final = 366 * 86_400.0
 PER_CALL: Final = 50
-PAGE: Final = 1000
 READERS: Final = 64
 """So many blocked readers are woken when a pause of a queue ends. Others look again by themselves, within 5 s."""
 _SAME = ""
@@ -40,46 +35,28 @@ Change = tuple[bytes, Argument, Argument, Argument, Argument]
 """A shard key's cap, rate and burst, and for how long it is paused, as the verb `limit` has them."""
 
 
-class Controls(msgspec.Struct, frozen=True):
-    """What is stored of all limits and pauses. A pause ends at a time of the server, in seconds since 1970."""
+def set_limits(
+    state: QueueState,
+    changes: Mapping[Key, Limits | str],
+    timeout: float | None = None,
+    lasting: float | None = None,
+    who: Who = NOBODY,
+) -> Op[None]:
+    """Give shard keys limits, or put them on a plan, for *lasting* seconds, None for no end.
 
-    limits: Mapping[Key, Limits | str]
-    paused: Mapping[Key | None, float]
-
-
-def controls(state: QueueState, timeout: float | None = None) -> Op[Controls]:
-    """Return the shard keys that have limits of their own or are paused; None stands for the whole queue."""
-    until, cursor = state.until(timeout), b"0"
-    limits: dict[Key, Limits | str] = {}
-    ends: dict[Key | None, float] = {}
-    while True:
-        call = Call.on(state.keys, "limits", (cursor, PAGE))
-        reply = yield from retry_until(always(call), until, state.clock)
-        if len(reply) == 1:
-            raise missing(state)
-        now, whole_queue, cursor, rows = reply
-        ends[None] = float(whole_queue or 0)
-        for raw, text in zip(rows[::2], rows[1::2], strict=True):
-            if raw:  # but the sentinel
-                key = text_or_bytes(raw)
-                limits[key], ends[key] = own_limits(text.decode())
-        if cursor == b"0":
-            own = {key: each for key, each in limits.items() if each != Limits()}
-            return Controls(own, {key: end_of_pause(end) for key, end in ends.items() if end > now})
-
-
-def set_limits(state: QueueState, changes: Mapping[Key, Limits | str], timeout: float | None = None) -> Op[None]:
-    """Give shard keys limits, or put them on a plan. ConfigError for a bad one; then nothing is changed."""
+    ConfigError for a bad one; then nothing is changed.
+    """
     if not isinstance(changes, Mapping):
         raise ConfigError(f"limits must be a dict of shard key: Limits or the name of a plan, not {shown(changes)}")
     rows: dict[bytes, Change] = {}
     for key, each in changes.items():
         name = key_bytes(key)
         rows[name] = (name, *_spelled(key, each), _SAME)
+    lasts = spelled_end(lasting, "limits", none=Limits() in changes.values())
     # To take limits back is always possible, of however many.
     if sum(each != Limits() for each in changes.values()) > MOST:
         raise ConfigError(f"at most {MOST:,} shard keys can be given limits at once")
-    yield from _limit(state, [*rows.values()], timeout)
+    yield from _limit(state, [*rows.values()], lasts, who, timeout)
 
 
 def _spelled(key: Key, each: Limits | str) -> tuple[Argument, Argument, Argument]:
@@ -90,38 +67,54 @@ def _spelled(key: Key, each: Limits | str) -> tuple[Argument, Argument, Argument
     return argument(each.max_in_flight), argument(each.rate), argument(each.burst)
 
 
-def pause(state: QueueState, key: Key | None, lasting: float | None, timeout: float | None = None) -> Op[None]:
+def spelled_end(lasting: float | None, what: str, *, none: bool) -> Argument:
+    """Return for how many ms limits or weights last, as the verbs read it. ConfigError for a bad time.
+
+    *none* says whether some of them are none at all, which have no end.
+    """
+    if lasting is None:
+        return ""
+    seconds("seconds", lasting, 0.001, LONGEST_PAUSE)
+    if none:
+        raise ConfigError(f"seconds is of {what} that are given: those that are taken back have no end")
+    return round(lasting * 1000)
+
+
+def pause(
+    state: QueueState, key: Key | None, lasting: float | None, timeout: float | None = None, who: Who = NOBODY
+) -> Op[None]:
     """Pause the queue, or one shard key (with a parent all its children), for *lasting* seconds, None for no end."""
     if lasting is not None:
         seconds("a pause", lasting, 0.001, LONGEST_PAUSE)
-    yield from _pause(state, key, NEVER if lasting is None else f"+{round(lasting * 1000)}", timeout)
+    yield from _pause(state, key, NEVER if lasting is None else f"+{round(lasting * 1000)}", who, timeout)
 
 
-def resume(state: QueueState, key: Key | None, timeout: float | None = None) -> Op[None]:
+def resume(state: QueueState, key: Key | None, timeout: float | None = None, who: Who = NOBODY) -> Op[None]:
     """Let the queue, or a shard key, go on."""
-    yield from _pause(state, key, 0, timeout)
+    yield from _pause(state, key, 0, who, timeout)
 
 
-def _pause(state: QueueState, key: Key | None, until_when: Argument, timeout: float | None) -> Op[None]:
+def _pause(state: QueueState, key: Key | None, until_when: Argument, who: Who, timeout: float | None) -> Op[None]:
     if key is not None:
-        yield from _limit(state, [(key_bytes(key), _SAME, _SAME, _SAME, until_when)], timeout)
+        yield from _limit(state, [(key_bytes(key), _SAME, _SAME, _SAME, until_when)], "", who, timeout)
         return
+    said = who.said_by(state)
 
     def make(epoch: str, following: str) -> Call:
-        return Call.on(state.keys, "pause", (epoch, following, until_when, READERS, state.client))
+        return Call.on(state.keys, "pause", (epoch, following, until_when, READERS, said))
 
     _, underreplicated = yield from change_queue(state, make, state.until(timeout))
     check_replicas(state, underreplicated, None)
 
 
-def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> Op[None]:
-    until, missing, at = state.until(timeout), None, 0
+def _limit(state: QueueState, rows: Sequence[Change], lasts: Argument, who: Who, timeout: float | None) -> Op[None]:
+    until, missing, at, said = state.until(timeout), None, 0, who.said_by(state)
     while at < len(rows):
         part = rows[at : at + PER_CALL]
         args = tuple(word for row in part for word in row)
 
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
-            return Call.on(state.keys, "limit", (epoch, following, state.client, *args))
+            return Call.on(state.keys, "limit", (epoch, following, said, lasts, *args))
 
         reply, underreplicated = yield from part_of(at, change_queue(state, make, until))
         if (refused := _refused(state, reply)) is not None:

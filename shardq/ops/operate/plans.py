@@ -12,6 +12,7 @@ from shardq.ops.queue.opening import missing
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
+from shardq.ops.queue.who import NOBODY, Who
 
 MOST = 64
 
@@ -26,22 +27,23 @@ def plans(state: QueueState, timeout: float | None = None) -> Op[dict[str, Plan]
     return {name: found[name] for name in sorted(found)}
 
 
-def set_plan(state: QueueState, name: str, plan: Plan, timeout: float | None = None) -> Op[None]:
+def set_plan(state: QueueState, name: str, plan: Plan, timeout: float | None = None, who: Who = NOBODY) -> Op[None]:
     """Make or change a plan. ConfigError if there are too many, or the queue does not know its shard keys."""
     numbers = (plan.max_in_flight, plan.rate, plan.burst, plan.weight)
-    yield from _change(state, name, ",".join(str(argument(each, "")) for each in numbers), timeout)
+    yield from _change(state, name, ",".join(str(argument(each, "")) for each in numbers), who, timeout)
 
 
-def delete_plan(state: QueueState, name: str, timeout: float | None = None) -> Op[None]:
+def delete_plan(state: QueueState, name: str, timeout: float | None = None, who: Who = NOBODY) -> Op[None]:
     """Delete a plan. ConfigError if there is none, or somebody is on it."""
-    yield from _change(state, name, "", timeout)
+    yield from _change(state, name, "", who, timeout)
 
 
-def _change(state: QueueState, name: str, text: str, timeout: float | None) -> Op[None]:
+def _change(state: QueueState, name: str, text: str, who: Who, timeout: float | None) -> Op[None]:
     check_plan(name)
+    said = who.said_by(state)
 
     def make(epoch: str, following: str) -> Call:
-        return Call.on(state.keys, "plan", (epoch, following, state.client, name, text))
+        return Call.on(state.keys, "plan", (epoch, following, said, name, text))
 
     reply, underreplicated = yield from change_queue(state, make, state.until(timeout))
     if (refused := _refused(state, name, reply)) is not None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from shardq.arguments import check_known, whole
 from shardq.errors import BackendTimeout, ConfigError, OutcomeUnknown, QueueFull, QueueNotEmpty
 from shardq.model import DeadLetter, QueueConfig
+from shardq.model.wording import plural
 from shardq.ops.operate.assign import shrink_refused
 from shardq.ops.queue.change import change_queue, check_replicas
 from shardq.ops.queue.numbered import numbered, spelled
@@ -30,6 +31,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.queue.upkeep import touch, upkeep
 from shardq.ops.queue.view import QueueView
+from shardq.ops.queue.who import NOBODY, Who
 from shardq.ops.write.refusal import shares
 
 PURGE_CHUNK = 100
@@ -37,17 +39,17 @@ REDRIVEN = 100
 """One call moves at most so many dead letters."""
 
 
-def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
+def purge(state: QueueState, timeout: float | None = None, who: Who = NOBODY) -> Op[int]:
     """Remove all undelivered and delayed messages and return how many. Messages in flight stay.
 
     Each call removes a part, so that no script runs long. A copy of one that arrives after the end of the purge removes
     nothing, because the last part has changed the epoch.
     """
-    removed, until = 0, state.until(timeout)
+    removed, until, said = 0, state.until(timeout), who.said_by(state)
     yield from require_queue(state, until)
     while True:
         # Each part is done for good, so an error says how many were removed before it.
-        (word, told), _ = yield from part_of(removed, numbered(state, partial(_purge, state, until), until))
+        (word, told), _ = yield from part_of(removed, numbered(state, partial(_purge, state, until, said), until))
         count, more = map(int, told.split(b"|"))
         removed += count
         if word != b"OK":  # another client changed or purged the queue meanwhile
@@ -61,10 +63,10 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
         until = state.until(timeout)
 
 
-def _purge(state: QueueState, until: float, sequence: ProducerSequence) -> Call:
+def _purge(state: QueueState, until: float, said: str, sequence: ProducerSequence) -> Call:
     view = state.view
     numbers = [str(i) for i in range(view.streams)] + (["l"] if view.config.legacy_stream else [])
-    args = (view.epoch, new_epoch(), PURGE_CHUNK, state.client, spelled(state, sequence, until))
+    args = (view.epoch, new_epoch(), PURGE_CHUNK, said, spelled(state, sequence, until))
     return Call.on(state.keys, "purge", args, rest=state.declared(numbers))
 
 
@@ -88,8 +90,8 @@ def delete(state: QueueState, expected: int | None, timeout: float | None = None
         doubted = view.id if word in (b"EPOCH", b"NOQUEUE") and call.repeated else ""
         if word == b"HELD":
             raise QueueNotEmpty(
-                f"queue {state.keys.name!r} holds {int(held):,} messages, dead letters included, and not {expected:,}: "
-                "nothing was deleted"
+                f"queue {state.keys.name!r} holds {plural(int(held), 'message')}, dead letters included, and not "
+                f"{expected:,}: nothing was deleted"
             )
         if word == b"OK":
             break
@@ -139,17 +141,19 @@ def settings(state: QueueState, timeout: float | None = None) -> Op[QueueConfig]
     return (yield from sight(state, state.until(timeout))).view.config
 
 
-def configure(state: QueueState, changes: dict[str, Any], timeout: float | None = None) -> Op[QueueConfig]:
+def configure(
+    state: QueueState, changes: dict[str, Any], timeout: float | None = None, who: Who = NOBODY
+) -> Op[QueueConfig]:
     """Change settings of the queue and return all its settings. ConfigError for a bad one; then nothing is changed."""
     if "streams" in changes:
         raise ConfigError("the number of streams is changed by resize(), not by configure()")
     check_known("queue", changes, {*QueueConfig.__struct_fields__} - {"streams"})
-    until = state.until(timeout)
+    until, said = state.until(timeout), who.said_by(state)
     if not changes:
         return (yield from settings(state, timeout))
 
     def make(epoch: str, following: str) -> Call:
-        return Call.on(state.keys, "configure", (epoch, following, state.client, *_settings(state, changes)))
+        return Call.on(state.keys, "configure", (epoch, following, said, *_settings(state, changes)))
 
     reply, underreplicated = yield from change_queue(state, make, until)
     if reply == b"BUSY":
@@ -187,19 +191,19 @@ def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
     return args
 
 
-def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None) -> Op[int]:
+def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None, who: Who = NOBODY) -> Op[int]:
     """Move dead letters back into the queue, with their ids and headers. Return how many were moved.
 
     QueueFull if the queue has room for none of those that are there; PartlyDone if it has room for some.
     """
-    until = state.until(timeout)
+    until, said = state.until(timeout), who.said_by(state)
     yield from require_queue(state, until)
     moved = left = bound = 0
     for start in range(0, len(letters), REDRIVEN):
         names = [letter.entry_id for letter in letters[start : start + REDRIVEN]]
 
         def make(sequence: ProducerSequence, names: Sequence[str] = names) -> Call:
-            return Call.on(state.keys, "redrive", (spelled(state, sequence, until), state.client, *names))
+            return Call.on(state.keys, "redrive", (spelled(state, sequence, until), said, *names))
 
         (_, told), _ = yield from part_of(moved, numbered(state, make, until))
         some, others, bound = map(int, told.split(b"|"))

@@ -8,12 +8,14 @@ from typing import Final
 from shardq.arguments import shown, whole
 from shardq.errors import ConfigError
 from shardq.model.limits import MAX_WEIGHT
+from shardq.ops.operate.limits import spelled_end
 from shardq.ops.queue.change import change_queue, check_replicas
 from shardq.ops.queue.outcome import part_of, told_after
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
+from shardq.ops.queue.who import NOBODY, Who
 from shardq.protocol.replies import weights_in
 from shardq.sharding import key_bytes
 
@@ -41,20 +43,30 @@ def _known(state: QueueState, until: float) -> Op[Weights]:
     return found
 
 
-def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: float | None = None) -> Op[Weights]:
-    """Set weights of shard keys, and return all weights. ConfigError for a bad one; then nothing is changed."""
+def set_weights(
+    state: QueueState,
+    changes: Mapping[str | bytes, int],
+    timeout: float | None = None,
+    lasting: float | None = None,
+    who: Who = NOBODY,
+) -> Op[Weights]:
+    """Set weights of shard keys for *lasting* seconds, None for no end, and return all weights.
+
+    ConfigError for a bad one; then nothing is changed.
+    """
     if not isinstance(changes, Mapping):
         raise ConfigError(f"weights must be a dict of shard key: weight, not {shown(changes)}")
     if len(changes) > MAX_WEIGHTED:
         raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys can be given a weight at once, not {len(changes):,}")
     words = {key_bytes(key): whole(f"the weight of {shown(key)}", each, 1, MAX_WEIGHT) for key, each in changes.items()}
+    lasts, said = spelled_end(lasting, "weights", none=1 in words.values()), who.said_by(state)
     rows = [*words.items()]
     until, underreplicated = state.until(timeout), None
     for at in range(0, max(1, len(rows)), PER_CALL):
         args = tuple(word for row in rows[at : at + PER_CALL] for word in row)
 
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
-            return Call.on(state.keys, "weigh", (epoch, following, state.client, *args))
+            return Call.on(state.keys, "weigh", (epoch, following, said, lasts, *args))
 
         _, missing = yield from part_of(at, change_queue(state, make, until))
         underreplicated = underreplicated or missing

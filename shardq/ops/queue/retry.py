@@ -178,7 +178,7 @@ def is_denied(refused: Refused) -> bool:
     return refused.code in _DENIED or refused.text.startswith("The user executing the script can't")
 
 
-_AFTER_SCRIPTS: Final = "; a user who may run no scripts needs the functions loaded: `shardq lua load`"
+_AFTER_SCRIPTS: Final = "; a user who may run no scripts needs the functions loaded: `shardq server lua load`"
 
 
 def _denial(refused: Refused) -> str:
@@ -187,11 +187,13 @@ def _denial(refused: Refused) -> str:
 
     roles = [role.name for role in ROLES.values() if refused.verb in role.verbs.split()]
     if not roles:
-        return f"Redis denies this user a command ({refused}): `shardq acl ROLE QUEUE` prints the rights of a role"
+        return (
+            f"Redis denies this user a command ({refused}): `shardq server acl ROLE QUEUE` prints the rights of a role"
+        )
     why = " to create the queue, or what is missing of it," if refused.verb == "open" else f" to call {refused.verb}"
     return (
         f"Redis denies this user the right{why} ({refused}): the role {' or '.join(roles)} has it, and "
-        f"`shardq acl {roles[0]} QUEUE` prints its rights{_AFTER_SCRIPTS if 'evalsha' in refused.text else ''}"
+        f"`shardq server acl {roles[0]} QUEUE` prints its rights{_AFTER_SCRIPTS if 'evalsha' in refused.text else ''}"
     )
 
 

@@ -10,7 +10,7 @@ from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.ops.queue.view import QueueView
-from shardq.protocol.replies import pairs, stored_assignment
+from shardq.protocol.replies import next_stream, pairs, stored_assignment
 
 
 class Sight(NamedTuple):
@@ -45,4 +45,4 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     if config.legacy_stream:
         state.names["l"] = config.legacy_stream
     view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=meta["id"])
-    return Sight(int(seconds) + int(micros) / 1_000_000, view, int(meta.get("offset", 0)))
+    return Sight(int(seconds) + int(micros) / 1_000_000, view, next_stream(meta.get("offset", "0")))

@@ -62,15 +62,16 @@ class QueueState:
     `explicit` names the settings that the caller gave; a difference in these is logged. `hints` are the numbers of
     streams that the last read reported as ready; up to `width` of them, or as many as a read asks for, are declared in
     the next one. `producer` is the nonce in the names of its `sequences`. `unsure` has the lease tokens of acks that
-    got no answer, so that another ack of them counts as a repetition. At local time `touch_at` the expiry of the
-    keys is renewed next, and at `shrink_at` the queue may drop drained streams next. `watch` is when a read was last
-    told to look again, in ms of the server's clock; 0: it was not, or `OTHERS_WATCH`. `turn` is when it was to look
-    before a notification told it to watch until `watch`; 0: none did. A verb keeps what it has of the
-    queue under its name in `coalescers`, the callers that share its calls, and in `waiting`, those who wait for what
-    comes. `few` says by verb whether plain calls declare few keys. `names` has the keys of streams by their
-    numbers, as far as they were asked for. Writes remember their dedup
-    keys for `remember` seconds; None means for the queue's `dedup_window`. Only a client that was given settings, or
-    told so, `creates` the queue. Where the queue has others, `on_mismatch` says so, or returns what is done about it.
+    got no answer, so that another ack of them counts as a repetition. `traced` says until when a traceback is not sent
+    again, at local time. At local time `touch_at` the expiry of the keys is renewed next, and at `shrink_at` the queue
+    may drop drained streams next. `watch` is when a read was last told to look again, in ms of the server's clock; 0:
+    it was not, or `OTHERS_WATCH`. `turn` is when it was to look before a notification told it to watch until `watch`;
+    0: none did. A verb keeps what it has of the queue under its name in `coalescers`, the callers that share its calls,
+    and in `waiting`, those who wait for what comes. A `rider` goes out with the next look of a read (`riding`). `few`
+    says by verb whether plain calls declare few keys. `names` has the keys of streams by their numbers, as far as they
+    were asked for. Writes remember their dedup keys for `remember` seconds; None means for the queue's `dedup_window`.
+    Only a client that was given settings, or told so, `creates` the queue. Where the queue has others, `on_mismatch`
+    says so, or returns what is done about it.
     """
 
     keys: QueueKeys
@@ -100,8 +101,10 @@ class QueueState:
     opened: bool = False
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     unsure: set[str] = field(default_factory=set)
+    traced: dict[str, float] = field(default_factory=dict)
     coalescers: dict[str, Any] = field(default_factory=dict)
     waiting: dict[str, Any] = field(default_factory=dict)
+    rider: Any = None
     reads_without_miss: int = 0
     reads_after_miss: int = REMEMBERED
     reads_beside_streams: int = 0

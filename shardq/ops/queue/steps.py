@@ -287,6 +287,6 @@ class Underreplicated(Exception):
         if self.refused is not None:
             return (
                 f"Redis refused to wait for {wanted} replicas ({self.refused}), so it is unknown whether they have it; "
-                "`shardq acl ROLE QUEUE --durability LEVEL` prints the rights that it takes"
+                "`shardq server acl ROLE QUEUE --durability LEVEL` prints the rights that it takes"
             )
         return f"{self.confirmed} of {wanted} replicas confirmed in time; a failover now could lose it"

@@ -14,6 +14,7 @@ import msgspec
 from shardq.errors import BackendError
 from shardq.model import Received
 from shardq.ops.queue.outcome import ignore_failure
+from shardq.ops.queue.riding import with_rider
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import RESENT_ALONE, Batch, Op, Refused, Unanswered
 from shardq.ops.read.command import ReadCall
@@ -71,7 +72,8 @@ def ack_and_read(
     try:
         # Once: if the driver sent a refused ack again, the read would have run before it, without the room that it
         # makes.
-        acked, outcome = known or (yield Batch((ack_call(state, part), read.call), until, once=True))
+        both = Batch((ack_call(state, part), read.call), until, once=True)
+        acked, outcome = known or (yield from with_rider(state, both))
     except GeneratorExit:
         unsure_of(state, [delivery for _, _, delivery in part])
         raise

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from shardq.model import Received
 from shardq.ops.queue.opening import reopen
 from shardq.ops.queue.retry import TRANSIENT, give_up, pause_after, refuse
+from shardq.ops.queue.riding import with_rider
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Op, Refused, Sendable, Sleep, Unanswered
 from shardq.ops.read.acks import Acks, ack_and_read, to_count
@@ -113,11 +114,11 @@ def fast_read(
 ) -> Look | None:
     """Return the first try of a read, with the only one of *acks* piggybacked on it.
 
-    None if the operation must do other things first: open the queue, do upkeep, make several acks, share a call, or
-    wait without a look and an ack.
+    None if the operation must do other things first: open the queue, do upkeep, make several acks, share a call, carry
+    a rider, or wait without a look and an ack.
     """
     view = state.view
-    if not view.epoch or view.has_upkeep or count > MAX_PER_CALL:
+    if not view.epoch or view.has_upkeep or count > MAX_PER_CALL or state.rider is not None:
         return None
     waiting = state.waiting.get("read") if block else None
     only_acks = waiting is not None and waiting.proven_for(state.clock.monotonic()) > 0
@@ -215,7 +216,7 @@ def _answered_call(
         attempt.call.until, first = until, None
         try:
             if acks is None:
-                return attempt, (known.reply() if known else (yield attempt.call)), True
+                return attempt, (known.reply() if known else (yield from with_rider(state, attempt.call))), True
             # Acks go out with the first try only; `ack_and_read` tries them again by itself.
             taken, acks = acks, None
             reply, acked = yield from ack_and_read(state, taken, attempt, until, outstanding, known and known.outcome)

@@ -101,14 +101,16 @@ def _look(
 ) -> Op[ReadReply]:
     """Look for messages, in a call that others share if it is for few and has no piggybacked acks.
 
-    If a first try was *made*, go on from its outcome, alone. A reader that may wait without a look only acks.
+    If a first try was *made*, go on from its outcome, alone. A reader that may wait without a look only acks. One that
+    carries a rider looks, by a call of its own.
     """
     only_acked = made is not None and made.attempt is None
-    if only_acked or (block and made is None and waiting_of(state).proven_for(state.clock.monotonic())):
+    rides = state.rider is not None
+    if only_acked or (block and made is None and not rides and waiting_of(state).proven_for(state.clock.monotonic())):
         if acks is not None:
             yield from ack_alone(state, acks, until, made and made.outcome)
         return ReadReply([], wait_ms=math.floor(1000 * waiting_of(state).proven_for(state.clock.monotonic())))
-    if made is not None or acks is not None or request.count > FEW:
+    if made is not None or acks is not None or rides or request.count > FEW:
         return (yield from look(state, request, block, until, outstanding, acks, made))
     while True:
         found: ReadReply = yield Share(reads_of(state), Want(request, block, outstanding), until)

@@ -13,6 +13,7 @@ from shardq.ops.queue.opening import open_queue
 from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
+from shardq.ops.queue.who import NOBODY, Who
 
 
 def located(state: QueueState, place: str) -> tuple[str, bytes, tuple[str, ...]]:
@@ -25,15 +26,15 @@ Cancelled: TypeAlias = Literal["removed", "in flight", "dead"]
 _FOUND: Final[Mapping[bytes, Cancelled]] = {b"removed": "removed", b"in flight": "in flight", b"dead": "dead"}
 
 
-def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> Op[Cancelled]:
+def cancel(state: QueueState, message_id: str, timeout: float | None = None, who: Who = NOBODY) -> Op[Cancelled]:
     """Remove a waiting or delayed message, or mark one in flight as cancelled. MessageNotFound if it is neither."""
     entry, place = MessageId.parse(message_id, MessageNotFound)
-    until = state.until(timeout)
+    until, said = state.until(timeout), who.said_by(state)
     yield from open_queue(state, until)
     origin, key, stream = located(state, place)
 
     def make(sequence: ProducerSequence) -> Call:
-        args = (message_id, origin, entry, state.client, key, spelled(state, sequence, until))
+        args = (message_id, origin, entry, said, key, spelled(state, sequence, until))
         return Call.on(state.keys, "cancel", args, rest=stream)
 
     (_, was), _ = yield from numbered(state, make, until)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from shardq.model import Received
+from shardq.model.call import called
+from shardq.model.failed import NO_FAILURE, FailedTry, Problem, failed_try
 from shardq.ops.queue.state import FewKeys, QueueState
 from shardq.ops.queue.steps import Argument, Call, Sendable
 from shardq.ops.queue.view import QueueView
@@ -19,7 +21,7 @@ T = TypeVar("T")
 CHUNK = 200
 """One call acks at most so many leases, so that no script takes longer than a few ms."""
 
-CHANGED = 100
+CHANGED = 96
 """One call extends or ends so many in another way: most of these move a message."""
 
 
@@ -205,21 +207,62 @@ def costs_of(part: Sequence[Received]) -> str:
     return ",".join([cost or "-" for cost in costs]) if any(costs) else ""
 
 
-Terms: TypeAlias = Mapping[str, tuple[int, str]]
-"""For each lease token the delay in ms, and the error or reason."""
+Terms: TypeAlias = Mapping[str, tuple[int, str, str]]
+"""For each lease token the delay in ms, the error or reason, and how the try failed as the verb reads it."""
+
+Problems: TypeAlias = Problem | Sequence[Problem]
 
 
-def terms_of(deliveries: Sequence[Received], delay: float | Sequence[float], text: str | Sequence[str]) -> Terms:
+def terms_of(
+    state: QueueState, deliveries: Sequence[Received], delay: float | Sequence[float], error: Problems
+) -> Terms:
     """Return the terms of each delivery. *delay* is in seconds; both are one for all, or one for each.
 
     Of a delivery that comes twice the first terms count.
     """
     delays = repeat(delay) if isinstance(delay, (int, float)) else delay
-    texts = repeat(text) if isinstance(text, str) else text
-    terms: dict[str, tuple[int, str]] = {}
-    for delivery, seconds, each in zip(deliveries, delays, texts, strict=False):
-        terms.setdefault(delivery.token, (round(seconds * 1000), _one_line(each)))
+    is_one = not issubclass(type(error), (list, tuple))
+    each_one = repeat(cast("Problem", error)) if is_one else cast("Sequence[Problem]", error)
+    terms: dict[str, tuple[int, str, str]] = {}
+    for delivery, seconds, each in zip(deliveries, delays, each_one, strict=False):
+        if delivery.token not in terms:
+            failed = failed_try("error", each)
+            terms[delivery.token] = round(seconds * 1000), _one_line(failed.text), spelled_try(state, delivery, failed)
     return terms
+
+
+UNKNOWN_TASK: Final = "?"
+"""Stands for the task of a message whose payload is not at hand: the server looks at it."""
+MOST_TRACED: Final = 200
+TRACED_FOR: Final = 60.0
+"""Seconds for which the frames of a traceback are not sent again."""
+
+
+def spelled_try(state: QueueState, delivery: Received, failed: FailedTry) -> str:
+    """Return how a try failed as the verb `settle` reads it: "task|class|reason", then the frames, in lines.
+
+    It is '' if nothing is said: then the message is only given back.
+    """
+    if failed == NO_FAILURE:
+        return ""
+    task = called(delivery.tag, delivery.body) if delivery.body else UNKNOWN_TASK
+    head = f"{task}|{failed.error_type}|{failed.reason.replace(' ', '-')}"
+    return (
+        f"{head}\n{failed.frames}"
+        if failed.frames and _is_new(state, f"{head} {failed.frames.rpartition(chr(10))[2]}")
+        else head
+    )
+
+
+def _is_new(state: QueueState, key: str) -> bool:
+    """Whether the traceback with this *key*, its group and its last frame, was not sent in the last minute."""
+    now = state.clock.monotonic()
+    if now < state.traced.get(key, now):
+        return False
+    if len(state.traced) >= MOST_TRACED:
+        state.traced.clear()
+    state.traced[key] = now + TRACED_FOR
+    return True
 
 
 UNCOUNTED: Final = "-"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from shardq.arguments import MAX_BLOCK, flag, seconds, text
+from shardq.arguments import MAX_BLOCK, flag, seconds
 from shardq.errors import ConfigError, LeaseLost, MessageCancelled, OutcomeUnknown
 from shardq.model import Received
+from shardq.model.failed import failed_try
 from shardq.ops.queue.numbered import numbered, spelled
 from shardq.ops.queue.opening import open_queue
 from shardq.ops.queue.outcome import part_of
@@ -22,6 +23,7 @@ from shardq.ops.settle.command import (
     CHANGED,
     UNCOUNTED,
     Part,
+    Problems,
     ack_call,
     ack_parts,
     each_once,
@@ -119,7 +121,7 @@ def nack(
     state: QueueState,
     deliveries: Sequence[Received],
     delay: float | Sequence[float] = 0.0,
-    error: str | Sequence[str] = "",
+    error: Problems = "",
     timeout: float | None = None,
     found: Results | None = None,
     *,
@@ -131,8 +133,8 @@ def nack(
     A delivery that comes twice is given back once, on its first terms. *found* is that of `ack`.
     """
     bound: int | Literal["-"] = state.config.max_deliveries if flag("counted", counted) else UNCOUNTED
-    terms = terms_of(deliveries, delay, error)
-    if not counted and not all(text for _, text in terms.values()):
+    terms = terms_of(state, deliveries, delay, error)
+    if not counted and not all(text for _, text, _ in terms.values()):
         raise ConfigError("a delivery that is given back uncounted needs an error")
     return (yield from _give_back(state, deliveries, nack_call(state, bound, terms), timeout, found))
 
@@ -140,12 +142,12 @@ def nack(
 def reject(
     state: QueueState,
     deliveries: Sequence[Received],
-    reason: str | Sequence[str],
+    reason: Problems,
     timeout: float | None = None,
     found: Results | None = None,
 ) -> Op[list[Settled]]:
     """Move messages to the dead letters, for one *reason*, or the first that is given for each. *found* as of `ack`."""
-    terms = terms_of(deliveries, 0.0, reason)
+    terms = terms_of(state, deliveries, 0.0, reason)
     return (yield from _give_back(state, deliveries, nack_call(state, 0, terms), timeout, found))
 
 
@@ -193,14 +195,15 @@ def _settle_all(
 
 def checked_each(name: str, value: object, count: int) -> None:
     """ConfigError unless *value* is one value for all deliveries or a sequence of *count*; also for a bad delay."""
-    each_one: Sequence[Any] = value if isinstance(value, (list, tuple)) else (value,)
+    # An error of a user may say that it is a list.
+    each_one: Sequence[Any] = cast("Sequence[Any]", value) if issubclass(type(value), (list, tuple)) else (value,)
     if each_one is value and len(each_one) != count:
         raise ConfigError(f"{name} must be one for all or one for each of the {count} deliveries, not {len(each_one)}")
     for each in each_one:
         if name == "delay":
             seconds(name, each, 0, MAX_BLOCK)
         else:
-            text(name, each)
+            failed_try(name, each)
 
 
 def extended(received: Received, sent: float, duration: float) -> Received:

@@ -10,6 +10,7 @@ import msgspec
 
 from shardq.errors import BackendError, OutcomeUnknown
 from shardq.model import Received
+from shardq.model.failed import NO_FAILURE, FailedTry
 from shardq.ops.queue.numbered import answered, spelled
 from shardq.ops.queue.opening import open_queue
 from shardq.ops.queue.retry import is_of_one, retry_until
@@ -27,11 +28,11 @@ _RESULTS = {ord(result.value): result for result in Settled}
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """What a caller wants for one delivery: *seconds* are those of a delay or an extension, *text* says why."""
+    """What a caller wants for one delivery: *seconds* are those of a delay or an extension, *failed* says why."""
 
     delivery: Received
     seconds: float = 0.0
-    text: str = ""
+    failed: FailedTry = NO_FAILURE
 
 
 class TriedSettle(msgspec.Struct, frozen=True):
@@ -266,7 +267,7 @@ def _given_back(
 ) -> tuple[Call, Sequence[str]]:
     once = _once(items)
     part = [item.delivery for item in once]
-    terms = terms_of(part, [item.seconds for item in once], [item.text for item in once])
+    terms = terms_of(state, part, [item.seconds for item in once], [item.failed for item in once])
     return nack_call(state, max_deliveries, terms)(part, number), [delivery.token for delivery in part]
 
 

@@ -48,7 +48,7 @@ def went_nowhere(router: RouterState, topic: str, unmatched: str) -> None:
     router.unrouted += 1
     if unmatched == "raise":
         name = router.keys.name
-        raise Unrouted(f"no queue that {topic!r} goes to in router {name!r} exists: `shardq bindings` shows them")
+        raise Unrouted(f"no queue that {topic!r} goes to in router {name!r} exists: `shardq topics list` shows them")
 
 
 def to_open(router: RouterState, states: Sequence[QueueState]) -> list[QueueState]:
@@ -105,7 +105,7 @@ def note_gone(router: RouterState, gone: Collection[str], *, there: Collection[s
     router.gone.update(new)
     log.warning(
         "router %r: %d bound queues do not exist, such as %r: they were deleted, or nobody has declared them yet. What "
-        "is published goes to the other queues only; `shardq unbind --gone` removes such bindings",
+        "is published goes to the other queues only; `shardq topics unbind --gone` removes such bindings",
         router.keys.name, len(new), new[0],
     )  # fmt: skip
 

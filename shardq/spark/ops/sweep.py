@@ -33,7 +33,7 @@ _SCANNED: Final = 1000
 _PROBES: Final = 16
 _BODY_BYTES: Final = 4 * 1024 * 1024
 _SAMPLED: Final = 100
-_TOKEN: Final = re.compile(rb"\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10}):[^:]*:([eul]*)")
+_TOKEN: Final = re.compile(rb"\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10}):[^:]*:([eulL]*)")
 _SIZE: Final = re.compile(rb"(\d{1,5}):")
 _RETURNED: Final = re.compile(rb"\w\d{1,20}:\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10})([a-z]*):")
 _FIRST: Final = re.compile(rb"\d{1,16}:(\d{1,16})-(\d{1,20})")
@@ -225,7 +225,7 @@ def _told(row: Sequence[Any]) -> Told:
 
 def last_errors(state: QueueState, spots: Mapping[bytes, Spot]) -> Op[dict[bytes, str]]:
     """Return the last errors of those of some messages that have any, by entry id."""
-    found = {entry: "lease ended" for entry, spot in spots.items() if "l" in spot.flags}
+    found = {entry: "lease ended" for entry, spot in spots.items() if "l" in spot.flags.lower()}
     wanted = [entry for entry, spot in spots.items() if "e" in spot.flags and entry not in found]
     if wanted:
         texts = yield from ask(state, "HMGET", state.keys.errors, *wanted)

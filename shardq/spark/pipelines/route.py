@@ -35,7 +35,7 @@ def routed(
     """
     check_columns(events.schema, {topic: (StringType,)}, "events to route")
     if not bindings:
-        raise ConfigError("the router has no bindings: `shardq bind PATTERN QUEUE` makes one")
+        raise ConfigError("the router has no bindings: `shardq topics bind PATTERN QUEUE` makes one")
     shared = events.sparkSession.sparkContext.broadcast([tuple(each) for each in bindings])
     made = messages(events, columns, topic=F.col(f"`{topic}`"))
     kept = StructType([StructField(each.name, each.dataType) for each in made.schema if each.name != "topic"])

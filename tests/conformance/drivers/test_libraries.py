@@ -154,7 +154,7 @@ RESTRICTED = {
 
 
 def told_why(url: str) -> Any:
-    """The code of the refusal with which `shardq doctor` explains that scripts are used; None if functions are."""
+    """The code of the refusal with which `shardq server doctor` says why scripts are used; None if functions are."""
     driver = Driver(Target.parse(url), max_connections=1, block=1)
     try:
         refused = driver.run(why_no_library(SystemClock(), 30))

@@ -325,3 +325,20 @@ def test_a_queue_that_is_not_there_is_missing(open_queue: OpenQueue, world: Worl
         with pytest.raises(QueueMissing):
             open_queue(create=False).peek(state=state)
     assert world.stored() == set()
+
+
+def test_a_page_goes_on_where_messages_before_it_were_cancelled(open_queue: OpenQueue) -> None:
+    """They were taken out of the block in which the page ended."""
+    queue = open_queue(streams=2, window=1)
+    ids = [str(queue.write("x" * (number % 7), shard_key="t")) for number in range(40)]
+    for cancelled in range(1, 6):
+        first = queue.peek(9, shard_key="t")
+        for each in first.messages[1 : cancelled + 1]:
+            queue.cancel(each.message_id)
+            ids.remove(each.message_id)
+        page, found = first, []
+        while page.cursor is not None:
+            page = queue.peek(9, shard_key="t", after=page.cursor)
+            found += [each.message_id for each in page.messages]
+        assert found == sorted(set(found), key=ids.index)
+        assert ids[-8:] == found[-8:]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from msgspec.structs import asdict
 
-from shardq import Client, Message, Queue
+from shardq import Client, Limits, Message, Queue
 from shardq.model import MessageId
 from shardq.model.stats import COUNTS
 from tests.conformance.conftest import OpenQueue
@@ -102,6 +104,7 @@ def check_numbers(queue: Queue, *, backlog: int, in_flight: int) -> None:
 
 
 OF_NOW = {
+    "due_soon": "tests/conformance/inspect/test_stats.py",
     "held_back": "tests/conformance/read/test_fairness.py",
     "legacy": "tests/conformance/read/test_legacy.py",
     "limited": "tests/conformance/operate/test_limits.py",
@@ -121,7 +124,7 @@ def test_each_counter_says_how_messages_went(open_queue: OpenQueue, world: World
     queue.ack_many([first, second], results=["small", "large" * 50])
     for each in rest:  # one dead letter at most is kept
         each.reject("no")
-    queue.delete_dead(older_than=0)
+    queue.delete_dead(queue.dead())
     queue.read().nack(delay=600)
     lost = queue.write("lost", shard_key="t")
     world.raw.xdel(queue.state.keys.stream(0), lost.rpartition("-")[0])
@@ -132,6 +135,7 @@ def test_each_counter_says_how_messages_went(open_queue: OpenQueue, world: World
     counted = {
         "written": 12, "acked": 2, "cancelled": 2, "dead_lettered": 3, "dead_dropped": 2, "dead_deleted": 1,
         "vanished": 1, "expired": 1, "purged": 1, "retrying": 0, "result_count": 2, "results_refused": 1,
+        "delivered": 8, "redelivered": 0, "failed": 3,
     }  # fmt: skip
     stats = asdict(queue.stats())
     assert {name: stats[name] for name in counted} == counted
@@ -297,3 +301,105 @@ def test_a_purge_removes_all_of_floods_beside_many_tenants(open_queue: OpenQueue
     assert queue.purge() == 3600
     assert (queue.len(), queue.read_many(9), world.census(queue).problems()) == (0, [], [])
     assert world.raw.hlen(queue.state.keys.bodies) == 1, "nothing is left but the sentinel"
+
+
+def test_deliveries_are_counted_and_those_that_came_again(open_queue: OpenQueue, world: World) -> None:
+    """However a message comes again; one that was given back uncounted was not delivered before."""
+    queue = open_queue(streams=4, max_deliveries=10)
+    queue.write_many([(number, f"t{number % 3}") for number in range(12)])
+
+    def counted() -> tuple[int, int]:
+        stats = queue.stats()
+        return stats.delivered, stats.redelivered
+
+    assert counted() == (0, 0)
+    held = queue.read_many(5)
+    assert counted() == (5, 0)
+    queue.read()
+    assert counted() == (6, 0)
+    queue.nack_many(held[:2])
+    queue.nack_many(held[2:3], error="too early", counted=False)
+    assert len(queue.read_many(9)) == 9
+    assert counted() == (15, 2)
+    world.elapse(queue, 100)  # all leases end
+    assert len(queue.read_many(20)) == 12
+    assert counted() == (27, 14)
+    queue.resize(2)
+    assert queue.stats().delivered == 27
+
+
+def test_the_count_of_deliveries_outlives_all_that_is_delivered(open_queue: OpenQueue) -> None:
+    """It stands beside the number of the stream that is next, also where streams go."""
+    queue = open_queue(streams=16, streams_per_shard=2)
+    for number in range(50):
+        queue.write(number, shard_key=f"t{number}")
+        queue.read().ack()
+    assert queue.stats().delivered == 50
+    queue.resize(1)
+    queue.state.shrink_at = 0.0
+    queue.write("last", shard_key="t")
+    queue.read().ack()
+    queue.read_many(1)
+    assert (queue.stats().delivered, len(queue.stats().streams)) == (51, 1)
+
+
+def test_it_says_when_the_next_message_comes_due_and_how_many_do_within_a_minute(
+    open_queue: OpenQueue, world: World
+) -> None:
+    queue = open_queue(streams=4)
+    assert (queue.stats().next_due, queue.stats().due_soon) == (None, 0)
+    began = queue.stats().time
+    first = queue.write("later", shard_key="t", delay=3600)
+    stats = queue.stats()
+    assert began + 3600 <= (stats.next_due or 0) <= stats.time + 3600
+    assert (stats.delayed, stats.due_soon) == (1, 0)
+    for key in ("t", "u"):
+        queue.write_many([Message(number, key, delay=30 + number / 1000) for number in range(20)])
+    queue.set_limits({"v": Limits(rate=0.001, burst=1)})
+    queue.write_many([(number, "v") for number in range(2)])
+    queue.read_many(9)  # its next token comes in 1,000 s
+    stats = queue.stats()
+    assert (stats.due_soon, stats.delayed) == (40, 41)
+    assert began + 30 <= (stats.next_due or 0) <= stats.time + 30
+    world.elapse(queue, 31)  # they come due, and nobody looks
+    stats = queue.stats()
+    assert (stats.due_soon, stats.delayed) == (0, 1)
+    assert (stats.next_due or 0) > stats.time + 3000
+    queue.cancel(first)
+    assert queue.stats().next_due is None
+
+
+def test_of_very_many_shard_keys_it_estimates_how_many_come_due_soon(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=4)
+    queue.write_many([Message(number, f"t{number}", delay=30) for number in range(1000)])
+    queue.write_many([Message(number, f"u{number}", delay=90) for number in range(1000)])
+    stats = queue.stats()
+    assert stats.due_soon == 1000
+    assert stats.next_due is not None
+    assert stats.time < stats.next_due <= stats.time + 30
+
+
+def test_children_that_wait_are_no_messages_that_come_due(open_queue: OpenQueue) -> None:
+    """Their order stands behind the delayed messages."""
+    queue = open_queue(streams=4, parents=1)
+    queue.write_many([(number, f"acct/{child}") for number in range(9) for child in "abc"])
+    queue.read_many(5)
+    assert (queue.stats().next_due, queue.stats().due_soon, queue.stats().delayed) == (None, 0, 0)
+    queue.write("late", shard_key="acct/a", delay=30)
+    assert (queue.stats().due_soon, queue.stats().delayed) == (1, 1)
+
+
+def test_it_says_that_the_queue_is_paused(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4)
+    queue.declare()
+    queue.pause("t")
+    assert queue.stats().paused_until is None, "one shard key is no queue"
+    queue.pause(seconds=600, by="jonas", note="the database is away")
+    stats = queue.stats()
+    assert stats.time < (stats.paused_until or 0) <= stats.time + 600
+    assert (stats.paused_by, stats.paused_note) == ("jonas", "the database is away")
+    assert stats.time - 60 <= (stats.paused_since or 0) <= stats.time
+    queue.pause()
+    assert (queue.stats().paused_until, queue.stats().paused_by) == (math.inf, queue.client.name)
+    queue.resume()
+    assert (queue.stats().paused_until, queue.stats().paused_by) == (None, "")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardq import ConfigError, DeadLetter, Queue, QueueMissing
+from shardq import ConfigError, DeadLetter, Queue, QueueMissing, Where
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.replay import Replay
 from tests.conformance.world import World
@@ -82,28 +82,39 @@ def test_dead_letters_are_deleted_by_what_they_are(queue: Queue) -> None:
             ("c", "b", "ValueError"),
         )
     }
-    assert queue.delete_dead(shard_key="b", reason="Timeout", limit=2) == 2
+    assert queue.delete_dead(Where(tenant="b", reason="Timeout"), limit=2).wait().done == 2
     assert left(queue) == [*ids["a"], ids["b"][2], *ids["c"]]
-    assert queue.delete_dead(error="3 s") == 3
-    assert queue.delete_dead(shard_key=b"b", error="ValueError") == 3
-    assert queue.delete_dead(older_than=3600) == 0
-    assert queue.delete_dead(older_than=0) == 1
+    assert queue.delete_dead(Where(error="3 s")).wait().done == 3
+    assert queue.delete_dead(Where(tenant=b"b", error="ValueError")).wait().done == 3
+    assert queue.delete_dead(Where(older_than=3600)).wait().done == 0
+    assert queue.delete_dead(Where(older_than=0)).wait().done == 1
     assert left(queue) == []
-    assert queue.delete_dead(older_than=0) == 0
+    assert queue.delete_dead(Where(older_than=0)).wait().done == 0
+
+
+def test_a_parent_stands_for_all_its_children(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, window=1, parents=1)
+    for key in ("a", "a/1", "a/2", "ab/1", "b/a"):
+        killed(queue, 1, key)
+    assert queue.delete_dead(Where(tenant="a/1")).wait().done == 1
+    assert [each.shard_key for each in queue.dead()] == ["a", "a/2", "ab/1", "b/a"]
+    assert queue.delete_dead(Where(tenant="a")).wait().done == 2
+    assert [each.shard_key for each in queue.dead()] == ["ab/1", "b/a"]
 
 
 def test_what_is_not_named_is_not_deleted(queue: Queue, world: World) -> None:
-    killed(queue, 1)
+    ids = killed(queue, 1)
     wrong: tuple[dict[str, Any], ...] = (
-        {}, {"limit": 5}, {"ids": [], "shard_key": "t"}, {"letters": [], "ids": []}, {"shard_key": ""},
-        {"older_than": -1}, {"ids": ["no id"]}, {"shard_key": "t", "limit": 0}, {"letters": ["x"]},
+        {}, {"limit": 5}, {"rate": 1.0}, {"letters": [], "ids": []}, {"letters": Where(tenant="t"), "ids": []},
+        {"letters": queue.dead(), "limit": 1}, {"letters": queue.dead(), "rate": 1.0}, {"ids": ids, "limit": 1},
+        {"ids": ids, "rate": 1.0}, {"ids": ["no id"]}, {"ids": ids[0]}, {"letters": ["x"]}, {"letters": "t"},
     )  # fmt: skip
     for bad in wrong:
         with pytest.raises(ConfigError):
             queue.delete_dead(**bad)
     assert queue.stats().dead == 1
     with pytest.raises(QueueMissing):
-        world.client().queue("nowhere").delete_dead(older_than=0)
+        world.client().queue("nowhere").delete_dead(queue.dead())
 
 
 def test_many_are_deleted_in_pages(queue: Queue, seed: int) -> None:
@@ -114,7 +125,9 @@ def test_many_are_deleted_in_pages(queue: Queue, seed: int) -> None:
     chosen = random.Random(seed).sample(ids, 230)
     assert queue.delete_dead(ids=chosen) == 230
     assert left(queue) == [each for each in ids if each not in set(chosen)]
-    assert queue.delete_dead(reason="poison", limit=150) == 150
+    rest = left(queue)
+    assert queue.delete_dead(Where(reason="poison"), limit=150).wait().done == 150
+    assert left(queue) == rest[150:]
     assert queue.stats().dead == 70
 
 
@@ -166,5 +179,5 @@ def test_letters_of_an_earlier_version_can_be_deleted_too(queue: Queue, world: W
         world.raw.hdel(queue.state.keys.moved, each)
     assert queue.delete_dead(ids=ids) == 0
     assert queue.delete_dead(queue.dead()[:1]) == 1
-    assert queue.delete_dead(shard_key="t") == 2
+    assert queue.delete_dead(Where(tenant="t")).wait().done == 2
     assert queue.stats().dead == 0

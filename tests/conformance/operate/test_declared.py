@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shardq import Client, ConfigError, Empty, Limits, Message, Queue, QueueMissing, QueueNotEmpty
+from shardq import Client, ConfigError, Empty, Limits, Message, Queue, QueueMissing, QueueNotEmpty, Where
 from shardq.client.schedules import Schedules
 from shardq.ops.operate.declare import declare
 from shardq.ops.operate.queues import delete
@@ -20,18 +20,25 @@ from tests.surface import calls, differences, not_called
 
 CALLS: dict[str, Callable[[Queue], Any]] = {
     "Queue.ack_many": lambda queue: queue.ack_many([]),
+    "Queue.actions": lambda queue: queue.actions(),
     "Queue.assign": lambda queue: queue.assign(["t"]),
     "Queue.assignment": lambda queue: queue.assignment(),
     "Queue.cancel": lambda queue: queue.cancel("1-1-0"),
+    "Queue.cancel, by a filter": lambda queue: queue.cancel(Where(tenant="t")),
     "Queue.configure": lambda queue: queue.configure(max_len=5),
+    "Queue.controls": lambda queue: queue.controls(),
     "Queue.dead": lambda queue: queue.dead(),
-    "Queue.delete_dead": lambda queue: queue.delete_dead(older_than=0),
+    "Queue.delete_dead": lambda queue: queue.delete_dead([]),
+    "Queue.delete_dead, by a filter": lambda queue: queue.delete_dead(Where(tenant="t")),
     "Queue.delete_dead, by id": lambda queue: queue.delete_dead(ids=["1-1-0"]),
     "Queue.delete_plan": lambda queue: queue.delete_plan("gold"),
+    "Queue.failures": lambda queue: queue.failures(),
+    "Queue.history": lambda queue: queue.history(),
     "Queue.journal": lambda queue: queue.journal(),
     "Queue.len": lambda queue: queue.len(),
     "Queue.limits": lambda queue: queue.limits(),
     "Queue.nack_many": lambda queue: queue.nack_many([]),
+    "Queue.outlook": lambda queue: queue.outlook(),
     "Queue.pause": lambda queue: queue.pause(),
     "Queue.pause, a shard key": lambda queue: queue.pause("t"),
     "Queue.paused": lambda queue: queue.paused(),
@@ -39,23 +46,30 @@ CALLS: dict[str, Callable[[Queue], Any]] = {
     "Queue.peek, at the dead": lambda queue: queue.peek(state="dead"),
     "Queue.plans": lambda queue: queue.plans(),
     "Queue.purge": lambda queue: queue.purge(),
+    "Queue.purge, of one": lambda queue: queue.purge(shard_key="t"),
     "Queue.read": lambda queue: queue.read(),
     "Queue.read_many": lambda queue: queue.read_many(3),
     "Queue.redrive": lambda queue: queue.redrive([]),
+    "Queue.redrive, by a filter": lambda queue: queue.redrive(Where(tenant="t")),
     "Queue.reject_many": lambda queue: queue.reject_many([], "no"),
     "Queue.resize": lambda queue: queue.resize(8),
     "Queue.result": lambda queue: queue.result("1-1-0", timeout=0),
     "Queue.resume": lambda queue: queue.resume(),
+    "Queue.retry_now": lambda queue: queue.retry_now(Where(tenant="t")),
     "Queue.set_limits": lambda queue: queue.set_limits({"t": Limits(rate=1)}),
     "Queue.set_plan": lambda queue: queue.set_plan("gold", rate=1),
     "Queue.set_weights": lambda queue: queue.set_weights({"t": 2}),
     "Queue.settings": lambda queue: queue.settings(),
     "Queue.stats": lambda queue: queue.stats(),
     "Queue.status": lambda queue: queue.status("1-1-0"),
+    "Queue.stop_action": lambda queue: queue.stop_action("abc"),
+    "Queue.take_over": lambda queue: queue.take_over("abc"),
     "Queue.tenant": lambda queue: queue.tenant("t"),
     "Queue.tenants": lambda queue: queue.tenants(),
     "Queue.unassign": lambda queue: queue.unassign(),
+    "Queue.verdict": lambda queue: queue.verdict(),
     "Queue.weights": lambda queue: queue.weights(),
+    "Queue.workers": lambda queue: queue.workers(),
     "Queue.write": lambda queue: queue.write(1, shard_key="t"),
     "Queue.write_many": lambda queue: queue.write_many([(1, "t")]),
     "Schedules.add": lambda queue: queue.schedules.add("often", "call", shard_key="t", every=60),

@@ -59,7 +59,7 @@ def test_pauses_that_are_over_are_forgotten(open_queue: OpenQueue, world: World)
     queue = open_queue(streams=4)
     queue.declare()
     world.raw.hset(queue.state.keys.limits, mapping={f"over{number}": ",,,1,1,1" for number in range(20)})
-    world.raw.hset(queue.state.keys.limits, "never", ",,,9000000000000000,9000000000000000,1")
+    queue.pause("never")
     for number in range(8):
         queue.set_limits({f"t{number}": Limits(rate=1)})
     assert {*world.raw.hkeys(queue.state.keys.limits)} == {b"", b"never", *[b"t%d" % number for number in range(8)]}

@@ -98,7 +98,7 @@ def test_configuring_one_setting_keeps_what_another_client_configured(open_queue
     ],
     ids=str,
 )
-def test_a_bad_change_is_refused_whole(queue: Queue, settings: dict[str, float]) -> None:
+def test_a_bad_change_is_refused_whole(queue: Queue, settings: dict[str, Any]) -> None:
     queue.write(1, shard_key="t")
     with pytest.raises(ConfigError):
         queue.configure(**settings)

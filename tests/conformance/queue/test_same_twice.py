@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from shardq import Delivery, Limits, Message, Queue
+from shardq import Delivery, Limits, Message, Queue, Where
 from shardq.ops.queue.opening import new_epoch
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.steps import Argument, Call
 from shardq.ops.settle.command import settle_call
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import write_many
+from shardq.protocol.actions import Asked, spelled
 from shardq.protocol.keys import RouterKeys
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
@@ -75,7 +76,7 @@ def test_a_lease_is_ended_once(open_queue: OpenQueue, world: World, kind: str, w
     leases = [token(one), token(one), token(other)]
     words: list[Argument] = [*leases]
     if kind not in ("ack", "unseen"):
-        words = [word for lease, delay in zip(leases, (0, LATER, 0), strict=True) for word in (lease, delay, "why")]
+        words = [word for lease, delay in zip(leases, (0, LATER, 0), strict=True) for word in (lease, delay, "why", "")]
     streams = tuple(queue.state.keys.stream(number) for number in range(4))
     letters = run(queue, settle_call(queue.state, KINDS[kind], words, streams, costs="1,1,1"))[1]
     assert letters == (b"ddd" if kind in ("reject", "nack at last") else b"ooo")
@@ -218,16 +219,18 @@ def test_a_second_letter_of_a_message_that_is_there_stays_a_letter(queue: Queue,
 def _limit(queue: Queue, world: World) -> None:
     queue.write_many([(number, key) for number in range(3) for key in "tu"])
     one, none = (1, "-", "-", ""), ("-", "-", "-", "")
-    assert changed(queue, world, "limit", "t", *one, "t", *none, "u", *none, "u", *one) == b"OK"
+    assert changed(queue, world, "limit", "", "t", *one, "t", *none, "u", *none, "u", *one) == b"OK"
     assert queue.limits() == {"u": Limits(max_in_flight=1)}
     assert sorted(str(each.shard_key) for each in queue.read_many(9)) == ["t", "t", "t", "u"]
     queue.set_plan("gold", max_in_flight=2)
-    assert changed(queue, world, "limit", "t", "=gold", "-", "-", "", "t", "=gold", "-", "-", "", "u", *none) == b"OK"
+    assert (
+        changed(queue, world, "limit", "", "t", "=gold", "-", "-", "", "t", "=gold", "-", "-", "", "u", *none) == b"OK"
+    )
     assert (queue.limits(), queue.plans()["gold"].tenants) == ({"t": "gold"}, 1)
 
 
 def _weigh(queue: Queue, world: World) -> None:
-    assert changed(queue, world, "weigh", "t", 5, "t", 1, "u", 1, "u", 3) == b"OK"
+    assert changed(queue, world, "weigh", "", "t", 5, "t", 1, "u", 1, "u", 3) == b"OK"
     assert queue.weights() == {"u": 3} == queue.set_weights({"v": 5, b"v": 1})
     assert (queue.tenant("t").weight, queue.tenant("u").weight, queue.tenant("v").weight) == (1, 3, 1)
 
@@ -298,10 +301,24 @@ def _bind(queue: Queue, world: World) -> None:
     assert client.unbind_many([("a", "q"), ("a", "q")]) == []
 
 
+def _act(queue: Queue, world: World) -> None:
+    first, second = (letter.entry_id for letter in _dead(queue, 2))
+    asked = spelled(Asked("redrive", Where(state="dead")))
+    assert by_hand(queue, "steer", "begin", "x", "me", asked)[0] == b"OK"
+    rows = [("0-0-d", "d", each, "", "dead", 0) for each in (first, first, second, first)]
+    words = ("x", "me", 0, "somebody", "redrive", "running", "", "-", "", *(word for row in rows for word in row))
+    assert by_hand(queue, "act", *words) == [b"OK", b"running", 2, 2, 0]
+    assert by_hand(queue, "act", *words) == [b"OK", b"running", 2, 2, 0], "a repetition of the call"
+    message_id = queue.write(1, shard_key="t", delay=60)
+    row = (message_id, "d", message_id.rpartition("-")[0], "", "delayed", 0)
+    words = ("x", "me", 1, "somebody", "cancel", "done", "", "-", "", *row, *row)
+    assert by_hand(queue, "act", *words) == [b"OK", b"done", 1, 1, 0]
+
+
 CASES: dict[str, Callable[[Queue, World], None]] = {
     "keep": _keep, "await": _await, "delete_dead": _delete_dead, "redrive": _redrive, "limit": _limit, "weigh": _weigh,
     "configure": _configure, "open": _open, "assign": _assign, "write": _write, "release": _release,
-    "complete": _complete, "move_schedules": _move_schedules, "bind": _bind,
+    "complete": _complete, "act": _act, "move_schedules": _move_schedules, "bind": _bind,
 }  # fmt: skip
 
 
@@ -316,4 +333,4 @@ def test_each_verb_counts_it_once(open_queue: OpenQueue, world: World, verb: str
 @pytest.mark.once
 def test_no_verb_that_takes_a_list_is_left_out() -> None:
     lists = {verb.name for verb in Modules(LUA).verbs if verb.more and "no-writes" not in verb.flags}
-    assert lists == CASES.keys() | {"settle", "extend"}
+    assert lists == CASES.keys() | {"settle", "extend", "beat"}  # a beat has one row at most

@@ -72,7 +72,7 @@ def test_it_is_told_once_for_as_long_as_the_queue_is_gone(
     (line,) = warnings(caplog)
     assert gone.name in line
     assert "router 'default': 2 " in line
-    assert "shardq unbind --gone" in line
+    assert "shardq topics unbind --gone" in line
     caplog.clear()
     gone.declare()
     assert len(client.publish("news", 5, shard_key="t")) == 2, "it is there again"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from shardq.protocol.keys import QueueKeys
+from shardq.protocol.replies import delivered, next_stream
 from tests.conformance.walk.ledger import NEVER, Ledger
 from tests.conformance.walk.model import DEAD, DELAYED, LEASED, WAITING, Known, Model
 from tests.conformance.walk.terms import problems_of_terms
@@ -19,7 +20,9 @@ SLACK = UNIT // 2
 """How much real time may pass while the model's stands still: minutes."""
 
 WHERE = {WAITING: {"new", "returned", "held"}, DELAYED: {"delayed"}, LEASED: {"leased"}}
-COUNTERS = ("dead_lettered", "dead_deleted", "dead_dropped", "redriven", "cancelled", "purged", "expired")
+COUNTERS = (
+    "dead_lettered", "dead_deleted", "dead_dropped", "redriven", "cancelled", "purged", "expired", "redelivered",
+)  # fmt: skip
 
 
 def problems(found: Ledger, model: Model, keys: QueueKeys) -> Iterator[str]:
@@ -33,6 +36,7 @@ def problems(found: Ledger, model: Model, keys: QueueKeys) -> Iterator[str]:
         _remembered(found, model),
         _leased(found, model),
         _dead(found, model),
+        _failed(found),
         _deduplicated(found, model),
         _shares(found, model),
         _announced(found, model),
@@ -86,7 +90,9 @@ def _counted(found: Ledger, model: Model) -> Iterator[str]:
         yield f"counter: {meta['vanished']} have vanished"
     if int(meta["n"]) != counters.get("written", 0) or int(meta["adopted"]):
         yield f"counter: n is {meta['n']}, adopted {meta['adopted']}, {counters}"
-    if not 0 <= int(meta["offset"]) <= 4096 or not int(meta["wanted"]) <= int(meta["streams"]):
+    if delivered(meta["offset"]) != counters.get("delivered", 0):
+        yield f"counter: {delivered(meta['offset'])} were delivered, not {counters.get('delivered', 0)}"
+    if not 0 <= next_stream(meta["offset"]) <= 4096 or not int(meta["wanted"]) <= int(meta["streams"]):
         yield f"counter: offset {meta['offset']}, {meta['wanted']} of {meta['streams']}"
 
 
@@ -98,7 +104,7 @@ def _remembered(found: Ledger, model: Model) -> Iterator[str]:
         if each is None:
             continue
         text = found.hashes["errors"].get(handle.partition(":")[2].encode(), b"||").split(b"|", 2)[2].decode()
-        error = "lease ended" if "l" in apart.flags else text if "e" in apart.flags else ""
+        error = "lease ended" if "l" in apart.flags.lower() else text if "e" in apart.flags else ""
         if (apart.count, error, "r" in apart.flags) != (each.life, each.error, each.rejected):
             yield f"attempts: {model_text(each, model)}, it says {apart}, {error!r}"
         if ("u" in apart.flags) != each.has_unique_key:
@@ -150,6 +156,22 @@ def _dead(found: Ledger, model: Model) -> Iterator[str]:
         yield f"dead: they are said to lie at {found.letters}, not {entries}"
     if len(told) != len(found.streams["dead"]):
         yield "dead: one letter is there twice"
+
+
+def _failed(found: Ledger) -> Iterator[str]:
+    """Each letter is counted in the group that it names, and each try that failed in some group."""
+    marks = [fields.get(b"m", b"").rpartition(b" f")[2] for _, fields in found.streams["dead"]]
+    if not all(marks):
+        yield f"failures: a letter names no group, of {marks}"
+    groups = {field: text.split(b"|") for field, text in found.hashes["failures"].items() if field.count(b"|") == 2}
+    told = {field: int(words[1]) for field, words in groups.items() if int(words[1])}
+    if told != Counter(marks):
+        yield f"failures: the letters of groups are {told}, and there are {Counter(marks)}"
+    if int(found.hashes["failures"][b""] or 0) != len(groups):
+        yield f"failures: {found.hashes['failures'][b'']!r} groups are counted, and there are {len(groups)}"
+    tries = sum(int(each) for words in groups.values() for each in words[7].split(b","))
+    if int(found.meta.get("failed", "0")) != tries:
+        yield f"failures: {found.meta.get('failed')} tries failed, the groups have {tries}"
 
 
 def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:

@@ -59,10 +59,12 @@ def _earlier(text: bytes, ms: int) -> bytes:
 
 
 def _moved_limits(text: bytes, ms: int) -> bytes:
-    cap, rate, burst, until, *rest = text.split(b",")
-    if 0 < int(until) < FAR:
-        until = b"%d" % max(1, int(until) - ms)
-    return b",".join([cap, rate, burst, until, *rest])
+    head, *who = text.split(b"\n", 1)
+    parts = head.split(b",")
+    for at in (3, 6, 8):  # when a pause, the limits, and the weight end
+        if at < len(parts) and 0 < int(parts[at]) < FAR:
+            parts[at] = b"%d" % max(1, int(parts[at]) - ms)
+    return b"\n".join([b",".join(parts), *who])
 
 
 def _moved(field: bytes, text: bytes, ms: int) -> bytes | None:

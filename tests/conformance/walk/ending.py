@@ -6,19 +6,20 @@ import random
 import re
 
 from shardq import Limits, QueueConfig
+from tests.conformance.walk.acting import Acting
 from tests.conformance.walk.audit import model_text
-from tests.conformance.walk.base import ensure
+from tests.conformance.walk.base import NAMES, ensure
 from tests.conformance.walk.keyed import Keyed
 from tests.conformance.walk.ledger import OF_SHARD_KEYS, Ledger
-from tests.conformance.walk.model import Own
+from tests.conformance.walk.model import EVER, Own
 from tests.conformance.walk.operating import Operating
 from tests.conformance.walk.reading import Reading
 from tests.conformance.walk.settling import Settling
 
-SETTINGS = {*QueueConfig.__struct_fields__, "rules", "accounts", "paused"}
+SETTINGS = {*QueueConfig.__struct_fields__, "rules", "accounts", "paused", "paused_by"}
 COUNTERS = {
     "n", "adopted", "redriven", "expired", "cancelled", "purged", "dead_lettered", "dead_deleted", "dead_dropped",
-    "vanished", "events", "offset", "virtual", "idle", "owed", "retrying",
+    "vanished", "events", "offset", "redelivered", "virtual", "idle", "owed", "retrying", "failed",
 }  # fmt: skip
 CLOCKS = {
     "ms", "created", "id", "epoch", "waiting", "full_at", "jump", "void", "streams", "wanted", "assigned", "reach",
@@ -29,7 +30,7 @@ ENOUGH_TO_FORGET = 40
 """Messages of one write that make a queue forget what is over: it looks every 32 messages."""
 
 
-class Walker(Keyed, Reading, Settling, Operating):
+class Walker(Keyed, Reading, Settling, Operating, Acting):
     """All that a queue can do."""
 
     def finish(self) -> None:
@@ -89,8 +90,8 @@ class Walker(Keyed, Reading, Settling, Operating):
         """Weights and shards are taken back, time passes, and writes go on."""
         self.queues[0].unassign()
         self.queues[0].configure(max_backlog=0)
-        self.queues[0].set_weights(dict.fromkeys(self.model.terms.weights, 1))
-        self.model.terms.shards, self.model.terms.weights = {}, {}
+        self.queues[0].set_weights(dict.fromkeys(NAMES, 1))
+        self.model.terms.shards, self.model.terms.weights, self.model.terms.weights_until = {}, {}, {}
         self.elapse(10_000)
         self.model.keyed = {}
         self.queues[0].write_many([(number, "a") for number in range(ENOUGH_TO_FORGET)])
@@ -103,7 +104,7 @@ def _go_on(own: Own, _: bytes) -> None:
 
 
 def _as_the_queue(own: Own, _: bytes) -> None:
-    own.cap = own.burst = None
+    own.cap, own.burst, own.until = None, None, EVER
 
 
 def leftovers(found: Ledger) -> list[str]:

@@ -32,7 +32,7 @@ SORTED = (
 )
 HASHES = (
     "meta", "bodies", "errors", "moved", "dedup", "assigned", "limits", "results", "schedules", "workers", "minutes",
-    "failures", "jobs",
+    "failures", "actions",
 )  # fmt: skip
 OF_SHARD_KEYS = (b"t:", b"c:", b"p:", b"D:", b"X:", b"R:")
 """How fields of the state begin that are of one shard key, parent or producer."""
@@ -157,8 +157,8 @@ def split(member: bytes) -> tuple[bytes, bytes]:
 
 def _apart(member: bytes, name: bytes, due: int, attempts: bytes) -> Apart:
     text = attempts.decode()
-    digits = text.rstrip("elur")
-    return Apart(member, name, due, int(digits), text[len(digits) :])
+    digits = text.rstrip("elLur")
+    return Apart(member, name, due, int(digits), text[len(digits) :].replace("L", "l"))  # as `DeadLetters.error_of`
 
 
 def order(entry: str) -> tuple[int, int]:

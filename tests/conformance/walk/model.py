@@ -24,11 +24,13 @@ class Own:
     cap: int | None = None
     burst: int | None = None
     paused_until: int = 0
+    until: int = EVER
+    """When cap and burst end. It stays when they have, since what is stored of them may be there still."""
 
     @property
     def is_any(self) -> bool:
-        """Whether there is anything to store."""
-        return self.cap is not None or self.burst is not None or self.paused_until > 0
+        """Whether there is anything to store, or may be."""
+        return self.cap is not None or self.burst is not None or self.paused_until > 0 or self.until < EVER
 
 
 @dataclass
@@ -55,6 +57,7 @@ class Terms:
     key_scope: Literal["shard_key", "queue"] = "shard_key"
     weights: dict[bytes, int] = field(default_factory=dict)
     shards: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
+    weights_until: dict[bytes, int] = field(default_factory=dict)
     own: dict[bytes, Own] = field(default_factory=dict)
     full_at: dict[bytes, float] = field(default_factory=dict, repr=False)
     """When the bucket of a name has all of its tokens; under '' that of the whole queue."""
@@ -100,6 +103,23 @@ class Terms:
             self.full_at[name] = max(self.full_at.get(name, 0.0), now) + count
             if name in self.full_from:
                 self.full_from[name] = max(self.full_from[name], now) + count
+
+    def end_limits(self, now: int) -> None:
+        """Limits and weights are over whose time has come."""
+        for name, own in self.own.items():
+            if own.until <= now and (own.cap, own.burst) != (None, None):
+                own.cap = own.burst = None
+                self.forget_bucket(name)
+                self.change_bursts([name], now)
+        for name in [name for name, until in self.weights_until.items() if until <= now]:
+            del self.weights_until[name]
+            self.weights.pop(name, None)
+
+    def forget_bucket(self, name: bytes) -> None:
+        """A name has no rate of its own any more."""
+        if not self.rate_burst:
+            self.full_at.pop(name, None)
+            self.full_from.pop(name, None)
 
     def change_bursts(self, names: Iterable[bytes], now: int) -> None:
         """The bursts of these names may be others now."""

@@ -57,7 +57,7 @@ class Operating(Base):
             ensure(queue.redrive(letters) == 0, "redrive: letters that were gone")
 
     def delete_dead(self, rng: random.Random) -> None:
-        """Some dead letters, by their ids, with ids of others among them; or the oldest of a shard key."""
+        """Some dead letters, by their ids, with ids of others among them; or the oldest letters of a shard key."""
         dead, queue = [*self.model.having(DEAD)], self.who(rng)
         if rng.random() < 0.5:
             others = rng.sample(sorted(self.model.messages), min(3, len(self.model.messages)))
@@ -67,9 +67,10 @@ class Operating(Base):
                 queue.delete_dead(ids=with_repeats(rng, sorted(ids))),
             )
         else:
-            key, oldest = rng.choice(KEYS), [letter.message_id for letter in queue.dead(1000)]
-            gone = [each for each in map(self.model.messages.__getitem__, oldest) if each.key == key][:2]
-            said = queue.delete_dead(shard_key=key, limit=2)
+            key = rng.choice(KEYS)
+            letters = [each for each in queue.dead(1000) if self.model.messages[each.message_id].key == key][:2]
+            gone = [self.model.messages[each.message_id] for each in letters]
+            said = queue.delete_dead(with_repeats(rng, letters))
         self.say(f"delete {len(gone)} of {len(dead)} dead letters")
         ensure(said == len(gone), f"delete_dead: {said} of {len(gone)}")
         for each in gone:
@@ -120,10 +121,16 @@ class Operating(Base):
 
     def weigh(self, rng: random.Random) -> None:
         """Shard keys, parents and children."""
-        changes = {name: rng.choice((1, 2, 5)) for name in rng.sample(NAMES, rng.randint(1, 3))}
-        self.say(f"weigh {changes}")
-        self.who(rng).set_weights(changes)  # type: ignore[arg-type]
+        units = rng.choice((None, None, 1, 2))
+        choices = (1, 2, 5) if units is None else (2, 5)
+        changes = {name: rng.choice(choices) for name in rng.sample(NAMES, rng.randint(1, 3))}
+        self.say(f"weigh {changes} for {units}")
+        self.who(rng).set_weights(changes, seconds=units and units * SECONDS)  # type: ignore[arg-type]
         weights = {**self.model.terms.weights, **changes}
+        for name in changes:
+            self.model.terms.weights_until.pop(name, None)
+            if units is not None:
+                self.model.terms.weights_until[name] = self.model.now + units
         self.model.terms.weights = {name: weight for name, weight in weights.items() if weight != 1}
         self.rules_changed()
 
@@ -133,20 +140,21 @@ class Operating(Base):
             name: (rng.choice((None, None, 0, 1, 3)), rng.choice((None, None, 1, 4)))
             for name in rng.sample(NAMES, rng.randint(1, 3))
         }
-        self.say(f"limit {changes}")
+        lifted = {name for name, (cap, burst) in changes.items() if cap is None and burst is None}
+        units = None if lifted else rng.choice((None, 1, 2))
+        self.say(f"limit {changes} for {units}")
         made = {
             name: Limits(cap, None if burst is None else 1 / SECONDS, burst) for name, (cap, burst) in changes.items()
         }
 
         def change(own: Own, name: bytes) -> None:
             cap, burst = changes[name]
-            if burst is None and not self.model.terms.rate_burst:
-                self.model.terms.full_at.pop(name, None)
-                self.model.terms.full_from.pop(name, None)
-            own.cap, own.burst = cap, burst
+            if burst is None:
+                self.model.terms.forget_bucket(name)
+            own.cap, own.burst, own.until = cap, burst, EVER if units is None else self.model.now + units
 
-        lifted = {name for name, (cap, burst) in changes.items() if cap is None and burst is None}
-        self._limit([*changes], lambda: self.who(rng).set_limits(made), change, lifted)  # type: ignore[arg-type]
+        seconds = units and units * SECONDS
+        self._limit([*changes], lambda: self.who(rng).set_limits(made, seconds=seconds), change, lifted)  # type: ignore[arg-type]
 
     def pause(self, rng: random.Random) -> None:
         """A name, or the whole queue."""
@@ -299,3 +307,4 @@ class Operating(Base):
         self.say(f"{units} pass")
         elapse(self.world.node(self.keys.meta), self.keys, self.look(), units * UNIT)
         self.model.now += units
+        self.model.terms.end_limits(self.model.now)

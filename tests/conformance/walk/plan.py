@@ -19,7 +19,8 @@ WEIGHTS = {
     "write_keyed": 2, "ask": 2, "read": 9, "read_singly": 3, "lose_a_read": 1,
     "ack": 5, "nack": 3, "reject": 1, "extend": 1, "extend_many": 0.7, "ack_many": 3, "nack_many": 2,
     "reject_many": 0.4, "cancel": 2, "purge": 0.3, "redrive": 1, "resize": 0.4, "assign": 0.4, "unassign": 0.2,
-    "weigh": 0.5, "delete_dead": 0.5, "nack_uncounted": 1,
+    "weigh": 0.5, "delete_dead": 0.5, "nack_uncounted": 1, "purge_of": 0.7, "cancel_where": 0.7, "retry_where": 0.7,
+    "redrive_where": 0.5, "delete_where": 0.3,
     "limit": 0.7, "pause": 0.5, "resume": 0.5, "switch_total": 0.3, "switch_rate": 0.3,
     "switch_window": 0.4, "switch_cap": 0.4, "switch_backlog": 0.3, "switch_parents": 0.4, "switch_deaths": 0.3,
     "switch_bounds": 0.3, "switch_journal": 0.2, "switch_memory": 0.1, "forget_scripts": 0.1, "pass_time": 3,
@@ -27,7 +28,8 @@ WEIGHTS = {
 MOODS: dict[str, dict[str, float]] = {
     "anything": {},
     "floods": {"flood": 5, "whisper": 8, "write": 6, "read_singly": 14, "read": 7} | dict.fromkeys(
-        ("purge", "resize", "assign", "unassign", "weigh", "limit", "pause", "resume", "switch_total", "switch_rate",
+        ("purge", "purge_of", "cancel_where", "retry_where",
+         "resize", "assign", "unassign", "weigh", "limit", "pause", "resume", "switch_total", "switch_rate",
          "switch_window", "switch_cap", "switch_backlog",
          "switch_bounds", "switch_parents", "switch_deaths"), 0.0),
     "deaths": {"nack": 8, "nack_many": 6, "reject": 5, "reject_many": 3, "redrive": 5, "delete_dead": 2,

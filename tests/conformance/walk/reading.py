@@ -89,6 +89,8 @@ class Reading(Base):
         said = (delivery.payload, delivery.count, delivery.last_error, dict(delivery.headers), _raw(delivery.shard_key))
         wanted = (payload_of(known.number), known.total + 1, known.error, known.headers, known.key)
         ensure(said == wanted, f"delivery: {said}, not {wanted}")
+        self.model.count("delivered")
+        self.model.count("redelivered", int(known.life > 0))
         known.life, known.total, known.quiet_since = known.life + 1, known.total + 1, None
         known.state, known.until, known.holder = LEASED, self.model.now + lease, delivery
         self.held.append(delivery)

@@ -140,7 +140,7 @@ class Settling(Base):
         kind, words = KINDS[verb], list[Argument]()
         for each in given:
             token = token_argument(each.received.token)
-            words += [token] if kind == "a" else [token, units * UNIT, error]
+            words += [token] if kind == "a" else [token, units * UNIT, error, ""]
         places = {each.received.token.partition(":")[0] for each in given} - {DUE}
         streams = tuple(queue.state.keys.stream(int(place)) for place in places)
         call = settle_call(queue.state, kind, words, streams)

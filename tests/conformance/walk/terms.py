@@ -31,8 +31,8 @@ def _window(found: Ledger, model: Model) -> Iterator[str]:
 
 
 def _limits(found: Ledger, model: Model) -> Iterator[str]:
-    """Own limits and weights are listed, and only those that there are; a pause that is over may be swept later."""
-    told = {name: text.split(b",") for name, text in found.hashes["limits"].items() if name}
+    """Own limits and weights are listed, and only those that there are; what is over may be swept later."""
+    told = {name: _present(text, found.now) for name, text in found.hashes["limits"].items() if name}
     terms = model.terms
     for name in told.keys() | terms.own.keys() | terms.weights.keys():
         cap, rate, burst, until, _, weight = told.get(name, [b"", b"", b"", b"0", b"0", b"1"])
@@ -44,6 +44,27 @@ def _limits(found: Ledger, model: Model) -> Iterator[str]:
                   terms.weights.get(name, 1), paused)  # fmt: skip
         if said != wanted:
             yield f"limits: of {name!r} {told.get(name)}, not {wanted}"
+    yield from _accounts(found)
+
+
+def _accounts(found: Ledger) -> Iterator[str]:
+    """What is listed of limits is what the account says, as long as nothing of it is over."""
+    for name, text in found.hashes["limits"].items():
+        listed = text.partition(b"\n")[0]
+        parts = listed.split(b",")
+        is_over = any(0 < int(parts[at]) <= found.now for at in (3, 6, 8) if at < len(parts))
+        account = found.hashes["meta"].get(b"t:" + name, b"").split(b" ")
+        if name and not is_over and account[10:11] != [listed]:
+            yield f"limits: of {name!r} {listed!r} are listed, the account is {account}"
+
+
+def _present(text: bytes, now: float) -> list[bytes]:
+    """The parts of limits that have no end, but that of a pause: those that are over are as if they were not there."""
+    cap, rate, burst, until, length, weight, *ends = text.partition(b"\n")[0].split(b",")
+    limits_until, _, weight_until, _ = map(int, ends or "0000")
+    if 0 < limits_until <= now:
+        cap = rate = burst = b""
+    return [cap, rate, burst, until, length, b"1" if 0 < weight_until <= now else weight]
 
 
 def _shown(number: int | None) -> bytes:

@@ -13,15 +13,20 @@ from tests.verbs import LOOKS
 STEPS = {
     "Delivery.ack": "ack", "Delivery.extend": "extend", "Delivery.nack": "nack", "Delivery.reject": "reject",
     "Queue.ack_many": "ack_many", "Queue.assign": "assign", "Queue.cancel": "cancel",
-    "Queue.configure": "switch_bounds", "Queue.delete_dead": "delete_dead", "Queue.nack_many": "nack_many",
-    "Queue.pause": "pause", "Queue.purge": "purge", "Queue.read": "read_singly", "Queue.read_many": "read",
-    "Queue.redrive": "redrive", "Queue.reject_many": "reject_many", "Queue.resize": "resize", "Queue.resume": "resume",
+    "Queue.cancel, by a filter": "cancel_where", "Queue.configure": "switch_bounds",
+    "Queue.delete_dead": "delete_dead", "Queue.delete_dead, by a filter": "delete_where",
+    "Queue.nack_many": "nack_many", "Queue.pause": "pause", "Queue.purge": "purge", "Queue.purge, of one": "purge_of",
+    "Queue.read": "read_singly", "Queue.read_many": "read", "Queue.redrive": "redrive",
+    "Queue.redrive, by a filter": "redrive_where", "Queue.retry_now": "retry_where",
+    "Queue.reject_many": "reject_many", "Queue.resize": "resize", "Queue.resume": "resume",
     "Queue.set_limits": "limit", "Queue.set_weights": "weigh", "Queue.unassign": "unassign", "Queue.write": "write",
     "Queue.write_many": "write_many",
 }  # fmt: skip
 """The step that makes a call."""
 
 APART = {
+    "Queue.stop_action": "how an action goes on: tests/conformance/operate/test_actions.py",
+    "Queue.take_over": "the same",
     "Delivery.progress": "a note changes no message: tests/conformance/results",
     "Queue.declare": "it is how a walk begins",
     "Queue.delete": "it ends a queue: tests/conformance/operate/test_declared.py",
@@ -31,6 +36,7 @@ APART = {
 }
 UNCOUNTED = {
     "adopted": "a walk has no legacy stream: it is 0",
+    "failed": "it is compared with the groups of failures",
     "result_bytes": "a walk keeps no results",
     "result_count": "a walk keeps no results",
     "results_refused": "a walk keeps no results",

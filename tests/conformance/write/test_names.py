@@ -115,7 +115,7 @@ BAD_CALLS: dict[str, Callable[[Queue], object]] = {
     "acks of ids": lambda queue: queue.ack_many(["1-2-3"]),  # type: ignore[list-item]
     "acks of an iterator": lambda queue: queue.ack_many(iter([])),  # type: ignore[arg-type]
     "nacks of one thing": lambda queue: queue.nack_many(7),  # type: ignore[arg-type]
-    "redrive of nothing": lambda queue: queue.redrive(None),  # type: ignore[arg-type]
+    "redrive of nothing": lambda queue: queue.redrive(None),  # type: ignore[call-overload]
     "redrive of ids": lambda queue: queue.redrive(["1-2-3"]),  # type: ignore[list-item]
 }
 

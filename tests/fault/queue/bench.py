@@ -147,6 +147,7 @@ class Furnished(Bench):
         queue.assign([next(low)])
         client.bind("orders.*", queue)
         self.standing = self.plain.hget(self.keys.meta, "S:u:often")
+        self.call("steer", "begin", "action", "holder", "{}")
 
     def call(self, function: str, *args: Argument) -> Any:
         """Call a function of the queue."""
@@ -157,13 +158,36 @@ class Furnished(Bench):
         return self.queue.client.run(op)
 
 
+def this_minute(bench: Any) -> str:
+    """The number of this minute by the server's clock, as a beat begins with it."""
+    return f"{_server_ms(bench.plain) // 60_000}|"
+
+
 Calls = dict[str, Callable[[Any], Any]]
 ROUTER = RouterKeys("default")
 
+
+def act_on_dead(bench: Any) -> Any:
+    """A piece of an action."""
+    row = ("0-0-d", "d", bench.letters[0].entry_id, "", "dead", 0)
+    return bench.call("act", "action", "holder", 0, "somebody", "redrive", "running", "", "-", "", *row)
+
+
+def purge_part(bench: Any, part: str, *streams: str) -> Any:
+    """A piece of a purge of the tenant that has most."""
+    words = ("somebody", "-", "tenant", 10**9, part, 100, "")
+    return run(bench.queue, Call.on(bench.keys, "purge_of", words, rest=streams))
+
+
 CHANGES: Calls = {
+    "act": act_on_dead,
     "assign": lambda bench: bench.queue.assign(["tenant", "another"]),
     "assign, taking back": lambda bench: bench.queue.unassign(),
     "await": lambda bench: bench.queue.result(bench.done),
+    "beat": lambda bench: bench.call("beat", "worker", "0|8|2.50|", this_minute(bench) + "task=1,0,9,a1;", "", 1),
+    "beat, with numbers": lambda bench: bench.call(
+        "beat", "worker", "0|8|2.50|", "", this_minute(bench) + "1|1||0|2|2|2|7", 0
+    ),
     "begin_schedule": lambda bench: bench.call("begin_schedule", "c:new"),
     "bind": lambda bench: bench.queue.client.bind("news", "another"),
     "bind, taking back": lambda bench: bench.queue.client.unbind("orders.*", bench.queue),
@@ -172,7 +196,7 @@ CHANGES: Calls = {
     "complete": lambda bench: bench.call("complete", 1000, "o:w:0"),
     "configure": lambda bench: bench.queue.configure(max_len=10_000),
     "delete": lambda bench: bench.queue.delete(expected=None),
-    "delete_dead": lambda bench: bench.queue.delete_dead(older_than=0),
+    "delete_dead": lambda bench: bench.queue.delete_dead(bench.letters),
     "extend": lambda bench: bench.held[0].extend(1),
     "forget_results": lambda bench: bench.run(forget_results(bench.queue.state, bench.queue.state.until())),
     "keep": lambda bench: bench.run(keep(bench.queue.state, [(bench.held[0].received, KeptResult(VALUE, "b", b"x"))])),
@@ -186,6 +210,12 @@ CHANGES: Calls = {
     "plan": lambda bench: bench.queue.set_plan("gold", max_in_flight=7),
     "progress": lambda bench: bench.run(progress(bench.queue.state, bench.held[0].received, 1, 2, "")),
     "purge": lambda bench: bench.queue.purge(),
+    "purge_of, waiting": lambda bench: purge_part(bench, "waiting"),
+    "purge_of, delayed": lambda bench: purge_part(bench, "delayed"),
+    "purge_of, a stream": lambda bench: purge_part(bench, "stream", bench.keys.stream(0)),
+    "purge_of, dead letters": lambda bench: purge_part(bench, "dead"),
+    "purge_of, keys": lambda bench: purge_part(bench, "keys"),
+    "purge_of, in flight": lambda bench: purge_part(bench, "cancel", *map(bench.keys.stream, range(STREAMS))),
     "read": lambda bench: bench.queue.read(),
     "read, many": lambda bench: bench.queue.read_many(50),
     "read, a poll": lambda bench: bench.queue.read_many(1),
@@ -201,6 +231,7 @@ CHANGES: Calls = {
     "settle, a nack": lambda bench: bench.held[0].nack(error="why"),
     "settle, a nack with a delay": lambda bench: bench.held[0].nack(delay=1),
     "settle, a reject": lambda bench: bench.held[0].reject("why"),
+    "steer": lambda bench: bench.call("steer", "stop", "action", "-", ""),
     "shrink": lambda bench: bench.queue.resize(2),
     "store_schedule": lambda bench: bench.queue.schedules.add("new", "call", shard_key="tenant", every=60),
     "touch": lambda bench: bench.run(touch(bench.queue.state, bench.queue.state.until())),
@@ -216,15 +247,19 @@ CHANGES: Calls = {
 """By the function in Redis that the call is for."""
 
 LOOKS: Calls = {
+    "actions": lambda bench: bench.queue.actions(),
     "assignment": lambda bench: bench.queue.assignment(),
     "bindings": lambda bench: run(bench.queue, Call.on(ROUTER, "bindings", ("0", 100))),
     "dead": lambda bench: bench.queue.dead(),
     "due": lambda bench: bench.queue.peek(state="delayed"),
+    "failures": lambda bench: bench.queue.failures(),
     "follow": lambda bench: run(bench.queue, Call.on(ROUTER, "follow", ("", 0, 10))),
+    "history": lambda bench: bench.queue.history(),
     "journal": lambda bench: bench.queue.journal(),
     "leased": lambda bench: bench.queue.peek(state="in_flight"),
     "len": lambda bench: bench.queue.len(),
     "limits": lambda bench: bench.queue.limits(),
+    "outlook": lambda bench: bench.queue.outlook(),
     "peek": lambda bench: bench.queue.peek(),
     "plans": lambda bench: bench.queue.plans(),
     "queues": lambda bench: bench.queue.client.queues(),
@@ -233,6 +268,7 @@ LOOKS: Calls = {
     "status": lambda bench: bench.queue.status(bench.waiting),
     "tenant": lambda bench: bench.queue.tenant("tenant"),
     "weights": lambda bench: bench.queue.weights(),
+    "workers": lambda bench: bench.queue.workers(),
 } | {
     name: (lambda bench, name=name: run(bench.queue, inner_looks(bench.keys)[name]))
     for name in inner_looks(QueueKeys("-"))

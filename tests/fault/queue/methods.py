@@ -7,10 +7,11 @@ nothing does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shardq import (
+    Action,
     BackendTimeout,
     Client,
     DeadLetter,
@@ -21,6 +22,7 @@ from shardq import (
     PartlyPublished,
     PartlyWritten,
     Queue,
+    Where,
 )
 from shardq.client.job import Job
 from shardq.tasks import Tasks
@@ -126,6 +128,25 @@ def planned(place: Place) -> None:
     place.good.set_plan("gold", rate=5)
 
 
+def begun(place: Place) -> Action:
+    """An action that acts on three dead letters."""
+    place.bury()
+    return place.good.redrive(Where(state="dead"))
+
+
+def stopped(place: Place) -> str:
+    """The id of one that was stopped."""
+    action = begun(place)
+    action.stop()
+    action.wait()
+    return action.id
+
+
+def working(place: Place, action: Action) -> Action:
+    """The same in the hands of the client behind the proxy."""
+    return Action(place.client, replace(action._running, state=place.queue.state))
+
+
 PAIRS = [("a.*", "here"), ("c.*", "here")]
 
 ROWS = (
@@ -170,16 +191,31 @@ ROWS = (
     look("Queue.len", "len", lambda p, _: p.queue.len(), lambda p: p.write(3)),
     look("Queue.stats", "stats", lambda p, _: p.queue.stats(), lambda p: p.write(3)),
     look("Queue.dead", "dead", lambda p, _: p.queue.dead(), lambda p: p.bury()),
+    look("Queue.failures", "failures", lambda p, _: len(p.queue.failures()), lambda p: p.bury()),
     look("Queue.journal", "journal", lambda p, _: p.queue.journal(), lambda p: p.write(3)),
     look("Queue.settings", "facts", lambda p, _: p.queue.settings()),
     look("Queue.weights", "weights", lambda p, _: p.queue.weights(), lambda p: p.good.set_weights({"t": 3})),
     look("Queue.limits", "limits", lambda p, _: p.queue.limits(), lambda p: p.good.set_limits({"t": Limits(rate=5)})),
     look("Queue.plans", "plans", lambda p, _: p.queue.plans(), planned),
+    look("Queue.controls", "limits", lambda p, _: p.queue.controls(), lambda p: p.good.pause("t")),
     look("Queue.paused", "limits", lambda p, _: p.queue.paused(), lambda p: p.good.pause("t")),
     look("Queue.tenants", "tenant", lambda p, _: p.queue.tenants(), lambda p: p.write(3)),
+    look("Queue.workers", "workers", lambda p, _: p.queue.workers(), lambda p: p.write(3)),
+    look("Queue.history", "history", lambda p, _: p.queue.history(), lambda p: p.write(3)),
     look("Queue.tenant", "tenant", lambda p, _: p.queue.tenant("t"), lambda p: p.write(3)),
+    look("Queue.outlook", "outlook", lambda p, _: p.queue.outlook(), lambda p: p.write(3)),
+    look("Queue.verdict", "outlook", lambda p, _: p.queue.verdict(), lambda p: p.write(3)),
     look("Queue.assignment", "assignment", lambda p, _: p.queue.assignment(), lambda p: p.good.assign(["t"])),
     change("Queue.purge", "purge", lambda p, _: p.queue.purge(), lambda p: p.write(3)),
+    Row("Queue.purge", "purge_of", lambda p, _: p.queue.purge(shard_key="t"), lambda p: p.write(3), "of one",
+        deaf=BackendTimeout),
+    look("Queue.actions", "actions", lambda p, _: p.queue.actions()),
+    change("Queue.retry_now", "steer", lambda p, _: p.queue.retry_now(Where(state="retrying"))),
+    Row("Queue.stop_action", "steer", lambda p, given: p.queue.stop_action(given.id), begun),
+    change("Queue.take_over", "steer", lambda p, given: p.queue.take_over(given), stopped),
+    change("Action.wait", "act", lambda p, given: working(p, given).wait(), begun),
+    look("Action.status", "actions", lambda p, given: working(p, given).status(), begun),
+    Row("Action.stop", "steer", lambda p, given: working(p, given).stop(), begun),
     change("Queue.delete", "delete", lambda p, _: p.queue.delete()),
     change("Queue.resize", "resize", lambda p, _: p.queue.resize(7)),
     change("Queue.assign", "assign", lambda p, _: p.queue.assign(["t", "u"])),
@@ -192,9 +228,10 @@ ROWS = (
     change("Queue.delete_plan", "plan", lambda p, _: p.queue.delete_plan("gold"), planned),
     change("Queue.pause", "pause", lambda p, _: p.queue.pause()),
     change("Queue.resume", "limit", lambda p, _: p.queue.resume("t"), lambda p: p.good.pause("t")),
-    change("Queue.delete_dead", "delete_dead", lambda p, _: p.queue.delete_dead(older_than=0), lambda p: p.bury()),
+    change("Queue.delete_dead", "delete_dead", lambda p, given: p.queue.delete_dead(given), lambda p: p.bury()),
     change("Queue.redrive", "redrive", lambda p, given: p.queue.redrive(given), lambda p: p.bury()),
     look("Client.queues", "queues", lambda p, _: p.good.name in p.client.queues()),
+    look("Client.workers", "queues", lambda p, _: p.client.workers() == [] and p.good.name),
     look("Client.bindings", "follow", lambda p, _: p.client.bindings(router=p.router), bound),
     look("Client.router", "follow", lambda p, _: p.client.router(p.router), bound),
     Row("Client.bind", "bind", lambda p, _: p.client.bind("c.*", p.queue, router=p.router), bound, "new"),

@@ -19,6 +19,8 @@ NAME = "arguments"
 KEYS = QueueKeys(NAME)
 ROUTER = RouterKeys("default")
 FIRST = KEYS.fixed[:18]
+READ = KEYS.fixed[:19]
+"""The first keys of `read` and `settle`."""
 WRITTEN = (*KEYS.fixed[:14], KEYS.stream(0), KEYS.stream(1))
 MESSAGE = ("\x01", "tenant", "b", "x")
 OPTIONS = (*MESSAGE, "")
@@ -83,16 +85,17 @@ CALLS = [
     write("EPOCH 1 1 4 x -", *MESSAGE, keys=(*WRITTEN[:14], KEYS.stream(9), KEYS.stream(1))),
     write("EPOCH 1 1 4 x -", *MESSAGE, keys=swapped(WRITTEN, KEYS.notifications, KEYS.journal)),
     write("EPOCH 1 1 6 x -", *OPTIONS, "5||", keys=swapped(WRITTEN, KEYS.delayed, KEYS.turns)),
-    Bad("read", (*FIRST, KEYS.stream(0)), ("67000000 h 1000 0 0 - 0 0", "", "c")),
-    Bad("read", (*FIRST, KEYS.stream(0)), ("1 h:h 1000 0 0 - 0 0", "", "c")),
-    Bad("read", (*FIRST, KEYS.stream(0)), ("1 h 1000000000000 0 0 - 0 0", "", "c")),
-    Bad("read", (*FIRST, KEYS.stream(0)), ("1 h 1000 1000 0 - 0 0", "9" * 60 + " 1 1", "c")),
-    Bad("read", (*swapped(FIRST, KEYS.leases, KEYS.delayed), KEYS.stream(0)), ("1 h 1000 0 0 - 0 0", "", "c")),
-    Bad("read", (*swapped(FIRST, KEYS.turns, KEYS.due), KEYS.stream(0)), ("9 h 1000 0 0 - 0 0", "", "c")),
-    Bad("settle", FIRST, ("a", "0", "0", "", "c", "rules")),
-    Bad("settle", FIRST, ("x", "0", "0", "", "c", "0:1-1:1:h::k")),
-    Bad("settle", FIRST, ("n", "0", "0", "", "c", "0:1-1:1:h::k", "nan", "")),
-    Bad("settle", FIRST, ("n", "0", "0", "", "c", "0:1-1:1:h::k", "1")),
+    Bad("read", (*READ, KEYS.stream(0)), ("67000000 h 1000 0 0 - 0 0", "", "c")),
+    Bad("read", (*READ, KEYS.stream(0)), ("1 h:h 1000 0 0 - 0 0", "", "c")),
+    Bad("read", (*READ, KEYS.stream(0)), ("1 h 1000000000000 0 0 - 0 0", "", "c")),
+    Bad("read", (*READ, KEYS.stream(0)), ("1 h 1000 1000 0 - 0 0", "9" * 60 + " 1 1", "c")),
+    Bad("read", (*swapped(READ, KEYS.leases, KEYS.delayed), KEYS.stream(0)), ("1 h 1000 0 0 - 0 0", "", "c")),
+    Bad("read", (*swapped(READ, KEYS.turns, KEYS.due), KEYS.stream(0)), ("9 h 1000 0 0 - 0 0", "", "c")),
+    Bad("settle", READ, ("n", "0", "0", "", "c", "0:1-1:1:h::k", "1", "", "x" * 5000)),
+    Bad("settle", READ, ("a", "0", "0", "", "c", "rules")),
+    Bad("settle", READ, ("x", "0", "0", "", "c", "0:1-1:1:h::k")),
+    Bad("settle", READ, ("n", "0", "0", "", "c", "0:1-1:1:h::k", "nan", "", "")),
+    Bad("settle", READ, ("n", "0", "0", "", "c", "0:1-1:1:h::k", "1", "")),
     Bad("extend", FIRST, ("1e300", "", "0:1-1:1:h::k")),
     Bad("configure", FIRST, ("EPOCH", "NEXT", "c", "rules", "nothing")),
     Bad("configure", FIRST, ("EPOCH", "NEXT", "c", "rate", "1e999")),

@@ -170,7 +170,8 @@ def redrive(queue: Queue, known: Queue) -> Compound:
 
 def delete_dead(queue: Queue, known: Queue) -> Compound:
     bury(known, 250)
-    return Compound(250, lambda: queue.delete_dead(older_than=0), lambda: 250 - known.stats().dead)
+    letters = known.dead(250)
+    return Compound(250, lambda: queue.delete_dead(letters), lambda: 250 - known.stats().dead)
 
 
 def purge(queue: Queue, known: Queue) -> Compound:
@@ -325,6 +326,7 @@ COMPOUNDS: dict[str, Callable[[Queue, Queue], Compound]] = {
 }  # fmt: skip
 
 ONE_CALL = "it is one call"
+ACTIONS = "each of its calls says how far the action is: tests/fault/operate/test_actions_cut.py cuts them"
 READS = "it changes nothing that its caller must know of: what a lost read was granted is given back"
 APART = dict.fromkeys(
     (
@@ -333,6 +335,8 @@ APART = dict.fromkeys(
         "Schedules.resume",
     ),
     ONE_CALL,
+) | dict.fromkeys(
+    ("Action.status", "Action.stop", "Action.wait", "Queue.retry_now", "Queue.stop_action", "Queue.take_over"), ACTIONS
 ) | dict.fromkeys(("Queue.read", "Queue.read_many", "Queue.result"), READS) | dict.fromkeys(
     ("Writer.close", "Writer.flush", "Writer.write"), "tests/fault/write has its faults"
 )  # fmt: skip

@@ -555,8 +555,9 @@ def test_a_purge_removes_all_and_leaves_what_is_in_flight(queue: Queue, other: Q
 def test_letters_are_counted_once_that_a_call_deletes(queue: Queue, other: Queue, lose: Cutter) -> None:
     other.write_many([(str(n), f"tenant-{n % 5}") for n in range(250)])
     other.reject_many(other.read_many(250), "poison")
+    letters = other.dead(250)
     cuts = [lose("delete_dead"), lose("delete_dead", skip=1)]
-    assert queue.delete_dead(older_than=0) == 250
+    assert queue.delete_dead(letters) == 250
     assert all(map(struck, cuts))
     assert other.stats().dead_deleted == 250
 
@@ -659,6 +660,9 @@ def test_each_function_leaves_what_it_leaves_without_a_fault(
         CALLS[call](bench)
     assert struck(cut)
     found = numbers_of(bench), sizes_of(bench)
+    if call.startswith("read"):  # what it was handed, and did not hear of, is delivered once more
+        for name in ("delivered", "redelivered"):
+            assert found[0].pop(name) >= expected[0].pop(name)
     assert found[0] == expected[0]
     assert call.startswith("read") or found[1] == expected[1]
     bench.plain.close()

@@ -18,7 +18,7 @@ pytestmark = [
 ]  # neither matters to scripts
 WIDEST = 1_000_000
 LIMIT = 120  # seconds for a write of tens of thousands of messages, on a machine that is busy with other things
-RULES = (
+RULES: tuple[dict[str, Any], ...] = (
     {"window": 0}, {"window": 1, "max_in_flight": 1}, {"max_in_flight": 0, "window": WIDEST}, {"max_in_flight": WIDEST},
     {"max_in_flight": 0, "window": 1}, {"window": 5}, {"window": 0},
 )  # fmt: skip

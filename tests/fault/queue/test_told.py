@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 
-from shardq import BackendTimeout, Client, Delivery, QueueMissing, ShardqError, Written
+from shardq import Action, BackendTimeout, Client, Delivery, QueueMissing, ShardqError, Written
 from shardq.model import (
+    ActionStatus,
+    Controls,
     DeadLetter,
     JournalPage,
     MessageStatus,
+    Outlook,
     PeekedPage,
     QueueStats,
     Tenant,
+    Verdict,
 )
 from shardq.model.schedule import Schedule
 from shardq.planner import Assignment
@@ -31,6 +35,11 @@ SOON = 0.3
 """Seconds after which a caller gives up whom nothing answers."""
 SHOWN: dict[type, Callable[[Any], Any]] = {
     Written: lambda each: ("an id", each.is_new),
+    Action: lambda each: (each.kind, each.done),
+    ActionStatus: lambda each: (each.kind, each.state, each.done, each.passed),
+    Controls: lambda each: (sorted(map(str, each.paused)), sorted(map(str, each.limits)), sorted(each.plans)),
+    Outlook: lambda each: (each.waits, each.reasons, each.drains),
+    Verdict: lambda each: each.kind,
     Delivery: lambda each: (each.payload, each.count, each.last_error),
     DeadLetter: lambda each: (each.payload, each.count, each.reason),
     JournalPage: lambda each: [event.kind for event in each.events],

@@ -1,4 +1,4 @@
-"""The users that `shardq acl` makes: each can do its work on a real server."""
+"""The users that `shardq server acl` makes: each can do its work on a real server."""
 
 from __future__ import annotations
 
@@ -244,7 +244,11 @@ def test_a_pattern_for_one_queue_covers_no_other(users: Users) -> None:
 @pytest.mark.parametrize(
     ("user", "act", "told"),
     [
-        ("producer", lambda queue: queue.purge(), "to call purge.*role operator has it, and `shardq acl operator"),
+        (
+            "producer",
+            lambda queue: queue.purge(),
+            "to call purge.*role operator has it, and `shardq server acl operator",
+        ),
         ("producer", lambda queue: queue.read(), "to call read.*role consumer has it"),
         ("observer", lambda queue: queue.write("no", shard_key="t"), "create the queue.*role consumer or operator has"),
         ("autoscaler", lambda queue: queue.journal(), "to call journal.*role observer or operator has it"),

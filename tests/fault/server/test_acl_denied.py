@@ -79,7 +79,7 @@ SECRETS = {
     "results": "hash", "result_ends": "zset", "errors": "hash", "dedup": "hash", "bodies": "hash", "moved": "hash",
     "meta": "hash", "dead": "stream", "streams": "stream", "journal": "stream", "leases": "zset", "returned": "zset",
     "delayed": "zset", "turns": "zset", "producers": "zset", "finished": "stream", "cancelled": "set", "limits": "hash",
-    "schedules": "hash", "workers": "hash", "minutes": "hash", "failures": "hash", "jobs": "hash",
+    "schedules": "hash", "workers": "hash", "minutes": "hash", "failures": "hash", "actions": "hash",
     "schedule_due": "zset", "due": "zset", "notifications": "stream", "dedup_index": "zset",
     "bulk_offsets": "zset",
 }  # fmt: skip

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, get_args
 import pytest
 import redis
 
-from shardq import Client, Limits, Message
+from shardq import Client, Limits, Message, Where
 from shardq.model.peeked import PeekState
 from shardq.model.schedule import FixedSchedule
 from shardq.model.timetable import timetable
+from shardq.ops.inspect.beats import beat_call
 from shardq.ops.queue.steps import MORE_KEYS, Call
 from shardq.ops.read.give_back import recover
 from shardq.ops.read.waiting import Outstanding
@@ -130,6 +131,7 @@ def messages(client: Client, **settings: Any) -> None:
     eventually(lambda: queue.read_many(40, block=1.0) == [])
     queue.write("last", shard_key="tenant")
     queue.read(block=1.0)
+    run(queue, beat_call(queue.state, "worker", "0|8|2.50|", "", "", first=True))
     lost = rest[8].received.token.split(":")[3]
     client.run(recover(queue.state, Outstanding(lost, 0, 60_000), queue.state.until()))
 
@@ -147,7 +149,8 @@ def looks(client: Client) -> None:
     queue.peek(100, shard_key="tenant")
     looks: list[Callable[[], object]] = [
         queue.stats, queue.len, queue.tenants, queue.limits, queue.paused, queue.weights, queue.assignment,
-        queue.journal, queue.plans, queue.settings, client.queues,
+        queue.journal, queue.plans, queue.settings, client.queues, queue.workers, queue.history, client.workers,
+        queue.failures, queue.outlook, queue.actions,
     ]  # fmt: skip
     for look in looks:
         look()
@@ -210,10 +213,14 @@ def operate(client: Client) -> None:
     client.unbind("orders.*", queue)
     queue.redrive(queue.dead()[:1])
     queue.read().reject("bad")
-    queue.delete_dead(older_than=0)
+    queue.delete_dead(queue.dead())
+    queue.write("bad", shard_key="tenant")
+    queue.read().reject("bad")
+    queue.redrive(Where(state="dead")).wait()
     queue.resize(8)
     queue.resize(2)
     queue.ack_many(queue.read_many(1000))
+    queue.purge(shard_key="tenant")
     queue.purge()
     queue.ack_many(queue.read_many(1000))
     queue.state.shrink_at = 0.0

@@ -1,4 +1,4 @@
-"""Users that may call functions alone (`shardq acl --no-eval`): they do their work, and run no text of their own."""
+"""Users that may call functions alone (`shardq server acl --no-eval`): they work, and run no text of their own."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ def test_where_the_library_is_loaded_they_do_their_work(server: Server, users: U
 def test_where_it_is_not_loaded_a_call_says_so_and_changes_nothing(server: Server, users: Users) -> None:
     with Client.from_url(users.url("operator")) as client, pytest.raises(BackendError) as raised:
         client.queue("jobs").declare()
-    assert "shardq lua load" in str(raised.value)
+    assert "shardq server lua load" in str(raised.value)
     assert server.run("EXISTS", META) in (0, False)

@@ -36,7 +36,7 @@ FOREIGN = (
 """What takes long to import and is not shardq's: each child finds it imported, where it is installed."""
 
 NEEDS = re.compile(r"[Nn]eeds the extra (\w+): pip install 'shardq\[(\w+)\]'")
-MEMBERS = re.compile(r"^  NAME\n((?:    .*\n)+)", re.MULTILINE)
+MEMBERS = re.compile(r"^(?:commands|pipelines):\n((?:    .*\n)+)", re.MULTILINE)
 MAX_SHOWN = 200
 """Characters of an error."""
 MAX_LISTED = 4

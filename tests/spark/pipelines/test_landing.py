@@ -80,7 +80,7 @@ def test_a_checkpoint_is_of_one_folder_and_queue(shardq: Shardq, queue: Queue, c
     one, two = csv(tmp_path / "in" / "a.csv", 0, 10).parent, csv(tmp_path / "two" / "b.csv", 10, 20).parent
     words = ("--format", "csv", "--key", "tenant", "--follow", "--checkpoint", str(tmp_path / "seen"))
     shardq.report("load", str(one), queue.name, *words)
-    for given in ((str(one), other.name), (str(two), queue.name), (str(one), queue.name, "--id", "mine")):
+    for given in ((str(one), other.name), (str(two), queue.name), (str(one), queue.name, "--run-id", "mine")):
         code, _, err = shardq("load", *given, *words)
         assert (code, f"{tmp_path / 'seen'} follows " in said(err), "take another --checkpoint" in said(err)) == (
             2, True, True,

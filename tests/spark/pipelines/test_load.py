@@ -48,7 +48,7 @@ def test_text_stays_text_in_csv_and_in_the_names_of_folders(shardq: Shardq, queu
     assert sorted((each.shard_key, each.payload) for each in drained(queue)) == [("007", "01"), ("1e3", "01")]
     rows = str(tmp_path / "tenant=007" / "rows.csv")
     schema = ("--schema", "body int")
-    shardq.report("load", rows, queue.name, "--key", "body", "--id", "typed", *schema)
+    shardq.report("load", rows, queue.name, "--key", "body", "--run-id", "typed", *schema)
     assert [(each.shard_key, each.payload) for each in drained(queue)] == [("1", {"body": 1})]
 
 
@@ -122,7 +122,7 @@ def test_under_one_id_rows_are_known_by_their_files(shardq: Shardq, queue: Queue
     )
     assert (code, told is not None) == (1, True), err
     csv(tmp_path / "in" / "c.csv", 300, 1000)
-    again = ("--id", told[1] if told else "")
+    again = ("--run-id", told[1] if told else "")
     assert shardq.report(*words, *again)["rows"] == 1000
     csv(tmp_path / "in" / "a.csv", 1000, 3000)
     assert shardq.report(*words, *again)["rows"] == 3000
@@ -135,7 +135,18 @@ def test_the_report_tells_what_this_run_diverted_and_why(
     """It is not what the error queue holds: that may be worked off meanwhile, or hold what others wrote."""
     errors = f"{queue.name}.errors"
     path = csv(tmp_path / "in" / "a.csv", 0, 50, bad=7)
-    words = ("load", str(path), queue.name, "--key", "tenant", "--errors", errors, "--create", "--id", f"{queue.name}*")
+    words = (
+        "load",
+        str(path),
+        queue.name,
+        "--key",
+        "tenant",
+        "--errors",
+        errors,
+        "--create",
+        "--run-id",
+        f"{queue.name}*",
+    )
     others = client.queue(errors, create=True)
     others.write(b"of others", shard_key=f"{queue.name}*")
     report = shardq.report(*words)
@@ -154,7 +165,7 @@ def test_a_diverted_row_that_is_mended_comes_in_a_file_of_its_own(shardq: Shardq
     """In its place it would be a new row before those that are stored."""
     words = (queue.name, "--key", "tenant", "--errors", f"{queue.name}.errors", "--create")
     whole = shardq.report("load", str(csv(tmp_path / "in" / "a.csv", 0, 50, bad=7)), *words)
-    code, _, err = shardq("load", str(csv(tmp_path / "in" / "a.csv", 0, 50)), *words, "--id", whole["id"])
+    code, _, err = shardq("load", str(csv(tmp_path / "in" / "a.csv", 0, 50)), *words, "--run-id", whole["id"])
     assert (code, "is not the one that an earlier" in said(err)) == (1, True), err
     shardq.report("load", str(csv(tmp_path / "in" / "b.csv", 7, 8)), *words)
     assert loaded(queue) == list(range(50))
@@ -220,10 +231,10 @@ def test_rows_are_known_by_their_keys_in_any_order(shardq: Shardq, queue: Queue,
     words = (queue.name, "--key", "tenant", "--dedup", "n", "--payload", "n")
     code, _, err = shardq("load", str(tmp_path / "a.csv"), *words[:3], "--idempotence", "key")
     assert (code, said(err)) == (2, "shardq: --idempotence key needs --dedup"), err
-    shardq.report("load", str(tmp_path / "a.csv"), *words, "--id", "x")
+    shardq.report("load", str(tmp_path / "a.csv"), *words, "--run-id", "x")
     errors = f"{queue.name}-errors"
     keyed = ("--idempotence", "key", "--errors", errors, "--create")
-    told = shardq.report("load", str(tmp_path / "b.csv"), *words, "--id", "x", *keyed)
+    told = shardq.report("load", str(tmp_path / "b.csv"), *words, "--run-id", "x", *keyed)
     assert "diverted" not in told
     assert f"how many of them went to {errors} is not known without row numbers" in told["remarks"]
     assert sorted(int(each.payload) for each in drained(queue)) == list(range(120))

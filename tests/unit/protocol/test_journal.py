@@ -11,7 +11,9 @@ import pytest
 from shardq.protocol.journal import FORMAT, KINDS, Columns, decode
 
 Row = dict[str, Any]
-NAMES = ("number", "time_ms", "kind", "message_id", "shard_key", "stream", "count", "due_ms", "client", "task")
+NAMES = (
+    "number", "time_ms", "kind", "message_id", "shard_key", "stream", "count", "due_ms", "client", "task", "by", "note",
+)  # fmt: skip
 
 
 def events(rng: random.Random, first: int, count: int) -> list[Row]:
@@ -19,6 +21,7 @@ def events(rng: random.Random, first: int, count: int) -> list[Row]:
     ms, is_write = rng.randrange(10**12), rng.random() < 0.3
     kinds = ["written"] if is_write else [each for each in KINDS.values() if each != "written"]
     client = "" if is_write else rng.choice(("", "host-7"))
+    by, note = ("", "") if is_write else rng.choice((("", ""), ("jonas", ""), ("", "why, 1|2"), ("jo nas", "why")))
     tasks = ["", "app.report"] if is_write and rng.random() < 0.5 else [""]
     rows = []
     for number in range(first, first + count):
@@ -30,6 +33,7 @@ def events(rng: random.Random, first: int, count: int) -> list[Row]:
             "shard_key": key if owner else rng.choice((None, key)),
             "stream": int(place) if place.isdigit() else None, "count": rng.choice((0, 1, 7)),
             "due_ms": rng.choice((None, 5)), "client": client, "task": rng.choice(tasks),
+            "by": by or client, "note": note,
         })  # fmt: skip
     return rows
 
@@ -48,7 +52,9 @@ def entry(rows: list[Row], rng: random.Random) -> tuple[bytes, list[bytes]]:
         places = [row["message_id"].split("-", 2)[2].partition(".")[0] for row in rows]
         ids = f"{ms}|{int(number) - 1}|" + ",".join(places)
     tasks = ",".join(row["task"] for row in rows) if any(row["task"] for row in rows) else ""
-    who = tasks or rows[0]["client"]
+    client, by, note = (rows[0][name] for name in ("client", "by", "note"))
+    said = client if by == client and not note else f"{client}\x1f{by if by != client else ''}\x1f{note}"
+    who = tasks or said
     head = "\n".join(["".join(letters[row["kind"]] for row in rows), ids, *columns, who, ""])
     value = head.encode() + b"".join(row["shard_key"] or b"" for row in rows)
     return f"{rows[-1]['number']}-{rows[0]['time_ms']}".encode(), [FORMAT, value]
@@ -106,3 +112,17 @@ def test_what_is_no_entry_of_ours_is_passed_over_and_counts_as_lost(row: tuple[b
     good = (b"10-1", [FORMAT, b"w\n1-1-1\n0\n\n\n\n"])
     columns = decode([row, good], after=5)
     assert (columns.number, columns.lost, columns.position) == ([10], 4, 10)
+
+
+def test_an_entry_of_a_version_that_told_nobody_is_read() -> None:
+    """Who made the call asked for it."""
+    columns = decode([(b"10-1", [FORMAT, b"h\n\n1\n0\n\nhost-7\nt"])], after=9)
+    assert (columns.kind, columns.client, columns.by, columns.note) == (["paused"], ["host-7"], ["host-7"], [""])
+
+
+def test_versions_that_know_nobody_read_an_entry_that_tells_who_asked() -> None:
+    """All but the client, behind which they find it: the entry has as many parts as ever."""
+    value = b"h\n\n1\n0\n\nhost-7\x1fjonas\x1fticket 4711\nt"
+    columns = decode([(b"10-1", [FORMAT, value])], after=9)
+    assert (columns.client, columns.by, columns.note) == (["host-7"], ["jonas"], ["ticket 4711"])
+    assert len(value.split(b"\n", 6)) == 7

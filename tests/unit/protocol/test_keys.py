@@ -31,8 +31,8 @@ def test_spelling() -> None:
     assert keys.prefix == "shardq:{a/b}:"
     suffixes = (
         "meta bodies turns notifications leases due journal delayed errors cancelled dedup dedup-index producers "
-        "bulk-offsets returned dead moved finished assigned limits results result-ends "
-        "schedules schedule-due workers minutes failures jobs"
+        "bulk-offsets returned dead moved finished failures assigned limits results result-ends "
+        "schedules schedule-due workers minutes actions"
     )
 
     assert " ".join(key.removeprefix(keys.prefix) for key in keys.fixed) == suffixes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from msgspec.structs import asdict
 
@@ -164,17 +166,38 @@ def test_no_queue_has_no_numbers() -> None:
 
 
 def test_the_numbers_of_a_queue_are_read() -> None:
-    meta = [b"created", b"1", b"id", b"1-x", b"n", b"9", b"wanted", b"4", b"something else", b"\xff"]
-    got = stats("q", [NOW, 3, 2, 1, 0, 1_700_000_003_000, [1, 2], 5, meta, 4, 1, 2, 2, 3, 0, b""])
+    meta = [
+        b"created",
+        b"1",
+        b"id",
+        b"1-x",
+        b"n",
+        b"9",
+        b"wanted",
+        b"4",
+        b"offset",
+        b"120003",
+        b"something else",
+        b"\xff",
+    ]
+    paused = b"9000000000000000\x1f1700000001000\x1fjonas\x1fmend it"
+    told = [b"", NOW + 5000, 7, paused]
+    got = stats("q", [NOW, 3, 2, 1, 0, 1_700_000_003_000, [1, 2], 5, meta, 4, 1, 2, 2, 3, 0, *told])
     assert (got.backlog, got.in_flight, got.delayed, got.legacy, got.streams) == (3, 2, 1, 5, (1, 2))
     assert (got.written, got.acked, got.wanted, got.purged, got.oldest_age, got.held_back) == (9, 2, 4, 0, 2.0, 4)
     assert (got.limited, got.runnable, got.tenants_waiting) == (1, 2, 3)
-    assert stats("q", [NOW, 0, 0, 0, 0, NOW + 5, [], 0, meta, 0, 0, 0, 0, 0, 0, b""]).oldest_age == 0
+    assert (got.delivered, got.next_due, got.due_soon) == (12, 1_700_000_010.0, 7)
+    assert (got.paused_until, got.paused_since) == (math.inf, 1_700_000_001.0)
+    assert (got.paused_by, got.paused_note) == ("jonas", "mend it")
+    got = stats("q", [NOW, 0, 0, 0, 0, NOW + 5, [], 0, meta, 0, 0, 0, 0, 0, 0, b"", -1, 0, b""])
+    assert (got.oldest_age, got.next_due, got.paused_until, got.paused_by) == (0, None, None, "")
 
 
 COUNTED = {*facts()} & {*COUNTS}
 BY_THE_VERB = {
     "acked": "of what was written it is what did not end otherwise",
+    "delivered": "it stands with the offset",
+    "due_soon": "it changes by itself",
     "held_back": "it changes by itself",
     "legacy": "it is the length of a stream",
     "limited": "it changes by itself",
@@ -192,9 +215,11 @@ NO_NUMBERS = {
 
 def test_each_counter_of_the_state_is_a_number_of_stats() -> None:
     assert differences(COUNTED, COUNTS, BY_THE_VERB) == differences(COUNTED, facts(), NO_NUMBERS) == []
-    known = {b"n": b"9", b"id": b"1-x"} | {name.encode(): b"%d" % (100 + at) for at, name in enumerate(COUNTED)}
+    known = {b"n": b"9", b"id": b"1-x", b"offset": b"180003"} | {
+        name.encode(): b"%d" % (100 + at) for at, name in enumerate(COUNTED)
+    }
     meta = [word for pair in known.items() for word in pair]
-    got = asdict(stats("q", [NOW, 3, 2, 1, 0, NOW, [1, 2], 11, meta, 12, 13, 14, 15, 16, 0, b"1"]))
+    got = asdict(stats("q", [NOW, 3, 2, 1, 0, NOW, [1, 2], 11, meta, 12, 13, 14, 15, 16, 0, b"1", -1, 17, b""]))
     assert len({got[name] for name in COUNTS}) == len(COUNTS), "each has its own"
 
 

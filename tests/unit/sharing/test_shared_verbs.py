@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from shardq.errors import BackendError, OutcomeUnknown, QueueFull
 from shardq.model import Received, Written
+from shardq.model.failed import FailedTry
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Refused, Step, Unanswered
 from shardq.ops.settle.command import LoneAck, ack_call
@@ -175,7 +176,7 @@ def test_letters_go_to_their_callers_and_a_delivery_that_comes_twice_counts_once
     state: QueueState, clock: ManualClock, verb: str
 ) -> None:
     """As if the second caller had come later: a lease that was extended is still there, one that was ended is not."""
-    items = [Settle(received(n), 1.0, "why") for n in (4, 2, 0, 4, 1)]
+    items = [Settle(received(n), 1.0, FailedTry("why")) for n in (4, 2, 0, 4, 1)]
     letters = {items[0].delivery.token: "o", items[1].delivery.token: "l", items[2].delivery.token: "c"}
     again = Settled.OK if verb == "extend" else Settled.LOST
     expected = [Settled.OK, Settled.LOST, Settled.CANCELLED, again, Settled.OK]

@@ -1,0 +1,256 @@
+-- The workers, and what was done in each of the last minutes, as workers say. Its verbs are beat, workers and history.
+--   workers    a worker's id -> "heard|end|slots|busy|...", by the server's clock; what follows only clients read
+--              (shardq/protocol/beats.py)
+--   minutes    'm' and a minute mod 480 -> "minute|workers|slots|busy|...": what the queue had at its begin;
+--              'k' and a minute mod 60 -> "minute|task=done,failed,ms,buckets;...": what was done of each task;
+--              'told' -> "minute|when": who was asked for the numbers of a minute, 0 if they are there
+-- Names in these texts are written with '%' where they have other letters (`name`): so none ends a part of a text.
+local MINUTE = 60000 -- ms
+local KEPT = 480 -- minutes whose numbers are kept
+local KEPT_TASKS = 60 -- minutes whose tasks are kept
+local MAX_WORKERS = 10000
+local SILENT = 3600000 -- ms without a beat, after which a worker is dropped
+local GONE = 30000 -- ms without a beat, after which it does not count as working
+local LOOKED_AT = 2 -- other workers that a beat looks at, and
+local ONE_BEAT_IN = 8 -- only one beat in eight does: the look takes as long as all else
+local CANDIDATES = 5 -- of these the one silent longest goes, if there are too many
+local SAMPLE = 256 -- workers that are looked at for how many there are; of more it is an estimate
+local ANSWER_AWAITED = 2000 -- ms in which the numbers of a minute are awaited of the worker that was asked for them
+local MAX_TASKS = 24 -- that a minute has apart
+local OTHER = 'other' -- the sum of the others
+local LARGEST_SUM = 99999999999999
+local TABLE_FACTOR = 8 -- the tables of a minute's tasks take eight times the memory of their text
+local LARGEST_ROW = 1024 -- bytes of a worker's row
+local LARGEST_MINUTE = 16384 -- bytes of a minute's tasks
+
+-- Returns when a worker was heard, 0 if its row is none.
+local function heard_of(row) return (match(row, '^(%d+)|') or 0) + 0 end
+
+-- Looks at a few workers by chance, and drops those that were silent for long.
+local function drop_silent(key, now)
+  local rows = call('HRANDFIELD', key, LOOKED_AT, 'WITHVALUES')
+  for at = 1, #rows, 2 do
+    if rows[at] ~= '' and abs(now - heard_of(rows[at + 1])) > SILENT then call('HDEL', key, rows[at]) end
+  end
+end
+
+-- Makes room for a worker that is new: the one silent longest of a few goes.
+local function make_room(key, id)
+  if call('HLEN', key) <= MAX_WORKERS + 1 then return end -- one is the sentinel
+  local rows = call('HRANDFIELD', key, CANDIDATES, 'WITHVALUES')
+  local silent, since
+  for at = 1, #rows, 2 do
+    local heard = heard_of(rows[at + 1])
+    if rows[at] ~= '' and rows[at] ~= id and (not since or heard < since) then silent, since = rows[at], heard end
+  end
+  if silent then call('HDEL', key, silent) end
+end
+
+-- Says whether the caller is to send the numbers of this minute with its next beat: it is the first one heard in it, or
+-- those before it have not sent them. Each worker asks once a minute.
+local function is_asked(key, now)
+  local minute = floor(now / MINUTE)
+  local known, told = match(call('HGET', key, 'told') or '', '^(%d+)|(%d+)$')
+  if known and known + 0 == minute and (told == '0' or now - told < ANSWER_AWAITED) then return 0 end
+  call('HSET', key, 'told', spell(minute) .. '|' .. spell(now))
+  return 1
+end
+
+-- Says whether a minute that a caller names is this one or the one before.
+local function is_recent(minute, now)
+  local ago = floor(now / MINUTE) - minute
+  return ago == 0 or ago == 1
+end
+
+-- Returns how many work now, their slots and their jobs, as one text.
+local function spell_working(key, now)
+  local rows = call('HRANDFIELD', key, SAMPLE, 'WITHVALUES')
+  local workers, slots, busy, looked = 0, 0, 0, 0
+  for at = 1, #rows, 2 do
+    local heard, ended, its_slots, its_busy = match(rows[at + 1], '^(%d+)|([01])|(%d+)|(%d+%.?%d*)|')
+    if rows[at] ~= '' then looked = looked + 1 end
+    if heard and ended == '0' and abs(now - heard) < GONE then -- of a clock that was set back, too
+      workers, slots, busy = workers + 1, slots + its_slots, busy + its_busy
+    end
+  end
+  local scale = max(1, (call('HLEN', key) - 1) / max(1, looked))
+  return format('%.0f|%.0f|%.2f', workers * scale, slots * scale, busy * scale)
+end
+
+-- Writes down the numbers of a minute, unless they are there.
+local function write_minute(workers, minutes, text, now)
+  local minute, numbers = match(text, '^(%d+)|(.*)$')
+  if not is_recent(minute, now) then return end
+  local field = 'm' .. minute % KEPT
+  if match(call('HGET', minutes, field) or '', '^%d+') == minute then return end
+  call('HSET', minutes, field, minute .. '|' .. spell_working(workers, now) .. '|' .. numbers)
+  if minute + 0 == floor(now / MINUTE) then call('HSET', minutes, 'told', minute .. '|0') end
+end
+
+-- What the latest texts of minutes say: to read one takes as long as to add to it, and all workers add to the same.
+local known_tasks = {}
+local known_bytes = 0
+
+-- Reads how many jobs took how long: a letter for each bucket that has any, and how many.
+local function read_buckets(text)
+  local counts = {}
+  for letter, number in gmatch(text, '(%l)(%d+)') do counts[letter] = number + 0 end
+  return counts
+end
+
+-- Reads the tasks of a minute: {by name {done, failed, ms, buckets}, the names in their order}.
+local function read_tasks(text)
+  local tasks = {}
+  local names = {}
+  for name, done, failed, ms, buckets in gmatch(text, '([%w%%._~-]*)=(%d+),(%d+),(%d+),(%w*);') do
+    if not tasks[name] and #names <= MAX_TASKS then
+      names[#names + 1] = name
+      tasks[name] = {done + 0, failed + 0, ms + 0, read_buckets(buckets)}
+    end
+  end
+  return {tasks, names}
+end
+
+-- Does so, or takes what is known of a text. The caller may change it: it is not known any more.
+local function take_tasks(text)
+  local known = known_tasks[text]
+  if not known then return read_tasks(text) end
+  known_tasks[text] = nil
+  return known
+end
+
+-- Returns a sum as text. Nearly all large ones are new numbers, which `spell` writes more slowly.
+local function spell_sum(sum)
+  if sum < 4096 then return spell(sum) end
+  return format('%d', min(sum, LARGEST_SUM))
+end
+
+-- Writes them.
+local function spell_tasks(known)
+  local tasks = known[1]
+  local parts = {}
+  for at, name in ipairs(known[2]) do
+    local task = tasks[name]
+    local buckets = {}
+    local size = 0
+    for letter, number in pairs(task[4]) do
+      size = size + 1
+      buckets[size] = letter .. spell_sum(number)
+    end
+    parts[at] = name .. '=' .. spell_sum(task[1]) .. ',' .. spell_sum(task[2]) .. ',' .. spell_sum(task[3]) .. ','
+      .. concat(buckets) .. ';'
+  end
+  return concat(parts)
+end
+
+-- Returns what a minute has of a task; of one that has no room among the others what these have.
+local function task_of(known, name)
+  local tasks, names = known[1], known[2]
+  if tasks[name] then return tasks[name] end
+  if #names >= MAX_TASKS and not (#names == MAX_TASKS and name == OTHER) then
+    if tasks[OTHER] then return tasks[OTHER] end
+    name = OTHER
+  end
+  names[#names + 1] = name
+  tasks[name] = {0, 0, 0, {}}
+  return tasks[name]
+end
+
+-- Adds what a worker did in a minute: "minute|task=done,failed,ms,buckets;...".
+local function add_work(key, text, now)
+  local minute, work = match(text, '^(%d+)|(.*)$')
+  if not is_recent(minute, now) then return end
+  local field = 'k' .. minute % KEPT_TASKS
+  local its_minute, stored = match(call('HGET', key, field) or '', '^(%d+)|(.*)$')
+  local known = take_tasks(its_minute == minute and #stored <= LARGEST_MINUTE and stored or '')
+  for name, done, failed, ms, buckets in gmatch(work, '([%w%%._~-]*)=(%d+),(%d+),(%d+),(%w*);') do
+    local task = task_of(known, name)
+    task[1], task[2], task[3] = task[1] + done, task[2] + failed, task[3] + ms
+    local counts = task[4]
+    for letter, number in gmatch(buckets, '(%l)(%d+)') do counts[letter] = (counts[letter] or 0) + number end
+  end
+  local sum = spell_tasks(known)
+  -- The tables take more than `keep` thinks.
+  known_bytes = keep(known_tasks, known_bytes + TABLE_FACTOR * #sum, sum, known)
+  call('HSET', key, field, minute .. '|' .. sum)
+end
+
+-- @verb beat | allow-oom: note what a worker says of itself, and once a minute what it did. It goes with a call that
+-- is made anyway. Also on a full server: who works there drains it.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2] workers: what its workers last said of themselves
+-- KEYS[3] minutes: what it did and had in each of the last minutes
+-- ARGV[1] worker: its id
+-- ARGV[2] row: what it says, "end|slots|busy|..."
+-- ARGV[3..] minute: of a beat that tells more, "minute|task=done,failed,ms,buckets;..." (what it did in a minute, '' =
+--             nothing), "minute|number|..." (if an earlier beat asked for those of a minute, '' = none), and 1 if it is
+--             the worker's first beat of a minute, else 0
+-- Reply: {now, how many messages were cancelled ('' = none yet), 1 if the numbers of this minute are to come with the
+--        next beat, else 0} | {now} when there is no such queue
+function verbs.beat(KEYS, ARGV)
+  if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'workers', 'minutes'})
+  Arguments.check(ARGV, {'worker', 'worker_row'}, {'work_or_none', 'numbers_or_none', 'flag'}, 1)
+  local epoch, cancelled = unpack(call('HMGET', KEYS[1], 'epoch', 'cancelled')) -- at most 2: the fields
+  local now = read_time()
+  if not epoch then return {now} end
+  local workers, minutes = KEYS[2], KEYS[3]
+  call('HLEN', minutes) -- its type, before the effects
+  if call('HSET', workers, ARGV[1], spell(now) .. '|' .. ARGV[2]) == 1 then make_room(workers, ARGV[1]) end
+  if now % ONE_BEAT_IN == 0 then drop_silent(workers, now) end
+  if #ARGV == 2 then return {now, cancelled or '', 0} end -- the common case
+  local work, numbers, first = unpack(ARGV, 3) -- at most 3: what it tells more
+  if work ~= '' then add_work(minutes, work, now) end
+  if numbers ~= '' then write_minute(workers, minutes, numbers, now) end
+  return {now, cancelled or '', first == '1' and is_asked(minutes, now) or 0}
+end
+
+-- @verb workers | no-writes: a page of what workers last said of themselves.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2] workers: what its workers last said of themselves
+-- ARGV[1] cursor: where to go on, '0' to start
+-- ARGV[2] count: about how many to look at
+-- Reply: {now, cursor to go on from ('0' at the end), {id, "heard|end|slots|busy|...", ...}} | {now} when there is no
+--        such queue
+function verbs.workers(KEYS, ARGV)
+  if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'workers'})
+  Arguments.check(ARGV, {'cursor', 'few'})
+  local now = read_time()
+  if not call('HGET', KEYS[1], 'epoch') then return {now} end
+  local found = {}
+  local page = call('HSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2])
+  for at = 1, #page[2], 2 do
+    local id, row = page[2][at], page[2][at + 1]
+    if id ~= '' and #id <= LARGEST_ROW then found[#found + 1], found[#found + 2] = id, sub(row, 1, LARGEST_ROW) end
+  end
+  return {now, page[1], found}
+end
+
+-- @verb history | no-writes: the numbers of some of the last minutes, and what was done of each task.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2] minutes: what it did and had in each of the last minutes
+-- ARGV[1] ago: how many minutes before this one the last one is that is wanted
+-- ARGV[2] count: how many minutes, at most 100
+-- Reply: {now, {"minute|workers|slots|busy|..." or '', "minute|task=done,failed,ms,buckets;..." or '' for each minute,
+--        the latest first}} | {now} when there is no such queue
+function verbs.history(KEYS, ARGV)
+  if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'minutes'})
+  Arguments.check(ARGV, {'count', 'few'})
+  local now = read_time()
+  if not call('HGET', KEYS[1], 'epoch') then return {now} end
+  local fields = {'told'}
+  local latest = floor(now / MINUTE) - ARGV[1]
+  for minute = latest, latest - ARGV[2] + 1, -1 do
+    fields[#fields + 1], fields[#fields + 2] = 'm' .. minute % KEPT, 'k' .. minute % KEPT_TASKS
+  end
+  local rows = call('HMGET', KEYS[2], unpack(fields)) -- at most 201: the minutes and their tasks
+  local found = {}
+  for at = 2, #fields do
+    local minute = spell(latest - floor((at - 2) / 2))
+    local row = rows[at] or ''
+    found[at - 1] = match(row, '^%d+') == minute and sub(row, 1, LARGEST_MINUTE) or ''
+  end
+  return {now, found}
+end

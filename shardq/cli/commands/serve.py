@@ -1,0 +1,25 @@
+"""`shardq serve NAME`: programs that others connect to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shardq.cli.menu import Menu
+from shardq.cli.parsing import group
+
+ABOUT = """Each serves until SIGTERM or Ctrl-C."""
+
+EXAMPLES = """  shardq serve token site-7 --allow-queue metrics
+  shardq serve gateway --listen 127.0.0.1:7400 --tokens tokens.toml"""
+
+MENU: Final = Menu(
+    "shardq.cli.serve",
+    {
+        "": {
+            "gateway": "store what edge producers send",
+            "token": "make a token for a producer",
+        }
+    },
+)
+
+run = group(MENU, ABOUT, EXAMPLES)

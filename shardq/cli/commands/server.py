@@ -1,0 +1,28 @@
+"""`shardq server NAME`: what the server is to be, and what it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shardq.cli.menu import Menu
+from shardq.cli.parsing import group
+
+ABOUT = """For whoever runs the Redis or Valkey server that queues lie on."""
+
+EXAMPLES = """  shardq server doctor
+  shardq server acl producer orders
+  shardq server size --tenants 10000 --noisy 20"""
+
+MENU: Final = Menu(
+    "shardq.cli.server",
+    {
+        "": {
+            "doctor": "check whether a server is fit for shardq",
+            "acl": "print the user of Redis for a role, with the rights it needs",
+            "lua": "show what Redis runs for a verb, or the libraries it has",
+            "size": "choose streams and shard sizes",
+        }
+    },
+)
+
+run = group(MENU, ABOUT, EXAMPLES)

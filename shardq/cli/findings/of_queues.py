@@ -1,0 +1,85 @@
+"""What is wrong with a queue: nobody reads it, its leases end by time, it was paused and forgotten."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from shardq.cli.findings.finding import Finding
+from shardq.cli.text import shown_key
+from shardq.cli.width import cut
+from shardq.model.verdict import Verdict
+from shardq.model.wording import moment, plural, share
+
+FORGOTTEN: Final = 86_400.0
+"""Seconds after which a pause without an end is taken for forgotten."""
+ENDED_SHARE: Final = 0.01
+"""A share of all deliveries whose leases ended by time, above which something is wrong."""
+ENDED_ALWAYS: Final = 20
+"""How many leases may end by time whatever the share is: those of a worker that dies do."""
+NAMED: Final = 3
+MAX_NAME: Final = 30
+"""Columns of a shard key that a finding names."""
+MAX_NOTE: Final = 200
+
+
+class Pause(NamedTuple):
+    """A pause: of a shard key, or (None) of the whole queue; since when, until when, by whom, and why.
+
+    `since` is None if nobody knows. `until` is infinite if it has no end, and None if there is no pause.
+    """
+
+    shard_key: str | bytes | None
+    since: float | None
+    until: float | None
+    by: str = ""
+    note: str = ""
+
+
+def of_reading(queue: str, verdict: Verdict, backlog: int) -> Iterator[Finding]:
+    """Yield that nobody reads a queue in which messages wait, in the words of its verdict if that is what it says."""
+    told = (
+        verdict.sentence if verdict.kind == "no_worker" else f"no worker: {plural(backlog, 'message')} in the backlog."
+    )
+    mend = f"Start one: shardq worker HANDLER, and see with shardq workers {queue} whether it reads this queue here."
+    yield Finding("no-worker", told, mend, queue)
+
+
+def of_leases(queue: str, expired: int, delivered: int) -> Iterator[Finding]:
+    """Yield that leases end by time again and again."""
+    if expired > ENDED_ALWAYS and expired > ENDED_SHARE * delivered:
+        yield Finding(
+            "leases",
+            f"{plural(expired, 'lease')} ended by time, {share(expired / max(delivered, 1))} of its deliveries.",
+            "The work is done twice. Workers die, stand still, or take longer than the lease: look at shardq workers "
+            f"{queue} and their memory, set a longer visibility_timeout, or extend leases in the handler.",
+            queue,
+        )
+
+
+def of_pauses(queue: str, pauses: Iterable[Pause], now: float) -> Iterator[Finding]:
+    """Yield that a queue, or tenants of it, are paused for more than a day, without an end."""
+    endless = [each for each in pauses if each.until == math.inf and each.since is not None]
+    old = [each for each in endless if now - (each.since or now) > FORGOTTEN]
+    for each in old:
+        if each.shard_key is None:
+            why = f" “{cut(each.note, MAX_NOTE)}”, says the pause." if each.note else ""
+            yield Finding(
+                "paused",
+                f"{cut(each.by or 'somebody', MAX_NAME)} paused it {moment(each.since, now)}, without an end.",
+                f"Ask, then end it: shardq resume {queue}.{why}",
+                queue,
+            )
+    keys = [each for each in old if each.shard_key is not None]
+    if keys:
+        first = min(keys, key=lambda each: each.since or 0.0)
+        named = ", ".join(cut(shown_key(each.shard_key or ""), MAX_NAME) for each in keys[:NAMED])
+        more = f" and {len(keys) - NAMED:,} more" if len(keys) > NAMED else ""
+        yield Finding(
+            "paused",
+            f"{plural(len(keys), 'tenant')} paused without an end, the first {moment(first.since, now)}.",
+            f"They are {named}{more}. Ask {cut(first.by or 'around', MAX_NAME)}, then end it: "
+            f"shardq resume {queue} --tenant KEY.",
+            queue,
+        )

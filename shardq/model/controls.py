@@ -1,0 +1,48 @@
+"""What holds messages of a queue back, or lets more through, because somebody wants it so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from shardq.model.limits import Limits, Plan
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True):
+    """A pause that somebody made. `until` is when it ends: `math.inf` without an end.
+
+    `by` is who made it, `note` what was noted with it, and `since` when that was; '' and None if an earlier version
+    made it. Times are seconds of the server's clock since 1970.
+    """
+
+    until: float
+    by: str = ""
+    note: str = ""
+    since: float | None = None
+
+
+class LimitControl(Control, frozen=True, kw_only=True):
+    """Limits that somebody gave a shard key, or the name of its plan. The rest is as of `Control`."""
+
+    limits: Limits | str
+
+
+class WeightControl(Control, frozen=True, kw_only=True):
+    """The weight that somebody gave a shard key. The rest is as of `Control`."""
+
+    weight: int
+
+
+class Controls(msgspec.Struct, frozen=True):
+    """All pauses, limits and weights of shard keys (or parents) at `time`, and all plans, as `Queue.controls` has them.
+
+    In `paused`, None stands for the whole queue. What is over is not among them. What the queue's settings say of every
+    shard key, and of the whole queue, is in `settings()`.
+    """
+
+    time: float
+    paused: Mapping[str | bytes | None, Control]
+    limits: Mapping[str | bytes, LimitControl]
+    weights: Mapping[str | bytes, WeightControl]
+    plans: Mapping[str, Plan]

@@ -1,0 +1,23 @@
+"""What the purge of one tenant removed."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Purged(msgspec.Struct, frozen=True):
+    """How many messages of a tenant were removed that waited, were delayed, or were dead letters.
+
+    `left_in_flight` are those that somebody was working on when the purge ended, and which were not `cancelled`.
+    """
+
+    waiting: int
+    delayed: int
+    dead: int
+    left_in_flight: int
+    cancelled: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many messages are gone: all but those in flight."""
+        return self.waiting + self.delayed + self.dead

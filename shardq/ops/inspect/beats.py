@@ -1,0 +1,89 @@
+"""The workers of a queue, and what it did in the last minutes, as they told with their beats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from shardq.arguments import whole
+from shardq.model.minute import Minute
+from shardq.model.worker_status import WorkerStatus
+from shardq.ops.inspect.stats import require_settings
+from shardq.ops.queue.retry import always, retry_until
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Op
+from shardq.protocol.beats import MINUTE, minutes_of, workers_of
+
+MAX_MINUTES: Final = 480
+PAGE: Final = 100
+MAX_PAGES: Final = 1000
+"""So many pages of workers are read at most: with 10,000 workers there are 100."""
+_ORDER: Final = {"working": 0, "gone": 1, "ended": 2}
+
+
+def workers(state: QueueState, timeout: float | None = None) -> Op[list[WorkerStatus]]:
+    """Return what the queue's workers last said of themselves: those that work first, of them the busiest.
+
+    QueueMissing if there is no such queue, but see `require_settings`.
+    """
+    until, cursor = state.until(timeout), "0"
+    found: dict[str, WorkerStatus] = {}
+    for _ in range(MAX_PAGES):
+        call = Call.on(state.keys, "workers", (cursor, PAGE))
+        reply = yield from retry_until(always(call), until, state.clock)
+        if len(reply) == 1:
+            require_settings(state)
+            return []
+        # A page may have one that an earlier one has.
+        found |= {each.id: each for each in workers_of(state.keys.name, int(reply[0]) / 1000, reply[2])}
+        cursor = reply[1].decode()
+        if cursor == "0":
+            break
+    return in_order(found.values())
+
+
+def in_order(found: Any) -> list[WorkerStatus]:
+    """Return workers in the order in which they are shown."""
+    return sorted(found, key=lambda each: (_ORDER[each.state], -each.busy, each.id, each.queue))
+
+
+def history(state: QueueState, minutes: int, timeout: float | None = None) -> Op[list[Minute]]:
+    """Return the last *minutes* of the queue, this one included, the oldest first. QueueMissing as of `workers`."""
+    whole("minutes", minutes, 1, MAX_MINUTES)
+    until, rows = state.until(timeout), list[tuple[bytes, bytes]]()
+    wanted, latest = min(minutes + 1, MAX_MINUTES), -1  # the one before them says what the first one adds
+    while len(rows) < wanted:
+        count = min(PAGE, wanted - len(rows))
+        call = Call.on(state.keys, "history", (len(rows), count))
+        reply = yield from retry_until(always(call), until, state.clock)
+        if len(reply) == 1:
+            require_settings(state)
+            return []
+        minute = int(reply[0]) // (1000 * MINUTE)
+        if minute != latest and latest >= 0:  # a minute began meanwhile: once more, from its begin
+            rows.clear()
+            latest = minute
+            continue
+        latest = minute
+        rows += _pairs(reply[1])
+    return minutes_of(reversed(rows), latest - minutes + 1)
+
+
+def _pairs(flat: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def beat_call(state: QueueState, worker: str, row: str, work: str, numbers: str, *, first: bool) -> Call:
+    """Return a worker's beat: its *row*, and what there is of *work* and of *numbers* of a minute.
+
+    With the *first* one of a minute it asks whether it is to tell the minute's numbers.
+    """
+    more = (work, numbers, int(first)) if work or numbers or first else ()
+    return Call.on(state.keys, "beat", (worker, row, *more))
+
+
+def numbers_call(state: QueueState) -> Call:
+    """Return the call for the numbers of this minute. With other streams than this client knows the ages lack some."""
+    keys, config = state.keys, state.config
+    legacy = (config.legacy_stream,) if config.legacy_stream else ()
+    return Call.on(keys, "stats", (len(legacy), 0), rest=(*map(keys.stream, range(state.streams)), *legacy))

@@ -1,0 +1,130 @@
+"""What becomes of what waits, and how the queue is in one sentence: ask what that is reckoned from, in a few calls."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from shardq.errors import BackendError, BackendTimeout
+from shardq.model import QueueStats
+from shardq.model.outlook import Outlook
+from shardq.model.verdict import Verdict
+from shardq.model.waiter import Waiters
+from shardq.model.worker_status import WorkerStatus
+from shardq.ops.inspect import beats
+from shardq.ops.inspect.failures import failures
+from shardq.ops.inspect.stats import numbers, statistics
+from shardq.ops.queue.retry import always, ask, retry_until
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Op, Sleep
+from shardq.outlook.facts import Facts
+from shardq.outlook.outlook import outlook_of
+from shardq.outlook.server import memory_of
+from shardq.outlook.verdict import verdict_of
+from shardq.protocol.beats import workers_of
+from shardq.protocol.waiters import waiters_of
+
+MINUTES: Final = 30
+"""Minutes before this one of which the past is known."""
+PAGES: Final = 4
+PAGE: Final = 100
+"""Workers that are looked at in each of so many calls at most; of more the others are taken to be like those."""
+SILENT: Final = 30.0
+"""Seconds after which nobody reads who was not heard."""
+SLICE: Final = 5.0
+"""Seconds that a reader is blocked at most before it is heard again."""
+GLANCE: Final = 0.05
+"""Seconds between two looks at what was delivered, where it seems that nobody reads."""
+
+
+def outlook(state: QueueState, timeout: float | None = None) -> Op[Outlook]:
+    """Return what becomes of what waits. QueueMissing if there is no such queue, but see `require_settings`."""
+    return outlook_of((yield from facts(state, state.until(timeout))))
+
+
+def verdict(state: QueueState, timeout: float | None = None) -> Op[Verdict]:
+    """Return how the queue is, in one sentence. QueueMissing as of `outlook`."""
+    until = state.until(timeout)
+    found = yield from facts(state, until)
+    fails = yield from failures(state, _left(state, until))
+    memory = yield from _memory(state, until)
+    found = replace(found, failures=tuple(fails), memory=memory)
+    return verdict_of(found, outlook_of(found))
+
+
+def facts(state: QueueState, until: float) -> Op[Facts]:
+    """Ask for all that an outlook is reckoned from."""
+    stats = yield from statistics(state, _left(state, until))
+    reply = yield from retry_until(always(Call.on(state.keys, "outlook")), until, state.clock)
+    waiters = waiters_of(reply) if reply else Waiters(time=stats.time)
+    past = tuple((yield from beats.history(state, MINUTES, _left(state, until))))
+    workers, are_all = yield from _workers(state, until)
+    working = sum(each.state == "working" for each in workers)
+    factor = 1.0 if are_all or not past or not working else max(1.0, past[-1].workers / working)
+    found = Facts(stats, waiters, workers, factor, past)
+    return (yield from _with_readers(state, found, until))
+
+
+def _workers(state: QueueState, until: float) -> Op[tuple[tuple[WorkerStatus, ...], bool]]:
+    """Return workers of the queue, and whether these are all."""
+    found: dict[str, WorkerStatus] = {}
+    cursor = "0"
+    for _ in range(PAGES):
+        call = Call.on(state.keys, "workers", (cursor, PAGE))
+        reply = yield from retry_until(always(call), until, state.clock)
+        if len(reply) == 1:
+            break
+        found |= {each.id: each for each in workers_of(state.keys.name, int(reply[0]) / 1000, reply[2])}
+        cursor = reply[1].decode()
+        if cursor == "0":
+            break
+    return tuple(found.values()), cursor == "0"
+
+
+def _left(state: QueueState, until: float) -> float:
+    return max(0.0, until - state.clock.monotonic())
+
+
+def _with_readers(state: QueueState, found: Facts, until: float) -> Op[Facts]:
+    """Note whether somebody reads who does not tell of itself, and when somebody did last."""
+    seen = _seen_reading(found)
+    last = max((each for each in (*seen, *(each.heard for each in found.workers)) if each <= found.now), default=None)
+    is_read = any(found.now - each < SILENT for each in seen)
+    if not is_read and not found.working and found.stats.runnable:
+        # A quick reader may have had nothing in its hands at that moment.
+        is_read = yield from _is_delivering(state, found.stats, until)
+    return replace(found, is_read=is_read, last_read=last)
+
+
+def _seen_reading(found: Facts) -> list[float]:
+    """Return when somebody was certainly there: a blocked reader, and the holder of the lease that ends last."""
+    waiters = found.waiters
+    # A reader stays for a slice at most, so a later end than that was written before the clock was set back.
+    is_told = 0 < waiters.blocked_until <= found.now + 2 * SLICE
+    seen = [min(found.now, waiters.blocked_until - SLICE)] if is_told else []
+    if waiters.last_lease_end is not None:
+        leased = waiters.last_lease_end - waiters.visibility_timeout
+        # A lease that is longer than the setting tells of no moment. Then those that tell of themselves count.
+        if leased <= found.now or not found.workers:
+            seen.append(min(found.now, leased))
+    return seen
+
+
+def _is_delivering(state: QueueState, before: QueueStats, until: float) -> Op[bool]:
+    """Say whether something is delivered within a moment."""
+    yield Sleep(GLANCE)
+    after = yield from numbers(state, _left(state, until))
+    return after.delivered > before.delivered or after.acked > before.acked
+
+
+def _memory(state: QueueState, until: float) -> Op[Any]:
+    """Return what the server says of its memory; None if it does not say it."""
+    try:
+        # Of the node that has the queue.
+        info = yield from ask(state, "INFO", "memory", "errorstats", key=state.keys.meta, until=until)
+    except BackendTimeout:
+        raise
+    except BackendError:
+        return None  # managed services, or a user without the right
+    return memory_of(info) if isinstance(info, bytes) else None

@@ -1,0 +1,32 @@
+"""The name of somebody who asks for a change, and a note: kept in the journal, and with a pause or limit."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from shardq.arguments import line
+from shardq.ops.queue.state import QueueState
+
+MAX_BY: Final = 100
+MAX_NOTE: Final = 200
+"""Characters that a name and a note may have."""
+BETWEEN: Final = "\x1f"
+"""What stands between the client, the name and the note. None of them has it."""
+
+
+class Who(NamedTuple):
+    """A name and a note of a change. None: the name of the client, and no note."""
+
+    by: str | None = None
+    note: str | None = None
+
+    def said_by(self, state: QueueState) -> str:
+        """Return what a verb is told of its caller. ConfigError for a bad name or note."""
+        by = "" if self.by is None else line("by", self.by, MAX_BY)
+        # Somebody's object may not even be compared: only an empty text of Python's own is no note, as None is.
+        is_empty = self.note is None or (type(self.note) is str and self.note == "")
+        note = "" if is_empty or self.note is None else line("note", self.note, MAX_NOTE)
+        return BETWEEN.join((state.client, by, note)) if by or note else state.client
+
+
+NOBODY: Final = Who()

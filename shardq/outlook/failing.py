@@ -1,0 +1,127 @@
+"""Whether one kind of task fails, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from shardq.model.failure import Failure
+from shardq.model.wording import moment, number, plural
+from shardq.outlook.facts import Facts
+from shardq.outlook.names import name_of
+from shardq.outlook.sentence import Bold, Parts
+
+FAILS: Final = 20
+"""Tries that fail in 10 minutes, above which a group fails, if it is not a small part of what is done."""
+SHARE: Final = 0.1
+TEN_MINUTES: Final = 600.0
+PIECE: Final = 300.0
+"""Seconds of each of the pieces in which tries of the last hour are counted."""
+HOUR: Final = 3600.0
+MOST_TENANTS: Final = 5
+"""Tenants that are named of what fails."""
+MANY_TENANTS: Final = 64
+"""Tenants from which on nobody counts them any more."""
+
+_WITHOUT_CLASS: Final = {
+    "lease ended": "leases ended",
+    "time limit": "the time limit",
+    "process died": "its process died",
+    "no such task": "no such task",
+    "cannot decode": "cannot be decoded",
+    "rejected": "rejected",
+}
+
+
+def error_of(failure: Failure) -> str:
+    """What the error of a group is called: its class, or how the tries failed where there was none."""
+    if failure.reason in ("retry", "dead", "rejected"):
+        return failure.error_type or failure.reason
+    return f"{failure.error_type}, {failure.reason}" if failure.error_type else failure.reason
+
+
+def united(failures: Iterable[Failure]) -> list[Failure]:
+    """Unite the groups of one task that have one error: tries that are tried again, and those that were the last.
+
+    To whoever looks these are one thing that fails. How many tenants have both nobody knows: there are at least as many
+    as of the one that has more.
+    """
+    found: dict[tuple[str, str], Failure] = {}
+    for each in failures:
+        kind = each.task, error_of(each)
+        found[kind] = _both(found[kind], each) if kind in found else each
+    return sorted(found.values(), key=lambda each: (-each.recent, -each.last))
+
+
+def _both(one: Failure, other: Failure) -> Failure:
+    newer, older = (one, other) if one.last >= other.last else (other, one)
+    tenants = tuple(dict.fromkeys(newer.tenants + older.tenants))[:MOST_TENANTS]
+    return msgspec.structs.replace(
+        newer,
+        retried=one.retried + other.retried,
+        dead=one.dead + other.dead,
+        first=min(one.first, other.first),
+        minutes=tuple(map(sum, zip(one.minutes, other.minutes, strict=True))),
+        recent=one.recent + other.recent,
+        tenants=tenants,
+        tenants_lately=max(
+            one.tenants_lately, other.tenants_lately, len(tenants) if one.recent and other.recent else 0
+        ),
+        trace=newer.trace or older.trace,
+    )
+
+
+def groups_of(facts: Facts) -> list[Failure]:
+    """Return what fails now, that first which fails most."""
+    found = [each for each in united(facts.failures) if each.recent > FAILS and _is_large_part(facts, each)]
+    return sorted(found, key=lambda each: (-each.recent, each.task, each.error_type))
+
+
+def _is_large_part(facts: Facts, group: Failure) -> bool:
+    """Say whether of all tries of the last ten minutes a good part failed in this way."""
+    lately = [each for each in facts.minutes if facts.now - each.at <= TEN_MINUTES]
+    tasks = [task for minute in lately for task in minute.tasks]
+    if group.task and tasks:
+        done = sum(each.done for each in tasks if each.task == group.task)
+    else:
+        done = sum(each.done or 0 for each in lately)
+    return group.recent >= SHARE * (group.recent + done)
+
+
+def sentence_of(groups: Sequence[Failure], now: float) -> tuple[Parts, float | None]:
+    """Return what is said of the first of *groups* beside the others, and since when it fails."""
+    first = groups[0]
+    since = since_of(first, now)
+    when = " for more than an hour" if since is None else f" since {moment(since, now)}"
+    error = name_of(first.error_type) if first.error_type else _WITHOUT_CLASS.get(first.reason, "errors")
+    subject = f"{name_of(first.task)} fails" if first.task else "Messages fail"
+    whose = _of_tenants(first.tenants_lately)
+    parts: Parts = [Bold(subject), f"{when}: ", Bold(error), f", {number(first.recent)} in 10 min{whose}."]
+    others = len({each.task for each in groups} - {first.task})
+    if others:
+        parts.append(f" {plural(others, 'other kind')} of task {'fails' if others == 1 else 'fail'}, too.")
+    elif first.task:
+        parts.append(" The other kinds of task are well.")
+    return parts, since
+
+
+def _of_tenants(count: int) -> str:
+    if not count:
+        return ""
+    return f", of {plural(count, 'tenant')}" + (" or more" if count >= MANY_TENANTS else "")
+
+
+def since_of(group: Failure, now: float) -> float | None:
+    """Return since when tries fail without a break of five minutes; None if for longer than anybody counted."""
+    at = len(group.minutes)
+    while at > 0 and not group.minutes[at - 1]:  # the last piece has only begun, and it may have stopped since
+        at -= 1
+    while at > 0 and group.minutes[at - 1]:
+        at -= 1
+    if at == 0:
+        return group.first if now - group.first <= HOUR else None
+    begun = (now // PIECE - (len(group.minutes) - 1 - at)) * PIECE
+    # When it was seen first says more than the piece in which that was.
+    return group.first if group.first >= begun - PIECE else begun

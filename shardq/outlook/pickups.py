@@ -1,0 +1,27 @@
+"""How long messages waited until a worker had them, as the workers counted it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from shardq.model.worker_status import PICKUP_BOUNDS, WorkerStatus
+from shardq.protocol.beats import percentile
+
+MOST: Final = 0.99
+"""The share of pick-ups that were no slower than what is told."""
+
+
+def pickup_of_others(workers: Sequence[WorkerStatus], large: str | bytes | None) -> float | None:
+    """Return how long 99 of 100 messages of all but a *large* one waited in the last minute; None if nobody knows.
+
+    Of those of whom workers tell each by itself it is the slowest.
+    """
+    counts = [0] * len(PICKUP_BOUNDS)
+    found = []
+    for worker in workers:
+        for at, count in enumerate(worker.other_tenants[: len(counts)]):
+            counts[at] += count
+        found += [each.pickup_p99 for each in worker.tenants if each.shard_key != large]
+    found.append(percentile(counts, MOST))
+    return max((each for each in found if each is not None), default=None)

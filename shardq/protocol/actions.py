@@ -1,0 +1,126 @@
+"""How an action is spelled in the hash `actions`: see lua/actions.lua."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from shardq.errors import ConfigError
+from shardq.model.action import ActionKind, ActionState, ActionStatus
+from shardq.model.where import Where, WhereState
+
+LEASE: Final = 30.0
+"""Seconds for which an action is its holder's: as `LEASE` in lua/actions.lua."""
+
+_OTHERS: Final = ("task", "error", "reason", "older_than", "newer_than", "state")
+"""The fields of a filter but the tenant."""
+
+_HEAD: Final = re.compile(rb"([a-z]+) (\S+)((?: \d+){7}) (\d+|-) (\d+)")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What was asked for."""
+
+    kind: ActionKind
+    where: Where
+    by: str = ""
+    note: str = ""
+    rate: float | None = None
+    limit: int | None = None
+
+
+class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The same as it is written: `raw` is a tenant that is no text."""
+
+    kind: ActionKind
+    by: str = ""
+    note: str = ""
+    rate: float | None = None
+    limit: int | None = None
+    tenant: str | None = None
+    raw: bytes | None = None
+    task: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    older_than: float | None = None
+    newer_than: float | None = None
+    state: WhereState | None = None
+
+
+class Stored(msgspec.Struct):
+    """An action as it stands in Redis. Times are ms of the server's clock."""
+
+    asked: Asked
+    state: ActionState
+    holder: str
+    heard: int
+    step: int
+    done: int
+    passed: int
+    left: int | None
+    started: int
+    position: str
+    problem: str
+
+    def status(self, action_id: str, now_ms: float) -> ActionStatus:
+        """Return what is told of it at this time."""
+        state = self.state
+        if state in ("running", "stopping") and abs(now_ms - self.heard) >= LEASE * 1000:
+            state = "abandoned"
+        asked = self.asked
+        return ActionStatus(
+            action_id, asked.kind, asked.where, state, asked.by, asked.note, asked.rate, asked.limit,
+            self.started / 1000, self.heard / 1000, self.done, self.passed, self.left, self.problem,
+        )  # fmt: skip
+
+
+def spelled(asked: Asked) -> str:
+    """Return what was asked for as one text."""
+    where = asked.where
+    tenant, raw = (None, where.tenant) if isinstance(where.tenant, bytes) else (where.tenant, None)
+    written = _Written(
+        asked.kind, asked.by, asked.note, asked.rate, asked.limit, tenant, raw,
+        **{name: getattr(where, name) for name in _OTHERS},
+    )  # fmt: skip
+    return msgspec.json.encode(written).decode()
+
+
+def asked_in(text: bytes) -> Asked | None:
+    """Read it; None if another program wrote it."""
+    try:
+        written = msgspec.json.decode(text, type=_Written)
+        tenant = written.tenant if written.raw is None else written.raw
+        where = Where(tenant=tenant, **{name: getattr(written, name) for name in _OTHERS})
+    except (msgspec.MsgspecError, ConfigError, ValueError):
+        return None
+    return Asked(written.kind, where, written.by, written.note, written.rate, written.limit)
+
+
+def stored(raw: bytes) -> Stored | None:
+    """Read an action; None if another program wrote it."""
+    head, _, rest = raw.partition(b"\n")
+    position, _, rest = rest.partition(b"\n")
+    problem, _, spec = rest.partition(b"\n")
+    found, asked = _HEAD.fullmatch(head), asked_in(spec)
+    if found is None or asked is None or found[1].decode() not in ("running", "stopping", "stopped", "done", "failed"):
+        return None
+    heard, step, _, _, _, done, passed = map(int, found[3].split())
+    left = None if found[4] == b"-" else int(found[4])
+    state: Any = found[1].decode()
+    return Stored(
+        asked, state, found[2].decode(errors="replace"), heard, step, done, passed, left, int(found[5]),
+        position.decode(errors="replace"), problem.decode(errors="replace"),
+    )  # fmt: skip
+
+
+def statuses(reply: Sequence[Any]) -> list[ActionStatus]:
+    """Read the reply of `actions`: the newest first."""
+    now, flat = float(reply[0]), reply[1]
+    found = []
+    for name, raw in zip(flat[::2], flat[1::2], strict=True):
+        if name and (each := stored(raw)) is not None:
+            found.append(each.status(name.decode(errors="replace"), now))
+    return sorted(found, key=lambda each: (-each.started, each.id))

@@ -1,0 +1,291 @@
+"""workers and history: what workers told with their beats, whatever else stands there; and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from shardq import Client, Queue, QueueMissing
+from shardq.errors import BackendError, ConfigError
+from shardq.ops.queue.steps import Call
+from shardq.protocol.beats import MAX_MINUTE_TASKS, MINUTE, OTHER, task_minutes
+from tests.conformance.conftest import OpenQueue
+from tests.conformance.world import World
+from tests.inner import run
+
+ROW = "0|8|2.50|1800000000000|7|1048576|0.1.0|host||||5|1|mail.send=5,1,20;|acme=6,20,30;|b2"
+HOUR = 3600
+
+
+@pytest.fixture
+def queue(open_queue: OpenQueue) -> Queue:
+    """A queue that is there: beats create none."""
+    queue = open_queue(streams=4, streams_per_shard=4)
+    queue.declare()
+    return queue
+
+
+def beat(queue: Queue, worker: str | bytes = "w", row: str = ROW, work: str = "", numbers: str = "") -> list[Any]:
+    reply: list[Any] = run(queue, Call.on(queue.state.keys, "beat", (worker, row, work, numbers, 1)))
+    return reply
+
+
+def hear_earlier(queue: Queue, world: World, worker: str, seconds: float) -> None:
+    """Make a worker's last beat so many seconds older."""
+    heard, _, rest = world.raw.hget(queue.state.keys.workers, worker).partition(b"|")
+    world.raw.hset(queue.state.keys.workers, worker, b"%d|%b" % (int(heard) - 1000 * seconds, rest))
+
+
+def minute_now(queue: Queue) -> int:
+    return int(queue.stats().time // MINUTE)
+
+
+@pytest.mark.everywhere
+def test_workers_are_told_as_they_last_told_of_themselves(queue: Queue, client: Client, world: World) -> None:
+    assert queue.workers() == client.workers() == []
+    for worker, row in (
+        ("idle", ROW.replace("|2.50|", "|0.00|")),
+        ("busy", ROW),
+        ("over", "1" + ROW[1:]),
+        ("away", ROW),
+    ):
+        assert beat(queue, worker, row)[1] == b""
+    hear_earlier(queue, world, "away", 31)
+    found = queue.workers()
+    assert [(each.id, each.state) for each in found] == [
+        ("busy", "working"), ("idle", "working"), ("away", "gone"), ("over", "ended"),
+    ]  # fmt: skip
+    first = found[0]
+    assert (first.queue, first.slots, first.busy, first.done, first.failed) == (queue.name, 8, 2.5, 5, 1)
+    assert (first.tasks[0].task, first.tenants[0].shard_key, first.tenants[0].pickup_p99) == ("mail.send", "acme", 0.03)
+    assert abs(first.heard - queue.stats().time) < 60
+    assert client.workers() == found
+
+
+def test_all_queues_tell_their_workers(open_queue: OpenQueue, client: Client) -> None:
+    one, other = open_queue(), client.queue("another", create=True)
+    one.write("x", shard_key="t")
+    other.write("x", shard_key="t")
+    beat(one, "w", ROW.replace("|2.50|", "|1.00|"))
+    beat(other)
+    assert [(each.id, each.queue) for each in client.workers()] == [("w", "another"), ("w", one.name)]
+
+
+def test_a_look_at_a_queue_that_is_not_there_says_so(client: Client, world: World) -> None:
+    looks: list[Callable[[Queue], object]] = [lambda queue: queue.workers(), lambda queue: queue.history()]
+    for look in looks:
+        with pytest.raises(QueueMissing):
+            look(client.queue("missing"))
+        assert look(client.queue("soon", create=True)) == []
+    assert len(beat(client.queue("missing"))) == 1
+    assert not world.raw.exists("shardq:{missing}:workers")
+
+
+@pytest.mark.parametrize("minutes", [0, 481, -1, 1.5, True, "60", None])
+def test_history_refuses_what_is_no_number_of_minutes(queue: Queue, minutes: Any) -> None:
+    with pytest.raises(ConfigError, match="minutes"):
+        queue.history(minutes)
+
+
+def test_who_was_silent_for_an_hour_is_forgotten(queue: Queue, world: World) -> None:
+    """A beat looks at others by chance, and only now and then."""
+    for number in range(40):
+        beat(queue, f"dead-{number}")
+        hear_earlier(queue, world, f"dead-{number}", HOUR + 5)
+    beat(queue, "silent")
+    hear_earlier(queue, world, "silent", HOUR - 60)
+    for _ in range(20_000):
+        beat(queue)
+        if world.raw.hlen(queue.state.keys.workers) == 3:
+            break
+    assert {each.id for each in queue.workers()} == {"w", "silent"}
+    assert world.raw.hget(queue.state.keys.workers, "") == b""  # the key stays, whatever is dropped
+
+
+def test_who_was_heard_before_the_clock_was_set_back_is_gone(queue: Queue, world: World) -> None:
+    """Who lives is heard by the clock as it is, within a moment."""
+    beat(queue, "gone")
+    hear_earlier(queue, world, "gone", -600)
+    beat(queue, "lives", numbers=f"{minute_now(queue)}|100|90||3|10|9|2|1500")
+    assert {each.id: each.state for each in queue.workers()} == {"gone": "gone", "lives": "working"}
+    assert queue.history()[-1].workers == 1
+
+
+@pytest.mark.once
+def test_with_ten_thousand_workers_one_goes_for_each_that_comes(queue: Queue, world: World) -> None:
+    """That is one of those silent longest, and readers and beats are no slower."""
+    now = int(queue.stats().time * 1000)
+    for part in range(10):
+        rows = {
+            f"w{number}": f"{now - 100_000 + 10 * number}|{ROW}" for number in range(1000 * part, 1000 * (part + 1))
+        }
+        world.raw.hset(queue.state.keys.workers, mapping=rows)
+    for number in range(100):
+        beat(queue, f"new{number}")
+    assert world.raw.hlen(queue.state.keys.workers) == 10_001
+    found = {each.id for each in queue.workers()}
+    assert len(found) == 10_000
+    assert {f"new{number}" for number in range(100)} <= found
+    gone = {f"w{number}" for number in range(10_000)} - found
+    assert len(gone) == 100
+    assert sum(int(each[1:]) for each in gone) / 100 < 3000  # of five by chance the oldest: 1,667 on the average
+
+
+def test_the_first_beat_of_a_minute_is_asked_for_its_numbers(queue: Queue, world: World) -> None:
+    queue.write_many([(number, "t") for number in range(3)])
+    keys = queue.state.keys
+    while True:  # a minute that begins meanwhile asks anew
+        minute = minute_now(queue)
+        world.raw.hdel(keys.minutes, "told")
+        asked = [beat(queue, worker)[2] for worker in ("a", "b", "a")]
+        beat(queue, "a", numbers=f"{minute}|100|90||3|10|9|2|1500")
+        after = [beat(queue, worker)[2] for worker in ("a", "b")]
+        if minute_now(queue) == minute:
+            break
+    assert (asked, after) == ([1, 0, 0], [0, 0])
+    (found,) = queue.history()
+    assert (found.at, found.written, found.done) == (minute * 60.0, None, None)
+    assert (found.backlog, found.runnable, found.in_flight, found.oldest_age) == (10, 9, 2, 1.5)
+    assert (found.workers, found.slots, found.busy) == (2, 16, 5.0)
+
+
+def test_another_is_asked_if_the_first_one_does_not_tell(queue: Queue, world: World) -> None:
+    beat(queue, "a")
+    now = int(queue.stats().time * 1000)
+    world.raw.hset(queue.state.keys.minutes, "told", f"{now // 60_000}|{now - 3_000}")
+    assert beat(queue, "b")[2] == 1
+    assert beat(queue, "c")[2] == 0
+
+
+def test_minutes_are_told_once_and_only_of_now(queue: Queue, world: World) -> None:
+    """Who comes late, or has another clock, changes nothing."""
+    minute = minute_now(queue)
+    for each in (minute, minute - 5, minute + 5, 0, 10**15):
+        beat(queue, numbers=f"{each}|100|90||3|10|9|2|1500")
+        beat(queue, numbers=f"{each}|777|90||3|10|9|2|1500")
+        beat(queue, work=f"{each}|t=1,0,5,a1;")
+    if minute_now(queue) == minute:
+        fields = {field.decode() for field in world.raw.hkeys(queue.state.keys.minutes)}
+        assert fields == {"", "told", f"m{minute % 480}", f"k{minute % 60}"}
+        assert b"|777|" not in world.raw.hget(queue.state.keys.minutes, f"m{minute % 480}")
+
+
+def test_history_compares_each_minute_with_the_one_before(queue: Queue, world: World) -> None:
+    latest = minute_now(queue)
+    for ago in range(480):
+        if ago == 7:
+            continue  # nobody worked
+        minute = latest - ago
+        numbers = 10_000 - 10 * ago
+        world.raw.hset(
+            queue.state.keys.minutes,
+            mapping={
+                f"m{minute % 480}": f"{minute}|1|8|2.00|{numbers}|{numbers}||{numbers}|1|1|0|",
+                f"k{minute % 60}": f"{minute}|t=9,1,5,a10;",
+            }
+            if ago < 60
+            else {f"m{minute % 480}": f"{minute}|1|8|2.00|{numbers}|{numbers}||{numbers}|1|1|0|"},
+        )
+    for wanted in (1, 8, 60, 480):
+        found = queue.history(wanted)
+        end = minute_now(queue)
+        expected = [
+            minute for minute in range(end - wanted + 1, latest + 1) if minute != latest - 7 and minute > end - 480
+        ]
+        assert [each.at for each in found][-len(expected) :] == [minute * 60.0 for minute in expected]
+        for each in found:
+            ago = latest - round(each.at / 60)
+            known = ago not in (6, 479)
+            assert each.written == each.done == each.dead == (10 if known else None)
+            if known and ago < 58:
+                assert (each.failed, [(task.task, task.done, task.failed) for task in each.tasks]) == (1, [("t", 9, 1)])
+
+
+def test_what_workers_did_of_each_task_is_added(queue: Queue, world: World) -> None:
+    """24 tasks and `other`, and nothing is lost."""
+    minute = minute_now(queue)
+    for number in range(60):
+        beat(queue, work=f"{minute}|task-{number % 30}=3,1,250,a1c3;same=1,0,10,b1;")
+    raw = world.raw.hget(queue.state.keys.minutes, f"k{minute % 60}")
+    found = {each.task: each for each in task_minutes(raw)}
+    assert len(found) == MAX_MINUTE_TASKS + 1
+    assert (found["same"].done, found["same"].failed, found["same"].seconds, found["same"].durations[1]) == (
+        60,
+        0,
+        0.6,
+        60,
+    )
+    assert (found["task-3"].done, found["task-3"].failed, found["task-3"].durations[:3]) == (6, 2, (2, 0, 6))
+    assert (found[OTHER].done, found[OTHER].failed) == (6 * 7, 2 * 7)
+    assert sum(each.done for each in found.values()) == 240
+
+
+def test_a_number_beyond_all_bounds_spoils_nothing(queue: Queue, world: World) -> None:
+    minute = minute_now(queue)
+    for _ in range(3):
+        beat(
+            queue,
+            work=f"{minute}|a={'9' * 300},1,{'9' * 3000},a{'9' * 400};b=1,1,1,a1;build-20261129231734123456=1,0,0,;",
+        )
+        beat(queue, work=f"{minute}|b=1,1,1,a1;")
+    found = {each.task: each for each in task_minutes(world.raw.hget(queue.state.keys.minutes, f"k{minute % 60}"))}
+    assert (found["a"].done, found["a"].failed, found["b"].done, found["b"].durations[0]) == (99999999999999, 3, 6, 6)
+    assert found["build-20261129231734123456"].done == 3
+
+
+BAD: Sequence[tuple[str | bytes, str, str, str]] = (
+    ("", ROW, "", ""),
+    ("w" * 257, ROW, "", ""),
+    ("w", "", "", ""),
+    ("w", "2|8|2.50|", "", ""),
+    ("w", ROW + "x" * 1000, "", ""),
+    ("w", ROW, "x", ""),
+    ("w", ROW, "5|a|b=1,2,3,;", ""),
+    ("w", ROW, "5|" + "a=1,2,3,;" * 2000, ""),
+    ("w", ROW, "", "x"),
+    ("w", ROW, "", "5|1|x"),
+    ("w", ROW, "", "5|" + "1|" * 200),
+)
+
+
+@pytest.mark.parametrize("words", BAD, ids=range(len(BAD)))
+def test_a_beat_of_something_else_is_refused(
+    queue: Queue, world: World, words: tuple[str | bytes, str, str, str]
+) -> None:
+    before = world.dump()
+    with pytest.raises(BackendError, match="refused"):
+        beat(queue, *words)
+    assert world.dump() == before
+
+
+def test_what_anybody_writes_into_the_keys_stops_nobody(queue: Queue, world: World) -> None:
+    beat(queue)
+    keys, minute = queue.state.keys, minute_now(queue)
+    hostile = [b"", b"x" * 100_000, b"\xff\n|;,\0" * 20, b"9" * 400, b"1|0|8|inf|||||||||||||", b"|" * 16, b"nan|" * 17]
+    for number, row in enumerate(hostile):
+        world.raw.hset(keys.workers, f"bad-{number}", row)
+        world.raw.hset(keys.workers, b"\xff\0|" * number + b"!", row)
+    world.raw.hset(keys.workers, "y" * 100_000, ROW)
+    assert [each.id for each in queue.workers()] == ["w"]
+    for row in hostile:
+        for field in ("m", "k"):
+            world.raw.hset(keys.minutes, f"{field}{minute % (480 if field == 'm' else 60)}", b"%d|" % minute + row)
+        world.raw.hset(keys.minutes, "told", row)
+        queue.history()
+        for _ in range(8):
+            beat(queue, work=f"{minute}|t=1,0,5,a1;", numbers=f"{minute}|1|1||0|2|2|2|7")
+    assert "w" in {each.id for each in queue.workers()}
+
+
+def test_delete_takes_them_and_a_new_queue_has_none(queue: Queue, client: Client, world: World) -> None:
+    minute = minute_now(queue) if queue.write("x", shard_key="t") else 0
+    beat(queue, numbers=f"{minute}|1|1||0|2|2|2|7", work=f"{minute}|t=1,0,5,a1;")
+    keys = queue.state.keys
+    queue.delete(expected=None)
+    assert not world.raw.exists(keys.workers)
+    assert not world.raw.exists(keys.minutes)
+    queue.write("x", shard_key="t")
+    assert queue.workers() == []
+    assert queue.history() == []

@@ -1,0 +1,105 @@
+"""A server of its own for each drill, workers and commands as real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from shardq import Client
+from tests.servers import Server, available
+from tests.waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Watch:
+    """What somebody on call has: a server with queues, and a shell."""
+
+    url: str
+    client: Client
+    stack: ExitStack
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def shardq(self, *words: str, columns: int = 80) -> str:
+        """Run a command, and return what it printed; its exit code is 0."""
+        told = self._run(words, columns)
+        assert told.returncode == 0, told
+        return told.stdout
+
+    def _run(self, words: tuple[str, ...], columns: int) -> subprocess.CompletedProcess[str]:
+        surroundings = os.environ | {"SHARDQ_URL": self.url, "COLUMNS": str(columns)}
+        command = [sys.executable, "-m", "shardq.cli", *words]
+        return subprocess.run(command, env=surroundings, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+    def sentence(self) -> str:
+        """The first line of `shardq queues`, on a terminal that is wide."""
+        return self.shardq("queues", columns=400).splitlines()[0]
+
+    def says(self, holds: Callable[[str], object], within: float = 90.0) -> str:
+        """Wait until the first line is as it should be, and return it. In 80 columns it says the same."""
+        last = ""
+
+        def said() -> str:
+            nonlocal last
+            last = self.sentence()
+            return last if holds(last) else ""
+
+        eventually(said, within, every=0.5, what=f"the sentence of the drill (not {last!r})")
+        assert all(len(line) <= 80 for line in self.shardq("queues").splitlines())
+        return last
+
+    def work(self, handler: str, *words: str) -> subprocess.Popen[bytes]:
+        """Start a worker."""
+        command = [sys.executable, "-m", "shardq.cli", "worker", f"tests.drills.handlers:{handler}", *words]
+        quiet = subprocess.DEVNULL
+        process = self.stack.enter_context(
+            subprocess.Popen(command, env=os.environ | {"SHARDQ_URL": self.url}, cwd=ROOT, stdout=quiet, stderr=quiet)
+        )
+        self.stack.callback(process.kill)
+        self.workers.append(process)
+        return process
+
+    def heard(self, count: int) -> None:
+        """Wait until so many workers were heard."""
+        eventually(lambda: len(self.client.workers()) >= count, 60, every=0.1, what="workers that tell of themselves")
+
+    def kill_all_workers(self) -> None:
+        """As when a machine is gone."""
+        for process in self.workers:
+            process.send_signal(signal.SIGKILL)
+        for process in self.workers:
+            process.wait()
+        self.workers.clear()
+
+
+@contextmanager
+def watching(**options: str) -> Iterator[Watch]:
+    """A server with these options, and somebody who watches it."""
+    kinds = available()
+    with ExitStack() as stack:
+        server = stack.enter_context(Server(kinds[0] if kinds else None, options=options))
+        client = stack.enter_context(Client.from_url(server.url))
+        yield Watch(server.url, client, stack)
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    """On a server with enough memory."""
+    with watching() as found:
+        yield found
+
+
+@pytest.fixture
+def small() -> Iterator[Watch]:
+    """On a server with little memory, which evicts nothing."""
+    with watching(maxmemory="12mb", **{"maxmemory-policy": "noeviction"}) as found:
+        yield found
