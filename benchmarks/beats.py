@@ -102,9 +102,9 @@ def _row(worker: int, tasks: int) -> str:
     now = time.time()
     return spell_row(
         Beat(
-            is_end=False, slots=64, busy=12.5, started=now, pid=1000 + worker, memory=1 << 26, version="0.1.0",
-            host=f"host-{worker}", longest_since=now, longest_message="1795993098049-2-3",
-            longest_task="billing.task_0",
+            is_end=False, slots=64, busy=12.5, started=now, pid=1000 + worker, memory=1 << 26,
+            memory_limit=1 << 29, version="0.1.0", host=f"host-{worker}", longest_since=now,
+            longest_message="1795993098049-2-3", longest_task="billing.task_0",
             tasks={f"billing.task_{number}": TaskCount(100, number, 5.0, SPREAD) for number in range(tasks)},
             tenants={f"tenant-{number}": TenantCount(40 - number, 3.0, SPREAD) for number in range(20)},
             others=SPREAD,

@@ -207,6 +207,12 @@ def _numbers(panels: list[Any], table: Table) -> None:
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
+def _day(panels: list[Any], table: Table) -> None:
+    from benchmarks.day.picture import fill
+
+    fill(panels[0], table)
+
+
 _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
     "reads": (1, 3.2, _streams),
     "pickup": (1, 3.4, _slowest),
@@ -214,6 +220,7 @@ _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
     "fairness-server": (3, 3.0, _served),
     "service-numbers": (1, 3.2, _numbers),
     "worker": (2, 3.4, _workers),
+    "day": (1, 6.4, _day),
     "timing-replay": (2, 2.5, _requests),
 }
 """By the name of a table: how many panels, how many inches high, and who draws them."""

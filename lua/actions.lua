@@ -3,9 +3,11 @@
 -- does the piece, and notes how far it is. So each message is acted on once, also if the process ends half-way and
 -- another takes the action over, and one that comes back does nothing more.
 --   The hash `actions` has under the id of an action four lines: "state holder heard step acted passed left_over done
--- all_passed left started", where the search for messages has come to, what went wrong, and what was asked for, which
--- only clients read. `step` counts pieces, `acted`, `passed` and `left_over` are what became of the last one, which a
--- repetition of its call is told. A holder that is silent for `LEASE` has lost it to whoever asks.
+-- all_passed left started number last letters", where the search for messages has come to, what went wrong, and what
+-- was asked for, which only clients read. `step` counts pieces, `acted`, `passed` and `left_over` are what became of
+-- the last one, which a repetition of its call is told. `number` counts actions. An action is about what was there when
+-- it began: messages up to `last`, time and number in the id of one, and dead letters up to the entry `letters`. (The
+-- clock, which may be set back, does not tell that.) A holder that is silent for `LEASE` has lost it to whoever asks.
 local LEASE = 30000 -- ms
 local KEPT = 86400000 -- ms for which an action is remembered
 local MAX_ACTIONS = 20
@@ -14,13 +16,13 @@ local ACTS = ' redrive delete_dead cancel retry_now '
 
 local function parse_action(text)
   local head, position, problem, spec = match(text, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
-  local state, holder, heard, step, acted, passed, left_over, done, all_passed, left, started =
-    match(head or '', '^(%l+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+)$')
+  local state, holder, heard, step, acted, passed, left_over, done, all_passed, left, started, number, bounds =
+    match(head or '', '^(%l+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+%-%d+ %d+%-%d+)$')
   if not state then return nil end
   return {
     state = state, holder = holder, heard = heard + 0, step = step + 0, acted = acted + 0, passed = passed + 0,
     left_over = left_over + 0, done = done + 0, all_passed = all_passed + 0, left = left, started = started + 0,
-    position = position, problem = problem, spec = spec,
+    number = number + 0, bounds = bounds, position = position, problem = problem, spec = spec,
   }
 end
 
@@ -28,6 +30,7 @@ local function spell_action(action)
   local head = concat({
     action.state, action.holder, spell(action.heard), spell(action.step), spell(action.acted), spell(action.passed),
     spell(action.left_over), spell(action.done), spell(action.all_passed), action.left, spell(action.started),
+    spell(action.number), action.bounds,
   }, ' ')
   return concat({head, action.position, action.problem, action.spec}, '\n')
 end
@@ -48,19 +51,34 @@ local function load_actions(key)
   return found
 end
 
--- Forgets those that are over for so long, and of too many the one heard of longest ago that nobody works on.
+-- Forgets those that are over for so long, and of too many the one that began first and that nobody works on. (They are
+-- told apart by their numbers: many are heard of in the same ms.)
 local function forget_actions(key, actions, now)
-  local number, first = 0, nil
+  local kept, first = 0, nil
   for id, action in pairs(actions) do
     if not is_live(action, now) and abs(now - action.heard) >= KEPT then
       call('HDEL', key, id)
     else
-      number = number + 1
-      local is_earlier = not first or action.heard < actions[first].heard
+      kept = kept + 1
+      local is_earlier = not first or action.number < actions[first].number
       if not is_live(action, now) and is_earlier then first = id end
     end
   end
-  if number >= MAX_ACTIONS and first then call('HDEL', key, first) end
+  if kept >= MAX_ACTIONS and first then call('HDEL', key, first) end
+end
+
+-- Returns the number of the next action.
+local function next_number(actions)
+  local latest = 0
+  for _, action in pairs(actions) do latest = max(latest, action.number) end
+  return latest + 1
+end
+
+-- Returns the last message that was written, and the last dead letter: "ms-n ms-n".
+local function find_bounds(meta, dead)
+  local last = match(call('HGET', meta, 'last') or '', '^%d+%-%d+$') or '0-0'
+  local letter = call('XREVRANGE', dead, '+', '-', 'COUNT', 1)[1]
+  return last .. ' ' .. (letter and letter[1] or '0-0')
 end
 
 -- Returns the id of an action that somebody works on, nil if nobody works on any.
@@ -70,17 +88,19 @@ local function live_one(actions, now)
   end
 end
 
-local function begin_action(key, actions, id, holder, spec, now)
+local function begin_action(KEYS, actions, id, holder, spec, now)
   local known = actions[id]
   if known and known.holder == holder then return {'OK', now, spell_action(known)} end -- it was begun by another try
   local other = live_one(actions, now)
   if other or known then return {'BUSY', other or id} end
-  forget_actions(key, actions, now)
+  local bounds = find_bounds(KEYS[1], KEYS[3])
+  forget_actions(KEYS[2], actions, now)
   local action = {
     state = 'running', holder = holder, heard = now, step = 0, acted = 0, passed = 0, left_over = 0, done = 0,
-    all_passed = 0, left = '-', started = now, position = '', problem = '', spec = spec,
+    all_passed = 0, left = '-', started = now, number = next_number(actions), bounds = bounds, position = '',
+    problem = '', spec = spec,
   }
-  call('HSET', key, id, spell_action(action))
+  call('HSET', KEYS[2], id, spell_action(action))
   return {'OK', now, spell_action(action)}
 end
 
@@ -110,8 +130,9 @@ local function stop_action(key, actions, id, now)
 end
 
 -- @verb steer | allow-oom: begin an action, take one over that nobody works on any more, or stop one.
--- KEYS[1] meta: whether there is a queue
+-- KEYS[1] meta: whether there is a queue, and its last message
 -- KEYS[2] actions: what is under way
+-- KEYS[3] dead: dead letters
 -- ARGV[1] how: 'begin', 'take' or 'stop'
 -- ARGV[2] id: of the action
 -- ARGV[3] holder: a nonce of the process that works on it from now on
@@ -120,14 +141,14 @@ end
 --        there is none of this id | {'RUNNING'}: somebody works on it | {'OVER', its state} | {'NOQUEUE'}
 function verbs.steer(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'actions'})
+  Arguments.check_keys(KEYS, {'meta', 'actions', 'dead'})
   Arguments.check(ARGV, {'word', 'word', 'word', 'record'})
   Arguments.check_word(ARGV, 1, ' begin take stop ')
   if #ARGV[4] > LONGEST_SPEC then Arguments.refuse('argument 4 is too long') end
   if not call('HGET', KEYS[1], 'epoch') then return {'NOQUEUE'} end
   local now = read_time()
   local actions = load_actions(KEYS[2])
-  if ARGV[1] == 'begin' then return begin_action(KEYS[2], actions, ARGV[2], ARGV[3], ARGV[4], now) end
+  if ARGV[1] == 'begin' then return begin_action(KEYS, actions, ARGV[2], ARGV[3], ARGV[4], now) end
   if ARGV[1] == 'take' then return take_action(KEYS[2], actions, ARGV[2], ARGV[3], now) end
   return stop_action(KEYS[2], actions, ARGV[2], now)
 end

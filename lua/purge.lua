@@ -480,10 +480,11 @@ end
 local function cancel_delivery(q, place, id, attempt, marks, key)
   if call('SADD', q.keys[CANCELLED], place .. ':' .. id) == 0 then return false end
   q.cancels = q.cancels + 1
-  local is_unique = place == 'd' and find(Leases.flags_in(marks), 'u', 1, true)
-  local body = is_unique and call('HGET', q.keys[BODIES], id)
-  if body then Unique.release_key(q, body, id) end
+  local body = place == 'd' and call('HGET', q.keys[BODIES], id)
+  if body and find(Leases.flags_in(marks), 'u', 1, true) then Unique.release_key(q, body, id) end
   Leases.note_end(q, 'k', place, id, key, attempt)
+  q.ended = q.ended or {}
+  q.ended[#q.ended + 1] = body and Messages.message_id(id, match(body, '^%w+'), key) or id .. '-' .. place
   -- (A body of its own says whose it is, until the delivery ends.)
   if place ~= 'd' then Messages.drop_body(q, place, id) end
   State.count_up(q, 'cancelled', 1)

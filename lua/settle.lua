@@ -110,13 +110,9 @@ end
 -- Notes how a try failed. Returns its group, and the kind of the error. A message that is given back without a word has
 -- not failed, unless it dies of that.
 local function note_failure(q, a, p, body, payload, try, usual)
-  local task = try and try.task or Failures.task_of(q, p.id, body, payload)
-  local class = try and try.class or ''
-  local reason = try and try.reason or ''
-  if reason == 'dead' and usual == 'retry' then reason = '' end
-  local group = concat({task, class, reason ~= '' and reason or usual}, '|')
+  local group, kind = Failures.group_of(q, try, usual, p.id, body, payload)
   Failures.note_try(q, group, usual == 'retry', a, p.id, p.key, body, try and try.trace or '')
-  return group, Failures.spell_kind(class, reason)
+  return group, kind
 end
 
 -- A message is to be delivered again, now or after a delay, or it is dead. Returns the letter of the reply.

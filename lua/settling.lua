@@ -23,8 +23,32 @@ local function check_leases(ARGV, stride)
   for at = 7, #ARGV, 4 do Arguments.check({ARGV[at], ARGV[at + 1], ARGV[at + 2]}, {'ms', 'error', 'failure'}) end
 end
 
+-- Looks at the counters with the state, if a try failed: then they are written with it. Returns where they are in
+-- `values`, nil if none failed.
+local function counters_of(kind, text, fields)
+  if kind ~= 'r' and (kind ~= 'n' or text == '') then return nil end
+  local first = #fields + 1
+  fields[first], fields[first + 1] = 'failed', 'dead_lettered'
+  return State.COMMON + 1 + first
+end
+
+-- Looks at the keys that the call may change while the tokens are gone through: bodies move, messages are buried, and a
+-- cancelled one leaves `cancelled`. (An ack removes no more than its lease before `close_change`.)
+local function look_at_types(q, kind, parts, delay)
+  local is_plain = parts[6] == nil and q.cancels == 0 and parts[1] ~= 'l' and not q.rules.parents
+    and not find(Leases.flags_in(parts[4]), 'u', 1, true)
+  if is_plain and kind == 'r' then return Types.look_at_end(q, true) end
+  local comes_again = kind == 'n' and delay == '0' and parts[3] + 0 < q.rules.deliveries
+  if is_plain and comes_again then return Types.look_at_end(q, false) end
+  Types.look_at_all(q)
+end
+
 -- The end of a call that is no ack.
-local function end_others(q, producer, letters)
+local function end_others(q, producer, letters, counted)
+  if counted then
+    State.put_counted(q, 'failed', q.values[counted])
+    State.put_counted(q, 'dead_lettered', q.values[counted + 1])
+  end
   if producer then Producers.end_call(q, producer, letters) end
   if q.failed then Failures.save(q) end
 end
@@ -50,10 +74,11 @@ function verbs.settle(KEYS, ARGV)
   local _, fixed, keys = Arguments.check_plain(KEYS, 19)
   local parts, fields = Settle.look_at_tokens(ARGV, 6, stride, parents == '1')
   local accounts = #fields
-  local producer, number, keep
+  local producer, number, keep, counted
   if stride > 1 then
     producer, number, keep = Producers.read_number(ARGV[2])
     fields[accounts + 1] = producer
+    counted = counters_of(kind, ARGV[9], fields)
   end
   local q = State.open_call(KEYS, fixed, 'lease_at', unpack(fields)) -- at most 251: a chunk, and a producer
   if not q then
@@ -62,9 +87,7 @@ function verbs.settle(KEYS, ARGV)
   local v, first = q.values, State.COMMON + 1
   q.keys, q.lease_at, q.jump = keys, v[first] + 0, q.odd.jump and Clock.read_jump(q.odd.jump, q.now)
   if q.rules.journal > 0 then Journal.begin_events(q, ARGV[5]) end
-  -- An ack removes no more than its lease before `close_change`. Other ends move bodies and bury messages, and a
-  -- cancelled one leaves `cancelled`, while the tokens are gone through.
-  if kind ~= 'a' or q.cancels > 0 then Types.look_at_all(q) end
+  if kind ~= 'a' or q.cancels > 0 then look_at_types(q, kind, parts, ARGV[7]) end
   local answer = producer and Producers.check_call(q, number, keep, v[first + accounts + 1])
   if answer then return answer[1] == 'OK' and {q.now, answer[2]} or answer end
   if q.rules.parents == (parents == '1') then
@@ -74,7 +97,7 @@ function verbs.settle(KEYS, ARGV)
   end
   if kind == 'r' then Settle.look_at_shares(q, parts) end
   local letters = Settle.settle_all(q, ARGV, 6, stride, parts, kind, ARGV[4], stride > 1 and '0' or ARGV[2])
-  if stride > 1 then end_others(q, producer, letters) end
+  if stride > 1 then end_others(q, producer, letters, counted) end
   -- A blocked reader may have the messages that were given back unseen, or the place that is free under a cap.
   if q.waiting > q.now and (kind == 'g' or q.rules.total_cap > 0 or frees_place(q)) then
     for _ = 1, q.ended_leases do Notifications.notify_reader(q) end

@@ -151,6 +151,14 @@ function State.count_up(q, field, number)
   counts[field] = (counts[field] or 0) + number
 end
 
+-- Adds what was counted to a counter that the call has looked at: so it is written with the rest.
+function State.put_counted(q, field, before)
+  local number = q.counts and q.counts[field]
+  if not number then return end
+  q.counts[field] = nil
+  State.put(q, field, spell((tonumber(before or 0) or 0) + number))
+end
+
 -- Notes what has changed, and writes it down at once.
 function State.save_state(q)
   local line = q.line

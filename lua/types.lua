@@ -27,6 +27,19 @@ function Types.look_at_all(q)
   if not q.has_taken then look_at_streams(q) end
 end
 
+-- Looks at what the end of one delivery may change whose message has no unique key and was not cancelled: it is given
+-- back at once, or with `dies` it goes to the dead letters. (Its stream, if it lies in one, is read first.)
+function Types.look_at_end(q, dies)
+  local keys = q.keys
+  q.has_looked = true
+  Arguments.check_all(q)
+  if dies then
+    check_types({keys[BODIES], keys[ERRORS], keys[MOVED]}, {keys[TURNS], keys[DUE], keys[DELAYED]}, {keys[DEAD]})
+  else
+    check_types({keys[BODIES], keys[ERRORS]}, {keys[TURNS], keys[DUE], keys[RETURNED]}, {})
+  end
+end
+
 -- Looks at whatever a write may change, and its streams.
 function Types.look_at_written(q)
   local keys = q.keys

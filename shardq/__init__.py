@@ -101,6 +101,7 @@ if TYPE_CHECKING:
         WorkerStatus,
         Written,
     )
+    from shardq.telemetry import Spans
     from shardq.worker import AsyncWorker, Worker
     from shardq.worker.outcome import Nack, Reject, TimeLimit
 
@@ -174,6 +175,7 @@ __all__ = [
     "ScheduleNotFound",
     "ServerUnfit",
     "ShardqError",
+    "Spans",
     "SpoolDamaged",
     "SpoolFull",
     "TaskMinute",
@@ -215,6 +217,7 @@ if not TYPE_CHECKING:  # type checkers know all names from above, and tell of ot
             "shardq.client",
         )
         | dict.fromkeys(("AsyncWorker", "Worker"), "shardq.worker")
+        | {"Spans": "shardq.telemetry"}
         | dict.fromkeys(("Nack", "Reject", "TimeLimit"), "shardq.worker.outcome"),
     )
 

@@ -9,8 +9,17 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
 from shardq.errors import NotHere
+
+CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
+"""Where Linux says what a container or a service may take."""
+MAX_GROUPS: Final = 100
+"""Control groups of a process that are looked at: it has one for each controller."""
+NO_LIMIT: Final = 1 << 60
+"""Version 1 of control groups writes "no limit" as a number near the largest."""
 
 
 def after_fork(call: Callable[[], object]) -> None:
@@ -47,3 +56,34 @@ def resident_memory(pid: int | None = None) -> int:
         return 0
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if pid is None else 0  # at most so far
     return most if sys.platform == "darwin" else most * 1024
+
+
+def memory_limit(own: Path = Path("/proc/self/cgroup"), root: Path = CONTROL_GROUPS) -> int | None:
+    """Return how much memory in bytes the container or service of this process may take; None where nothing limits it.
+
+    The least limit on the way up from its own control group counts: of version 2, or of version 1's memory controller
+    (https://docs.kernel.org/admin-guide/cgroup-v2.html).
+    """
+    try:
+        lines = own.read_text().splitlines()
+    except (OSError, ValueError):  # no Linux
+        return None
+    limits: list[int] = []
+    for line in lines[:MAX_GROUPS]:
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top, name = (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
+        group = top / path.lstrip("/")
+        # Inside of a container the path may be that of the host, which is not there: then the top is its own.
+        own_and_above = [each for each in (group, *group.parents) if each.is_relative_to(top)]
+        limits += [limit for each in own_and_above if (limit := _limit(each / name)) is not None]
+    return min(limits, default=None)
+
+
+def _limit(file: Path) -> int | None:
+    try:
+        found = int(file.read_text())
+    except (OSError, ValueError):  # none there; "max"
+        return None
+    return found if 0 < found < NO_LIMIT else None

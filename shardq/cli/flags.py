@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from shardq.cli.values import length, number, pair, period, positive, time
@@ -81,6 +82,13 @@ FLAGS: Final[Mapping[str, Flag]] = {
     "header": _flag("--header", type=pair, action="append", default=[], metavar="N=V", means="a header (repeatable)"),
     "wait": _flag("--wait", type=time, metavar="TIME", means="wait for it as long as TIME"),
     "create": _switch("--create", means="create the queue if it does not exist"),
+    # of what serves
+    "listen": _flag("--listen", metavar="HOST:PORT", means="where to listen, or unix:PATH; port 0: any"),
+    "tls_cert": _flag("--tls-cert", type=Path, metavar="FILE", means="the certificate chain, as PEM"),
+    "tls_key": _flag("--tls-key", type=Path, metavar="FILE", means="its key, as PEM"),
+    "client_ca": _flag(
+        "--client-ca", type=Path, metavar="FILE", means="demand certificates that this authority signed"
+    ),
     # of what is set, and of what runs
     "names": _flag("--names", metavar="FILE", means="a file with shard keys, one per line; - is stdin"),
     "max_overlap": _flag("--max-overlap", type=number(0), metavar="K", means="streams that any two may share"),

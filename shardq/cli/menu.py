@@ -18,10 +18,12 @@ class Menu(NamedTuple):
     """Commands to choose from, in groups. Each is the `run` of a module of *package*; `groups` has a line on each.
 
     A group whose name is '' is listed without a heading. Nothing else says a command's name and its summary.
+    `elsewhere` are names of no command that people try, with what does that: it is proposed.
     """
 
     package: str
     groups: Mapping[str, Mapping[str, str]]
+    elsewhere: Mapping[str, str] = {}
 
     @property
     def summaries(self) -> dict[str, str]:
@@ -42,6 +44,7 @@ class Menu(NamedTuple):
         )  # fmt: skip
         if isinstance(parser, Discreet):
             parser.within = {name: _names_in(summary) for name, summary in self.summaries.items()}
+            parser.elsewhere = self.elsewhere
         for name, summary in self.summaries.items():
             names.add_parser(name, complete=partial(self._complete, name, summary))
 

@@ -53,6 +53,8 @@ class Discreet(argparse.ArgumentParser):
 
     within: Mapping[str, Sequence[str]] = {}
     """By the command that is a group, the names of those in it."""
+    elsewhere: Mapping[str, str] = {}
+    """By a usual name of no command, what does that."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=Help, allow_abbrev=False, **settings)
@@ -90,7 +92,7 @@ class Discreet(argparse.ArgumentParser):
         # Of a command that is mistyped, argparse would list all that there are.
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             within = {name: f"{group} {name}" for group, names in self.within.items() for name in names}
-            near = meant(value, [*action.choices, *within])
+            near = self.elsewhere.get(value) or meant(value, [*action.choices, *within])
             hint = f"did you mean {within.get(near, near)}?" if near else f"{self.prog} --help lists them"
             self.exit(USAGE, f"{self.prog}: there is no command {shown(_without_password(value))}: {hint}\n")
         is_known = action.choices is None or value in action.choices

@@ -19,6 +19,7 @@ from shardq.cli.exits import FAILED, OK, USAGE
 from shardq.cli.speech import Speech
 from shardq.clock import SystemClock
 from shardq.platforms import need_fork
+from shardq.telemetry.family import current_family
 from shardq.worker.signals import HANGUP, MAX_WAIT, worker_signals
 
 RESTART = Exponential(base=0.5, cap=30.0)
@@ -72,15 +73,23 @@ class Supervisor:
             self._start(due[1])
 
     def _start(self, number: int) -> None:
+        family = current_family()
+        ours, theirs = os.pipe() if family is not None else (-1, -1)
         # It is told by its stdin of the signals that come here, and stops when that ends. A service manager may send
         # the same signal to the process itself: so it knows that the two are one. It has a session of its own, so that
         # Ctrl-C reaches it once, from here.
         process = subprocess.Popen(  # noqa: S603 (this program itself)
-            [*self._command, *self._arguments(number)],
+            [*self._command, *self._arguments(number), *([f"--metrics-pipe={theirs}"] if family is not None else [])],
             env=self._environment,
             stdin=subprocess.PIPE,
             start_new_session=True,
+            pass_fds=(theirs,) if family is not None else (),
         )
+        if family is not None:
+            from shardq.cli.metrics import take  # with all that it needs; only here
+
+            os.close(theirs)
+            take(ours, family)
         self._members[process] = number
         began = self._clock.monotonic()
         if self._stops:  # a signal came while the process was started

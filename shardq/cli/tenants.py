@@ -9,10 +9,10 @@ from msgspec.structs import asdict
 from shardq.cli.text import bytes_fields, duration, shown_key
 from shardq.model import Tenant
 
-COLUMNS: Final = ("shard key", "backlog", "held", "limited", "flight", "ahead", "delayed", "oldest", "")
-USES: Final = ("shard key", "dedup keys", "dead", "result bytes", "backlog", "delayed", "flight", "")
+COLUMNS: Final = ("tenant", "backlog", "held", "limited", "flight", "ahead", "delayed", "oldest", "")
+USES: Final = ("tenant", "dedup keys", "dead", "result bytes", "backlog", "delayed", "flight", "")
 RIGHT: Final = frozenset({*COLUMNS[1:-1], *USES[1:-1]})
-FOLDED: Final = {"shard key": 9, "": 6}
+FOLDED: Final = {"tenant": 9, "": 6}
 """So narrow may these columns be, that the table fits into 80 columns."""
 
 

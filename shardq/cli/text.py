@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import msgspec
@@ -125,11 +125,16 @@ def duration(seconds: float | None) -> str:
     return span(seconds)
 
 
-def ends_at(time: float | None) -> str:
-    """The end of a pause: a time in UTC, `resumed` if it has none; '' for None."""
+def ends_at(time: float | None, zone: tzinfo | None = None) -> str:
+    """The end of a pause: its `date_and_time`, or `resumed` if it has none; '' for None."""
     if time is None:
         return ""
-    return "resumed" if math.isinf(time) else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return "resumed" if math.isinf(time) else date_and_time(time, zone)
+
+
+def date_and_time(time: float, zone: tzinfo | None = None) -> str:
+    """`2026-11-28 02:31:00` in the time zone of the process, as all screens show times; `...Z` with *zone* UTC."""
+    return f"{datetime.fromtimestamp(time, zone):%Y-%m-%d %H:%M:%S}{'Z' if zone is UTC else ''}"
 
 
 def plural(count: int, noun: str) -> str:

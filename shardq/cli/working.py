@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -51,9 +52,30 @@ def work(args: Args, shell: Shell) -> int:
         return Reloader(_arguments(args), environment, Path.cwd(), speech).run()
     if args.supervised and args.processes == 1:
         _heed_parent()
-    handle, weights = handled(args.handlers, args.queue)
-    if args.processes > 1:
-        return Supervisor(shell.url, shell.timeout, lambda n: _arguments(args, n), args.processes, speech).run()
+    with _measured(args, shell, speech):
+        handle, weights = handled(args.handlers, args.queue)
+        if args.processes > 1:
+            return Supervisor(shell.url, shell.timeout, lambda n: _arguments(args, n), args.processes, speech).run()
+        worker = _work(args, shell, speech, handle, weights)
+    leave(lambda: worker.hangs)
+    return OK
+
+
+@contextlib.contextmanager
+def _measured(args: Args, shell: Shell, speech: Speech) -> Iterator[None]:
+    """Serve the numbers of this worker, or tell them to its parent, if that is wanted."""
+    if args.metrics is None and args.metrics_pipe is None:
+        yield
+        return
+    from shardq.cli.metrics import metrics_on, told_to  # with an HTTP server, which most workers do not need
+
+    begun = told_to(args.metrics_pipe) if args.metrics is None else metrics_on(args.metrics, shell, speech.say)
+    with begun:
+        yield
+
+
+def _work(args: Args, shell: Shell, speech: Speech, handle: Any, weights: Mapping[Any, int]) -> Worker:
+    """Work in this process, and return the worker, which has ended."""
     queues = {shell.client.queue(of): weight for of, weight in weights.items()}
     what = plural(len(handle), "task") if isinstance(handle, TASKS) else args.handlers[0]
     speech.say(
@@ -75,8 +97,7 @@ def work(args: Args, shell: Shell) -> int:
     )
     worker.run()
     speech.say(f"worker {os.getpid()} ended after {SystemClock().monotonic() - began:.1f} s: {_told(worker.tally)}")
-    leave(lambda: worker.hangs)
-    return OK
+    return worker
 
 
 def handled(words: Sequence[str], queue: str | None) -> tuple[Any, dict[Any, int]]:
@@ -149,7 +170,7 @@ def _level(args: Args) -> int:
 def _arguments(args: Args, number: int | None = None) -> list[str]:
     """The arguments of worker process *number*, from 1; or without a number, of one that is begun anew."""
     values = vars(args) | {"alive_file": args.alive_file and f"{args.alive_file}.{number}"} if number else vars(args)
-    names = _PASSED if number else (*_PASSED, "processes")
+    names = _PASSED if number else (*_PASSED, "processes", "metrics")
     words = [f"--{each.replace('_', '-')}={values[each]}" for each in names if values[each] is not None]
     flags = [f"--{each}" for each in ("verbose", "quiet") if values[each]]
     return [*args.handlers, "--supervised", *words, *flags]

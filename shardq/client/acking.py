@@ -12,7 +12,7 @@ from shardq.errors import ConfigError
 from shardq.model.delivery import received_of
 from shardq.ops.read.acks import Acks
 from shardq.ops.settle.command import ack_parts
-from shardq.telemetry import Telemetry
+from shardq.telemetry.telemetry import Began, Telemetry
 
 if TYPE_CHECKING:
     from shardq.client.async_queue import AsyncQueue
@@ -42,11 +42,15 @@ def to_ack(queue: Queue | AsyncQueue, ack: Any) -> tuple[Sequence[LeasedDelivery
     return open_ones, Acks.of(measured(open_ones)) if open_ones else None
 
 
-def note_answers(deliveries: Sequence[LeasedDelivery], acks: Acks, telemetry: Telemetry, started_ns: int) -> None:
+def note_answers(
+    deliveries: Sequence[LeasedDelivery], acks: Acks | None, telemetry: Telemetry, began: Began | None
+) -> None:
     """Note on each delivery what was answered: that it was, and whether its lease was lost. Log those that were."""
+    if acks is None:
+        return
     answered = [each for each in deliveries if each.received.token in acks.results]
     late = note_results(answered, [acks.results[each.received.token] for each in answered])
-    if started_ns:  # 0: the read was not traced when it began
-        telemetry.acked([each.received for each in answered], started_ns, round(acks.answered_at * 1e9))
+    if began is not None:
+        telemetry.acked([each.received for each in answered], began, acks.answered_at)
     if late:
         log.warning("%d leases had ended before their ack, the first of message %s", len(late), late[0].message_id)

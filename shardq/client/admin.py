@@ -496,6 +496,8 @@ class QueueAdmin:
         """
         if isinstance(letters, Where):
             return self._begin("redrive", letters, rate, limit, by, note, timeout)
+        if rate is not None or limit is not None:
+            raise ConfigError("letters that are named are all moved: rate and limit are for a Where")
         return self._client.run(operate.queues.redrive(self.state, letters_of(letters), timeout, Who(by, note)))
 
     def retry_now(

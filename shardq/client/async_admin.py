@@ -497,6 +497,8 @@ class AsyncQueueAdmin:
         """
         if isinstance(letters, Where):
             return await self._begin("redrive", letters, rate, limit, by, note, timeout)
+        if rate is not None or limit is not None:
+            raise ConfigError("letters that are named are all moved: rate and limit are for a Where")
         return await self._client.run(operate.queues.redrive(self.state, letters_of(letters), timeout, Who(by, note)))
 
     async def retry_now(

@@ -15,7 +15,7 @@ from shardq.client.async_schedules import AsyncSchedules
 from shardq.client.leases import delivered, note_results
 from shardq.client.results import results_of
 from shardq.client.work import measured
-from shardq.errors import Empty
+from shardq.errors import ConfigError, Empty
 from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received, Where, Written
 from shardq.model.call import Call, Callee, returns_of
 from shardq.model.delivery import received_of
@@ -37,7 +37,7 @@ from shardq.ops.settle.settle import checked_each
 from shardq.ops.settle.sharing import OK, Settle, noted, settles_of
 from shardq.ops.write.outgoing import compose, compose_all
 from shardq.ops.write.write import write_many
-from shardq.telemetry import Telemetry, enabled
+from shardq.telemetry.gate import watched
 
 if TYPE_CHECKING:
     from shardq.client.async_action import AsyncAction
@@ -57,7 +57,7 @@ class AsyncQueue(AsyncQueueAdmin):
         self._client: AsyncClient = client
         self.state = state
         self._codecs = client.codecs
-        self._telemetry = Telemetry(state.keys.name)
+        self._telemetry = client.telemetry_of(state)
 
     def __repr__(self) -> str:
         """The queue's name."""
@@ -115,9 +115,9 @@ class AsyncQueue(AsyncQueueAdmin):
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
-        span = self._telemetry.begin_write()
+        told = self._telemetry.begin_write() if watched() else None
         try:
-            context = span.context if span is not None else None
+            context = told.context if told is not None else None
             message = compose(
                 self.state,
                 self._codecs,
@@ -133,11 +133,11 @@ class AsyncQueue(AsyncQueueAdmin):
             )
             message_id = await self._client.store(self.state, message, timeout)
         except BaseException as error:
-            if span is not None:
-                span.end(error)
+            if told is not None:
+                told.end(error)
             raise
-        if span is not None:
-            span.end(message_id)
+        if told is not None:
+            told.end(message_id)
         return AsyncJob.of(self, message_id, payload.returns) if isinstance(payload, Call) else message_id
 
     def job(self, task: Callee[T], message_id: str) -> AsyncJob[T]:
@@ -153,9 +153,11 @@ class AsyncQueue(AsyncQueueAdmin):
         a part of them failed, PartlyWritten has an id or an error for each. Those with a dedup key or unique key in
         common are as if they were written one after the other.
         """
-        with self._telemetry.writing(len(batch := messages_of(messages))) as context:
-            composed = compose_all(self.state, self._codecs, batch, context)
-            return await self._client.run(write_many(self.state, composed, timeout)) if composed else []
+        with self._telemetry.writing(len(batch := messages_of(messages))) as told:
+            composed = compose_all(self.state, self._codecs, batch, told.context)
+            ids = await self._client.run(write_many(self.state, composed, timeout)) if composed else []
+            told.wrote(ids)
+            return ids
 
     async def read(
         self,
@@ -217,29 +219,30 @@ class AsyncQueue(AsyncQueueAdmin):
         settled, acks = to_ack(self, ack)
         outstanding = Outstanding()
         asked = (self.state, count, block, visibility, prefer, timeout, outstanding, acks)
-        is_traced = enabled()
-        started = round(self.state.clock.wall() * 1e9) if is_traced else 0
+        began = self._telemetry.begin() if watched() else None
         try:
             if (look := fast_read(*asked)) is not None:
                 rows = await self._client.look(look)
                 if rows is not None:
                     if acks is not None:
                         settled[0]._note(lost=False)
-                    if is_traced:
-                        self._telemetry.looked(rows, acks.last if acks else (), started, batch=batch)
+                    if began is not None:
+                        self._telemetry.looked(rows, acks.last if acks else (), began, batch=batch)
                     return delivered(AsyncDelivery, rows, self)
             try:
                 rows = await self._client.run(read(*asked, look if look and look.made else None))
             finally:
-                if acks is not None:
-                    note_answers(settled, acks, self._telemetry, started)
+                note_answers(settled, acks, self._telemetry, began)
         except asyncio.CancelledError:
             # Give back the messages of earlier calls of this read, and the leases of the call whose reply is now lost.
             if outstanding.holder or outstanding.rows:
                 self._client._run_in_background(give_back_all(self.state, outstanding, self.state.until()))
             raise
-        if is_traced:
-            self._telemetry.read(rows, started, batch=batch)
+        except Exception as error:
+            self._telemetry.read_failed(began, error)
+            raise
+        if began is not None:
+            self._telemetry.read(rows, began, batch=batch)
         return delivered(AsyncDelivery, rows, self)
 
     async def ack_many(
@@ -333,6 +336,8 @@ class AsyncQueue(AsyncQueueAdmin):
         """
         if isinstance(message_id, Where):
             return await self._begin("cancel", message_id, rate, limit, by, note, timeout)
+        if rate is not None or limit is not None:
+            raise ConfigError("rate and limit are for a Where, not for a message that is named")
         return await self._client.run(cancel.cancel(self.state, message_id, timeout, Who(by, note)))
 
     async def result(self, message_id: str, *, timeout: float | None = None) -> Any:
@@ -423,7 +428,7 @@ class AsyncQueue(AsyncQueueAdmin):
         state = self.state
         coalescer = settles_of(state, verb)
         until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
-        if not enabled():
+        if not watched():
             settled = await self._client.share(coalescer, item, until)
             return settled if settled is OK and not state.unsure else noted(state, item, settled)
         with self._telemetry.settling(verb, [item.delivery]):

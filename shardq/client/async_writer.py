@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shardq.client.async_queue import AsyncQueue
 from shardq.client.async_writing import AsyncTurn, AsyncWriteFuture
-from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter, Order, end_span, was_answered
+from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter, Order, end_write, was_answered
 from shardq.errors import BackendTimeout
 from shardq.flow import Limit
 from shardq.model import Written
@@ -73,7 +73,7 @@ class AsyncWriter(BaseWriter):
         try:
             return await self._accept(order)
         except BaseException as error:
-            end_span(order.span, error)
+            end_write(order.told, error)
             raise
 
     async def flush(self) -> None:
@@ -130,7 +130,7 @@ class AsyncWriter(BaseWriter):
         return place
 
     def _told(self, order: Order, place: Place, written: AsyncWriteFuture, result: Written | Exception) -> None:
-        end_span(order.span, result)
+        end_write(order.told, result)
         if isinstance(result, Written):
             written.set_result(result)
         else:

@@ -28,6 +28,10 @@ from shardq.ops.queue.opening import check_legacy
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.protocol.keys import QueueKeys, RouterKeys
+from shardq.telemetry import Spans
+from shardq.telemetry.options import of_environment
+from shardq.telemetry.server import server_of
+from shardq.telemetry.telemetry import Telemetry
 from shardq.timing import Timer
 
 if TYPE_CHECKING:
@@ -37,7 +41,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("shardq")
 _INSIDE = frozenset(
-    {"store", "post", "share", "look", "run", "state_of", "state_beside", "end_wait", "prepare", "lend"}
+    {
+        "store",
+        "post",
+        "share",
+        "look",
+        "run",
+        "state_of",
+        "state_beside",
+        "end_wait",
+        "prepare",
+        "lend",
+        "telemetry_of",
+        "server",
+    }
 )
 MAX_SLICE = 5.0
 MAX_PAYLOAD = 512 * 1024 * 1024  # Redis's proto-max-bulk-len
@@ -55,6 +72,7 @@ class ClientSettings(TypedDict, total=False):
     wait_slice: float
     name: str | None
     clock: Clock | None
+    spans: Spans | None
 
 
 class DriverSettings(TypedDict):
@@ -92,7 +110,10 @@ class BaseClient:
         )
         self.max_payload = whole("max_payload", settings.get("max_payload", 1024 * 1024), 1, MAX_PAYLOAD)
         self._name = _checked_name(settings.get("name"))
+        spans = settings.get("spans")
+        self.spans = of_environment() if spans is None else of_type("spans", spans, Spans, "a shardq.Spans")
         self._settings = settings
+        self._telemetries: weakref.WeakKeyDictionary[QueueState, Telemetry] = weakref.WeakKeyDictionary()
         self._states: Kept[QueueState] = Kept(lambda state: state.opened or state.creates)
         self._all_states: weakref.WeakSet[QueueState] = (
             weakref.WeakSet()
@@ -108,6 +129,7 @@ class BaseClient:
             self._server = EmbeddedServer(target.settings.get("directory")).start()
             target = Target.parse(self._server.url)
         self._target = target
+        self.server = server_of(target)
 
     @classmethod
     def from_url(cls, url: str, **settings: Unpack[ClientSettings]) -> Self:
@@ -123,7 +145,8 @@ class BaseClient:
         `codec` encodes payloads; `codecs` only decode them. `timeout` is for how many seconds a call is tried.
         `durability` is "none", "process", "disk" or "replica(n)". `max_connections` is for each server, 32 unless the
         URL says `?max_connections=`. `max_payload` is in bytes. A blocked read asks the server again at least every
-        `wait_slice` seconds. `name` is the client's name in journals, by default `host-pid`.
+        `wait_slice` seconds. `name` is the client's name in journals, by default `host-pid`. `spans` says how its
+        OpenTelemetry spans look (`Spans`); by default the environment does.
 
         The `timeout` of a call covers all of it: waiting for one of `max_connections`, and the tries, of which the last
         has at least 0.1 s. A try ends when the server is silent for 5 s. Connecting to a server that hangs can add up
@@ -228,6 +251,13 @@ class BaseClient:
         found = state.beside(self.name)
         with self._lock:
             self._all_states.add(found)
+        return found
+
+    def telemetry_of(self, state: QueueState) -> Telemetry:
+        """Return what is told of the calls on a queue of this client."""
+        found = self._telemetries.get(state)
+        if found is None:
+            found = self._telemetries[state] = Telemetry(state.keys.name, self.clock, self.server, self.spans)
         return found
 
     def router_state(self, name: str = "default") -> RouterState:

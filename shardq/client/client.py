@@ -26,7 +26,8 @@ from shardq.ops.read.look import Look
 from shardq.ops.sharing.coalescing import Coalescer, Part
 from shardq.ops.write.outgoing import Outgoing, compose_message
 from shardq.ops.write.write import writes_of
-from shardq.telemetry import Telemetry
+from shardq.telemetry.gate import watched
+from shardq.telemetry.telemetry import publishing
 
 if TYPE_CHECKING:
     from shardq.ops.topics.bindings import RouterState
@@ -167,10 +168,12 @@ class Client(SyncBaseClient):
         bindings = self.router_state(router)
         names = self.run(topics.publish.match_queues(bindings, topic, unmatched, timeout))
         states = [self.state_of(name, {}) for name in names]
-        with Telemetry(topic).writing(len(names)) as context:
+        queues = [self.telemetry_of(state) for state in states] if watched() else ()
+        with publishing(topic, queues, self.server, self.spans, self.clock) as told:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers, unique_key, on_conflict)
-            composed = [compose_message(state, self.codecs, message, context) for state in states]
+            composed = [compose_message(state, self.codecs, message, told.context) for state in states]
             ids = self._publish_to(bindings, states, composed, timeout) if states else {}
+            told.wrote(ids)
         if states and not ids:
             topics.publish.went_nowhere(bindings, topic, unmatched)
         return ids

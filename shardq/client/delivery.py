@@ -11,7 +11,7 @@ from shardq.arguments import MAX_BLOCK, lease_time, seconds
 from shardq.client.leases import LeasedDelivery
 from shardq.client.results import NOTHING, checked_progress
 from shardq.client.work import measured_one, measured_so_far
-from shardq.errors import LeaseLost
+from shardq.errors import LeaseLost, MessageCancelled
 from shardq.model.failed import Problem, failed_try
 from shardq.ops.results.keep import NO_RESULT, keep, progress
 from shardq.ops.settle.settle import LOST, Settled
@@ -103,7 +103,8 @@ class Delivery(LeasedDelivery):
     def _settle(self, verb: str, item: Settle, timeout: float | None) -> Settled:
         try:
             settled = self._queue._settle(verb, item, timeout)
-        except LeaseLost:
+        except LeaseLost as error:
+            self.cancelled = isinstance(error, MessageCancelled)
             self._note(lost=True)
             raise
         self._note(lost=False)

@@ -196,7 +196,7 @@ class LeasedDelivery(DeliveryView):
         self.received = received  # not by the base class: this is done for each delivery
         self._codecs = queue._codecs
         self._clock = queue.state.clock
-        self._lost = self.answered = self.dead = False
+        self._lost = self.answered = self.cancelled = self.dead = False
         self._queue, self._told, self._cost, self.took, self.work = queue, None, None, None, work
         self._lease: Lease = queue._client.leases.hold(received.deadline)
 
@@ -289,6 +289,7 @@ def note_results(deliveries: Sequence[D], results: Sequence[Settled]) -> list[D]
         lost = result is not settled and result in LOST
         delivery._note(lost=lost)
         if lost:
+            delivery.cancelled = result is Settled.CANCELLED
             late.setdefault(delivery.received.token, delivery)
         elif result is dead:
             delivery.dead = True

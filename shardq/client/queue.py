@@ -15,7 +15,7 @@ from shardq.client.leases import delivered, note_results
 from shardq.client.results import results_of
 from shardq.client.schedules import Schedules
 from shardq.client.work import measured
-from shardq.errors import Empty
+from shardq.errors import ConfigError, Empty
 from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received, Where, Written
 from shardq.model.call import Call, Callee, returns_of
 from shardq.model.delivery import received_of
@@ -36,7 +36,7 @@ from shardq.ops.settle.settle import checked_each
 from shardq.ops.settle.sharing import OK, Settle, noted, settles_of
 from shardq.ops.write.outgoing import compose, compose_all
 from shardq.ops.write.write import write_many
-from shardq.telemetry import Telemetry, enabled
+from shardq.telemetry.gate import watched
 
 if TYPE_CHECKING:
     from shardq.client.action import Action
@@ -56,7 +56,7 @@ class Queue(QueueAdmin):
         self._client: Client = client
         self.state = state
         self._codecs = client.codecs
-        self._telemetry = Telemetry(state.keys.name)
+        self._telemetry = client.telemetry_of(state)
 
     def __repr__(self) -> str:
         """The queue's name."""
@@ -112,9 +112,9 @@ class Queue(QueueAdmin):
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
-        span = self._telemetry.begin_write()
+        told = self._telemetry.begin_write() if watched() else None
         try:
-            context = span.context if span is not None else None
+            context = told.context if told is not None else None
             message = compose(
                 self.state,
                 self._codecs,
@@ -130,11 +130,11 @@ class Queue(QueueAdmin):
             )
             message_id = self._client.store(self.state, message, timeout)
         except BaseException as error:
-            if span is not None:
-                span.end(error)
+            if told is not None:
+                told.end(error)
             raise
-        if span is not None:
-            span.end(message_id)
+        if told is not None:
+            told.end(message_id)
         return Job.of(self, message_id, payload.returns) if isinstance(payload, Call) else message_id
 
     def job(self, task: Callee[T], message_id: str) -> Job[T]:
@@ -150,9 +150,11 @@ class Queue(QueueAdmin):
         a part of them failed, PartlyWritten has an id or an error for each. Those with a dedup key or unique key in
         common are as if they were written one after the other.
         """
-        with self._telemetry.writing(len(batch := messages_of(messages))) as context:
-            composed = compose_all(self.state, self._codecs, batch, context)
-            return self._client.run(write_many(self.state, composed, timeout)) if composed else []
+        with self._telemetry.writing(len(batch := messages_of(messages))) as told:
+            composed = compose_all(self.state, self._codecs, batch, told.context)
+            ids = self._client.run(write_many(self.state, composed, timeout)) if composed else []
+            told.wrote(ids)
+            return ids
 
     def read(
         self,
@@ -212,23 +214,25 @@ class Queue(QueueAdmin):
         settled, acks = to_ack(self, ack)
         outstanding = Outstanding()
         asked = (self.state, count, block, visibility, prefer, timeout, outstanding, acks)
-        is_traced = enabled()
-        started = round(self.state.clock.wall() * 1e9) if is_traced else 0
-        if (look := fast_read(*asked)) is not None:
-            rows = self._client.look(look)
-            if rows is not None:
-                if acks is not None:
-                    settled[0]._note(lost=False)
-                if is_traced:
-                    self._telemetry.looked(rows, acks.last if acks else (), started, batch=batch)
-                return delivered(Delivery, rows, self)
+        began = self._telemetry.begin() if watched() else None
         try:
-            rows = self._client.run(read(*asked, look if look and look.made else None))
-        finally:
-            if acks is not None:
-                note_answers(settled, acks, self._telemetry, started)
-        if is_traced:
-            self._telemetry.read(rows, started, batch=batch)
+            if (look := fast_read(*asked)) is not None:
+                rows = self._client.look(look)
+                if rows is not None:
+                    if acks is not None:
+                        settled[0]._note(lost=False)
+                    if began is not None:
+                        self._telemetry.looked(rows, acks.last if acks else (), began, batch=batch)
+                    return delivered(Delivery, rows, self)
+            try:
+                rows = self._client.run(read(*asked, look if look and look.made else None))
+            finally:
+                note_answers(settled, acks, self._telemetry, began)
+        except Exception as error:
+            self._telemetry.read_failed(began, error)
+            raise
+        if began is not None:
+            self._telemetry.read(rows, began, batch=batch)
         return delivered(Delivery, rows, self)
 
     def ack_many(
@@ -322,6 +326,8 @@ class Queue(QueueAdmin):
         """
         if isinstance(message_id, Where):
             return self._begin("cancel", message_id, rate, limit, by, note, timeout)
+        if rate is not None or limit is not None:
+            raise ConfigError("rate and limit are for a Where, not for a message that is named")
         return self._client.run(cancel.cancel(self.state, message_id, timeout, Who(by, note)))
 
     def result(self, message_id: str, *, timeout: float | None = None) -> Any:
@@ -412,7 +418,7 @@ class Queue(QueueAdmin):
         state = self.state
         coalescer = settles_of(state, verb)
         until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
-        if not enabled():
+        if not watched():
             settled = self._client.share(coalescer, item, until)
             return settled if settled is OK and not state.unsure else noted(state, item, settled)
         with self._telemetry.settling(verb, [item.delivery]):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shardq.client.queue import Queue
 from shardq.client.sync_writing import Turn, WriteFuture
-from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter, Order, end_span, was_answered
+from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter, Order, end_write, was_answered
 from shardq.errors import BackendTimeout
 from shardq.flow import Limit
 from shardq.model import Written
@@ -74,7 +74,7 @@ class Writer(BaseWriter):
         try:
             return self._accept(order)
         except BaseException as error:
-            end_span(order.span, error)
+            end_write(order.told, error)
             raise
 
     def flush(self) -> None:
@@ -131,7 +131,7 @@ class Writer(BaseWriter):
         return place
 
     def _told(self, order: Order, place: Place, written: WriteFuture, result: Written | Exception) -> None:
-        end_span(order.span, result)
+        end_write(order.told, result)
         if isinstance(result, Written):
             written.set_result(result)
         else:

@@ -18,7 +18,8 @@ from shardq.model.message import OnConflict
 from shardq.ops.queue.state import QueueState
 from shardq.ops.write.outgoing import CHUNK_MESSAGES, Outgoing, compose
 from shardq.ops.write.window import Window
-from shardq.telemetry import OpenSpan, Telemetry
+from shardq.telemetry.gate import watched
+from shardq.telemetry.telemetry import OpenWrite
 
 log = logging.getLogger("shardq")
 LEAST: Final = 16
@@ -43,7 +44,7 @@ class Order(NamedTuple):
     message: Outgoing
     until: float
     lane: bytes
-    span: OpenSpan | None
+    told: OpenWrite | None
 
 
 class BaseWriter:
@@ -86,15 +87,15 @@ class BaseWriter:
             raise ClosedError("this writer was closed, or made before a fork: make a new one with client.writer()")
         state = self._state(queue)
         until = state.until(timeout)
-        span = Telemetry(state.keys.name).begin_write()
+        told = self._base.telemetry_of(state).begin_write() if watched() else None
         try:
-            context = span.context if span is not None else None
+            context = told.context if told is not None else None
             composed = compose(state, self._base.codecs, payload, shard_key, *options, on_conflict, context)
         except BaseException as error:
-            end_span(span, error)
+            end_write(told, error)
             raise
         lane = shard_key if isinstance(shard_key, bytes) else shard_key.encode()
-        return Order(state, composed, until, lane, span)
+        return Order(state, composed, until, lane, told)
 
     def _state(self, queue: Any) -> QueueState:
         if isinstance(queue, str):
@@ -139,7 +140,7 @@ def was_answered(result: str | Exception) -> bool:
     return not isinstance(result, BackendError) or isinstance(result, DurabilityUnknown)
 
 
-def end_span(span: OpenSpan | None, result: str | BaseException) -> None:
-    """End the span of a write, if there is one."""
-    if span is not None:
-        span.end(result)
+def end_write(told: OpenWrite | None, result: str | BaseException) -> None:
+    """Tell how a write ended, if anybody wants to know."""
+    if told is not None:
+        told.end(result)

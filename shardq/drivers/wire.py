@@ -87,7 +87,8 @@ def armed(step: Armed, form: Form, number: int | None) -> tuple[Command, ...]:
     if step.after is None:
         wait = waiting_for(step.key, step.count, step.block_ms)
     else:
-        wait = ("XREAD", "COUNT", step.count, "BLOCK", step.block_ms, "STREAMS", step.key, step.after)
+        keys = (step.key, *step.others)
+        wait = ("XREAD", "COUNT", step.count, "BLOCK", step.block_ms, "STREAMS", *keys, *(step.after,) * len(keys))
     calls = commands_of(step.call, form, timeout=0) if step.call else ()
     asked: tuple[Command, ...] = (("CLIENT", "ID"),) if number is None else ()
     return (*asked, ("TIME",), wait, *calls) if step.timed else (*asked, wait, *calls)

@@ -20,7 +20,7 @@ from shardq.gateway.tokens import Token
 from shardq.ops.write.outgoing import MAX_DELAY
 from shardq.routing.topic import check_topic
 from shardq.sharding import key_bytes
-from shardq.telemetry import BAGGAGE, LINKED
+from shardq.telemetry.spans import BAGGAGE, LINKED
 
 MOST_IDS: Final = 10_000
 """Released ids in one request."""

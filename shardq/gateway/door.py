@@ -24,9 +24,10 @@ from shardq.errors import ConfigError
 from shardq.gateway.notices import Notices
 from shardq.gateway.pace import Pace
 from shardq.gateway.settings import EXTRA, GatewaySettings
-from shardq.gateway.sockets import connected, listeners, private_folder
+from shardq.gateway.sockets import connected, private_folder
 from shardq.gateway.strangers import Address, Strangers, name_of
 from shardq.gateway.visitor import Origin, Visitor
+from shardq.sockets import address_of, listeners
 
 AT_ONCE: Final = 16
 """Connections that are taken before others have their turn."""
@@ -58,9 +59,7 @@ class Entrance:
     @property
     def address(self) -> str:
         """Where it listens, with the real port if 0 was asked for."""
-        if self._listen.startswith("unix:"):
-            return self._listen
-        return f"{self._listen.rpartition(':')[0]}:{self.listeners[0].getsockname()[1]}"
+        return address_of(self._listen, self.listeners)
 
     def shut(self) -> None:
         """Take no more connections."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shardq.errors import ConfigError
-from shardq.gateway.sockets import on_path
+from shardq.sockets import on_path
 
 PATIENCE: Final = 5.0
 """Seconds that a reader has."""

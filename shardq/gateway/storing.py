@@ -25,7 +25,6 @@ from shardq.ops.queue.steps import Op
 from shardq.ops.topics import publish as publishing
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import write_many
-from shardq.telemetry import Telemetry
 
 LARGE: Final = 128 * 1024
 """From so many bytes on, a batch is decompressed in a thread, so that others are served meanwhile."""
@@ -141,9 +140,10 @@ class Storage:
         try:
             await self._find(state, tried)
             members = await self._allowed(state, members, tried)
-            with Telemetry(queue).writing(len(members), [each.envelope for each in members]) as context:
-                composed = [_outgoing(origin, each, tried.bodies[id(each)], context) for each in members]
+            with self.client.telemetry_of(state).writing(len(members), [each.envelope for each in members]) as told:
+                composed = [_outgoing(origin, each, tried.bodies[id(each)], told.context) for each in members]
                 results: Sequence[str | ShardqError] = await self.client.run(_write_existing(state, composed))
+                told.wrote([each for each in results if isinstance(each, str)])
         except PartlyWritten as partly:
             results = partly.results
         except ShardqError as error:

@@ -49,7 +49,7 @@ class Received(msgspec.Struct, frozen=True):
 class DeliveryView:
     """The attributes that `Delivery` and `AsyncDelivery` share."""
 
-    __slots__ = ("_clock", "_codecs", "_lost", "answered", "dead", "received")
+    __slots__ = ("_clock", "_codecs", "_lost", "answered", "cancelled", "dead", "received")
 
     answered: bool
     """Whether Redis has answered that the delivery is settled, or lost. Then a read does not ack it once more."""
@@ -57,11 +57,14 @@ class DeliveryView:
     dead: bool
     """Whether the message has become a dead letter by this delivery's nack or reject."""
 
+    cancelled: bool
+    """Whether Redis has said that the lease is lost because the message was cancelled."""
+
     def __init__(self, received: Received, codecs: Codecs, clock: Clock) -> None:
         self.received = received
         self._codecs = codecs
         self._clock = clock
-        self._lost = self.answered = self.dead = False
+        self._lost = self.answered = self.cancelled = self.dead = False
 
     @property
     def lost(self) -> bool:

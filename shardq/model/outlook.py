@@ -62,8 +62,9 @@ class Outlook(msgspec.Struct, frozen=True):
     than is done.
 
     `rate` is how many messages were done in a second, `written_rate` how many were written, both in the last minutes;
-    None if nobody knows. `workers` read the queue, with `slots` in which jobs can run, of which `busy` are busy: 0 if
-    none tells, as workers of earlier versions do not. `is_read` is whether anybody reads, such workers included.
+    None if nobody knows. `capacity` is how many could be done in a second if enough waited. `workers` read the queue,
+    with `slots` in which jobs can run, of which `busy` are busy: 0 if none tells, as workers of earlier versions do
+    not. `is_read` is whether anybody reads, such workers included.
 
     `tenants` are shard keys that wait, the largest first: all of a small queue, else those that were found by looking
     at some (`tenants_are_some`). `tenants_waiting` is how many wait, `others_served_in` in how many seconds what waits
@@ -90,3 +91,4 @@ class Outlook(msgspec.Struct, frozen=True):
     others_served_in: float | None = None
     others_pickup: float | None = None
     helps: tuple[Help, ...] = ()
+    capacity: float | None = None

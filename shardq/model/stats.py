@@ -11,10 +11,10 @@ class QueueStats(msgspec.Struct, frozen=True):
     """One queue at one instant, as one atomic script saw it. Ages are seconds of the server's clock.
 
     `oldest_age` is for how long the message that waits longest could be delivered: since it was written, came due, was
-    given back, or its lease ended; messages that wait for a limit or a pause do not count. It is exact, unless
-    `oldest_age_is_sampled`: then more shard keys, given back messages or streams wait than one call looks at, and a
-    message may have waited longer than that. `streams` has the number of undelivered messages of each stream; with more
-    than 1,000 streams these are from a moment later.
+    given back, or its lease ended; messages that wait for a limit or a pause do not count, so it is None while the
+    whole queue is paused. It is exact, unless `oldest_age_is_sampled`: then more shard keys, given back messages or
+    streams wait than one call looks at, and a message may have waited longer than that. `streams` has the number of
+    undelivered messages of each stream; with more than 1,000 streams these are from a moment later.
 
     All numbers are of the instant `time`, also if nobody has read for a while: leases that have ended, messages that
     came due and pauses that are over count as what they are. With more than 128 ended leases, or shard keys of which
@@ -22,8 +22,9 @@ class QueueStats(msgspec.Struct, frozen=True):
     read drops it, and one that had its last delivery until a read makes it a dead letter.
 
     `held_back` counts the messages of the backlog that wait in the overflows of their shard keys; `limited` those of
-    them that wait for a limit or the end of a pause, and not for their turn. `runnable` is what free workers would be
-    delivered now: the backlog without those, and no more than the limits of the whole queue allow. Scale by it.
+    them that wait for a limit of their shard key or the end of its pause, and not for their turn; a pause of the whole
+    queue adds to neither. `runnable` is what free workers would be delivered now: the backlog without `limited`, and no
+    more than the limits of the whole queue allow; 0 while it is paused. Scale by it.
     `tenants_waiting` is how many shard keys (or parents) wait for a turn, besides those that have messages in streams.
 
     `retrying` counts the delayed messages that were delivered before and wait for their next try. `failed` counts tries

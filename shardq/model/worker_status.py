@@ -39,8 +39,9 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     heard, `state` what that means now, `started` when it began. `slots` is how many jobs it can do at once, `busy` how
     many ran at the mean of its last beat. The job that has run for the longest began at `longest_since` (None: none
     runs), with the id `longest_message` and the task `longest_task` ('' where it is no call). `memory` is the memory of
-    its process in bytes. `done` and `failed` count jobs of its last minute. `tasks` and `tenants` have at most 20 rows,
-    the busiest first; `other_tenants` counts the pick-ups of all tenants by the upper bounds in `PICKUP_BOUNDS`.
+    its processes in bytes, `memory_limit` what its container or service may take (None: no limit is known). `done` and
+    `failed` count jobs of its last minute. `tasks` and `tenants` have at most 20 rows, the busiest first;
+    `other_tenants` counts the pick-ups of all tenants by the upper bounds in `PICKUP_BOUNDS`.
     """
 
     id: str
@@ -62,6 +63,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     tasks: tuple[TaskWork, ...] = ()
     tenants: tuple[TenantWork, ...] = ()
     other_tenants: tuple[int, ...] = ()
+    memory_limit: int | None = None
 
 
 PICKUP_BOUNDS = (

@@ -55,6 +55,7 @@ def outlook_of(facts: Facts) -> Outlook:
         others_served_in=others if math.isfinite(others) else None,
         others_pickup=pickup_of_others(facts.working, large),
         helps=helps_of(facts, pace, crowd, drain.seconds, served),
+        capacity=pace.capacity,
     )
 
 

@@ -18,7 +18,7 @@ LEASE: Final = 30.0
 _OTHERS: Final = ("task", "error", "reason", "older_than", "newer_than", "state")
 """The fields of a filter but the tenant."""
 
-_HEAD: Final = re.compile(rb"([a-z]+) (\S+)((?: \d+){7}) (\d+|-) (\d+)")
+_HEAD: Final = re.compile(rb"([a-z]+) (\S+)((?: \d+){7}) (\d+|-) (\d+) (\d+) (\d+)-(\d+) (\d+-\d+)")
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -51,7 +51,11 @@ class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Stored(msgspec.Struct):
-    """An action as it stands in Redis. Times are ms of the server's clock."""
+    """An action as it stands in Redis. Times are ms of the server's clock.
+
+    `number` counts actions. It is about the messages up to number `last` that there were when it began, and the dead
+    letters up to the entry id `last_letter`. `last_ms` is the time in the id of that message.
+    """
 
     asked: Asked
     state: ActionState
@@ -62,6 +66,10 @@ class Stored(msgspec.Struct):
     passed: int
     left: int | None
     started: int
+    number: int
+    last_ms: int
+    last: int
+    last_letter: str
     position: str
     problem: str
 
@@ -110,9 +118,10 @@ def stored(raw: bytes) -> Stored | None:
     heard, step, _, _, _, done, passed = map(int, found[3].split())
     left = None if found[4] == b"-" else int(found[4])
     state: Any = found[1].decode()
+    started, number, last_ms, last = map(int, found.groups()[4:8])
     return Stored(
-        asked, state, found[2].decode(errors="replace"), heard, step, done, passed, left, int(found[5]),
-        position.decode(errors="replace"), problem.decode(errors="replace"),
+        asked, state, found[2].decode(errors="replace"), heard, step, done, passed, left, started, number, last_ms,
+        last, found[9].decode(), position.decode(errors="replace"), problem.decode(errors="replace"),
     )  # fmt: skip
 
 
@@ -122,5 +131,5 @@ def statuses(reply: Sequence[Any]) -> list[ActionStatus]:
     found = []
     for name, raw in zip(flat[::2], flat[1::2], strict=True):
         if name and (each := stored(raw)) is not None:
-            found.append(each.status(name.decode(errors="replace"), now))
-    return sorted(found, key=lambda each: (-each.started, each.id))
+            found.append((each.number, each.status(name.decode(errors="replace"), now)))
+    return [each for _, each in sorted(found, key=lambda row: row[0], reverse=True)]

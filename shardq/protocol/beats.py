@@ -68,6 +68,7 @@ class Beat(NamedTuple):
     started: float
     pid: int
     memory: int
+    memory_limit: int | None
     version: str
     host: str
     longest_since: float | None
@@ -139,7 +140,7 @@ def percentile(counts: Sequence[int], part: float) -> float | None:
     for at, count in enumerate(counts):
         if count and count >= left:
             lower, upper = PICKUP_BOUNDS[at - 1] if at else 0.0, PICKUP_BOUNDS[at]
-            return lower if math.isinf(upper) else lower + (upper - lower) * left / count
+            return lower if math.isinf(upper) else min(upper, lower + (upper - lower) * left / count)  # 0.1 + 0.2 > 0.3
         left -= count
     return PICKUP_BOUNDS[-2]
 
@@ -150,8 +151,8 @@ def spell_row(beat: Beat) -> str:
     since = "" if beat.longest_since is None else str(round(beat.longest_since * 1000))
     head = "|".join([
         f"{beat.is_end:d}", str(beat.slots), f"{beat.busy:.2f}", str(round(beat.started * 1000)), str(beat.pid),
-        str(beat.memory), quoted(beat.version, 32), quoted(beat.host, 64), since, quoted(beat.longest_message, 64),
-        quoted(beat.longest_task), str(done), str(failed),
+        str(beat.memory), str(beat.memory_limit or ""), quoted(beat.version, 32), quoted(beat.host, 64), since,
+        quoted(beat.longest_message, 64), quoted(beat.longest_task), str(done), str(failed),
     ])  # fmt: skip
     tasks = _spell_tasks(beat.tasks)
     others = [*beat.others]
@@ -215,10 +216,11 @@ def workers_of(queue: str, now: float, flat: Sequence[bytes]) -> list[WorkerStat
 
 def _worker_of(queue: str, now: float, name: bytes, raw: bytes) -> WorkerStatus | None:
     fields = raw[: MAX_ROW + 32].decode("ascii", "replace").split("|")
-    if len(fields) != 17:
+    if len(fields) != 18:
         return None
     try:
-        heard, is_end, slots, busy, started, pid, memory, version, host, since, message, task, *counts = fields[:14]
+        heard, is_end, slots, busy, started, pid, memory, limit, version, host = fields[:10]
+        since, message, task, done, failed = fields[10:15]
         at = int(heard) / 1000
         state: WorkerState = "ended" if is_end == "1" else "gone" if abs(now - at) > GONE else "working"
         return WorkerStatus(
@@ -226,10 +228,10 @@ def _worker_of(queue: str, now: float, name: bytes, raw: bytes) -> WorkerStatus 
             started=int(started) / 1000, version=_unquoted(version), host=_unquoted(host), pid=int(pid),
             slots=int(slots), busy=_finite(busy), longest_since=int(since) / 1000 if since else None,
             longest_message=_unquoted(message), longest_task=_unquoted(task), memory=int(memory),
-            done=int(counts[0]), failed=int(counts[1]),
-            tasks=tuple(_task_work(*each) for each in _TASK.findall(fields[14])[:MAX_RANK]),
-            tenants=tuple(_tenant_work(*each) for each in _TENANT.findall(fields[15])[:MAX_RANK]),
-            other_tenants=_buckets(fields[16]),
+            memory_limit=int(limit) if limit else None, done=int(done), failed=int(failed),
+            tasks=tuple(_task_work(*each) for each in _TASK.findall(fields[15])[:MAX_RANK]),
+            tenants=tuple(_tenant_work(*each) for each in _TENANT.findall(fields[16])[:MAX_RANK]),
+            other_tenants=_buckets(fields[17]),
         )  # fmt: skip
     except (ValueError, OverflowError):  # another program wrote it
         return None

@@ -14,11 +14,12 @@ SLOT: Final = 300
 SLOTS: Final = 12
 _REASONS: Final[Mapping[str, FailureReason]] = {each.replace(" ", "-"): each for each in get_args(FailureReason)}
 _RECORD: Final = re.compile(
-    rb"(\d{1,15})\|(\d{1,15})\|(\d{1,16})\|(\d{1,16})\|([^|]*)\|\d+\|(\d{1,12})\|(\d+(?:,\d+)*)"
+    rb"(\d{1,15})\|(\d{1,15})\|(\d{1,16})\|(\d{1,16})\|([^|]*)\|\d+\|(\d*)\|(\d{1,12})\|(\d+(?:,\d+)*)"
     rb"\|([0-9a-f,]*);([0-9a-f,]*)\|\d(.*)",
     re.DOTALL,
 )
 _TRACE: Final = b"trace|"
+_COUNT: Final = re.compile(rb"\d{1,15}")
 _TENANT: Final = re.compile(rb"(\d{1,4}):")
 
 
@@ -47,16 +48,27 @@ def failures(reply: Sequence[Any]) -> list[Failure]:
         group = group_of(field.decode(errors="replace"))
         record = _RECORD.fullmatch(text) if group else None
         if group and record:
-            found.append(_failure(group, record, now_ms, letters, texts.get(_TRACE + field, b"")))
+            apart = _apart(texts, b"+%b|%b" % (record[6], field)), _apart(texts, b"x%b|%b" % (record[6], field))
+            found.append(_failure(group, record, apart, now_ms, letters, texts.get(_TRACE + field, b"")))
     return sorted(found, key=lambda each: (-each.recent, -each.last))
 
 
-def _failure(group: Group, record: re.Match[bytes], now_ms: int, letters: int, trace: bytes) -> Failure:
-    retried, dead, first, last, newest, slot, counts, codes, codes_before, tenants = record.groups()
+def _apart(texts: Mapping[bytes, bytes], field: bytes) -> int:
+    """How many tries were counted apart from the record."""
+    text = texts.get(field, b"0")
+    return int(text) if _COUNT.fullmatch(text) else 0
+
+
+def _failure(
+    group: Group, record: re.Match[bytes], apart: tuple[int, int], now_ms: int, letters: int, trace: bytes
+) -> Failure:
+    retried, dead, first, last, newest, _, slot, counts, codes, codes_before, tenants = record.groups()
     now, passed = now_ms // 1000 // SLOT, now_ms / 1000 % SLOT / SLOT
     ago = now - int(slot)
     ago = SLOTS if ago < -1 else max(0, ago)  # the clock was set back
-    numbers = [*[0] * min(ago, SLOTS), *[int(each[:15]) for each in counts.split(b",")], *[0] * SLOTS][:SLOTS]
+    numbers_then = [int(each[:15]) for each in counts.split(b",")]
+    numbers_then[0] += sum(apart)
+    numbers = [*[0] * min(ago, SLOTS), *numbers_then, *[0] * SLOTS][:SLOTS]
     # Of the pieces whose tries are `recent`, as far as they are known: the last two in which any failed.
     lately = {*codes.split(b",")} if ago <= 2 else set()
     if ago <= 1:
@@ -65,8 +77,8 @@ def _failure(group: Group, record: re.Match[bytes], now_ms: int, letters: int, t
         task=group.task,
         error_type=group.error_type,
         reason=group.reason,
-        retried=int(retried),
-        dead=min(int(dead), letters),
+        retried=int(retried) + apart[0],
+        dead=min(int(dead) + apart[1], letters),
         first=int(first) / 1000,
         last=int(last) / 1000,
         newest=newest.decode(errors="replace"),

@@ -184,7 +184,8 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         in_flight=int(in_flight),
         delayed=int(delayed),
         dead=int(dead),
-        oldest_age=None if int(oldest) < 0 else max(0, now_ms - int(oldest)) / 1000,
+        # While the whole queue is paused, none of what waits could be delivered.
+        oldest_age=None if int(oldest) < 0 or pause else max(0, now_ms - int(oldest)) / 1000,
         streams=tuple(int(count) for count in streams),
         written=int(known["n"]),
         legacy=int(legacy),
@@ -194,7 +195,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         runnable=runnable,
         tenants_waiting=tenants_waiting,
         acked=acked,
-        oldest_age_is_sampled=bool(is_sampled),
+        oldest_age_is_sampled=bool(is_sampled) and not pause,
         delivered=delivered(known["offset"]),
         next_due=None if int(next_due) < 0 else int(next_due) / 1000,
         due_soon=int(due_soon),

@@ -84,6 +84,8 @@ class Role:
 
 
 _WAITS: Final = "client|id client|unblock"
+_WATCHES: Final = "client|id"
+"""Beside `xread` of the streams, what it takes to hear at once that something was written."""
 _PRODUCES: Final = "find write assignment"
 _FOLLOWS: Final = "bindings follow"
 _LISTS: Final = (
@@ -95,6 +97,7 @@ _LISTED: Final = {
     "cancelled": "smismember",
     "due": "zrange",
     "turns": "zcount zrange zrank",
+    "streams": "xread",
 }
 _OPERATES: Final = (
     "open act assign cancel configure delete delete_dead limit pause pause_schedule plan purge purge_of redrive "
@@ -141,8 +144,8 @@ ROLES: Final[Mapping[str, Role]] = {
             {"meta": "hget", "notifications": "xreadgroup", "holds": "hget"},
             _WAITS,
         ),
-        Role("autoscaler", "reads a queue's length and numbers", _LOOK),
-        Role("observer", "lists and shows all of a queue, and the bindings of a router", _LISTS, _LISTED),
+        Role("autoscaler", "reads a queue's length and numbers", _LOOK, {"streams": "xread"}, _WATCHES),
+        Role("observer", "lists and shows all of a queue, and the bindings of a router", _LISTS, _LISTED, _WATCHES),
         Role(
             "analyst",
             "reads all of a queue with Spark",
@@ -154,6 +157,7 @@ ROLES: Final[Mapping[str, Role]] = {
             "creates, changes and deletes a queue and the bindings of a router, and whatever an observer may",
             f"{_LISTS} {_OPERATES} register bind",
             _LISTED,
+            _WATCHES,
         ),
         Role(
             "loader",

@@ -13,9 +13,7 @@ from shardq.model import DeliveryView
 from shardq.model.failed import is_a
 from shardq.tasks.batches import Collector
 from shardq.tasks.finding import Finder, judged, name_in
-from shardq.tasks.measured import measured, measured_async
 from shardq.tasks.task import INTERRUPTED, BatchTask, Task
-from shardq.telemetry import TaskTimes, measures
 from shardq.worker.call import Call, Environment, is_async
 from shardq.worker.guard import checked, tell
 from shardq.worker.outcome import GiveBack, Nack, Reject
@@ -42,10 +40,9 @@ class Manner(msgspec.Struct, frozen=True):
 class TasksCalls:
     """The calls of the *tasks* of one queue, by their names."""
 
-    def __init__(self, queue: str, tasks: ByName, manner: Manner, environment: Environment) -> None:
+    def __init__(self, tasks: ByName, manner: Manner, environment: Environment) -> None:
         self._tasks, self._manner, self._environment = tasks, manner, environment
         self._finder = Finder(environment.clock)
-        self._times = TaskTimes(queue, tasks) if measures() else None
         self._known: dict[str, TaskCall] = {}
 
     def __call__(self, delivery: DeliveryView) -> Call:
@@ -55,7 +52,7 @@ class TasksCalls:
 
     def _add(self, name: str) -> Call:
         task = self._tasks.get(name)
-        call = TaskCall(task, self._finder, self._manner, self._environment, self._times)
+        call = TaskCall(task, self._finder, self._manner, self._environment)
         if task is not None:  # names come from outside: only those of tasks are remembered
             self._known[name] = call
         return call
@@ -70,7 +67,6 @@ class TaskCall(Call):
         finder: Finder,
         manner: Manner,
         environment: Environment,
-        times: TaskTimes | None,
     ) -> None:
         super().__init__(environment, task.time_limit if task else None)
         self._task, self._finder, self._manner, self._note = task, finder, manner, manner.note
@@ -82,9 +78,6 @@ class TaskCall(Call):
         self._collector = Collector(task, self._run_batch, environment) if isinstance(task, BatchTask) else None
         self._innermost_is_async = self._collector is not None or (task is not None and task.is_async)
         self.is_async = self._layers[0][1] if self._layers else self._innermost_is_async
-        if times is not None:
-            measure: Any = measured_async if self.is_async else measured
-            self.run = measure(self.run, times, environment.clock)  # type: ignore[method-assign]
 
     def run(self, job: Job) -> Any:
         """Run what *job* calls."""

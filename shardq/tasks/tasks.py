@@ -260,7 +260,7 @@ class Tasks(Application, Generic[R_co]):
 
     def calls(self, environment: Environment) -> CallOf:
         """Return what messages call: each task by its name."""
-        return TasksCalls(self.queue_name, self._by_name, self._manner, environment)
+        return TasksCalls(self._by_name, self._manner, environment)
 
     @property
     def is_async(self) -> bool:

@@ -2,7 +2,8 @@
 
 A beat rides: it goes out with a read, in the same round trip; while all handlers run on and nothing is read, with the
 look for cancels (`keeper`). With it go those of the worker's other queues that were silent for longer, since a queue of
-which nothing may be read now makes no trips. Only the last beat, when the worker ends, makes a trip of its own. A beat
+which nothing may be read now makes no trips. Two beats make a trip of their own: the last one, when the worker ends,
+and in a cluster, where queues lie on different nodes, that of a queue that has made no trip for some seconds. A beat
 that fails is logged, once a minute at most, and nothing else comes of it.
 """
 
@@ -21,7 +22,7 @@ from shardq.errors import ShardqError
 from shardq.ops.inspect.beats import beat_call, numbers_call
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Refused, Unanswered
-from shardq.platforms import resident_memory
+from shardq.platforms import memory_limit, resident_memory
 from shardq.protocol.beats import MINUTE, Beat, TaskCount, spell_numbers, spell_row, spell_work, worker_id
 from shardq.protocol.replies import stats
 from shardq.worker.ledger import Ledger
@@ -32,6 +33,8 @@ PERIOD: Final = 5.0
 """Seconds between two beats."""
 PATIENCE: Final = 1.0
 """Seconds for which a beat that is due waits for a read, before it goes with something else."""
+UNCARRIED: Final = 2.0
+"""Seconds after which a beat goes with those of the worker's other queues, or in a cluster by itself."""
 LAST: Final = 1.0
 """Seconds that the last beat may take."""
 QUIET: Final = 60.0
@@ -115,7 +118,7 @@ class Pulse:
         own = self.part(now, 0.0)
         if own is None:  # another thread has just taken it
             return None
-        return Ride([own, *[part for pulse in self._beats.others(self) if (part := pulse.part(now, 2.0))]])
+        return Ride([own, *[part for pulse in self._beats.others(self) if (part := pulse.part(now, UNCARRIED))]])
 
     def part(self, now: float, late: float, *, is_end: bool = False) -> Part | None:
         """Return what the beat tells, if it has been due for *late* seconds."""
@@ -194,7 +197,8 @@ class Pulse:
         longest = min(running, key=lambda job: job.started, default=None)
         return Beat(
             is_end=is_end, slots=self._slots, busy=busy, started=self._server_time(self._began), pid=os.getpid(),
-            memory=sum(map(resident_memory, [None, *self._lane.children()])), version=__version__, host=host_name(),
+            memory=sum(map(resident_memory, [None, *self._lane.children()])), memory_limit=memory_limit(),
+            version=__version__, host=host_name(),
             longest_since=self._server_time(longest.started) if longest else None,
             longest_message=longest.delivery.message_id if longest else "",
             longest_task=longest.delivery.task if longest else "",
@@ -221,7 +225,7 @@ class Beats:
 
     def others(self, first: Pulse) -> Sequence[Pulse]:
         """Return whose beats may ride with those of *first*."""
-        # In a cluster other queues are on other nodes, and one that is away would hold up the trip.
+        # In a cluster other queues are on other nodes, and one that is away would hold up the trip: see `keeper`.
         return [] if first.state.cluster else [each for each in self.pulses if each is not first]
 
     def start(self) -> None:

@@ -31,6 +31,8 @@ from shardq.ops.results.keep import kept_result
 from shardq.platforms import need_fork
 from shardq.protocol.lease import deliveries_in
 from shardq.protocol.results import KeptResult
+from shardq.telemetry.family import current_family, packed, unpacked
+from shardq.telemetry.measures import begin_tally
 from shardq.timing import Entry
 from shardq.worker import guard
 from shardq.worker.application import Application, calls_of
@@ -61,17 +63,19 @@ class Answer(NamedTuple):
     error_type: str = ""
     reason: str = ""
     frames: str = ""
+    measured: bytes = b""
+    """What the child's process has measured, if it has changed and somebody wants it."""
 
 
 class Child:
     """One process and this process's end of its pipe. `job` is the job that it works on."""
 
-    def __init__(self, handle: Callable[..., object] | Application, codecs: Codecs) -> None:
+    def __init__(self, handle: Callable[..., object] | Application, codecs: Codecs, *, measures: bool = False) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.job: Job | None = None
         self.process: BaseProcess = context.Process(
-            target=work, args=(theirs, handle, codecs), name="shardq-handler", daemon=False
+            target=work, args=(theirs, handle, codecs, measures), name="shardq-handler", daemon=False
         )
         before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)  # until the child can ignore them
         try:
@@ -144,6 +148,7 @@ class Children:
         self._lock = threading.Lock()
         self._idle: list[Child] = []
         self._all: set[Child] = set()
+        self._family = current_family()
 
     def check(self) -> None:
         """Start the first child; ConfigError if the handler cannot be imported there."""
@@ -182,6 +187,8 @@ class Children:
                 job.handle = child.job = None
         with self._lock:
             self._idle.append(child)
+        if answer.measured and self._family is not None:
+            self._family.tell(child, unpacked(answer.measured))
         _raise(answer)
         return answer.result
 
@@ -216,13 +223,15 @@ class Children:
             self._forget(child)
 
     def _start(self) -> Child:
-        child = Child(self._handle, self._codecs)
+        child = Child(self._handle, self._codecs, measures=self._family is not None)
         self._all.add(child)
         return child
 
     def _forget(self, child: Child) -> None:
         self._all.discard(child)
         child.close()
+        if self._family is not None:
+            self._family.end(child)
 
 
 def _raise(answer: Answer) -> None:
@@ -244,8 +253,12 @@ def _raise(answer: Answer) -> None:
 # --- in the child --------------------------------------------------------------------------------------------------
 
 
-def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: Codecs) -> None:
-    """The main function of a child: handle messages that come through *pipe*, until the pipe is closed."""
+def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: Codecs, measures: bool = False) -> None:
+    """The main function of a child: handle messages that come through *pipe*, until the pipe is closed.
+
+    If it *measures*, it tells with its answers what its handlers did with clients of their own.
+    """
+    measured = News() if measures else None
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
@@ -269,7 +282,24 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
+            if measured is not None:
+                answer = answer._replace(measured=measured.get())
             pipe.send_bytes(msgspec.msgpack.encode(answer))
+
+
+class News:
+    """What this process measures, packed; b"" while it has not changed."""
+
+    def __init__(self) -> None:
+        self._tally, self._last = begin_tally(), b""
+
+    def get(self) -> bytes:
+        """Return what was measured since the process began, if there is anything new."""
+        now = packed(self._tally.samples())
+        if now == self._last:
+            return b""
+        self._last = now
+        return now
 
 
 def _handled(job: Job, codecs: Codecs, keeps: int | None) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import cast
 
 from shardq.client import Delivery, Queue
@@ -18,14 +19,18 @@ from shardq.worker.trouble import CALL_TIMEOUT, dead_of
 
 def in_span(job: Job) -> object:
     """Make a job's call, which is plain, within a tracing span."""
-    with cast("Delivery", job.delivery).processing():
+    with _span(job):
         return job.call.run(job)
 
 
 async def in_span_async(job: Job) -> object:
     """Do as `in_span`, for an async call."""
-    with cast("Delivery", job.delivery).processing():
+    with _span(job):
         return await job.call.run(job)
+
+
+def _span(job: Job) -> AbstractContextManager[object]:
+    return cast("Delivery", job.delivery).queue._telemetry.working(job.delivery.received)
 
 
 def deliveries_of(jobs: Sequence[Job]) -> list[Delivery]:

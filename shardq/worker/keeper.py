@@ -34,7 +34,7 @@ from shardq.ops.settle import settle
 from shardq.ops.settle.command import spelled_cost
 from shardq.timing import Entry
 from shardq.worker import guard
-from shardq.worker.beats import PATIENCE, Pulse
+from shardq.worker.beats import PATIENCE, UNCARRIED, Pulse
 from shardq.worker.plan import Plan
 from shardq.worker.state import LEASED, Job
 
@@ -201,6 +201,7 @@ class Keeper:
         try:
             self._extend_due(jobs or ())
             self._look_for_cancels()
+            self._beat_alone()
         except Exception:
             self._retry(jobs or ())
             raise
@@ -210,7 +211,7 @@ class Keeper:
     def _pause(self) -> float | None:
         if self._batches:
             return LOOK
-        return PULSE if self._plan.alive else None
+        return PULSE if self._plan.alive or self._beats_alone else None
 
     def _look_for_cancels(self) -> None:
         """If a message of the queue was cancelled since the last look, ask of all leases whether they are lost.
@@ -238,7 +239,7 @@ class Keeper:
         self._cancels = cancels
         for job, result in zip(held, results, strict=True):
             if result in settle.LOST:
-                self._lose(job)
+                self._lose(job, result)
 
     def _count_cancels(self, now: float) -> object:
         ride = self._pulse.ride(now, PATIENCE) if self._pulse is not None else None
@@ -247,6 +248,23 @@ class Keeper:
             if ride.is_answered:
                 return ride.cancels
         return self._run(lambda state: ask(state, "HGET", state.keys.meta, "cancelled"))
+
+    @property
+    def _beats_alone(self) -> bool:
+        return self._pulse is not None and self._queue.cluster
+
+    def _beat_alone(self) -> None:
+        """Send the beat of a queue that makes no trips, in a cluster: there it cannot piggyback on another queue's.
+
+        Without it a queue whose worker has its slots full of other queues' jobs would seem to have no worker.
+        """
+        if not self._beats_alone or self._pulse is None:
+            return
+        now = self._clock.monotonic()
+        ride = self._pulse.ride(now, UNCARRIED)
+        if ride is not None:
+            with suppress(BackendError, ClosedError):  # its node is away: so is whoever would look
+                self._run(lambda _: ride.alone(now + self._timeout))
 
     def _show_alive(self) -> None:
         alive, now = self._plan.alive, self._clock.monotonic()
@@ -271,8 +289,9 @@ class Keeper:
         if due:
             self._extend(due, visibility)
 
-    def _lose(self, job: Job) -> None:
-        """Note that Redis said that the lease of *job* is lost."""
+    def _lose(self, job: Job, result: settle.Settled) -> None:
+        """Note that Redis said that the lease of *job* is lost, and why."""
+        _delivery(job).cancelled = result is settle.Settled.CANCELLED
         _delivery(job)._lease.lose()
         self._events.lost(job)
 
@@ -295,7 +314,7 @@ class Keeper:
             if cost is not None and result is settle.Settled.OK:
                 job.charged += cost
             if result in settle.LOST:
-                self._lose(job)
+                self._lose(job, result)
             elif job.delivery.received is before:  # else the handler itself has extended it meanwhile
                 _delivery(job)._extended(sent, visibility)
         self._add([job for job in jobs if job.message == LEASED])

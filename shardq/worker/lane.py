@@ -34,6 +34,7 @@ from shardq.worker.ending import LOOK, PARTING
 from shardq.worker.jobs import in_span, in_span_async
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.loop_hands import Ended, LoopHands
+from shardq.worker.meter import Meter
 from shardq.worker.orders import Orders
 from shardq.worker.outcome import ACK, GIVE_BACK, Outcome
 from shardq.worker.plan import Plan
@@ -91,6 +92,7 @@ class Lane:
         self._errands: deque[Errand] = deque()
         self._events = _KeeperEvents(self)
         self.pulse = owner.beats.pulse(self, jobs, plan.concurrency)
+        self.meter = Meter(self, jobs, plan.concurrency if share is None else share.part)
         self.keeper = Keeper(jobs.client, jobs.state, plan, self._events, self.pulse)
         self._traffic = Traffic(self, jobs, plan, owner.teller, owner.end_if_empty)
         self._orders = Orders(self, self._clock, plan.grace, self._traffic.end_read)
@@ -138,6 +140,7 @@ class Lane:
         if self._children:
             self._children.close()
             self._await_killed()
+        self.meter.close()
         if self._limits.tells:
             log.warning("the worker ends while on_error is told of time limits")
 
@@ -323,6 +326,8 @@ class Lane:
         if limit is not None:
             limit.cancel()
         job.ended = self._clock.monotonic()
+        if self._traffic.is_measured:
+            self.meter.ended(job, outcome)
         if self._traffic.is_logged:
             log_done(job, outcome)
         if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
@@ -375,6 +380,8 @@ class _KeeperEvents:
             running = lane.state.lost(job)
             changed = job.message != before
         if changed:
+            if lane._traffic.is_measured:
+                lane.meter.lost(job)
             log_lost(job)
         if running:
             lane.interrupt(job)

@@ -26,6 +26,11 @@ PART_OF_MEAN: Final = 0.25
 PART_OF_LEASE: Final = 1 / 12
 """It looks after a twelfth of a lease at most: acks wait for two looks, and nobody extends their leases."""
 
+MOST_RESTS: Final = 32
+"""If what was read ahead waits in vain, since all handlers began together and end together, as they do that each take
+the same time, the worker reads nothing ahead while as many handlers end as it has slots; each time twice as long, and
+at most for 32 times that many."""
+
 RECENT: Final = 16
 """The mean time of handlers is that of about so many, the last ones."""
 
@@ -37,10 +42,12 @@ class Pace:
     """
 
     def __init__(self, slots: int, most: int) -> None:
-        self._part, self._most = slots // PART, most
+        self._slots, self._part, self._most = slots, slots // PART, most
         self._mean = -1.0  # of the seconds that handlers took lately; negative before the first one
         self._asked = 0  # for how many messages the last read asks
         self._ended = 0  # how many handlers have ended since it began
+        self._rest = 0  # while how many handlers end it rests, the next time that it waits in vain
+        self._rests_for = 0  # of how many ends this rest still is
         self._is_full = False  # whether the last read that is over brought all that it asked for
         self.is_short = False
         """Whether handlers take so little that the program says how much is read ahead."""
@@ -54,7 +61,7 @@ class Pace:
         """
         if self.is_short:
             return self._most
-        return min(self._part, self._ended) if self.is_behind else 0
+        return min(self._part, self._ended) if self.is_behind and not self._rests_for else 0
 
     @property
     def is_behind(self) -> bool:
@@ -74,9 +81,18 @@ class Pace:
         """Note that the read brought so many."""
         self._is_full = found == self._asked
 
+    def has_waited(self, *, in_vain: bool) -> None:
+        """Note that what was read ahead has begun, or that nothing of it has and it is given back."""
+        if in_vain:
+            self._rests_for = max(self._slots, self._rest)
+            self._rest = min(2 * self._rests_for, MOST_RESTS * self._slots)
+        else:
+            self._rest //= 2
+
     def has_ended(self, took: float) -> None:
         """Note that a handler has ended, which *took* so many seconds."""
         self._ended += 1
+        self._rests_for = max(0, self._rests_for - 1)
         before = self._mean
         self._mean = mean = took if before < 0 else before + (took - before) / RECENT
         self.is_short = mean < SHORT

@@ -52,7 +52,7 @@ class Share:
     """What one queue has of *slots*, of which *part* are its own."""
 
     def __init__(self, slots: Slots, part: int) -> None:
-        self._slots, self._part = slots, part
+        self._slots, self.part = slots, part
         self._taken = 0  # by handlers, by messages that wait for one, and by reads
         self._is_idle = True
         self._asked = 0  # for how many messages the read asks that is under way
@@ -76,14 +76,14 @@ class Share:
             found = ASKED if left > 0 else 0
         else:
             lent = slots.total - slots.needed + self._needed - self._taken - slots.kept()
-            found = max(0, lent, min(left, self._part - self._taken))
+            found = max(0, lent, min(left, self.part - self._taken))
         if not found:
             self._wants = True
         return found
 
     @property
     def _needed(self) -> int:
-        return self._taken if self._is_idle else max(self._taken, self._part)
+        return self._taken if self._is_idle else max(self._taken, self.part)
 
     def _change(self, taken: int, *, is_idle: bool) -> None:
         """So many slots are *taken* now, and the queue is idle or not."""

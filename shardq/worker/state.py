@@ -358,6 +358,9 @@ class WorkerState:
         self._looks = False
         if self._waits_ahead and not self._has_begun:
             self._let_go(list(chain(*self._waiting)))
+            self.pace.has_waited(in_vain=True)
+        elif self._has_begun:
+            self.pace.has_waited(in_vain=False)
         if self._outbox["ack"] and not self._has_read:
             self._apart = True
 

@@ -14,13 +14,15 @@ from typing import Protocol, TypeAlias
 from shardq.client import Delivery, Queue
 from shardq.errors import BackendError, DurabilityUnknown, QueueMissing
 from shardq.ops.read.give_back import unread
-from shardq.telemetry import enabled
+from shardq.telemetry.gate import tracing
+from shardq.telemetry.measures import measuring
 from shardq.worker.beats import Pulse
 from shardq.worker.call import Call, CallOf
 from shardq.worker.crossing import Crossing
 from shardq.worker.empty import WAIT
 from shardq.worker.jobs import charge, deliveries_of, keeping, settle
 from shardq.worker.keeper import Keeper
+from shardq.worker.meter import Meter
 from shardq.worker.plan import Plan
 from shardq.worker.state import AWAY, Job, Read, SettleJobs, WorkerState
 from shardq.worker.telling import Teller
@@ -46,6 +48,7 @@ class Host(Protocol):
     call_of: CallOf
     keeper: Keeper
     pulse: Pulse
+    meter: Meter
 
     def wake(self) -> None:
         """Wake a thread if there is anything to do."""
@@ -57,8 +60,8 @@ class Host(Protocol):
 class Traffic:
     """Reads messages of *jobs*, and settles them, for a *lane*. *teller* tells of dead letters.
 
-    *end_if_empty* ends the worker if nothing is left to do. `is_traced` and `is_logged` are whether handlers run in
-    spans, and whether each one's end is logged.
+    *end_if_empty* ends the worker if nothing is left to do. `is_traced`, `is_measured` and `is_logged` are whether
+    handlers run in spans, are measured, and whether each one's end is logged.
     """
 
     def __init__(self, lane: Host, jobs: Queue, plan: Plan, teller: Teller, end_if_empty: Callable[[], None]) -> None:
@@ -66,7 +69,7 @@ class Traffic:
         self._end_if_empty, self._clock = end_if_empty, jobs.state.clock
         self._reads, self._settles = Trouble(jobs.name, "reading"), Trouble(jobs.name, "settling")
         self._reader: int | None = None
-        self.is_traced = self.is_logged = False
+        self.is_traced = self.is_measured = self.is_logged = False
 
     def read(self, action: Read) -> Report:
         """Read, and find out what the messages call."""
@@ -123,7 +126,8 @@ class Traffic:
 
     def _look_around(self) -> None:
         """Note once per batch what each job needs to know: a look costs as much as running a handler."""
-        self.is_logged, self.is_traced = log.isEnabledFor(logging.DEBUG), enabled()
+        self.is_logged, self.is_traced = log.isEnabledFor(logging.DEBUG), tracing()
+        self.is_measured = measuring()
         state, config = self._lane.state, self._jobs.state.config
         state.max_deliveries = config.max_deliveries
         state.pace.lasts = self._plan.visibility_timeout or config.visibility_timeout
@@ -147,7 +151,10 @@ class Traffic:
 
     def _acked(self, action: Read) -> None:
         """Note what became of piggybacked acks. The caller has the lane's lock."""
-        self._lane.pulse.ledger.count(self._lane.state.acked(action.acks), "ack")
+        acked = self._lane.state.acked(action.acks)
+        self._lane.pulse.ledger.count(acked, "ack")
+        if self.is_measured:
+            self._lane.meter.settled(acked, "ack")
 
     def _unread(self, found: Sequence[Delivery]) -> bool:
         """Give back what came after the stop, without counting the delivery. If that fails (False) it is nacked."""
@@ -183,6 +190,8 @@ class Traffic:
             return lambda: state.unsettled(jobs)
         self._settles.succeeded()
         self._lane.pulse.ledger.count(jobs, action.verb)
+        if self.is_measured:
+            self._lane.meter.settled(jobs, action.verb)
         return lambda: state.settled(jobs)
 
     def gave_up(self, action: Read | SettleJobs) -> None:

@@ -27,6 +27,7 @@ TINY = (
 
 OF_THEIR_OWN = {
     "calls",  # test_calls.py
+    "day",  # test_day.py
     "modes",  # test_modes.py
     "instructions",  # test_instructions.py
     "slow",  # test_slow.py

@@ -13,8 +13,10 @@ from benchmarks.report import Table
 pytestmark = pytest.mark.runs_in("test-all")
 
 TURN = {"wall": 10.0, "commands": 5.0, "work": 20.0, "enqueue": 30.0}
+DRAWN = {"pods": [(0.0, 0), (6.0, 3)], "waits": [(6.1, 0.0), (8.0, 90.0)], "p99": 90.0, "hours": 54.0}
 FAIR = ("16, 2", "64, 6", "256, 4")
 SHAPES: dict[str, dict[str, Any]] = {
+    "day": {"shardq, load": DRAWN, "len()": DRAWN, "XLEN": DRAWN, "CPU": DRAWN, "events": [(6.0, "three come due")]},
     "reads": {f"{kind} {streams}": [TURN] for kind in ("prior art", "shardq") for streams in (8, 64)},
     "pickup": {"bare XADD": [0.001, 0.002, 0.003], "shardq": [0.002, 0.004, 0.009]},
     "timing-replay": {mode: {name: [{"us": 1.5}] for name in ("shardq", "a heap")} for mode in ("low", "high")},

@@ -75,7 +75,7 @@ MORE = {
 
 SERVES = "it runs until it is ended: tests of its own show how"
 APART = {
-    **dict.fromkeys(("embedded", "serve gateway", "worker", "edge run"), SERVES),
+    **dict.fromkeys(("embedded", "serve gateway", "serve metrics", "serve scaler", "worker", "edge run"), SERVES),
     **dict.fromkeys(
         ("edge refused", "edge resend", "edge send", "edge status", "edge tail"), "tests/edge has tests of it: no Redis"
     ),

@@ -19,6 +19,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway": ("serve", "gateway", "--listen", "127.0.0.1:0", "--tokens", "FILE"),
     "names": ("server", "size", "--streams", "8", "--per-shard", "2", "--names", "FILE"),
     "tls": ("serve", "gateway", "--listen", "127.0.0.1:0", "--insecure", "--tls-cert", "FILE", "--tls-key", "FILE"),
+    "scaler": ("serve", "scaler", "--listen", "127.0.0.1:0", "--tls-cert", "FILE", "--tls-key", "FILE"),
     "token": ("edge", "send", "q", "x", *PRODUCER, "--token-file", "FILE"),
     "ca": ("edge", "send", "q", "x", *PRODUCER, "--ca", "FILE"),
     "each file": ("edge", "send", "q", *PRODUCER, "--each-file", "FILE"),

@@ -17,7 +17,9 @@ from tests.selection import SOAK
 from tests.surface import commands
 
 RUNS: Final = 5_000 if SOAK else 150
-SERVING: Final = frozenset({"edge run", "embedded", "serve gateway", "pipeline", "worker"})
+SERVING: Final = frozenset(
+    {"edge run", "embedded", "serve gateway", "serve metrics", "serve scaler", "pipeline", "worker"}
+)
 """Commands that run until they are ended, or need Spark. What gateways and workers check is called by itself."""
 
 ENDLESS: Final = frozenset(

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from shardq.cli.commands import edge, pipeline
+from shardq.cli.commands import COMMANDS, edge, pipeline
 from shardq.cli.program import main
 from shardq.extras import MODULES
 from tests.cli.conftest import Command, Told
@@ -97,6 +97,8 @@ def test_a_command_with_commands_of_its_own_imports_none_of_them() -> None:
         ("--json serve tokn x", "shardq serve: there is no command 'tokn': did you mean token?"),
         ("doctr", "shardq: there is no command 'doctr': did you mean server doctor?"),
         ("bind", "shardq: there is no command 'bind': did you mean topics bind?"),
+        ("dead jobs", "shardq: there is no command 'dead': did you mean failures --letters?"),
+        ("top jobs", "shardq: there is no command 'top': did you mean tenants --watch?"),
         ("help next", "shardq: there is no command 'next': shardq --help lists them"),
         ("nonsense", "shardq: there is no command 'nonsense': shardq --help lists them"),
         ("edge sned x", "shardq edge: there is no command 'sned': did you mean send?"),
@@ -150,6 +152,7 @@ REFUSED = {
     "edge send jobs x -t t --spool x --gateway localhost:1": "edge",
     "edge run --spool x --gateway localhost:1": "edge",
     "serve gateway --listen 127.0.0.1:0 --insecure": "gateway",
+    "serve scaler --listen 127.0.0.1:0 --grpc 127.0.0.1:0": "scaler",
     "pipeline plan --tenants 10": "spark",
     "server size --tenants 100 --noisy 1 --check": "plan",
     "server size --tenants 100 --noisy 1 --plot x.svg": "plan",
@@ -177,3 +180,9 @@ def test_what_needs_a_missing_extra_says_so_in_one_line(words: str, extra: str, 
     assert told.code == 2
     line = rf"shardq: .* needs the extra {extra}: pip install 'shardq\[{extra}\]' \([\w.]+ is missing\)\n"
     assert re.fullmatch(line, told.err)
+
+
+def test_what_is_called_otherwise_elsewhere_names_a_command_that_there_is() -> None:
+    for name, told in COMMANDS.elsewhere.items():
+        assert name not in COMMANDS.summaries
+        assert told.split()[0] in COMMANDS.summaries

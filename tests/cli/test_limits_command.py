@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_a_tenant_and_a_queue_are_paused_and_go_on(cli: Command, queue: Queue) -
     assert queue.stats().time + 590 < paused[None] <= queue.stats().time + 600
     lines = cli("limits", "jobs").out.splitlines()
     assert lines[1].startswith("(the whole queue)")
-    assert lines[1].endswith("Z")
+    assert lines[1].endswith(f"  {datetime.fromtimestamp(paused[None]).astimezone():%Y-%m-%d %H:%M:%S}")
     assert lines[2].split() == ["acct-7", "resumed"]
     assert cli("resume", "jobs").out == "queue 'jobs' goes on\n"
     [told] = cli("resume", "jobs", "-t", "acct-7", "--json").objects

@@ -22,7 +22,7 @@ def test_a_message_is_followed_through_its_life(cli: Command, queue: Queue) -> N
     assert (told.code, max(map(len, told.out.splitlines())) <= 80) == (0, True)
     facts = shown(told.out)
     assert re.fullmatch(r"waiting in stream \d; about 0 messages before it in that stream", facts["state"])
-    assert (facts["shard key"], facts["size"], facts["deliveries"]) == (r"acct\x1b-7", "5 bytes", "0")
+    assert (facts["tenant"], facts["size"], facts["deliveries"]) == (r"acct\x1b-7", "5 bytes", "0")
     delivery = queue.read()
     facts = shown(cli("message", "jobs", message_id).out)
     assert re.fullmatch(r"in flight; its lease ends in [\d.]+ s unless it is extended", facts["state"])
@@ -43,7 +43,7 @@ def test_a_message_is_followed_through_its_life(cli: Command, queue: Queue) -> N
 def test_a_message_that_is_held_back_says_by_what(cli: Command, queue: Queue) -> None:
     ids = queue.write_many([(b"x", f"other-{at}") for at in range(8)] + [(b"x", "flood")] * 10)
     facts = shown(cli("message", "jobs", ids[-1]).out)
-    assert facts["state"] == "held back by window; about 9 messages before it of its shard key"
+    assert facts["state"] == "held back by window; about 9 messages before it of its tenant"
 
 
 def test_a_bad_id_or_queue_is_told(cli: Command, queue: Queue) -> None:

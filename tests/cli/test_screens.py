@@ -53,7 +53,7 @@ def worker(**known: Any) -> WorkerStatus:
     usual: dict[str, Any] = {
         "id": "reports-7d9f6b-m4c7d", "queue": "reports", "state": "working", "heard": NOW - 2, "started": NOW - 9_000,
         "version": "1", "host": "reports-7d9f6b-m4c7d", "pid": 7, "slots": 16, "busy": 16.0, "longest_since": NOW - 420,
-        "longest_message": "1-1", "longest_task": "report", "memory": 0, "done": 4, "failed": 0,
+        "longest_message": "1-1", "longest_task": "report", "memory": 0, "memory_limit": None, "done": 4, "failed": 0,
     }  # fmt: skip
     return WorkerStatus(**usual | known)
 
@@ -109,7 +109,7 @@ def text(*lines: str) -> list[str]:
 def test_workers_are_as_designed() -> None:
     gone = worker(
         id="exports-6f5c9-hx2lq", host="exports-6f5c9-hx2lq", queue="exports", state="gone", heard=NOW - 1_318,
-        memory=502 * 1024**2,
+        memory=502 * 1024**2, memory_limit=512 * 1024**2,
     )  # fmt: skip
     others = [
         worker(
@@ -129,7 +129,7 @@ def test_workers_are_as_designed() -> None:
     )[-1:] == text(
         "No worker reads exports. 3 workers read the others, 34 of 48 slots busy.",
         "WORKER                QUEUES    BUSY  LONGEST  DONE/MIN   FAIL  HEARD",
-        "exports-6f5c9-hx2lq   exports  gone at 02:09, memory 502 MB",
+        "exports-6f5c9-hx2lq   exports  gone at 02:09, memory 98 % of 512 MB",
     )
     assert "reports-7d9f6b-m4c7d  reports  16/16    7 min         4    0 %    2 s" in workers.lines(
         [worker(), *others], NOW

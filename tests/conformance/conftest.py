@@ -123,7 +123,7 @@ def world(
     client_kind, _, where = request.param.partition("-")
     where, _, form = where.partition("-")
     if form == TRACED:
-        monkeypatch.setattr("shardq.client.queue.enabled", lambda: True)
+        monkeypatch.setattr("shardq.client.queue.watched", lambda: True)
     loop = request.getfixturevalue("loop") if client_kind == "async" else None
     with contextlib.ExitStack() as stack:
         if request.param == "fake":

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from shardq import Client
-from tests.servers import Server, available
+from tests.servers import Server, available, free_ports
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,10 +24,15 @@ ROOT = Path(__file__).resolve().parents[2]
 class Watch:
     """What somebody on call has: a server with queues, and a shell."""
 
-    url: str
+    server: Server
     client: Client
     stack: ExitStack
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self.server.url
 
     def shardq(self, *words: str, columns: int = 80) -> str:
         """Run a command, and return what it printed; its exit code is 0."""
@@ -60,12 +65,25 @@ class Watch:
     def work(self, handler: str, *words: str) -> subprocess.Popen[bytes]:
         """Start a worker."""
         command = [sys.executable, "-m", "shardq.cli", "worker", f"tests.drills.handlers:{handler}", *words]
-        quiet = subprocess.DEVNULL
+        process = self.start(command)
+        self.workers.append(process)
+        return process
+
+    def metrics(self, *words: str) -> tuple[subprocess.Popen[bytes], str]:
+        """Start `shardq serve metrics`; the process, and its address."""
+        [port] = free_ports(1)
+        address = f"127.0.0.1:{port}"
+        command = [sys.executable, "-m", "shardq.cli", "serve", "metrics", "--listen", address, *words]
+        process = self.start(command)
+        return process, address
+
+    def start(self, command: list[str], folder: Path = ROOT) -> subprocess.Popen[bytes]:
+        """Start a command, which ends with the test."""
+        quiet, surroundings = subprocess.DEVNULL, os.environ | {"SHARDQ_URL": self.url}
         process = self.stack.enter_context(
-            subprocess.Popen(command, env=os.environ | {"SHARDQ_URL": self.url}, cwd=ROOT, stdout=quiet, stderr=quiet)
+            subprocess.Popen(command, env=surroundings, cwd=folder, stdout=quiet, stderr=quiet)
         )
         self.stack.callback(process.kill)
-        self.workers.append(process)
         return process
 
     def heard(self, count: int) -> None:
@@ -88,7 +106,7 @@ def watching(**options: str) -> Iterator[Watch]:
     with ExitStack() as stack:
         server = stack.enter_context(Server(kinds[0] if kinds else None, options=options))
         client = stack.enter_context(Client.from_url(server.url))
-        yield Watch(server.url, client, stack)
+        yield Watch(server, client, stack)
 
 
 @pytest.fixture

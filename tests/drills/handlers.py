@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from shardq import Delivery
+from shardq import Delivery, Reject
 from shardq.tasks import Tasks
 
 WORKS = 0.02
@@ -27,3 +27,13 @@ def send_receipt(number: int) -> None:
 @mails.task(name="mail.send_digest")
 def send_digest(number: int) -> None:
     """Send a digest, which goes well."""
+
+
+def crawl(delivery: Delivery) -> None:
+    """Take a second."""
+    time.sleep(1)
+
+
+def refuse(delivery: Delivery) -> None:
+    """Want none of it."""
+    raise Reject("not in this shop")

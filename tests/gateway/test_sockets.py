@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from shardq.gateway.sockets import PREFIX, YOUNG, on_path, private_folder
+from shardq.gateway.sockets import PREFIX, YOUNG, private_folder
+from shardq.sockets import on_path
 from tests.others import belongs_to_another
 
 NOW = 2_000_000_000.0

@@ -24,6 +24,7 @@ from typing import Any
 
 import yaml
 
+from shardq import Client
 from tests.house.installed import satisfied
 from tests.waiting import eventually
 
@@ -31,7 +32,7 @@ NOTE = "of a page: "
 """How a line begins that a run of tests shall tell at its end."""
 GRACE = 25.0  # seconds: that of a worker whose command names none
 SLACK = 3.0  # seconds that whoever stops it should wait longer
-STARTED = re.compile(r"worker \d+, version|Uvicorn running on ")
+STARTED = re.compile(r"worker \d+, version|Uvicorn running on |scaler on ")
 
 
 @contextmanager
@@ -126,7 +127,7 @@ def asked(url: str) -> tuple[int, bytes]:
     """Return the status and the answer of a web server of this machine."""
     place = urllib.parse.urlsplit(url)
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", place.port, timeout=30)) as connection:
-        connection.request("GET", place.path)
+        connection.request("GET", f"{place.path}?{place.query}")
         answer = connection.getresponse()
         return answer.status, answer.read()
 
@@ -142,7 +143,10 @@ def _check_scaled_object(it: Any, folder: Path, environment: dict[str, str]) -> 
     for trigger in it["spec"]["triggers"]:
         assert trigger["type"] == "metrics-api"
         told = trigger["metadata"]
-        words = ["uvicorn", "app.web:app"]
+        place = urllib.parse.urlsplit(told["url"])
+        with Client.from_url(environment["SHARDQ_URL"]) as client:
+            client.queue(place.path.removeprefix("/queues/"), create=True).read_many(1)
+        words = ["shardq", "serve", "scaler", "--listen", f"127.0.0.1:{place.port}"]
         with running(words, folder, environment):
             status, answer = asked(told["url"])
         value = json.loads(answer)

@@ -152,6 +152,8 @@ KEPT = {
     ("arguments", "known_bytes"): _CACHE,
     ("streams", "known"): _CACHE,
     ("streams", "known_streams"): _CACHE,
+    ("failures", "known_tries"): _CACHE,
+    ("failures", "known_bytes"): _CACHE,
     ("beats", "known_tasks"): _TAKEN,
     ("beats", "known_bytes"): _TAKEN,
     ("base", "spelled"): _SPELLED,

@@ -52,7 +52,6 @@ IN_LIST: Final[dict[Place, str]] = {
     Place("shardq/tasks/batches.py", "Collector._work", TAKES_ALL): "each member raises its error, to the guard",
     Place("shardq/tasks/batches.py", "errors_of", TAKES_ALL): "of the mapping in a PartlyFailed; all have failed then",
     Place("shardq/tasks/finding.py", "_called", TAKES_ALL): "of a codec of the user's own: its message is no call",
-    Place("shardq/tasks/measured.py", "_noted", TAKES_ALL): GOES_ON,
     Place("shardq/django/worker.py", "Attempt.run", TAKES_ALL): "Django's record has the error, as the guard tells it",
     Place("shardq/django/worker.py", "Attempt.run_async", TAKES_ALL): "the same",
 }

@@ -23,7 +23,7 @@ PUBLISHED = {
     f"shardq-{shardq.__version__}-py3-none-any.whl", f"shardq-{shardq.__version__}.tar.gz", "sbom.cdx.json",
     "constraints.txt", "SHA256SUMS",
 }  # fmt: skip
-EXTRAS = ("", "cli", "cron", "embedded", "gateway", "edge", "otel")
+EXTRAS = ("", "cli", "cron", "embedded", "gateway", "edge", "otel", "scaler")
 """What the SBOM and the constraints are about."""
 
 

@@ -21,6 +21,20 @@ ACTORS = {
         "gateway/test_strangers.py::test_a_flood_is_not_even_read_and_keeps_nobody_out",
         "gateway/test_strangers.py::test_a_stranger_that_guesses_tokens_is_cut_off",
     ),
+    "a stranger who reaches a port of numbers": (
+        "exporter/test_listener.py::test_what_is_not_served_is_one_plain_line",
+        "exporter/test_listener.py::test_who_sends_slowly_is_cut_off",
+        "exporter/test_listener.py::test_silent_connections_keep_nobody_out",
+        "exporter/test_listener.py::test_silent_connections_keep_nobody_out_where_there_is_tls",
+        "exporter/test_poller.py::test_a_hundred_askers_ten_times_a_second_make_one_call_a_second",
+        "exporter/test_poller.py::test_names_that_nobody_has_fill_neither_memory_nor_redis",
+        "exporter/test_keda.py::test_hostile_metadata_do_nothing",
+        "exporter/test_keda.py::test_what_is_too_large_or_no_message_is_refused",
+        "exporter/test_keda.py::test_calls_that_stay_open_are_bounded_and_make_room_when_they_end",
+        "exporter/test_scaler.py::test_tls_and_certificates_of_clients_and_one_that_is_renewed",
+        "exporter/test_text.py::test_no_name_breaks_a_line",
+        "exporter/test_tenants.py::test_nobody_is_shown_unless_that_is_wanted",
+    ),
     "an edge tenant with a token, hostile or stolen": (
         "gateway/test_hostile.py::test_each_refusal_has_its_reason_and_the_others_are_stored",
         "gateway/test_counts.py::test_what_a_request_has_many_of_stops_nobody",
@@ -86,7 +100,7 @@ ACTORS = {
 PROMISES = {
     "shardq puts no payload, header, token or password into a log line, a span or an error.": (
         "unit/model/test_model.py::test_no_text_shows_a_payload_a_header_or_a_token",
-        "unit/shardq/test_telemetry.py::test_no_payload_and_no_token_is_in_any_span",
+        "telemetry/test_spans.py::test_no_payload_and_no_token_is_in_any_span",
         "gateway/test_hostile.py::test_logs_name_clients_and_never_what_is_secret",
         "edge/test_secrets.py::test_secrets_are_in_no_text",
         "hostile/test_entries.py::test_no_error_shows_what_may_be_a_secret",

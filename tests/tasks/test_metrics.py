@@ -1,20 +1,20 @@
-"""What OpenTelemetry is told of tasks: one histogram, with the names of at most 100 of them."""
+"""What is measured of tasks: how long they ran, and with which errors, with the names of at most 100 of them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry import metrics
-from opentelemetry.metrics import _internal
-from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from shardq import Client, Nack, telemetry
+from shardq import Client, Nack
 from shardq.backoff import Constant
-from shardq.tasks import Tasks, finding
+from shardq.tasks import PartlyFailed, Tasks, finding
+from shardq.telemetry.instruments import DEAD_LETTERED, PROCESS
 from tests.tasks.conftest import Work
+from tests.telemetry import measuring
 from tests.worker.ends.errors import OfUnnamed
 from tests.worker.running import FunctionKind, of_kind
 
@@ -22,29 +22,18 @@ pytestmark = pytest.mark.runs_in("test-all")
 
 
 @pytest.fixture
-def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
-    """The SDK takes one provider for the life of a process, so it is taken out again by hand."""
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader])
-    monkeypatch.setattr(_internal, "_METER_PROVIDER", provider)
-    monkeypatch.setattr(telemetry.TaskTimes, "_named", set())
-    yield reader
-    provider.shutdown()
+def reader() -> Iterator[InMemoryMetricReader]:
+    with measuring.metrics_on() as reader:
+        yield reader
 
 
 def points(reader: InMemoryMetricReader) -> dict[tuple[str, str, str], tuple[int, float]]:
     """By queue, task and error: how often it ran, and for how many seconds."""
-    data = reader.get_metrics_data()
     found: dict[tuple[str, str, str], tuple[int, float]] = {}
-    for resource in data.resource_metrics if data else ():
-        for scope in resource.scope_metrics:
-            for metric in scope.metrics:
-                assert (metric.name, metric.unit) == ("messaging.process.duration", "s")
-                for point in metric.data.data_points:
-                    at: Any = dict(point.attributes or {})
-                    assert at["messaging.system"] == "shardq"
-                    key = at["messaging.destination.name"], at["shardq.task"], at.get("error.type", "")
-                    found[key] = point.count, point.sum  # type: ignore[union-attr]
+    for at, point in measuring.points(reader, PROCESS):
+        assert (at["messaging.system"], at["messaging.operation.name"]) == ("shardq", "process")
+        key = at["messaging.destination.name"], at["shardq.task"], at.get("error.type", "")
+        found[key] = point.count, point.sum
     return found
 
 
@@ -116,7 +105,6 @@ def test_names_that_no_task_has_are_not_kept(
     client.queue(tasks).write_many([([f"invented-{number}", {}], "t") for number in range(5)])
     work(tasks)
     assert {key: count for key, (count, _) in points(reader).items()} == {("jobs", "other", "Reject"): 5}
-    assert telemetry.TaskTimes._named == set()
 
 
 def test_metrics_that_fail_do_not_fail_a_task(
@@ -135,17 +123,24 @@ def test_metrics_that_fail_do_not_fail_a_task(
     client.queue(tasks).write_many([(["f", {}], "t")] * 3)
     work(tasks)
     assert client.queue(tasks).stats().acked == 3
+    assert points(reader) == {}
     assert sum("metrics fail" in each.message for each in caplog.records) == 1
 
 
-def test_nothing_is_measured_for_programs_without_metrics(client: Client, work: Work, monkeypatch: Any) -> None:
-    def wrong(*_: object) -> None:
-        raise AssertionError("it is measured")
+def test_each_member_of_a_batch_has_the_time_of_the_batch_and_its_own_error(
+    reader: InMemoryMetricReader, client: Client, work: Work
+) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
 
-    assert type(metrics.get_meter_provider()).__module__.startswith("opentelemetry.metrics")
-    monkeypatch.setattr(telemetry.TaskTimes, "__init__", wrong)
-    tasks: Tasks[None] = Tasks("jobs", result_ttl=60)
-    tasks.task(name="f")(lambda: 1)
-    job = client.queue(tasks).write(["f", {}], shard_key="t")
+    @tasks.batch(name="many", size=3, wait=60, retries=0)
+    async def many(numbers: list[int]) -> None:
+        await asyncio.sleep(0.05)
+        raise PartlyFailed({numbers.index(1): ValueError("secret")})
+
+    client.queue(tasks).write_many([(many.call(number), "t") for number in range(3)])
     work(tasks)
-    assert client.queue(tasks).result(job, timeout=0) == 1
+    found = points(reader)
+    assert {key[2]: count for key, (count, _) in found.items()} == {"": 2, "ValueError": 1}
+    assert found["jobs", "many", ""][1] >= 2 * 0.04
+    [(held, dead)] = measuring.points(reader, DEAD_LETTERED)
+    assert (held["shardq.task"], held["shardq.reason"], dead.value) == ("many", "dead", 1)

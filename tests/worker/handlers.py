@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shardq import Nack, Reject
+from shardq import Client, Nack, Reject
 from shardq.model import DeliveryView
 
 
@@ -140,3 +140,10 @@ def returning(delivery: DeliveryView) -> object:
     """Return what the payload says."""
     returned: dict[str, object] = {"fine": {"fine": [1, None]}, "none": None, "odd": object(), "long": "x" * 2000}
     return returned[delivery.payload]
+
+
+def writes(delivery: DeliveryView) -> None:
+    """Writes to another queue with a client of its own."""
+    with Client.from_url(os.environ["SHARDQ_URL"]) as client:
+        client.queue("written", streams=1).write(b"x", shard_key="t")
+    note(delivery, "done")

@@ -17,7 +17,7 @@ from shardq.worker.beats import PATIENCE, PERIOD, QUIET, Beats, Pulse
 from shardq.worker.state import Read
 from shardq.worker.traffic import Traffic
 from tests.clients import ClientKind
-from tests.servers import Server
+from tests.servers import Cluster, Server
 from tests.waiting import eventually
 from tests.worker.conftest import Begin
 from tests.worker.forward import Forward
@@ -110,9 +110,7 @@ def test_tasks_are_told_by_their_names(client_kind: ClientKind, client: Client, 
         ]
 
 
-def test_each_queue_of_a_worker_is_told_also_one_that_gets_no_slot(
-    client_kind: ClientKind, url: str, client: Client, clock: Forward
-) -> None:
+def check_that_each_queue_is_told(client_kind: ClientKind, url: str, client: Client, clock: Forward) -> None:
     gate = Gate()
     jobs, mails, logs = queues = [client.queue(name, create=True) for name in ("jobs", "mails", "logs")]
     for queue in queues:
@@ -132,6 +130,17 @@ def test_each_queue_of_a_worker_is_told_also_one_that_gets_no_slot(
         assert sum(each.busy for each in found) > 2
         gate.open.set()
     assert {each.state for each in client.workers()} == {"ended"}
+
+
+def test_each_queue_of_a_worker_is_told_also_one_that_gets_no_slot(
+    client_kind: ClientKind, url: str, client: Client, clock: Forward
+) -> None:
+    check_that_each_queue_is_told(client_kind, url, client, clock)
+
+
+def test_in_a_cluster_each_queue_is_told_too(client_kind: ClientKind, cluster: Cluster, clock: Forward) -> None:
+    with Client.from_url(cluster.url) as client:
+        check_that_each_queue_is_told(client_kind, cluster.url, client, clock)
 
 
 def test_two_workers_of_one_process_have_two_ids(url: str, client: Client, jobs: Queue) -> None:

@@ -77,6 +77,58 @@ def test_it_is_looked_after_a_quarter_of_a_handlers_time_and_a_twelfth_of_a_leas
     assert found.patience == pytest.approx(0.02)
 
 
+def test_what_waits_in_vain_again_and_again_is_read_ahead_ever_more_rarely() -> None:
+    """Handlers that each take the same time begin together, and end together."""
+    found = behind_a_backlog()
+    for slots in (1, 2, 4, 8, 16, 32, 32):
+        found.has_waited(in_vain=True)
+        for _ in range(slots * SLOTS - 1):
+            found.has_ended(0.02)
+            assert (found.ahead, found.is_behind) == (0, True)
+        found.has_ended(0.02)
+        assert found.ahead == PART
+    for _ in range(12):
+        found.has_waited(in_vain=False)
+    found.has_waited(in_vain=True)
+    for _ in range(SLOTS):
+        found.has_ended(0.02)
+    assert found.ahead == PART
+
+
+@pytest.mark.parametrize("length", [0.02, 0.05, 0.2])
+def test_of_handlers_in_step_few_messages_are_given_back_unworked(length: float) -> None:
+    state, waves = WorkerState(SLOTS), 300
+    state.pace.lasts = 30.0
+    started: list[Job] = []
+    for wave in range(waves):
+        now, looks = wave * length, False
+        for job in started:
+            job.ended = now
+            state.ended(job, ACK)
+        started = []
+        while (action := state.next()) is not None:
+            if isinstance(action, Job):
+                action.started = now
+                started.append(action)
+            elif isinstance(action, Read):
+                for job in action.acks:
+                    job.delivery.answered = True
+                state.acked(action.acks)
+                state.arrived([FakeDelivery() for _ in range(action.credit)])  # type: ignore[misc]
+            elif isinstance(action, SettleJobs):
+                state.settled(action.jobs)
+            else:
+                looks = True
+        if looks:  # a quarter of their time later none has begun
+            state.look()
+            state.look()
+            while (later := state.next()) is not None and not isinstance(later, LookLater):
+                assert isinstance(later, SettleJobs)
+                state.settled(later.jobs)
+    assert state.tally["ack"] == (waves - 1) * SLOTS
+    assert state.tally["give back"] < 0.02 * state.tally["ack"]
+
+
 # --- on a clock that is put forward -----------------------------------------------------------------------------------
 
 

@@ -43,7 +43,7 @@ COMMANDS: Final = Menu(
         },
         "groups": {
             "topics": "list, bind, unbind, route: topics and queues",
-            "serve": "gateway, token: what edge producers connect to",
+            "serve": "metrics, scaler, gateway, token: what others connect to",
             "server": "doctor, acl, lua, size: the server of the queues",
         },
         "run": {
@@ -52,6 +52,21 @@ COMMANDS: Final = Menu(
             "edge": "send messages over a gateway, without access to Redis",
             "pipeline": "load, archive, judge and plan queues with Spark",
         },
+    },
+    elsewhere={
+        "assigned": "assign --list",
+        "bindings": "topics list",
+        "dead": "failures --letters",
+        "delete-dead": "purge --dead",
+        "gateway-token": "serve token",
+        "len": "stats --field len",
+        "plan": "server size",
+        "resize": "configure QUEUE streams=",
+        "result": "message --result",
+        "tenant": "tenants QUEUE KEY",
+        "top": "tenants --watch",
+        "unassign": "assign --remove",
+        "weights": "limits",
     },
 )
 """In the order in which the help lists them."""

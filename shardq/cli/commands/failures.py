@@ -44,7 +44,7 @@ EXAMPLES = """  shardq failures mails
   shardq failures mails --letters --task mail.send_digest
   shardq failures mails --letters -n 1000 --json | jq -r .reason | sort"""
 
-PAGE = 500
+LETTERS_PER_PAGE = 500
 
 
 @command(ABOUT, EXAMPLES)
@@ -124,6 +124,6 @@ def _list_letters(args: Args, shell: Shell, queue: Queue, numbers: QueueStats) -
 
 def _letters(queue: Queue) -> Iterator[DeadLetter]:
     after = "-"
-    while page := queue.dead(PAGE, after=after):
+    while page := queue.dead(LETTERS_PER_PAGE, after=after):
         yield from page
         after = page[-1].entry_id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.exits import Nothing
@@ -13,7 +12,7 @@ from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import in_columns
-from shardq.cli.text import bytes_fields, duration, json_line, plural, printable, shown_key
+from shardq.cli.text import bytes_fields, date_and_time, duration, json_line, plural, printable, shown_key
 from shardq.cli.values import number
 from shardq.cli.width import columns
 from shardq.errors import QueueMissing
@@ -22,7 +21,7 @@ from shardq.model import Event
 if TYPE_CHECKING:
     from shardq.client import Queue
 
-ABOUT = """Prints for each event, in a line if it fits: number, time (UTC), what happened, message id and shard key;
+ABOUT = """Prints for each event, in a line if it fits: number, time, what happened, message id and shard key;
 then, if known, the delivery count, the delay, who did it (a client, or whoever asked by --by) and the note, and of a
 write the task that it calls. A queue keeps a journal once its setting `journal` says how many events to keep. Older
 events are dropped; stderr says how many of the requested ones are lost. With --follow it also says when the queue is
@@ -105,7 +104,7 @@ def _lines(event: Event) -> str:
 
 
 def _line(event: Event) -> str:
-    time = datetime.fromtimestamp(event.time, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    time = f"{date_and_time(event.time)}.{int(event.time % 1 * 1000):03}"
     key = "-" if event.shard_key is None else shown_key(event.shard_key)
     until = "for" if event.kind == "paused" else "due in"
     more = [

@@ -66,9 +66,9 @@ def sentence(status: MessageStatus) -> str:
         case "waiting":
             return _waiting(status)
         case "held_back" if status.reason == "paused":
-            return f"held back: paused{_pause_left(status)}; {_before(status)} of its shard key"
+            return f"held back: paused{_pause_left(status)}; {_before(status)} of its tenant"
         case "held_back":
-            return f"held back by {status.reason}; {_before(status)} of its shard key"
+            return f"held back by {status.reason}; {_before(status)} of its tenant"
         case "delayed" if status.reason == "max_dead":
             return f"waiting for room among the dead letters (max_dead); tried again in {_left(status)}"
         case "delayed":
@@ -129,7 +129,7 @@ def _details(status: MessageStatus) -> list[tuple[str, str]]:
     if status.task:
         found.append(("task", status.task))
     if status.shard_key is not None:
-        found.append(("shard key", shown_key(status.shard_key)))
+        found.append(("tenant", shown_key(status.shard_key)))
     if status.written_at is not None:
         found.append(("written", f"{duration(max(0.0, now - status.written_at))} ago"))
     if status.deadline is not None:

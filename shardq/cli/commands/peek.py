@@ -76,7 +76,7 @@ def _draw(shell: Shell, messages: list[PeekedMessage], now: float, *, payloads: 
     room = max(columns * LEAST, WIDTH - sum(widths) - 2 * (len(widths) + columns - 1)) // columns
     keys = [_cut(shown_key(each.shard_key), room) for each in messages]
     rows = [[row[0], key, *row[1:]] for row, key in zip(rows, keys, strict=True)]
-    headers.insert(1, "shard key")
+    headers.insert(1, "tenant")
     if any(errors):
         headers.append("last error")
         rows = [[*row, _cut(error, room)] for row, error in zip(rows, errors, strict=True)]

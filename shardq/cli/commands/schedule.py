@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -15,7 +14,7 @@ from shardq.cli.output import say
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
-from shardq.cli.text import bytes_fields, duration, json_line, plural, shown_key
+from shardq.cli.text import bytes_fields, date_and_time, duration, json_line, plural, shown_key
 from shardq.model.schedule import CATCH_UPS, Schedule
 
 if TYPE_CHECKING:
@@ -162,4 +161,4 @@ def _next(each: Schedule, now: float) -> str:
 
 
 def _time(at: float | None) -> str:
-    return "never" if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    return "never" if at is None else date_and_time(at)

@@ -10,13 +10,17 @@ from shardq.cli.parsing import group
 ABOUT = """Each serves until SIGTERM or Ctrl-C."""
 
 EXAMPLES = """  shardq serve token site-7 --allow-queue metrics
-  shardq serve gateway --listen 127.0.0.1:7400 --tokens tokens.toml"""
+  shardq serve gateway --listen 127.0.0.1:7400 --tokens tokens.toml
+  shardq serve metrics --listen 127.0.0.1:9464
+  shardq serve scaler --listen :8080 --grpc :6000"""
 
 MENU: Final = Menu(
     "shardq.cli.serve",
     {
         "": {
             "gateway": "store what edge producers send",
+            "metrics": "the numbers of queues for Prometheus",
+            "scaler": "say how many workers are wanted, for KEDA and others",
             "token": "make a token for a producer",
         }
     },

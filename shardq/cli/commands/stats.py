@@ -45,9 +45,9 @@ OF_NOW = [
 COUNTERS = [name for name in COUNTS if name not in OF_NOW]
 """What only grows."""
 SUMS = {"load": ("runnable", "in_flight"), "len": ("backlog", "in_flight")}
-"""What workers are needed for; and all that is undelivered or in flight, as `Queue.len` counts it."""
+"""Sums of fields: `load` is what keeps workers busy, `len` all that is undelivered or in flight, as of `Queue.len`."""
 RECKONED = ("drain_seconds", "workers", "slots", "busy")
-"""What is reckoned, and so takes more calls."""
+"""Fields of the outlook: they take more calls than those of `Queue.stats`."""
 FIELDS = [*SUMS, *RECKONED, *(name for name in QueueStats.__struct_fields__ if name not in ("queue", "id", "streams"))]
 
 

@@ -120,7 +120,7 @@ def show_one(shell: Shell, name: str, found: Tenant) -> None:
 
 def _facts(found: Tenant) -> list[tuple[str, str]]:
     rows = [
-        ("shard key", shown_key(found.shard_key)),
+        ("tenant", shown_key(found.shard_key)),
         ("backlog", f"{found.backlog:,}"),
         ("in streams", f"{found.in_streams:,}"),
         (

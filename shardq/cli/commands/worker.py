@@ -60,11 +60,13 @@ EXAMPLES = """  shardq worker app.tasks:tasks
 @argument(
     "--until", choices=("empty",), help="end when nothing can be delivered, is in flight or waits for its next try"
 )
+@argument("--metrics", metavar="HOST:PORT", help="serve its numbers there for Prometheus, as :9464 on all addresses")
 @argument("--reload", action="store_true", help="begin anew when a Python file below the current directory changes")
 @argument("--log-format", choices=("text", "json"), default="text", help="how lines on stderr look (text)")
 @argument("-v", "--verbose", action="store_true", help="a line for each message, too")
 @argument("--quiet", action="store_true", help="only lines about what goes wrong (without a short form: -q is --queue)")
 @argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+@argument("--metrics-pipe", type=int, help=argparse.SUPPRESS)
 def run(args: Args, shell: Shell) -> int:
     """Work until a signal comes."""
     from shardq.cli.working import work  # it imports workers and drivers, which a help does not need

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -69,7 +70,7 @@ def _that_end(what: str, controls: Mapping[str | bytes, Control]) -> Iterator[st
     ending = {key: each for key, each in controls.items() if not math.isinf(each.until)}
     for key in sorted(ending, key=str):
         spelled = _value(key if isinstance(key, str) else repr(key))
-        yield f"# left out, since it ends at {ends_at(ending[key].until)}: {what} of {spelled}"
+        yield f"# left out, since it ends at {ends_at(ending[key].until, UTC)}: {what} of {spelled}"
     if ending:
         yield ""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from contextlib import closing
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.edge.options import add_spool, open_spool, read_ids
@@ -12,7 +11,7 @@ from shardq.cli.exits import NOTHING, OK
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, argument, command, takes
 from shardq.cli.shell import Shell
-from shardq.cli.text import printable
+from shardq.cli.text import date_and_time, printable
 
 if TYPE_CHECKING:
     from shardq.edge import Refused
@@ -61,6 +60,5 @@ def _request(refused: Refused) -> Any:
 
 def _about(each: Refused, request: Any) -> tuple[str, dict[str, Any]]:
     where = "?" if request is None else request.queue or f"topic {request.topic}"
-    at = datetime.fromtimestamp(each.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    line = f"{at}  {each.id.hex() or '?'}  {printable(f'{where}  {each.reason}  {each.text}')}"
+    line = f"{date_and_time(each.at)}  {each.id.hex() or '?'}  {printable(f'{where}  {each.reason}  {each.text}')}"
     return line, {"message_id": each.id.hex(), "to": where, "reason": each.reason, "text": each.text, "at": each.at}

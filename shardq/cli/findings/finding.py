@@ -28,7 +28,7 @@ NAMES: Final = {
     "rights": "this user lacks rights that its role needs",
     "version": "the server is too old, or not one that shardq is tested on",
 }
-"""What each finding is about, by its name."""
+"""The names of all findings, each with the problem that it reports."""
 
 
 class Finding(NamedTuple):

@@ -119,5 +119,12 @@ def name_of(worker: WorkerStatus) -> str:
 
 
 def _gone(worker: WorkerStatus, now: float) -> str:
-    memory = f", memory {size(worker.memory)}" if worker.memory else ""
-    return f"gone at {moment(worker.heard, now)}{memory}"
+    return f"gone at {moment(worker.heard, now)}{_memory(worker)}"
+
+
+def _memory(worker: WorkerStatus) -> str:
+    if not worker.memory:
+        return ""
+    if not worker.memory_limit:
+        return f", memory {size(worker.memory)}"
+    return f", memory {share(worker.memory / worker.memory_limit)} of {size(worker.memory_limit)}"

@@ -52,13 +52,13 @@ def _add_bounds(parser: Parser) -> None:
 
 
 @command(ABOUT, EXAMPLES, extra="gateway")
-@argument("--listen", metavar="HOST:PORT", help="the address, or unix:PATH; port 0: any")
+@flag("listen")
 @argument("--redis", dest="url", metavar="URL", default=argparse.SUPPRESS, help="the same as --url")
 @argument("--tokens", type=Path, metavar="FILE", help="who may write where, as TOML")
 @argument("--insecure", action="store_true", help="allow no TLS, and on loopback no tokens")
-@argument("--tls-cert", type=Path, metavar="FILE", help="the certificate chain, as PEM")
-@argument("--tls-key", type=Path, metavar="FILE", help="its key, as PEM")
-@argument("--client-ca", type=Path, metavar="FILE", help="demand certificates that this authority signed")
+@flag("tls_cert")
+@flag("tls_key")
+@flag("client_ca")
 @argument("--reflection", action="store_true", help="tell clients with a token what the service is")
 @takes(_add_bounds)
 @argument("--health", metavar="HOST:PORT", help="a second address, which strangers at the first one cannot fill")

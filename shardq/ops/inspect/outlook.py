@@ -43,6 +43,19 @@ def outlook(state: QueueState, timeout: float | None = None) -> Op[Outlook]:
     return outlook_of((yield from facts(state, state.until(timeout))))
 
 
+def facts_beside(
+    state: QueueState, stats: QueueStats, before: QueueStats | None, timeout: float | None = None
+) -> Op[Facts]:
+    """Return what an outlook is reckoned from, of *stats* that were asked for just now.
+
+    *before* are those of a moment earlier, if there are any: what was delivered since tells whether somebody reads.
+    """
+    found = yield from _facts_of(state, stats, state.until(timeout))
+    if before is not None and _may_be_read(found):
+        found = replace(found, is_read=_has_delivered(before, stats))
+    return found
+
+
 def verdict(state: QueueState, timeout: float | None = None) -> Op[Verdict]:
     """Return how the queue is, in one sentence. QueueMissing as of `outlook`."""
     until = state.until(timeout)
@@ -56,14 +69,22 @@ def verdict(state: QueueState, timeout: float | None = None) -> Op[Verdict]:
 def facts(state: QueueState, until: float) -> Op[Facts]:
     """Ask for all that an outlook is reckoned from."""
     stats = yield from statistics(state, _left(state, until))
+    found = yield from _facts_of(state, stats, until)
+    if _may_be_read(found):
+        yield Sleep(GLANCE)
+        soon = yield from numbers(state, _left(state, until))
+        found = replace(found, is_read=_has_delivered(stats, soon))
+    return found
+
+
+def _facts_of(state: QueueState, stats: QueueStats, until: float) -> Op[Facts]:
     reply = yield from retry_until(always(Call.on(state.keys, "outlook")), until, state.clock)
     waiters = waiters_of(reply) if reply else Waiters(time=stats.time)
     past = tuple((yield from beats.history(state, MINUTES, _left(state, until))))
     workers, are_all = yield from _workers(state, until)
     working = sum(each.state == "working" for each in workers)
     factor = 1.0 if are_all or not past or not working else max(1.0, past[-1].workers / working)
-    found = Facts(stats, waiters, workers, factor, past)
-    return (yield from _with_readers(state, found, until))
+    return _with_readers(Facts(stats, waiters, workers, factor, past))
 
 
 def _workers(state: QueueState, until: float) -> Op[tuple[tuple[WorkerStatus, ...], bool]]:
@@ -86,15 +107,11 @@ def _left(state: QueueState, until: float) -> float:
     return max(0.0, until - state.clock.monotonic())
 
 
-def _with_readers(state: QueueState, found: Facts, until: float) -> Op[Facts]:
+def _with_readers(found: Facts) -> Facts:
     """Note whether somebody reads who does not tell of itself, and when somebody did last."""
     seen = _seen_reading(found)
     last = max((each for each in (*seen, *(each.heard for each in found.workers)) if each <= found.now), default=None)
-    is_read = any(found.now - each < SILENT for each in seen)
-    if not is_read and not found.working and found.stats.runnable:
-        # A quick reader may have had nothing in its hands at that moment.
-        is_read = yield from _is_delivering(state, found.stats, until)
-    return replace(found, is_read=is_read, last_read=last)
+    return replace(found, is_read=any(found.now - each < SILENT for each in seen), last_read=last)
 
 
 def _seen_reading(found: Facts) -> list[float]:
@@ -111,10 +128,12 @@ def _seen_reading(found: Facts) -> list[float]:
     return seen
 
 
-def _is_delivering(state: QueueState, before: QueueStats, until: float) -> Op[bool]:
-    """Say whether something is delivered within a moment."""
-    yield Sleep(GLANCE)
-    after = yield from numbers(state, _left(state, until))
+def _may_be_read(found: Facts) -> bool:
+    """Say whether a reader may have been overlooked: a quick one may have had nothing in its hands at that moment."""
+    return not found.has_reader and bool(found.stats.runnable)
+
+
+def _has_delivered(before: QueueStats, after: QueueStats) -> bool:
     return after.delivered > before.delivered or after.acked > before.acked
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -162,8 +162,39 @@ def _near(view: QueueView, streams: Sequence[int], others: Sequence[Any]) -> tup
     return tuple(near[:NEIGHBOURS])
 
 
+def leaders(
+    state: QueueState, count: int, also: Collection[bytes], timeout: float | None = None
+) -> Op[tuple[list[bytes], list[bytes]]]:
+    """Return the *count* tenants of which most waits, and the *count* of *also* of which most waits, in their order."""
+    until = state.until(timeout)
+    seen = yield from _knowing(state, until)
+    ranks, _ = yield from _ranks(state, seen, "backlog", until)
+    some = {name: ranks[name] for name in also if name in ranks}
+    return _first(ranks, count), _first(some, count)
+
+
+def named(state: QueueState, names: Sequence[bytes], timeout: float | None = None) -> Op[list[Tenant]]:
+    """Return what tenants of these *names* have, but for how long anything has waited: one call for 50 of them."""
+    until = state.until(timeout)
+    seen = yield from _knowing(state, until)
+    return (yield from _details(state, seen, Survey(names, waits={}), until))
+
+
 def _most(state: QueueState, seen: Sight, order: str, count: int, until: float) -> Op[Survey]:
     """Return the *count* that have most of what *order* names."""
+    ranks, in_streams = yield from _ranks(state, seen, order, until)
+    return Survey(_first(ranks, count), in_streams)
+
+
+def _first(ranks: Mapping[bytes, int], count: int) -> list[bytes]:
+    """Return the names of the *count* with the largest ranks."""
+    # By name where ranks are the same, so that two pages show nobody twice.
+    first = heapq.nsmallest(count, ((-rank, name) for name, rank in ranks.items() if rank >= 0))
+    return [name for _, name in first]
+
+
+def _ranks(state: QueueState, seen: Sight, order: str, until: float) -> Op[tuple[dict[bytes, int], int]]:
+    """Return how much each tenant has of what *order* names, and the messages in the streams if these count."""
     in_streams = 0
     if kind := BOUNDS.get(order):
         ranks = yield from _read_all(state, kind, _used, until)
@@ -172,9 +203,7 @@ def _most(state: QueueState, seen: Sight, order: str, count: int, until: float) 
         ranks = yield from _read_all(state, "t:", lambda text: stored_account(text, virtual).rank(order), until)
         for name, each in (yield from _changed_by_time(state, seen, until)).items():
             ranks[name] = each.rank(order)
-    # By name where ranks are the same, so that two pages show nobody twice.
-    first = heapq.nsmallest(count, ((-rank, name) for name, rank in ranks.items() if rank >= 0))
-    return Survey([name for _, name in first], in_streams)
+    return ranks, in_streams
 
 
 def _used(text: bytes) -> int:

@@ -16,7 +16,7 @@ from shardq.arguments import rate as checked_rate
 from shardq.errors import ConfigError, LeaseLost, ShardqError
 from shardq.model.action import ActionKind, ActionStatus
 from shardq.model.where import Where
-from shardq.ops.operate.selection import LETTERS, Chosen, Search, check, next_page
+from shardq.ops.operate.selection import LETTERS, Bounds, Chosen, Search, check, next_page
 from shardq.ops.queue.opening import missing, require_queue
 from shardq.ops.queue.retry import Same, always, retry_until
 from shardq.ops.queue.state import QueueState
@@ -276,7 +276,8 @@ def _stored(reply: Any) -> Stored:
 
 def _running(state: QueueState, action_id: str, holder: str, reply: Any) -> Running:
     record = _stored(reply)
-    search = Search(record.asked.kind, record.asked.where, record.started / 1000)
+    bounds = Bounds(record.started / 1000, record.last, max(record.started, record.last_ms), record.last_letter)
+    search = Search(record.asked.kind, record.asked.where, bounds)
     search.restart()
     if record.asked.kind in LETTERS and record.position:
         search.after = record.position

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from shardq.model.action import ActionKind
 from shardq.model.where import Where
-from shardq.ops.operate.selection import Search, check, next_page
-from shardq.ops.queue.opening import require_queue
+from shardq.ops.operate.selection import Bounds, Search, check, next_page
+from shardq.ops.queue.opening import missing, require_queue
+from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Op
+from shardq.ops.queue.steps import Call, Op
+from shardq.protocol.replies import pairs
+
+_ANY_MS: Final = 2**63
 
 
 def count(
-    state: QueueState, kind: ActionKind, where: Where, started: float, limit: int | None, timeout: float | None
+    state: QueueState, kind: ActionKind, where: Where, now: float, limit: int | None, timeout: float | None
 ) -> Op[int]:
-    """Return how many messages *where* selects of those that were there at *started*, at most *limit*.
+    """Return how many messages *where* selects of those that are there, at most *limit*. *now* is the server's time.
 
     ConfigError if the action cannot be about such messages; QueueMissing if there is no such queue.
     """
     check(kind, where)
-    yield from require_queue(state, state.until(timeout))
-    search, found = Search(kind, where, started), 0
+    until = state.until(timeout)
+    yield from require_queue(state, until)
+    search, found = Search(kind, where, (yield from _bounds(state, now, until))), 0
     search.restart()
     while not search.is_over and (limit is None or found < limit):
         found += len((yield from next_page(state, search)))
     return found if limit is None else min(found, limit)
+
+
+def _bounds(state: QueueState, now: float, until: float) -> Op[Bounds]:
+    """Return what is there now."""
+    facts = pairs((yield from retry_until(always(Call.on(state.keys, "facts")), until, state.clock)))
+    if "n" not in facts:
+        raise missing(state)
+    letters = yield from ask(state, "XREVRANGE", state.keys.dead, "+", "-", "COUNT", 1, until=until)
+    return Bounds(now, int(facts["n"]), _ANY_MS, letters[0][0].decode() if letters else "0-0")

@@ -51,16 +51,29 @@ class Chosen(NamedTuple):
     streams: tuple[str, ...] = ()
 
 
+class Bounds(NamedTuple):
+    """What was there when an action began: messages up to the number `last`, dead letters up to the entry id `letter`.
+
+    The clock does not tell that, since it may have been set back. By it the action began at `started`, in seconds; of
+    messages that other programs wrote, which have no number, those up to `last_ms` in their ids are meant.
+    """
+
+    started: float
+    last: int
+    last_ms: int
+    letter: str
+
+
 class Search(msgspec.Struct):
     """How far the search of an action has come.
 
-    `started` is when the action began, by the server's clock in seconds: it is about what was there by then. Dead
-    letters come after the entry id `after`; others stand behind `cursor` in the list `lists[0]`.
+    It is about what was there when the action began. Dead letters come after the entry id `after`; others stand behind
+    `cursor` in the list `lists[0]`.
     """
 
     kind: ActionKind
     where: Where
-    started: float
+    bounds: Bounds
     after: str = "-"
     cursor: str | None = None
     lists: tuple[PeekState, ...] = ()
@@ -109,21 +122,36 @@ def next_page(state: QueueState, search: Search) -> Op[list[Chosen]]:
     return [
         _chosen(state, each)
         for each in page.messages
-        if not each.cancelled and each.written_at <= search.started and _selects(where, each, now, parents, search.kind)
+        if not each.cancelled and _was_there(search.bounds, each) and _selects(where, each, now, parents, search.kind)
     ]
+
+
+def _was_there(bounds: Bounds, each: PeekedMessage) -> bool:
+    """Return whether a message was there when the action began."""
+    parsed = MessageId.parse(each.message_id)
+    if parsed.place == "l":
+        return parsed.written_ms <= bounds.last_ms
+    return int(parsed.entry.partition("-")[2]) <= bounds.last
 
 
 def _letters(state: QueueState, search: Search) -> Op[list[Chosen]]:
     letters = yield from dead_letters(state, PAGE, search.after)
     if letters:
         search.after = letters[-1].entry_id
-    search.is_over = len(letters) < PAGE or letters[-1].died_at > search.started
+    last = _ordered(search.bounds.letter)
+    search.is_over = len(letters) < PAGE or _ordered(letters[-1].entry_id) > last
     parents = bool(state.view.config.parents)
     return [
         Chosen("0-0-d", "d", each.entry_id, b"", "dead", 0)
         for each in letters
-        if each.died_at <= search.started and selects_letter(search.where, each, search.started, parents)
+        if _ordered(each.entry_id) <= last and selects_letter(search.where, each, search.bounds.started, parents)
     ]
+
+
+def _ordered(entry_id: str) -> tuple[int, int]:
+    """Return an entry id as what orders it."""
+    ms, _, number = entry_id.partition("-")
+    return int(ms), int(number)
 
 
 def _chosen(state: QueueState, each: PeekedMessage) -> Chosen:

@@ -166,10 +166,11 @@ class Batch(msgspec.Struct, frozen=True):
 class Armed(msgspec.Struct, frozen=True):
     """Wait up to `block_ms` ms for up to `count` entries of a stream, and run `call` at the moment when this wait ends.
 
-    The entries are notifications, of which one reader gets each; or with `after` all that come after that id. There
-    are three answers, and each can be a `Refused`: the server's time before the wait (seconds, microseconds; None
-    unless it is `timed`), the entries, the reply to `call` (if there is one: None only waits). At local time `wake_at`
-    there is a reason to end the wait. `waiting` are those for whom it is (a `Waiting` of `ops/read/waiting.py`).
+    The entries are notifications, of which one reader gets each; or with `after` all that come after that id, there or
+    in one of the `others`, which are streams of the same slot. There are three answers, and each can be a `Refused`:
+    the server's time before the wait (seconds, microseconds; None unless it is `timed`), the entries, the reply to
+    `call` (if there is one: None only waits). At local time `wake_at` there is a reason to end the wait. `waiting` are
+    those for whom it is (a `Waiting` of `ops/read/waiting.py`).
     """
 
     key: str
@@ -180,6 +181,7 @@ class Armed(msgspec.Struct, frozen=True):
     waiting: Any
     after: str | None = None
     timed: bool = False
+    others: tuple[str, ...] = ()
 
 
 class Wait(msgspec.Struct, frozen=True):

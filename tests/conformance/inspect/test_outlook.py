@@ -54,7 +54,7 @@ def tell(
     """Let a worker tell of itself that has done that many jobs of 1 s in its last minute."""
     started = round(1000 * (queue.stats().time - began))
     tasks = f"mail.send={done},0,1000;" if done else ""
-    row = f"0|{slots}|{busy}.00|{started}|7|1048576|0.1.0|host||||{done}|0|{tasks}|{tenants}|"
+    row = f"0|{slots}|{busy}.00|{started}|7|1048576||0.1.0|host||||{done}|0|{tasks}|{tenants}|"
     beat(queue, "w", row)
 
 

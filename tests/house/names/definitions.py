@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from shardq.telemetry.instruments import INSTRUMENTS
 from tests.house.doc_blocks import ROOT
 
 PACKAGE, LUA = ROOT / "shardq", ROOT / "lua"
@@ -196,6 +197,9 @@ def definitions() -> Definitions:
     wire = re.sub(r"//.*", "", (PACKAGE / "datasink/shardq_edge.proto").read_text())
     found.wire |= {*re.findall(r"\w+", wire), "shardq.edge.v1.DataSink", "shardq.edge.v1.DataSink/Send"}
     found.constants |= found.wire
+    found.constants |= {
+        each.text for each in INSTRUMENTS
+    }  # most are put together, so that no text of the code has them
     return found
 
 

@@ -16,13 +16,22 @@ OTHERS = {
         "stop_grace_period: 35s", "uvicorn --workers 4",
     ),
     "gRPC's, or HTTP's": (
-        "GRPC_ENABLE_FORK_SUPPORT", "INVALID_ARGUMENT", "Idempotency-Key", "NOT_SERVING", "RESOURCE_EXHAUSTED",
-        "Watch", "authorization: Bearer TOKEN", "grpc.health.v1.Health/Check",
+        "GRPC_ENABLE_FORK_SUPPORT", "INVALID_ARGUMENT", "Idempotency-Key", "NOT_FOUND", "NOT_SERVING",
+        "RESOURCE_EXHAUSTED", "UNAVAILABLE", "Watch", "authorization: Bearer TOKEN", "grpc.health.v1.Health/Check",
     ),
+    "Kubernetes', or KEDA's": (
+        "AverageValue", "FromEnv", "NetworkPolicy", "StreamIsActive", "cooldownPeriod", "fallback",
+        "PodMonitor", "pkg/scalers/externalscaler", "pollingInterval", "tcpSocket",
+    ),
+    "alerts: tests/examples/test_monitoring.py compares them with their file": (
+        "ShardqBlind", "ShardqDeadGrows", "ShardqFailing", "ShardqLeasesLost", "ShardqNeverDrains", "ShardqNoWorker",
+        "ShardqOldestAge", "ShardqPausedForgotten", "ShardqRedisFull",
+    ),
+    "a path of a server of HTTP": ("/healthz", "/metrics", "/readyz"),
     "Redis tells it while an append-only file is on, which is off in tests": ("aof_delayed_fsync",),
     "a call of the operating system": ("fallocate",),
     "Spark's": (
-        "--py-files", "lastProgress", "metrics", "pyFiles", "pyspark[connect]", "rand", "remote",
+        "--py-files", "lastProgress", "pyFiles", "pyspark[connect]", "rand", "remote",
         "sortWithinPartitions",
     ),
     "a command that is not ours": ("nohup", "mv shardq-*.whl shardq.zip",),

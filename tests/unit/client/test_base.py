@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from shardq import AsyncClient, Client, ConfigError
+from shardq import AsyncClient, Client, ConfigError, Spans
 from shardq.client.base import ClientSettings
 from shardq.codec import BytesCodec, JsonCodec
 from shardq.testing import ManualClock
@@ -31,6 +31,7 @@ each_client_kind = pytest.mark.parametrize("client_kind", [Client, AsyncClient])
         {"durability": "much"},
         {"codec": "json"},
         pytest.param({"codecs": memoryview(b"json")}, id="codecs"),
+        {"spans": "parent"},
         {"retries": 3},
     ],
     ids=str,
@@ -45,6 +46,7 @@ def test_a_client_beside_another_has_its_settings(client_kind: Any) -> None:
     settings: dict[str, Any] = {
         "codec": BytesCodec(), "codecs": (JsonCodec(),), "timeout": 2.0, "durability": "process", "max_connections": 3,
         "max_payload": 1000, "wait_slice": 0.5, "name": "me", "clock": ManualClock(),
+        "spans": Spans(parent=True, tenant="hash"),
     }  # fmt: skip
     assert settings.keys() == get_type_hints(ClientSettings).keys()
     one = client_kind.from_url(URL, **settings)

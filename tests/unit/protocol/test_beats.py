@@ -38,8 +38,9 @@ HOSTILE: Sequence[str] = (
 
 def beat(**changes: object) -> Beat:
     usual = Beat(
-        is_end=False, slots=8, busy=2.5, started=NOW - 60, pid=7, memory=1 << 20, version="0.1.0", host="host",
-        longest_since=NOW - 5, longest_message="1-1-0", longest_task="mail.send", tasks={}, tenants={}, others=NOTHING,
+        is_end=False, slots=8, busy=2.5, started=NOW - 60, pid=7, memory=1 << 20, memory_limit=1 << 21, version="0.1.0",
+        host="host", longest_since=NOW - 5, longest_message="1-1-0", longest_task="mail.send", tasks={}, tenants={},
+        others=NOTHING,
     )  # fmt: skip
     return usual._replace(**changes)  # type: ignore[arg-type]
 
@@ -60,13 +61,9 @@ def test_a_worker_is_read_as_it_was_told() -> None:
     found = read(spell_row(told))
     assert (found.state, found.heard, found.slots, found.busy) == ("working", NOW, 8, 2.5)
     assert (found.longest_since, found.longest_message, found.longest_task) == (NOW - 5, "1-1-0", "mail.send")
-    assert (found.started, found.pid, found.memory, found.version, found.host) == (
-        NOW - 60,
-        7,
-        1 << 20,
-        "0.1.0",
-        "host",
-    )
+    assert (found.started, found.pid, found.version, found.host) == (NOW - 60, 7, "0.1.0", "host")
+    assert (found.memory, found.memory_limit) == (1 << 20, 1 << 21)
+    assert read(spell_row(beat(memory_limit=None))).memory_limit is None
     (task,) = found.tasks
     assert (task.task, task.done, task.failed, task.seconds, found.done, found.failed) == (
         "mail.send",
@@ -150,7 +147,7 @@ def test_rows_of_anybody_are_read_or_left_out() -> None:
             raw[at : at + random.randint(0, 3)] = random.choice(
                 [b"|", b"\xff", b"\0", b"9" * 400, b"-", b"e", b"\n", b""]
             )
-        flat = [b"good", good, b"\xff\n", bytes(raw), b"inf", b"1|0|1|inf" + b"|" * 13, b"", b"x" * 100_000]
+        flat = [b"good", good, b"\xff\n", bytes(raw), b"inf", b"1|0|1|inf" + b"|" * 14, b"", b"x" * 100_000]
         found = {each.id for each in workers_of("jobs", NOW, flat)}
         assert "good" in found
         minute_row(bytes(raw))

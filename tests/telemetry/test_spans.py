@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,8 +17,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from shardq import ConfigError, LeaseLost, Queue
+from shardq import Client, ConfigError, LeaseLost, Message, Queue, Spans
 from shardq.drivers import sharing
+from shardq.ops.write.outgoing import compose_all
+from shardq.ops.write.write import write_many
+from shardq.telemetry import spans as span_module
+from shardq.telemetry.options import hashed
 from shardq.testing import ManualClock, fake_client
 from tests.waiting import eventually
 
@@ -58,6 +63,11 @@ def spans(exporter: InMemorySpanExporter) -> Any:
     return spans
 
 
+def of(context: Any) -> tuple[int, int]:
+    """What is the same of a context here and of one that came with a message."""
+    return context.trace_id, context.span_id
+
+
 def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
@@ -86,7 +96,9 @@ def test_a_read_that_began_before_there_was_a_provider_has_no_span(
 @pytest.mark.parametrize("named", [True, False])
 def test_a_provider_that_the_environment_names_is_made(named: bool) -> None:
     """OpenTelemetry makes it when it is first asked for, which may be by shardq."""
-    code = "import opentelemetry.trace, opentelemetry.context; from shardq.telemetry import enabled; print(enabled())"
+    code = (
+        "import opentelemetry.trace, opentelemetry.context; from shardq.telemetry.gate import tracing; print(tracing())"
+    )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     if named:
         environment["OTEL_PYTHON_TRACER_PROVIDER"] = "sdk_tracer_provider"
@@ -316,3 +328,144 @@ def test_callers_that_share_a_call_have_spans_of_their_own(
     writes = {attributes(span)["messaging.message.id"]: span.parent for span in found if span.name == "write jobs"}
     for number, message_id in ids.items():
         assert writes[message_id] == requests[f"request {number}"]
+
+
+def test_with_parent_the_work_is_a_child_of_the_write(exporter: InMemorySpanExporter, spans: Any) -> None:
+    exporter.clear()
+    queue = fake_client(spans=Spans(parent=True)).queue("jobs", create=True)
+    tracer = trace.get_tracer("test")
+    with tracer.start_as_current_span("request"):
+        queue.write(1, shard_key="t")
+    delivery = queue.read()
+    with tracer.start_as_current_span("loop") as loop, delivery.processing():
+        delivery.ack()
+    write, process, ack = (spans()[f"{name} jobs"] for name in ("write", "process", "ack"))
+    assert of(process.parent) == of(write.context)
+    assert [of(link.context) for link in process.links] == [of(loop.get_span_context())]
+    assert (of(ack.parent), of(ack.links[0].context)) == (of(process.context), of(write.context))
+    queue.write(1, shard_key="t", headers={"traceparent": "rubbish"})
+    with queue.read().processing():
+        pass
+    assert spans()["process jobs"].parent is None
+
+
+def test_who_is_not_trusted_is_no_parent(exporter: InMemorySpanExporter, spans: Any) -> None:
+    exporter.clear()
+    queue = fake_client(spans=Spans(parent=True)).queue("jobs", create=True)
+    theirs = "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
+    queue.client.run(write_many(queue.state, [outgoing(queue, {"trace-link": theirs})]))
+    with queue.read().processing():
+        pass
+    process = spans()["process jobs"]
+    assert (process.parent, len(process.links)) == (None, 1)
+
+
+def outgoing(queue: Queue, headers: dict[str, str]) -> Any:
+    return compose_all(queue.state, queue.client.codecs, [Message(1, "t", headers=headers)], None)[0]
+
+
+@pytest.mark.parametrize(("tenant", "shown"), [("plain", "acme"), ("hash", hashed("acme")), ("off", None)])
+def test_spans_tell_of_the_tenant_what_the_program_wants(
+    tenant: Any, shown: str | None, exporter: InMemorySpanExporter
+) -> None:
+    exporter.clear()
+    queue = fake_client(spans=Spans(tenant=tenant)).queue("jobs", create=True)
+    queue.write(1, shard_key="acme")
+    delivery = queue.read()
+    with delivery.processing():
+        delivery.ack()
+    found = [attributes(span).get("shardq.shard_key") for span in exporter.get_finished_spans()]
+    assert found == [None, shown, shown, shown]
+    assert ("acme" in "".join(span.to_json() for span in exporter.get_finished_spans())) is (tenant == "plain")
+
+
+def test_a_hash_is_the_same_everywhere_and_short() -> None:
+    assert hashed("acme") == hashed(b"acme") != hashed("acmf")
+    assert all(re.fullmatch("[a-z2-7]{8}", hashed(key)) for key in ("", "é" * 9000, b"\xff", "\udcff"))
+
+
+@pytest.mark.parametrize("wrong", [{"parent": 1}, {"tenant": "hidden"}, {"tenant": None}])
+def test_bad_options_are_named(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        Spans(**wrong)
+
+
+def test_the_environment_says_what_a_client_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDQ_SPANS", "parent, tenant=hash")
+    assert fake_client().spans == Spans(parent=True, tenant="hash")
+    assert fake_client(spans=Spans()).spans == Spans()
+    for wrong in ("child", "tenant=", "parent=1", "tenant=hash;parent"):
+        monkeypatch.setenv("SHARDQ_SPANS", wrong)
+        with pytest.raises(ConfigError, match="SHARDQ_SPANS"):
+            fake_client()
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("redis://db.internal:6380/1", ("db.internal", 6380)),
+        ("redis://user:secret@[::1]", ("::1", 6379)),
+        ("unix:///run/redis.sock", ("/run/redis.sock", None)),
+        ("redis+cluster://one:7000,two:7001", ("one", 7000)),
+        ("redis+sentinel://one,two/mymaster", ("one", 26379)),
+    ],
+)
+def test_the_server_is_that_of_the_url(url: str, server: tuple[str, int | None]) -> None:
+    assert Client.from_url(url).server == server
+
+
+def test_spans_name_the_server(queue: Queue, exporter: InMemorySpanExporter) -> None:
+    queue.write(1, shard_key="t")
+    queue.read().ack()
+    found = {
+        (attributes(span)["server.address"], attributes(span)["server.port"]) for span in exporter.get_finished_spans()
+    }
+    assert found == {("localhost", 6379)}
+
+
+def test_the_span_of_a_batch_has_the_first_ids(queue: Queue, spans: Any) -> None:
+    ids = queue.write_many([(number, "t") for number in range(120)])
+    found = queue.read_many(200)
+    queue.ack_many(found)
+    read = tuple(each.message_id for each in found)
+    for name, wanted in (("write", tuple(ids)), ("read", read), ("ack", read)):
+        held = attributes(spans()[f"{name} jobs"])
+        assert (held["shardq.message.ids"], held["messaging.batch.message_count"]) == (wanted[:100], 120)
+
+
+def test_a_publish_has_one_span_for_its_queues(queue: Queue, spans: Any) -> None:
+    client = queue.client
+    for name in ("mails", "audit"):
+        client.queue(name, create=True)
+        client.bind("orders.#", name)
+    ids = client.publish("orders.eu", 1, shard_key="t")
+    span = spans()["write orders.eu"]
+    held = attributes(span)
+    assert (span.kind, held["messaging.batch.message_count"]) == (SpanKind.PRODUCER, 2)
+    assert sorted(held["shardq.message.ids"]) == sorted(ids.values())
+    with client.queue("mails").read().processing():
+        pass
+    assert of(spans()["process mails"].links[0].context) == of(span.context)
+
+
+@pytest.mark.parametrize("what", ["start_span", "on_end", "inject", "is_recording", "attach", "detach"])
+def test_traces_that_fail_are_logged_once_and_fail_no_call(
+    what: str, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no room")
+
+    places = {"start_span": "opentelemetry.sdk.trace.Tracer.start_span", "on_end": "opentelemetry.sdk.trace.Span.end"}
+    places["is_recording"] = "opentelemetry.sdk.trace.Span.is_recording"
+    if what in ("inject", "attach", "detach"):
+        monkeypatch.setattr(span_module.api(), what, fail)
+    else:
+        monkeypatch.setattr(places[what], fail)
+    monkeypatch.setattr(span_module, "_has_failed", False)
+    for number in range(3):
+        queue.write(number, shard_key="t")
+    found = queue.read_many(3)
+    with found[0].processing():
+        queue.ack_many(found)
+    assert queue.stats().acked == 3
+    assert sum("traces fail" in each.message for each in caplog.records) == 1

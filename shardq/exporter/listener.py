@@ -1,0 +1,366 @@
+"""A small HTTP server for numbers: GET and HEAD of a few paths, and nothing that a stranger could fill.
+
+Anybody may connect. So each connection has one request, and is closed with its reply. A request has at most 8 kB, which
+have to be there within 5 s. Connections are bounded, and where there is no room, the one goes that has waited longest
+for its request. Replies are made by a few threads, and all else by one, in an event loop of its own: who sends or reads
+slowly takes no thread. Nothing of a request is believed: `Host` is not looked at, and bodies are not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import re
+import socket
+import ssl
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from email.utils import formatdate
+from http import HTTPStatus
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from shardq.clock import Clock, SystemClock
+from shardq.errors import BackendError, ConfigError
+from shardq.sockets import UNIX, address_of, check_address, listeners
+
+MAX_REQUEST: Final = 8 * 1024
+"""Bytes of a request: its line and all header fields."""
+MAX_FIELDS: Final = 100
+"""Header fields of a request."""
+MAX_CONNECTIONS: Final = 256
+THREADS: Final = 8
+"""Threads that make replies."""
+PATIENCE: Final = 5.0
+"""Seconds within which a request must be there."""
+REPLY: Final = 10.0
+"""Seconds within which a reply must be made, and as many within which it must be read."""
+PAUSE: Final = 0.2
+"""Seconds until connections are taken again, after one could not be taken."""
+ENDING: Final = 2.0
+"""Seconds in which replies that are under way may be sent at the end."""
+SELDOM: Final = 60.0
+"""Seconds between two lines of the log about requests that failed."""
+NOBODY: Final = object()
+UNREAD: Final = 64 * 1024
+"""Bytes behind a request that are read and dropped, so that the reply is not lost with them."""
+_TARGET: Final = re.compile("[!-~]+")
+PLAIN: Final = "text/plain; charset=utf-8"
+
+log = logging.getLogger("shardq.exporter")
+
+
+class Request(NamedTuple):
+    """What was asked for: `path` is decoded; `rest` is what follows the path of the route, and `query` what follows ?.
+
+    `accept` is the header field of that name.
+    """
+
+    path: str
+    rest: str
+    query: Mapping[str, str]
+    accept: str
+
+
+class Reply(NamedTuple):
+    """What is answered: *body* is of the content type *kind*."""
+
+    body: str
+    kind: str = PLAIN
+    status: int = 200
+
+
+class Refusal(Exception):
+    """A request that is not answered as it was meant: its *status* and one line of text say why."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status, self.text = status, text
+
+
+Route = Callable[[Request], Reply] | Reply
+"""A reply, or what makes it in one of a few threads, or raises `Refusal`."""
+
+
+class Listener:
+    """Serves *routes*, a table of paths, on `HOST:PORT` or `unix:PATH`, from `open` until `close`.
+
+    A path that ends with / is that of all paths that begin so. With *tls* it speaks HTTPS. ConfigError for an address
+    on which one cannot listen.
+
+    >>> listener = Listener("127.0.0.1:0", {"/healthz": Reply("ok")})
+    >>> listener.open()
+    >>> listener.close()
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        routes: Mapping[str, Route],
+        *,
+        clock: Clock | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._tls: Mapping[str, Any] = (
+            {"ssl": tls, "ssl_handshake_timeout": PATIENCE, "ssl_shutdown_timeout": ENDING} if tls else {}
+        )
+        self._listen, self._routes = check_address("the address", listen), dict(routes)
+        self._clock = clock or SystemClock()
+        self._sockets: list[socket.socket] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: OrderedDict[socket.socket, None] = OrderedDict()
+        self._answering: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
+        self._next_line = -math.inf
+        self.turned_away = 0
+        """Connections that had to make room for others."""
+
+    def bind(self) -> None:
+        """Take the address, so that nobody else gets it; connections wait until `open`."""
+        if self._sockets:
+            return
+        try:
+            self._sockets = listeners(self._listen)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror  # below 0: of names
+            raise ConfigError(f"cannot listen on {self._listen}: {why or error}") from None
+
+    def open(self) -> None:
+        """Begin to serve, in a thread."""
+        self.bind()
+        ready: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="shardq-reply")
+        self._thread = threading.Thread(target=self._run, args=(ready,), name="shardq-listener", daemon=True)
+        self._thread.start()
+        if (failed := ready.get()) is not None:
+            self.close()
+            raise ConfigError(f"cannot listen on {self._listen}: {failed}") from failed
+
+    @property
+    def address(self) -> str:
+        """Where it listens, with the real port if 0 was asked for."""
+        return address_of(self._listen, self._sockets)
+
+    def close(self) -> None:
+        """Take no more connections, send the replies that are under way within 2 s, and end all others."""
+        loop, thread = self._loop, self._thread
+        if loop is not None and thread is not None:
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(self._closing.set)
+            thread.join()
+        self._close_sockets()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._loop = self._thread = self._pool = None
+
+    def _close_sockets(self) -> None:
+        for each in self._sockets:
+            each.close()
+        if self._sockets and self._listen.startswith(UNIX):
+            Path(self._listen.removeprefix(UNIX)).unlink(missing_ok=True)
+        self._sockets = []
+
+    def _run(self, ready: SimpleQueue[BaseException | None]) -> None:
+        try:
+            asyncio.run(self._serve(ready))
+        except OSError as error:
+            ready.put(error)
+
+    async def _serve(self, ready: SimpleQueue[BaseException | None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        takers = [asyncio.create_task(self._take(each)) for each in self._sockets]
+        ready.put(None)
+        await self._closing.wait()
+        for taker in takers:
+            taker.cancel()
+        for connection in list(self._waiting):
+            _end(connection)
+        if self._answering:
+            await asyncio.wait(self._answering, timeout=ENDING)
+
+    async def _take(self, listener: socket.socket) -> None:
+        """Take connections. If there are too many, the one goes that has waited longest for its request."""
+        loop = asyncio.get_running_loop()
+        tasks = set[asyncio.Task[None]]()  # the loop itself keeps only weak references
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError:  # mostly there are no descriptors for more
+                await asyncio.sleep(PAUSE)
+                continue
+            self._waiting[connection] = None
+            if len(self._waiting) + len(self._answering) > MAX_CONNECTIONS:
+                self.turned_away += 1
+                oldest, _ = self._waiting.popitem(last=False)
+                _end(oldest)
+            tasks.add(task := loop.create_task(self._come(connection)))
+            task.add_done_callback(tasks.discard)
+
+    async def _come(self, connection: socket.socket) -> None:
+        """Serve one connection, and end it."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        reader = asyncio.StreamReader(MAX_REQUEST)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport: asyncio.Transport | None = None
+        try:
+            async with asyncio.timeout(PATIENCE):
+                transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, **self._tls)
+                asked = await _asked(reader)
+            if task is None or self._waiting.pop(connection, NOBODY) is NOBODY:
+                return  # it had to make room
+            self._answering.add(task)
+            reply = await self._reply(asked)
+            async with asyncio.timeout(REPLY):
+                writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+                await self._send(reader, writer, reply, is_head=isinstance(asked, bytes) and asked.startswith(b"HEAD "))
+        except (OSError, TimeoutError, EOFError):
+            pass
+        finally:
+            self._waiting.pop(connection, None)
+            if task is not None:
+                self._answering.discard(task)
+            if transport is not None:
+                transport.abort()
+            else:
+                connection.close()
+
+    async def _reply(self, asked: bytes | Refusal) -> Reply:
+        """Return the reply to the bytes of a request."""
+        try:
+            if isinstance(asked, Refusal):
+                raise asked
+            request, route = _understood(asked, self._routes)
+            if isinstance(route, Reply):
+                return route
+            async with asyncio.timeout(REPLY):
+                return await asyncio.get_running_loop().run_in_executor(self._pool, self._made, route, request)
+        except Refusal as refusal:
+            return Reply(f"{refusal.text}\n", status=refusal.status)
+        except TimeoutError:
+            return Reply("this takes too long: try again\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def _made(self, route: Callable[[Request], Reply], request: Request) -> Reply:
+        try:
+            return route(request)
+        except Refusal:
+            raise
+        except BackendError as error:
+            # What it says is for those who run this: it names servers.
+            if self._is_time_to_say():
+                log.warning("a request for %r failed: %s", request.path, error)
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "Redis does not answer, or not as it should") from None
+        except Exception:
+            if self._is_time_to_say():
+                log.exception("a request for %r failed", request.path)
+            raise Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "failed: the log of this process says why") from None
+
+    def _is_time_to_say(self) -> bool:
+        """Say whether the log may have another line: strangers decide how often requests fail."""
+        now = self._clock.monotonic()
+        if now < self._next_line:
+            return False
+        self._next_line = now + SELDOM
+        return True
+
+    async def _send(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Reply, *, is_head: bool
+    ) -> None:
+        body = reply.body.encode("utf-8", "replace")
+        fields = {
+            "Date": formatdate(self._clock.wall(), usegmt=True),
+            "Content-Type": reply.kind,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Connection": "close",
+        }
+        if reply.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            fields["Allow"] = "GET, HEAD"
+        lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in fields.items()]
+        writer.write("\r\n".join([*lines, "", ""]).encode("ascii") + (b"" if is_head else body))
+        await writer.drain()
+        if not writer.can_write_eof():  # TLS says goodbye for both directions
+            writer.close()
+            await writer.wait_closed()
+            return
+        writer.write_eof()
+        # If something unread is there when a socket is closed, the reply may never arrive.
+        unread = UNREAD
+        while unread > 0 and (dropped := await reader.read(MAX_REQUEST)):
+            unread -= len(dropped)
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection: what waits for its bytes sees that there are no more."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+async def _asked(reader: asyncio.StreamReader) -> bytes | Refusal:
+    """Return the line and the header fields of a request. EOFError if the connection ends before."""
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        return Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request may have {MAX_REQUEST} bytes at most")
+
+
+def _understood(asked: bytes, routes: Mapping[str, Route]) -> tuple[Request, Route]:
+    """Return what a request asks for, and its route. Refusal if there is none."""
+    lines = asked.decode("latin-1").split("\r\n")[:-2]
+    words = lines[0].split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/"):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "this is no request of HTTP")
+    method, target, version = words
+    if version not in ("HTTP/1.1", "HTTP/1.0"):
+        raise Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.1 is spoken here")
+    if method not in ("GET", "HEAD"):
+        raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are served")
+    fields = _fields(lines[1:])
+    if "transfer-encoding" in fields or fields.get("content-length", "0") != "0":
+        raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a request has no body here")
+    path, query = _target(target)
+    for begin, route in routes.items():
+        if path == begin or (begin.endswith("/") and path.startswith(begin)):
+            return Request(path, path.removeprefix(begin), query, fields.get("accept", "")), route
+    raise Refusal(HTTPStatus.NOT_FOUND, f"not found; there are {', '.join(routes)}")
+
+
+def _fields(lines: list[str]) -> dict[str, str]:
+    """Return header fields by their names in small letters. Of one that is there twice, the values are joined."""
+    if len(lines) > MAX_FIELDS:
+        raise Refusal(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request may have {MAX_FIELDS} header fields at most"
+        )
+    fields: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise Refusal(HTTPStatus.BAD_REQUEST, "a header field is not one")
+        name = name.lower()
+        fields[name] = f"{fields[name]}, {value.strip()}" if name in fields else value.strip()
+    return fields
+
+
+def _target(target: str) -> tuple[str, dict[str, str]]:
+    """Return the path that a request names, decoded, and its query."""
+    path, _, query = target.partition("?")
+    if not _TARGET.fullmatch(target):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "the path and the query must be visible ASCII")
+    try:
+        decoded = unquote_to_bytes(path).decode()
+        pairs = dict(parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise Refusal(HTTPStatus.BAD_REQUEST, "the path and the query must be UTF-8") from None
+    if not decoded.startswith("/"):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "a path begins with /")
+    return decoded, pairs

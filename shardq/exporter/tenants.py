@@ -1,0 +1,180 @@
+"""Which tenants of a queue have labels of their own, and what is shown of them.
+
+A label's value is a series that somebody stores, so there are few: at most `most` names within any 15 minutes, and
+`other` for all the rest. First those that a limit or a pause holds back (up to half of the places), then the largest.
+Where there are more, a fifth of the places is kept for those that have a twentieth of the backlog: so one that begins
+to flood has a label within a minute, however many others had the places before it.
+
+To find them costs a look at all accounts: a hundred short calls for 100,000 tenants. A thread does it each minute, or
+after 50 times as long as it took. In between one call tells what those with labels have.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from shardq.client import Client
+from shardq.clock import Clock
+from shardq.errors import ClosedError, ConfigError, ShardqError
+from shardq.exporter.answers import Answer
+from shardq.model.stats import QueueStats
+from shardq.model.tenant import Tenant
+from shardq.model.worker_status import PICKUP_BOUNDS, WorkerStatus
+from shardq.ops.inspect.tenants import leaders, named
+from shardq.ops.operate.controls import own_controls
+from shardq.ops.queue.state import QueueState
+from shardq.protocol.beats import percentile
+from shardq.sharding import key_bytes
+from shardq.telemetry.options import hashed
+
+MAX_TENANTS: Final = 50
+"""Tenants of a queue that can have labels of their own."""
+STAYS: Final = 900.0
+"""Seconds for which a tenant keeps its label after it was chosen last."""
+SURVEY: Final = 60.0
+"""Seconds between two surveys, at least."""
+TIMES: Final = 50
+"""As many times its own time passes before the next survey."""
+FRESH: Final = 5.0
+"""Seconds for which the numbers of those that have labels count as those of now."""
+LARGE: Final = 0.05
+"""The share of the backlog with which a tenant may have a place that is kept."""
+OTHER: Final = "other"
+PICKUPS: Final = 0.99
+
+log = logging.getLogger("shardq.exporter")
+
+
+class TenantRow(NamedTuple):
+    """One label value: its name, what waits, what is in flight, and the p99 of pick-ups, None if nobody knows."""
+
+    name: str
+    backlog: int
+    in_flight: int
+    pickup_p99: float | None
+
+
+class Places:
+    """The names that have labels: at most *most* at a time, each for `STAYS` seconds after it was chosen last."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._last: dict[bytes, float] = {}
+
+    @property
+    def names(self) -> list[bytes]:
+        """Those that have one."""
+        return sorted(self._last)
+
+    def choose(self, wanted: Sequence[bytes], large: Collection[bytes], now: float) -> None:
+        """Give places to those *wanted*, the first ones first. If they are too many, some are kept for *large* ones."""
+        last = {name: at for name, at in self._last.items() if now - at < STAYS}
+        some = self._most - self._most // 5 if len(wanted) > self._most else self._most
+        for name in sorted(wanted, key=lambda name: name not in last):  # those that have one keep it
+            if name in last or len(last) < (self._most if name in large else some):
+                last[name] = now
+        self._last = last
+
+
+class Tenants:
+    """The tenants of one queue. *is_hashed* hides their names."""
+
+    def __init__(self, client: Client, state: QueueState, most: int, clock: Clock, *, is_hashed: bool = False) -> None:
+        self._client, self._state, self._most, self._clock = client, state, most, clock
+        self._is_hashed = is_hashed
+        self._lock = threading.Lock()
+        self._places = Places(most)
+        self._numbers: Answer[list[Tenant]] = Answer(self._ask, FRESH, clock)
+        self._survey: threading.Thread | None = None
+        self._next = -1.0
+        self._knows = True
+
+    def rows(self, stats: QueueStats, workers: Sequence[WorkerStatus]) -> list[TenantRow]:
+        """Return a row for each that has a label, and one for all others; [] if the queue does not know its tenants."""
+        self._look(stats)
+        if not self._knows:
+            return []
+        try:
+            found = self._numbers.get() if self._places.names else []
+        except ShardqError:
+            return []
+        shown = {self._shown(each.shard_key): each for each in found}
+        rows = [
+            TenantRow(name, each.backlog, each.in_flight, _pickup(workers, {key_bytes(each.shard_key)}))
+            for name, each in shown.items()
+        ]
+        own = {key_bytes(each.shard_key) for each in shown.values()}
+        backlog = max(0, stats.backlog - sum(each.backlog for each in rows))
+        in_flight = max(0, stats.in_flight - sum(each.in_flight for each in rows))
+        return [*rows, TenantRow(OTHER, backlog, in_flight, _pickup_beside(workers, own))]
+
+    def wait(self) -> None:
+        """Wait until the survey is done that is under way."""
+        if self._survey is not None:
+            self._survey.join()
+
+    def _shown(self, key: str | bytes) -> str:
+        return hashed(key) if self._is_hashed else key if isinstance(key, str) else key.hex()
+
+    def _ask(self) -> list[Tenant]:
+        return self._client.run(named(self._state, self._places.names))
+
+    def _look(self, stats: QueueStats) -> None:
+        """Begin a survey in a thread, if it is time for one."""
+        with self._lock:
+            if self._survey is not None or self._clock.monotonic() < self._next:
+                return
+            self._survey = threading.Thread(target=self._find, args=(stats,), name="shardq-survey", daemon=True)
+            self._survey.start()
+
+    def _find(self, stats: QueueStats) -> None:
+        began = self._clock.monotonic()
+        try:
+            self._choose(stats)
+            self._knows = True
+        except ConfigError as error:
+            if self._knows:
+                log.warning("tenants cannot be shown: %s", error)
+            self._knows = False
+        except ClosedError:
+            pass  # the program has ended meanwhile
+        except ShardqError as error:
+            log.warning("tenants of queue %r cannot be looked at: %s", stats.queue, error)
+        finally:
+            ended = self._clock.monotonic()
+            with self._lock:
+                self._next = ended + max(SURVEY, TIMES * (ended - began))
+                self._survey = None
+
+    def _choose(self, stats: QueueStats) -> None:
+        controls = self._client.run(own_controls(self._state))
+        held = {key_bytes(key) for key in (*controls.paused, *controls.limits) if key is not None}
+        largest, of_held = self._client.run(leaders(self._state, self._most + 1, held))
+        names = [*dict.fromkeys([*of_held[: self._most // 2], *largest])]
+        found = [each for each in self._client.run(named(self._state, names)) if self._has_label(each)]
+        large = {key_bytes(each.shard_key) for each in found if each.backlog >= LARGE * max(1, stats.backlog)}
+        self._places.choose([key_bytes(each.shard_key) for each in found], large, self._clock.monotonic())
+        self._numbers = Answer(self._ask, FRESH, self._clock)  # of others from now on
+
+    def _has_label(self, tenant: Tenant) -> bool:
+        return bool(tenant.backlog or tenant.in_flight) and self._shown(tenant.shard_key) != OTHER
+
+
+def _pickup(workers: Sequence[WorkerStatus], names: Collection[bytes]) -> float | None:
+    """Return how long 99 of 100 messages of these tenants waited in the last minute; None if nobody tells."""
+    told = (each for worker in workers for each in worker.tenants if key_bytes(each.shard_key) in names)
+    return max((each.pickup_p99 for each in told if each.pickup_p99 is not None), default=None)
+
+
+def _pickup_beside(workers: Sequence[WorkerStatus], names: Collection[bytes]) -> float | None:
+    """Return the same of all other tenants: of those of whom workers tell each by itself it is the slowest."""
+    counts = [0] * len(PICKUP_BOUNDS)
+    for worker in workers:
+        for at, count in enumerate(worker.other_tenants[: len(counts)]):
+            counts[at] += count
+    told = (each for worker in workers for each in worker.tenants if key_bytes(each.shard_key) not in names)
+    found = [each.pickup_p99 for each in told] + [percentile(counts, PICKUPS)]
+    return max((each for each in found if each is not None), default=None)

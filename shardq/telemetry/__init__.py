@@ -1,0 +1,7 @@
+"""What shardq tells OpenTelemetry, and how Prometheus names it: spans, instruments, samples, a tally of them."""
+
+from shardq.telemetry.measures import begin_tally, end_tally
+from shardq.telemetry.options import Spans
+from shardq.telemetry.tally import Tally
+
+__all__ = ["Spans", "Tally", "begin_tally", "end_tally"]

@@ -1,0 +1,137 @@
+"""What is measured of the calls on one queue: how long they took, and what they wrote and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from shardq.errors import OutOfMemory, QueueFull, UniqueConflict
+from shardq.model import Received
+from shardq.model.failed import class_of, is_a
+from shardq.telemetry import measures
+from shardq.telemetry.instruments import (
+    CONSUMED,
+    DEAD_LETTERED,
+    DURATION,
+    ERROR,
+    LEASE_LOST,
+    OPERATION,
+    OPERATION_TYPE,
+    OPERATION_TYPES,
+    PICKUP,
+    PROCESS,
+    QUEUE,
+    REASON,
+    REDELIVERED,
+    REFUSED,
+    RETRIED,
+    SENT,
+    TASK,
+    Instrument,
+)
+from shardq.telemetry.measures import Measured
+from shardq.telemetry.sample import Labels
+from shardq.telemetry.server import Server
+
+MAX_KEPT: Final = 1_000
+"""Series that are remembered for each queue: to look one up costs more than to add to it."""
+BOUNDS: Final = ("max_len", "max_dedup", "max_backlog")
+"""The bounds of a queue for which it refuses messages: reasons, as are the other two here."""
+OUT_OF_MEMORY: Final = "out of memory"
+CONFLICT: Final = "unique"
+
+
+class QueueMeter:
+    """Adds up what is measured of one queue, of *server*. It is called only while somebody wants that."""
+
+    def __init__(self, queue: str, server: Server) -> None:
+        self.queue = queue
+        self._labels: Labels = ((QUEUE, queue), *server.labels)
+        self._kept: dict[tuple[str, str, str], Measured] = {}
+        self._generation = measures.generation
+
+    def took(self, verb: str, seconds: float, error: BaseException | None = None) -> None:
+        """Note that a call of *verb* took so long, and what *error* it ended with."""
+        self._of(DURATION, verb, "" if error is None else class_of(error)).add(max(0.0, seconds))
+
+    def sent(self, count: int, error: BaseException | None = None) -> None:
+        """Note that *count* messages were written, or could not be for an *error*."""
+        if not count:
+            return
+        self._of(SENT, "write", "" if error is None else class_of(error)).add(count)
+        reason = None if error is None else refused_for(error)
+        if reason is not None:
+            self._of(REFUSED, reason).add(count)
+
+    def sent_each(self, results: Iterable[object]) -> None:
+        """Note the result of each message of a batch: its id, or an error."""
+        written = 0
+        for each in results:
+            if isinstance(each, BaseException):
+                self.sent(1, each)
+            else:
+                written += 1
+        self.sent(written)
+
+    def consumed(self, rows: Sequence[Received]) -> None:
+        """Note what was read, and for how long it could be read before."""
+        self._of(CONSUMED, "read").add(len(rows))
+        first = [row.pickup_delay for row in rows if row.count <= 1]
+        if first:
+            self._of(PICKUP, "false").add_each(first)
+        if len(first) < len(rows):
+            self._of(PICKUP, "true").add_each([row.pickup_delay for row in rows if row.count > 1])
+
+    def processed(self, task: str, seconds: float, error: str) -> None:
+        """Note that the work on a message of *task* ('' for what is no task) took so long, and its *error*, if any."""
+        self._of(PROCESS, task, error).add(max(0.0, seconds))
+
+    def counted(self, instrument: Instrument, reason: str, task: str) -> None:
+        """Count a message of *task* ('' for what is no task) for a *reason*."""
+        self._of(instrument, reason, task).add(1)
+
+    def labels(self) -> Labels:
+        """Return the labels that all values of this queue have."""
+        return self._labels
+
+    def _of(self, instrument: Instrument, first: str, second: str = "") -> Measured:
+        """Return where values go that have these labels besides the queue's, by the order of `_LABELS`."""
+        if self._generation != measures.generation:
+            self._generation, self._kept = measures.generation, {}
+        return self._kept.get((instrument.name, first, second)) or self._add(instrument, first, second)
+
+    def _add(self, instrument: Instrument, first: str, second: str) -> Measured:
+        if len(self._kept) >= MAX_KEPT:
+            self._kept = {}
+        names = _LABELS[instrument.name]
+        labels = tuple((name, value) for name, value in zip(names, (first, second), strict=False) if value)
+        if instrument is PROCESS:
+            labels = ((OPERATION, "process"), *labels)
+        elif instrument is DURATION and first in OPERATION_TYPES:
+            labels = (labels[0], (OPERATION_TYPE, OPERATION_TYPES[first]), *labels[1:])
+        found = measures.measured(instrument, self._labels + labels)
+        self._kept[instrument.name, first, second] = found
+        return found
+
+
+def refused_for(error: BaseException) -> str | None:
+    """Return why a queue did not take a message; None if *error* says nothing of that."""
+    if is_a(error, QueueFull):
+        return error.bound if error.bound in BOUNDS else "max_len"
+    if is_a(error, OutOfMemory):
+        return OUT_OF_MEMORY
+    return CONFLICT if is_a(error, UniqueConflict) else None
+
+
+_LABELS: Final = {
+    DURATION.name: (OPERATION, ERROR),
+    SENT.name: (OPERATION, ERROR),
+    CONSUMED.name: (OPERATION,),
+    PROCESS.name: (TASK, ERROR),
+    PICKUP.name: (REDELIVERED,),
+    RETRIED.name: (REASON, TASK),
+    DEAD_LETTERED.name: (REASON, TASK),
+    LEASE_LOST.name: (REASON, TASK),
+    REFUSED.name: (REASON,),
+}
+"""The labels that tell series of one queue apart."""

@@ -1,0 +1,139 @@
+"""What several processes have measured, as if it were one: those of a worker, and those that run its handlers.
+
+Each tells what it has counted since it began. When one ends, its counts stay, so that no counter falls; what it had at
+the moment, such as jobs that ran, is gone with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from shardq.telemetry.instruments import INSTRUMENTS
+from shardq.telemetry.sample import Distribution, Labels, Sample, in_order, joined
+from shardq.telemetry.tally import Names
+
+MAX_SERIES: Final = 10_000
+"""Sets of labels of all instruments that are kept of processes that have ended."""
+_BY_NAME: Final = {each.name: each for each in INSTRUMENTS}
+_LASTS: Final = frozenset({"counter", "histogram"})
+
+_Told = tuple[str, tuple[tuple[str, str], ...], int | float, tuple[int, ...]]
+_decoder: Final = msgspec.msgpack.Decoder(list[_Told])
+
+
+class Family:
+    """The samples of this process (*own*), and of its members.
+
+    >>> from shardq.telemetry.instruments import CONSUMED
+    >>> family = Family(list)
+    >>> family.tell("first", [Sample(CONSUMED, (), 2)])
+    >>> family.tell("second", [Sample(CONSUMED, (), 3)])
+    >>> family.end("first")
+    >>> [sample.value for sample in family.samples()]
+    [5]
+    """
+
+    def __init__(self, own: Callable[[], Iterable[Sample]]) -> None:
+        self._own = own
+        self._lock = threading.Lock()
+        self._members: dict[Hashable, Sequence[Sample]] = {}
+        self._ended: dict[tuple[str, Labels], Sample] = {}
+        self._names = Names()
+
+    def tell(self, member: Hashable, samples: Sequence[Sample]) -> None:
+        """Take what a member has measured since it began."""
+        with self._lock:
+            self._members[member] = samples
+
+    def end(self, member: Hashable) -> None:
+        """Keep the counts of a member that has ended, and forget all else of it."""
+        with self._lock:
+            for sample in self._members.pop(member, ()):
+                if sample.instrument.kind in _LASTS:
+                    _add(self._ended, self._bounded(sample))
+
+    def samples(self) -> list[Sample]:
+        """Return the samples of all together."""
+        own = self._own()
+        with self._lock:
+            found = dict(self._ended)
+            for samples in (own, *self._members.values()):
+                for sample in samples:
+                    _add(found, self._bounded(sample))
+        return in_order(found.values())
+
+    def _bounded(self, sample: Sample) -> Sample:
+        return sample._replace(labels=self._names.bounded(sample.labels))
+
+
+def _add(found: dict[tuple[str, Labels], Sample], sample: Sample) -> None:
+    key = sample.instrument.name, sample.labels
+    if key not in found and len(found) >= MAX_SERIES:
+        key = sample.instrument.name, ()
+        sample = sample._replace(labels=())
+    before = found.get(key)
+    found[key] = (
+        sample if before is None else sample._replace(value=joined(sample.instrument, before.value, sample.value))
+    )
+
+
+_family: Family | None = None
+
+
+def begin_family(own: Callable[[], Iterable[Sample]]) -> Family:
+    """Let processes that this one starts tell what they measure, and return where."""
+    global _family
+    _family = Family(own)
+    return _family
+
+
+def end_family() -> None:
+    """Take no more of what other processes measure."""
+    global _family
+    _family = None
+
+
+def current_family() -> Family | None:
+    """Return where processes that this one starts tell what they measure; None if nobody wants it."""
+    return _family
+
+
+def packed(samples: Iterable[Sample]) -> bytes:
+    """Return samples as bytes, for another process of the same version."""
+    told: list[_Told] = []
+    for instrument, labels, value in samples:
+        if isinstance(value, Distribution):
+            told.append((instrument.name, labels, value.total, value.counts))
+        else:
+            told.append((instrument.name, labels, value, ()))
+    try:
+        return msgspec.msgpack.encode(told)
+    except UnicodeEncodeError:  # a name has what UTF-8 lacks
+        return msgspec.msgpack.encode([(name, _scrubbed(labels), *rest) for name, labels, *rest in told])
+
+
+def _scrubbed(labels: Labels) -> Labels:
+    return tuple((label, value.encode(errors="replace").decode()) for label, value in labels)
+
+
+def unpacked(raw: bytes) -> list[Sample]:
+    """Return the samples that another process has packed; [] if it did not.
+
+    >>> from shardq.telemetry.instruments import SLOTS
+    >>> unpacked(packed([Sample(SLOTS, (), 4)]))[0].value
+    4
+    """
+    try:
+        told = _decoder.decode(raw)
+    except msgspec.MsgspecError:  # what runs there is the user's own code
+        return []
+    found = []
+    for name, labels, value, counts in told:
+        instrument = _BY_NAME.get(name)
+        if instrument is not None and len(counts) == (len(instrument.buckets) + 1 if instrument.buckets else 0):
+            found.append(Sample(instrument, labels, Distribution(counts, value) if counts else value))
+    return found

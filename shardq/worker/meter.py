@@ -1,0 +1,85 @@
+"""What is measured of the jobs of one queue of a worker: how long they ran, how they ended, how many run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from shardq.client import Queue
+from shardq.telemetry.calls import QueueMeter
+from shardq.telemetry.instruments import BUSY, DEAD_LETTERED, LEASE_LOST, OLDEST_JOB, RETRIED, SLOTS
+from shardq.telemetry.measures import unwatch, watch
+from shardq.telemetry.tally import OTHER, Observed
+from shardq.worker.keeper import seen_lost
+from shardq.worker.outcome import Outcome, Verb
+from shardq.worker.state import BUSY as RUNS
+from shardq.worker.state import Job, WorkerState
+
+LEASE_ENDED: Final = "lease ended"
+CANCELLED: Final = "cancelled"
+_UNNAMED: Final = {"nack": "Nack", "reject": "Reject"}
+"""What an outcome's error is called that has no class of its own."""
+
+
+class Host(Protocol):
+    """A lane, as its meter sees it."""
+
+    state: WorkerState
+    lock: threading.Lock
+
+
+class Meter:
+    """Measures the *jobs* of a *lane*, which may run so many at once. It is told of them only if anybody wants that."""
+
+    def __init__(self, lane: Host, jobs: Queue, slots: int) -> None:
+        self._lane, self._slots, self._clock = lane, slots, jobs.state.clock
+        self._queue: QueueMeter = jobs._telemetry.meter
+        self._source = watch((SLOTS, BUSY, OLDEST_JOB), self._present)
+
+    def close(self) -> None:
+        """Tell nothing more of how many jobs run."""
+        unwatch(self._source)
+
+    def ended(self, job: Job, outcome: Outcome) -> None:
+        """Measure a job that has ended. What was decided while it ran comes first: it ran for too long."""
+        outcome = job.outcome or outcome
+        if outcome.verb != "give back" and job.started:
+            self._queue.processed(_task(job), job.ended - job.started, _error(outcome))
+
+    def settled(self, jobs: Sequence[Job], verb: Verb) -> None:
+        """Count jobs that were settled so: those that are tried again, are dead, or whose lease was lost."""
+        for job in jobs:
+            if seen_lost(job):
+                self.lost(job)
+            elif job.delivery.dead:
+                self._queue.counted(DEAD_LETTERED, _reason(job, "rejected" if verb == "reject" else "dead"), _task(job))
+            elif verb == "nack":
+                self._queue.counted(RETRIED, _reason(job, "retry"), _task(job))
+
+    def lost(self, job: Job) -> None:
+        """Count a job whose lease is lost."""
+        self._queue.counted(LEASE_LOST, CANCELLED if job.delivery.cancelled else LEASE_ENDED, _task(job))
+
+    def _present(self) -> Sequence[Observed]:
+        """Return how many jobs may run and do run, and for how long the oldest one has."""
+        with self._lane.lock:
+            began = [job.started for job in self._lane.state.held if job.slot == RUNS and job.started and not job.ended]
+            busy = self._lane.state.busy
+        oldest = max(0.0, self._clock.monotonic() - min(began)) if began else 0.0
+        labels = self._queue.labels()
+        return (SLOTS, self._slots, labels), (BUSY, busy, labels), (OLDEST_JOB, oldest, labels)
+
+
+def _task(job: Job) -> str:
+    """Return the name of a job's task. Anybody may write calls of others, so those have none of their own."""
+    name: str | None = job.call.name
+    return OTHER if name is None else name
+
+
+def _error(outcome: Outcome) -> str:
+    return "" if outcome.verb == "ack" else outcome.error_type or _UNNAMED[outcome.verb]
+
+
+def _reason(job: Job, otherwise: str) -> str:
+    return (job.outcome.reason if job.outcome is not None else "") or otherwise

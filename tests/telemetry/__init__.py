@@ -1,0 +1,1 @@
+"""What is told of calls and jobs: spans, and what is measured."""

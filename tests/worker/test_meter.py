@@ -1,0 +1,121 @@
+"""What is measured of the jobs of a worker: how long they ran, how they ended, and how many run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shardq import Nack, Queue, Reject
+from shardq.backoff import Constant
+from shardq.model import DeliveryView
+from shardq.telemetry import Tally
+from shardq.telemetry.instruments import (
+    BUSY,
+    DEAD_LETTERED,
+    LEASE_LOST,
+    OLDEST_JOB,
+    PROCESS,
+    RETRIED,
+    SLOTS,
+)
+from tests.servers import Server
+from tests.telemetry.measuring import tally_on, values
+from tests.waiting import eventually
+from tests.worker import handlers
+from tests.worker.conftest import LEASE, Begin
+from tests.worker.forward import end_leases_earlier
+from tests.worker.running import FunctionKind, Gate, RunningWorker, of_kind
+
+
+@pytest.fixture(autouse=True)
+def tally() -> Iterator[Tally]:
+    with tally_on() as tally:
+        yield tally
+
+
+def ran(tally: Tally) -> dict[tuple[str, ...], int]:
+    """How many jobs ran, by what they failed with."""
+    return {key[1:]: sum(value.counts) for key, value in values(tally, PROCESS).items()}
+
+
+def test_how_jobs_end(begin: Begin, jobs: Queue, functions: FunctionKind, tally: Tally) -> None:
+    def handle(delivery: DeliveryView) -> None:
+        if delivery.payload == "fails":
+            raise ValueError
+        if delivery.payload == "later" and delivery.count == 1:
+            raise Nack(0)
+        if delivery.payload == "never":
+            raise Reject("never")
+
+    jobs.write_many([(each, each) for each in ("fine", "fine", "fails", "later", "never")])
+    running = begin(of_kind(functions, handle), backoff=Constant(0))
+    eventually(lambda: (jobs.stats().acked, jobs.stats().dead) == (3, 2))
+    running.stop()
+    assert ran(tally) == {(): 3, ("ValueError",): 3, ("Nack",): 1, ("Reject",): 1}
+    assert values(tally, RETRIED) == {("retry",): 3}
+    assert values(tally, DEAD_LETTERED) == {("dead",): 1, ("rejected",): 1}
+    assert values(tally, LEASE_LOST) == {}
+
+
+def test_the_parent_measures_what_its_child_processes_run(
+    jobs: Queue, url: str, tally: Tally, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log").touch()
+    monkeypatch.setenv("SHARDQ_TEST_LOG", str(tmp_path / "log"))
+    jobs.write_many([(each, each) for each in ("fine", "fail", "reject")])
+    settings: dict[str, Any] = {"concurrency": 2, "backoff": Constant(0), "run_in": "processes"}
+    with RunningWorker("sync", url, "jobs", handlers.varied, **settings) as running:
+        eventually(lambda: (jobs.stats().acked, jobs.stats().dead) == (1, 2), 60)
+        running.stop()
+    assert ran(tally) == {(): 1, ("ValueError",): 3, ("Reject",): 1}
+    assert values(tally, DEAD_LETTERED) == {("dead",): 1, ("rejected",): 1}
+
+
+def test_a_job_that_takes_too_long(begin: Begin, jobs: Queue, functions: FunctionKind, tally: Tally) -> None:
+    gate = Gate()
+    jobs.write("x", shard_key="t")
+    running = begin(of_kind(functions, gate), time_limit=0.01, backoff=Constant(600))
+    eventually(lambda: jobs.stats().delayed == 1)
+    eventually(lambda: ran(tally))
+    running.stop()
+    assert ran(tally) == {("TimeLimit",): 1}
+    assert values(tally, RETRIED) == {("time limit",): 1}
+
+
+def test_a_lease_that_ended_and_one_that_was_cancelled(
+    begin: Begin, jobs: Queue, functions: FunctionKind, tally: Tally, default_server: Server
+) -> None:
+    gate = Gate()
+    cancelled = jobs.write("x", shard_key="t")
+    running = begin(of_kind(functions, gate))
+    eventually(lambda: gate.inside)
+    jobs.cancel(cancelled)
+    eventually(lambda: values(tally, LEASE_LOST) == {("cancelled",): 1})
+    jobs.write("y", shard_key="t")
+    eventually(lambda: len(gate.inside) == 2)
+
+    def taken() -> bool:
+        end_leases_earlier(default_server.run, jobs, 2 * LEASE)  # again if it was just extended
+        return [each.payload for each in jobs.read_many(1)] == ["y"]
+
+    eventually(taken)
+    gate.open.set()
+    eventually(lambda: values(tally, LEASE_LOST) == {("cancelled",): 1, ("lease ended",): 1})
+    running.stop()
+    assert values(tally, RETRIED) == values(tally, DEAD_LETTERED) == {}
+
+
+def test_how_many_jobs_run(begin: Begin, jobs: Queue, tally: Tally) -> None:
+    gate = Gate()
+    jobs.write_many([(number, "t") for number in range(2)])
+    running = begin(gate, concurrency=3)
+    eventually(lambda: len(gate.inside) == 2)
+    assert (values(tally, SLOTS), values(tally, BUSY)) == ({(): 3}, {(): 2})
+    assert 0 < values(tally, OLDEST_JOB)[()] < 60
+    gate.open.set()
+    eventually(lambda: values(tally, BUSY) == {(): 0})
+    assert values(tally, OLDEST_JOB) == {(): 0}
+    running.stop()
+    assert values(tally, SLOTS) == {}
