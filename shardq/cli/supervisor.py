@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from random import Random
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from shardq.backoff import Exponential
 from shardq.cli.exits import FAILED, OK, USAGE
@@ -21,6 +22,9 @@ from shardq.clock import SystemClock
 from shardq.platforms import need_fork
 from shardq.telemetry.family import current_family
 from shardq.worker.signals import HANGUP, MAX_WAIT, worker_signals
+
+if TYPE_CHECKING:
+    from shardq.cli.metrics import Follower
 
 RESTART = Exponential(base=0.5, cap=30.0)
 LONG_LIFE = 60.0
@@ -40,6 +44,7 @@ class Supervisor:
         self._environment = os.environ | {"SHARDQ_URL": url}  # not an argument: it may hold a password
         self._count = count
         self._members: dict[subprocess.Popen[bytes], int] = {}
+        self._followers: dict[subprocess.Popen[bytes], Follower] = {}
         self._ended: queue.SimpleQueue[tuple[subprocess.Popen[bytes], float]] = queue.SimpleQueue()
         self._due: list[tuple[float, int]] = []  # when to start which number again
         self._deaths = 0
@@ -86,10 +91,10 @@ class Supervisor:
             pass_fds=(theirs,) if family is not None else (),
         )
         if family is not None:
-            from shardq.cli.metrics import take  # with all that it needs; only here
+            from shardq.cli.metrics import Follower  # with all that it needs; only here
 
             os.close(theirs)
-            take(ours, family)
+            self._followers[process] = Follower(ours, family)
         self._members[process] = number
         began = self._clock.monotonic()
         if self._stops:  # a signal came while the process was started
@@ -105,6 +110,8 @@ class Supervisor:
         number = self._members.pop(process)
         if process.stdin:
             process.stdin.close()
+        if (follower := self._followers.pop(process, None)) is not None:
+            follower.end()
         code = process.returncode
         if code == OK or (self._stops and self._signals <= 1 and code in (-signal.SIGTERM, -signal.SIGINT)):
             return  # the signal killed it while it was starting, when it had no messages

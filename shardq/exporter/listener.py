@@ -1,9 +1,10 @@
 """A small HTTP server for numbers: GET and HEAD of a few paths, and nothing that a stranger could fill.
 
 Anybody may connect. So each connection has one request, and is closed with its reply. A request has at most 8 kB, which
-have to be there within 5 s. Connections are bounded, and where there is no room, the one goes that has waited longest
-for its request. Replies are made by a few threads, and all else by one, in an event loop of its own: who sends or reads
-slowly takes no thread. Nothing of a request is believed: `Host` is not looked at, and bodies are not read.
+have to be there within 5 s. Connections are bounded, and so are the bytes that are being sent: where there is no room,
+those go that have their replies, then who has waited or read longest (`places.py`). A reply that need not be made
+always finds a place. Replies are made by a few threads, and all else by one, in an event loop of its own: who sends or
+reads slowly takes no thread. Nothing of a request is believed: `Host` is not looked at, and bodies are not read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import re
 import socket
 import ssl
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -29,26 +29,31 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from shardq.clock import Clock, SystemClock
 from shardq.errors import BackendError, ConfigError
+from shardq.exporter.places import Places
 from shardq.sockets import UNIX, address_of, check_address, listeners
 
 MAX_REQUEST: Final = 8 * 1024
 """Bytes of a request: its line and all header fields."""
 MAX_FIELDS: Final = 100
 """Header fields of a request."""
-MAX_CONNECTIONS: Final = 256
 THREADS: Final = 8
 """Threads that make replies."""
 PATIENCE: Final = 5.0
 """Seconds within which a request must be there."""
 REPLY: Final = 10.0
 """Seconds within which a reply must be made, and as many within which it must be read."""
+LINGER: Final = 1.0
+"""Seconds that the other side has to close, when it was sent all."""
+SLICE: Final = 32 * 1024
+"""Bytes of a page that are copied for a connection at a time."""
+MAX_BUFFER: Final = 64 * 1024
+"""Bytes that the system keeps for a connection that reads slowly; Linux takes twice as many."""
 PAUSE: Final = 0.2
 """Seconds until connections are taken again, after one could not be taken."""
 ENDING: Final = 2.0
 """Seconds in which replies that are under way may be sent at the end."""
 SELDOM: Final = 60.0
 """Seconds between two lines of the log about requests that failed."""
-NOBODY: Final = object()
 UNREAD: Final = 64 * 1024
 """Bytes behind a request that are read and dropped, so that the reply is not lost with them."""
 _TARGET: Final = re.compile("[!-~]+")
@@ -70,11 +75,15 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What is answered: *body* is of the content type *kind*."""
+    """What is answered: *body* is of the content type *kind*. Text is sent as UTF-8."""
 
-    body: str
+    body: str | bytes
     kind: str = PLAIN
     status: int = 200
+
+    def encoded(self) -> Reply:
+        """Return the same with a body of bytes."""
+        return self if isinstance(self.body, bytes) else self._replace(body=self.body.encode("utf-8", "replace"))
 
 
 class Refusal(Exception):
@@ -111,18 +120,25 @@ class Listener:
         self._tls: Mapping[str, Any] = (
             {"ssl": tls, "ssl_handshake_timeout": PATIENCE, "ssl_shutdown_timeout": ENDING} if tls else {}
         )
-        self._listen, self._routes = check_address("the address", listen), dict(routes)
+        self._listen, self._routes = (
+            check_address("the address", listen),
+            {path: route.encoded() if isinstance(route, Reply) else route for path, route in routes.items()},
+        )
         self._clock = clock or SystemClock()
         self._sockets: list[socket.socket] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._waiting: OrderedDict[socket.socket, None] = OrderedDict()
-        self._answering: set[asyncio.Task[None]] = set()
+        self._places = Places()
+        self._makers = asyncio.Semaphore(THREADS)
+        self._tasks = set[asyncio.Task[None]]()  # the loop itself keeps only weak references
         self._closing = asyncio.Event()
         self._next_line = -math.inf
-        self.turned_away = 0
+
+    @property
+    def turned_away(self) -> int:
         """Connections that had to make room for others."""
+        return self._places.turned_away
 
     def bind(self) -> None:
         """Take the address, so that nobody else gets it; connections wait until `open`."""
@@ -182,32 +198,29 @@ class Listener:
         await self._closing.wait()
         for taker in takers:
             taker.cancel()
-        for connection in list(self._waiting):
-            _end(connection)
-        if self._answering:
-            await asyncio.wait(self._answering, timeout=ENDING)
+        self._places.end_waiting()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=ENDING)
 
     async def _take(self, listener: socket.socket) -> None:
-        """Take connections. If there are too many, the one goes that has waited longest for its request."""
+        """Take connections."""
         loop = asyncio.get_running_loop()
-        tasks = set[asyncio.Task[None]]()  # the loop itself keeps only weak references
         while True:
             try:
                 connection, _ = await loop.sock_accept(listener)
             except OSError:  # mostly there are no descriptors for more
                 await asyncio.sleep(PAUSE)
                 continue
-            self._waiting[connection] = None
-            if len(self._waiting) + len(self._answering) > MAX_CONNECTIONS:
-                self.turned_away += 1
-                oldest, _ = self._waiting.popitem(last=False)
-                _end(oldest)
-            tasks.add(task := loop.create_task(self._come(connection)))
-            task.add_done_callback(tasks.discard)
+            with suppress(OSError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_BUFFER)
+            self._places.take(connection)
+            self._tasks.add(task := loop.create_task(self._come(connection)))
+            task.add_done_callback(self._tasks.discard)
+            await asyncio.sleep(0)  # of many that come at once, each can ask before others need its place
 
     async def _come(self, connection: socket.socket) -> None:
         """Serve one connection, and end it."""
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        loop, places = asyncio.get_running_loop(), self._places
         reader = asyncio.StreamReader(MAX_REQUEST)
         protocol = asyncio.StreamReaderProtocol(reader)
         transport: asyncio.Transport | None = None
@@ -215,42 +228,48 @@ class Listener:
             async with asyncio.timeout(PATIENCE):
                 transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, **self._tls)
                 asked = await _asked(reader)
-            if task is None or self._waiting.pop(connection, NOBODY) is NOBODY:
+            if not places.has(connection):
                 return  # it had to make room
-            self._answering.add(task)
-            reply = await self._reply(asked)
+            reply = await self._reply(connection, asked)
             async with asyncio.timeout(REPLY):
                 writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-                await self._send(reader, writer, reply, is_head=isinstance(asked, bytes) and asked.startswith(b"HEAD "))
-        except (OSError, TimeoutError, EOFError):
-            pass
+                await self._send(writer, reply, is_head=isinstance(asked, bytes) and asked.startswith(b"HEAD "))
+            if places.has(connection):
+                places.linger(connection)
+                async with asyncio.timeout(LINGER):
+                    await _linger(reader, writer)
+        except (OSError, TimeoutError, EOFError) as error:
+            error.__traceback__ = None  # the reader keeps the error, which keeps what is here: so the page would stay
         finally:
-            self._waiting.pop(connection, None)
-            if task is not None:
-                self._answering.discard(task)
+            places.leave(connection)
             if transport is not None:
                 transport.abort()
             else:
                 connection.close()
 
-    async def _reply(self, asked: bytes | Refusal) -> Reply:
-        """Return the reply to the bytes of a request."""
+    async def _reply(self, connection: socket.socket, asked: bytes | Refusal) -> Reply:
+        """Return the reply to the bytes of a request, which is sent from now on."""
+        page, loop = b"", asyncio.get_running_loop()
         try:
             if isinstance(asked, Refusal):
                 raise asked
-            request, route = _understood(asked, self._routes)
-            if isinstance(route, Reply):
-                return route
-            async with asyncio.timeout(REPLY):
-                return await asyncio.get_running_loop().run_in_executor(self._pool, self._made, route, request)
+            request, reply = _understood(asked, self._routes)
+            if not isinstance(reply, Reply):
+                if not self._places.make(connection):
+                    raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many ask at once: try again")
+                async with asyncio.timeout(REPLY), self._makers:  # what is made waits for nobody, and so is not much
+                    reply = await loop.run_in_executor(self._pool, self._made, reply, request)
+                page = reply.body if isinstance(reply.body, bytes) else b""
         except Refusal as refusal:
-            return Reply(f"{refusal.text}\n", status=refusal.status)
+            reply = Reply(f"{refusal.text}\n", status=refusal.status)
         except TimeoutError:
-            return Reply("this takes too long: try again\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+            reply = Reply("this takes too long: try again\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+        self._places.send(connection, page)
+        return reply.encoded()
 
     def _made(self, route: Callable[[Request], Reply], request: Request) -> Reply:
         try:
-            return route(request)
+            return route(request).encoded()
         except Refusal:
             raise
         except BackendError as error:
@@ -271,10 +290,9 @@ class Listener:
         self._next_line = now + SELDOM
         return True
 
-    async def _send(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Reply, *, is_head: bool
-    ) -> None:
-        body = reply.body.encode("utf-8", "replace")
+    async def _send(self, writer: asyncio.StreamWriter, reply: Reply, *, is_head: bool) -> None:
+        """Send a reply, a slice at a time: what is not sent yet is shared with all that are sent the same."""
+        body = memoryview(reply.body if isinstance(reply.body, bytes) else b"")
         fields = {
             "Date": formatdate(self._clock.wall(), usegmt=True),
             "Content-Type": reply.kind,
@@ -287,23 +305,26 @@ class Listener:
             fields["Allow"] = "GET, HEAD"
         lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in fields.items()]
-        writer.write("\r\n".join([*lines, "", ""]).encode("ascii") + (b"" if is_head else body))
+        writer.transport.set_write_buffer_limits(0)  # so that drain waits until nothing is left
+        head = "\r\n".join([*lines, "", ""]).encode("ascii")
+        writer.write(head + (b"" if is_head else body[:SLICE]))
         await writer.drain()
-        if not writer.can_write_eof():  # TLS says goodbye for both directions
-            writer.close()
-            await writer.wait_closed()
-            return
-        writer.write_eof()
-        # If something unread is there when a socket is closed, the reply may never arrive.
-        unread = UNREAD
-        while unread > 0 and (dropped := await reader.read(MAX_REQUEST)):
-            unread -= len(dropped)
+        for at in range(SLICE, 0 if is_head else len(body), SLICE):
+            writer.write(body[at : at + SLICE])
+            await writer.drain()
 
 
-def _end(connection: socket.socket) -> None:
-    """End a connection: what waits for its bytes sees that there are no more."""
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+async def _linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Say that this was all, and wait until the other side has closed."""
+    if not writer.can_write_eof():  # TLS says goodbye for both directions
+        writer.close()
+        await writer.wait_closed()
+        return
+    writer.write_eof()
+    # If something unread is there when a socket is closed, the reply may never arrive.
+    unread = UNREAD
+    while unread > 0 and (dropped := await reader.read(MAX_REQUEST)):
+        unread -= len(dropped)
 
 
 async def _asked(reader: asyncio.StreamReader) -> bytes | Refusal:

@@ -10,6 +10,8 @@ import socket
 import ssl
 import threading
 import time
+import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +21,8 @@ import trustme
 
 from shardq import BackendTimeout, ConfigError
 from shardq.exporter import listener as module
-from shardq.exporter.listener import MAX_CONNECTIONS, MAX_REQUEST, THREADS, Listener, Refusal, Reply, Request, Route
+from shardq.exporter.listener import MAX_REQUEST, THREADS, Listener, Refusal, Reply, Request, Route
+from shardq.exporter.places import MAX_CONNECTIONS, MAX_MADE, MAX_UNSENT
 from tests.servers import free_ports
 from tests.waiting import eventually
 
@@ -249,7 +252,7 @@ def test_who_does_not_read_is_cut_off(opened: Open, monkeypatch: pytest.MonkeyPa
     listener = opened(routes={"/metrics": Reply("x" * 50_000_000)})
     with connected(listener) as stream:
         stream.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-        eventually(lambda: not listener._answering and not listener._waiting, what="the connection is gone")
+        eventually(lambda: not len(listener._places), what="the connection is gone")
         assert len(rest_of(stream)) < 50_000_000
 
 
@@ -262,14 +265,14 @@ def test_silent_connections_keep_nobody_out(listener: Listener, caplog: pytest.L
             if number % 2:
                 held[-1].sendall(b"GET /metrics HTTP/1.1\r\nA: ")
         assert got(listener) == (200, BODY)
-        assert len(listener._waiting) + len(listener._answering) <= MAX_CONNECTIONS
+        assert len(listener._places) <= MAX_CONNECTIONS
         assert listener.turned_away >= 1_000 - MAX_CONNECTIONS
         names = [each.name for each in threading.enumerate() if each.name.startswith("shardq-reply")]
         assert len(names) <= THREADS
     finally:
         for each in held:
             each.close()
-    eventually(lambda: not listener._waiting, what="those that have gone are forgotten")
+    eventually(lambda: not len(listener._places), what="those that have gone are forgotten")
     assert caplog.records == []
 
 
@@ -291,13 +294,98 @@ def test_silent_connections_keep_nobody_out_where_there_is_tls(caplog: pytest.Lo
         connection.request("GET", "/metrics")
         assert connection.getresponse().read().decode() == BODY
         connection.close()
-        assert len(listener._waiting) + len(listener._answering) <= MAX_CONNECTIONS
+        assert len(listener._places) <= MAX_CONNECTIONS
         assert listener.turned_away > 0
     finally:
         for each in held:
             each.close()
         listener.close()
     assert caplog.records == []
+
+
+def test_those_that_keep_their_replies_keep_nobody_out(listener: Listener, caplog: pytest.LogCaptureFixture) -> None:
+    """They have asked, and read nothing, and never close."""
+    held: list[socket.socket] = []
+    try:
+        for number in range(2 * MAX_CONNECTIONS):
+            held.append(connected(listener))
+            held[-1].sendall(b"GET /%s HTTP/1.1\r\n\r\n" % (b"metrics", b"healthz", b"nothing")[number % 3])
+            assert len(listener._places) <= MAX_CONNECTIONS
+        assert got(listener, "/healthz") == (200, "alive\n")
+        assert status_of(rest_of(held[0])) == 200, "what was sent to one that had to go still arrives"
+        eventually(lambda: not len(listener._places), what="the others are not waited for")
+    finally:
+        for each in held:
+            each.close()
+    assert caplog.records == []
+
+
+def test_slow_readers_of_large_pages_fill_no_memory(opened: Open) -> None:
+    """Of pages that differ, at most 32 MB are kept, and the oldest go; and what is small is served."""
+    size = 1_500_000
+    listener = opened(routes={"/metrics": lambda _: Reply("x" * size), "/healthz": Reply("alive\n")})
+    held: list[socket.socket] = []
+    tracemalloc.start()
+    try:
+        for _ in range(MAX_CONNECTIONS):
+            held.append(slow_reader(listener))
+            assert listener._places.unsent <= MAX_UNSENT
+        eventually(lambda: listener.turned_away >= MAX_CONNECTIONS - MAX_UNSENT // size - MAX_MADE)
+        for _ in range(3):
+            assert got(listener, "/healthz") == (200, "alive\n")
+        eventually(lambda: tracemalloc.get_traced_memory()[0] < MAX_UNSENT + 24_000_000)
+        assert tracemalloc.get_traced_memory()[1] < MAX_UNSENT + 100_000_000
+        assert len(body_of(sent(listener, b"GET /metrics HTTP/1.1\r\n\r\n"))) == size
+    finally:
+        tracemalloc.stop()
+        for each in held:
+            each.close()
+    eventually(lambda: not len(listener._places))
+    assert listener._places.unsent == 0
+
+
+def test_slow_readers_of_one_page_share_its_bytes(opened: Open) -> None:
+    page = Reply(b"x" * 8_000_000)
+    listener = opened(routes={"/metrics": lambda _: page})
+    held = [slow_reader(listener) for _ in range(50)]
+    try:
+        eventually(lambda: len(listener._places) == 50 and listener._places.unsent == 8_000_000)
+        assert listener.turned_away == 0
+    finally:
+        for each in held:
+            each.close()
+
+
+def slow_reader(listener: Listener) -> socket.socket:
+    """A connection that asked for a page, and does not read it."""
+    stream = socket.socket()
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    stream.settimeout(60)
+    stream.connect(("127.0.0.1", port_of(listener)))
+    stream.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+    return stream
+
+
+def test_too_many_slow_replies_leave_places_for_fixed_ones(opened: Open) -> None:
+    gate = threading.Event()
+
+    def slow(_: Request) -> Reply:
+        gate.wait(60)
+        return Reply(BODY)
+
+    listener = opened(routes={"/slow": slow, "/healthz": Reply("alive\n")})
+    held = [connected(listener) for _ in range(MAX_CONNECTIONS)]
+    try:
+        for each in held:
+            each.sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+        assert got(listener, "/healthz") == (200, "alive\n")
+        gate.set()
+        statuses = Counter(status_of(rest_of(each)) for each in held)
+        assert statuses == {200: MAX_MADE, 503: MAX_CONNECTIONS - MAX_MADE}
+    finally:
+        gate.set()
+        for each in held:
+            each.close()
 
 
 def test_many_at_once_are_all_served(listener: Listener) -> None:

@@ -58,6 +58,13 @@ def leaves(delivery: DeliveryView) -> None:
     note(delivery, "done")
 
 
+def forks(delivery: DeliveryView) -> None:
+    """Leaves a process that it forked, and notes it."""
+    if (pid := os.fork()) == 0:
+        time.sleep(3600)
+    note(delivery, str(pid))
+
+
 def stdin(delivery: DeliveryView) -> None:
     """Tells what a program that it starts would read."""
     note(delivery, str(Path("/proc/self/fd/0").readlink()))

@@ -113,6 +113,28 @@ def test_a_process_that_dies_takes_no_count_away(begin: Begin, jobs: Queue) -> N
 
 
 @pytest.mark.runs_in("test-all")
+def test_a_process_that_dies_takes_its_slots_away_though_one_that_it_forked_lives(begin: Begin, jobs: Queue) -> None:
+    program = begin("forks", "--concurrency", "4", "--processes", "2")
+    forked = list[int]()
+    try:
+        for number_of_kills in range(1, 3):
+            eventually(lambda: number(program, SLOTS) == 8, STARTS, what="both processes tell")
+            write(jobs, 1)
+            eventually(lambda: len(noted(program.log)) == number_of_kills)  # noqa: B023
+            child, _, _, parent, _ = noted(program.log)[-1]
+            forked.append(int(child))
+            os.kill(int(parent), signal.SIGKILL)
+            eventually(lambda: number(program, SLOTS) == 4, what="its slots are gone")
+            os.kill(forked[-1], 0)  # it lives
+        eventually(lambda: number(program, SLOTS) == 8, STARTS, what="another one has begun")
+    finally:
+        for pid in forked:
+            os.kill(pid, signal.SIGKILL)
+    program.signal(signal.SIGTERM)
+    assert program.wait() == 0
+
+
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("words", [(), ("--run-in", "processes")], ids=["threads", "processes"])
 def test_what_handlers_write_is_counted_where_they_run(begin: Begin, jobs: Queue, words: Sequence[str]) -> None:
     write(jobs, 6)

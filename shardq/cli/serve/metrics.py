@@ -36,11 +36,11 @@ def run(args: Args, shell: Shell) -> None:
         raise UsageError("say where to --listen, as in --listen 127.0.0.1:9464")
     from shardq.cli.metrics import health
     from shardq.cli.serving import until_a_signal, wait_for
-    from shardq.exporter.listener import Listener, Reply, Request
+    from shardq.exporter.listener import Listener
+    from shardq.exporter.page import Page
     from shardq.exporter.poller import Poller
     from shardq.exporter.queues import QueueSamples
     from shardq.exporter.tenants import MAX_TENANTS
-    from shardq.exporter.text import CONTENT_TYPE, text_of
 
     tenants = args.tenants or 0
     if tenants > MAX_TENANTS:
@@ -49,9 +49,7 @@ def run(args: Args, shell: Shell) -> None:
     poller = Poller(shell.client)
     samples = QueueSamples(poller, queues, tenants=tenants, hash_tenants=args.hash_tenants)
 
-    def page(_: Request) -> Reply:
-        return Reply(text_of(samples.samples()), CONTENT_TYPE)
-
+    page = Page(samples.samples, shell.client.clock)
     listener = Listener(args.listen, {"/metrics": page, **health(poller.server)})
     with until_a_signal() as asked:
         listener.open()

@@ -64,17 +64,15 @@ def run(args: Args, shell: Shell) -> None:
 def _open(settings: ScalerSettings, poller: Poller, queues: list[str] | None, shell: Shell, opened: ExitStack) -> None:
     """Begin to serve until *opened* is closed, and print where."""
     from shardq.cli.metrics import health
-    from shardq.exporter.listener import Listener, Reply, Request
+    from shardq.exporter.listener import Listener
+    from shardq.exporter.page import Page
     from shardq.exporter.queues import QueueSamples
     from shardq.exporter.scaler import queue_route
-    from shardq.exporter.text import CONTENT_TYPE, text_of
 
     samples = QueueSamples(poller, queues)
     opened.callback(samples.close)
 
-    def page(_: Request) -> Reply:
-        return Reply(text_of(samples.samples()), CONTENT_TYPE)
-
+    page = Page(samples.samples, shell.client.clock)
     certificates = settings.certificates()
     routes = {"/queues/": queue_route(poller), "/metrics": page, **health(poller.server)}
     listener = Listener(settings.listen, routes, tls=certificates.context() if certificates else None)

@@ -1,0 +1,39 @@
+"""The page of numbers that Prometheus reads: made once a second, however many ask."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from shardq.clock import Clock
+from shardq.exporter.listener import Reply, Request
+from shardq.exporter.text import CONTENT_TYPE, text_of
+from shardq.telemetry.sample import Sample
+
+FRESH: Final = 1.0
+"""Seconds for which those who ask share a page."""
+
+
+class Page:
+    """A route of the listener with what *samples* returns. What that raises is shared with nobody.
+
+    >>> from shardq.clock import SystemClock
+    >>> page = Page(list, SystemClock())
+    >>> page(Request("/metrics", "", {}, "")).body
+    b''
+    """
+
+    def __init__(self, samples: Callable[[], Iterable[Sample]], clock: Clock) -> None:
+        self._samples, self._clock = samples, clock
+        self._lock = threading.Lock()
+        self._page, self._until = Reply(b"", CONTENT_TYPE), -math.inf
+
+    def __call__(self, _: Request) -> Reply:
+        """Return the page. Who asks while it is made waits for it."""
+        with self._lock:
+            if self._clock.monotonic() >= self._until:
+                self._page = Reply(text_of(self._samples()), CONTENT_TYPE).encoded()
+                self._until = self._clock.monotonic() + FRESH
+            return self._page
