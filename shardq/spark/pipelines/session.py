@@ -94,13 +94,15 @@ def stop() -> None:
     """Stop Spark, and end the JVM if this process started it: it would go on for a while."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # Py4J logs the stack of a thread that is waiting for an answer now
-    context = SparkContext._active_spark_context
-    if context is not None:
-        with suppress(Exception), catch_warnings():  # the JVM has ended already, perhaps for want of memory
-            simplefilter("ignore")
-            (SparkSession._instantiatedSession or context).stop()
-    end()
-    logging.disable(before)
+    try:
+        context = SparkContext._active_spark_context
+        if context is not None:
+            with suppress(Exception), catch_warnings():  # the JVM has ended already, perhaps for want of memory
+                simplefilter("ignore")
+                (SparkSession._instantiatedSession or context).stop()
+        end()
+    finally:
+        logging.disable(before)
 
 
 def _settings(name: str, master: str) -> dict[str, str]:
