@@ -59,7 +59,7 @@ def tracing() -> bool:
         return bool(context.get_current())
     if provider is _recording:
         return True
-    if _is_missing:
+    if _is_missing and provider is None:
         return False
     try:
         provider = trace.get_tracer_provider()

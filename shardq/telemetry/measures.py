@@ -98,7 +98,7 @@ def measuring() -> bool:
 def _exporting() -> Export | None:
     """Return what exports to the program's provider; None if that exports nothing."""
     global _is_missing
-    if _is_missing:
+    if _is_missing and getattr(_modules.get(_API), "_METER_PROVIDER", None) is None:
         return None
     try:
         from opentelemetry import metrics

@@ -54,12 +54,12 @@ def test_what_is_asked_for_is_written_and_read_whole(where: Where) -> None:
 @pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"\xff", b'{"kind":"eat"}', b'{"kind":"cancel","older_than":-1}'])
 def test_what_another_program_wrote_is_none(text: bytes) -> None:
     assert asked_in(text) is None
-    assert stored(b"running me 1 2 3 4 5 6 7 - 8\n\n\n" + text) is None
+    assert stored(b"running me 1 2 3 4 5 6 7 - 8 1 9-2 0-0\n\n\n" + text) is None
 
 
 def test_an_action_is_silent_after_half_a_minute() -> None:
     text = spelled(Asked("redrive", Where(state="dead"))).encode()
-    action = stored(b"running me 100000 2 3 4 5 6 7 - 8000\n5-0\n\n" + text)
+    action = stored(b"running me 100000 2 3 4 5 6 7 - 8000 1 9-2 0-0\n5-0\n\n" + text)
     assert action is not None
     assert [action.status("x", now).state for now in (100_000, 129_999, 130_000)] == ["running"] * 2 + ["abandoned"]
     assert (action.position, action.left, action.done, action.passed) == ("5-0", None, 6, 7)
