@@ -31,7 +31,7 @@ class Page:
         self._page, self._until = Reply(b"", CONTENT_TYPE), -math.inf
 
     def __call__(self, _: Request) -> Reply:
-        """Return the page. Who asks while it is made waits for it."""
+        """Return the page. A request that comes while it is made waits for it."""
         with self._lock:
             if self._clock.monotonic() >= self._until:
                 self._page = Reply(text_of(self._samples()), CONTENT_TYPE).encoded()

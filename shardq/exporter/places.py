@@ -19,7 +19,10 @@ MAX_UNSENT: Final = 32 * 1024 * 1024
 
 
 class Places:
-    """Who is connected, in the order in which they go: first who has its reply, then who has waited or read longest."""
+    """The connections, in the order in which they make room for others.
+
+    First go those that have their reply, then those that have waited or read for the longest.
+    """
 
     def __init__(self) -> None:
         # Those that wait have None, those that are sent something their page; b"" is one that is always there.

@@ -31,7 +31,7 @@ OTHERS = {
     "Redis tells it while an append-only file is on, which is off in tests": ("aof_delayed_fsync",),
     "a call of the operating system": ("fallocate",),
     "Spark's": (
-        "--py-files", "lastProgress", "pyFiles", "pyspark[connect]", "rand", "remote",
+        "--py-files", "lastProgress", "pyFiles", "rand", "remote",
         "sortWithinPartitions",
     ),
     "a command that is not ours": ("nohup", "mv shardq-*.whl shardq.zip",),
