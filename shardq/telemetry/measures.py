@@ -20,7 +20,7 @@ from shardq.telemetry.tally import Observed, Series, Source, Tally
 
 log = logging.getLogger("shardq")
 _API: Final = "opentelemetry.metrics._internal"
-_IS_NAMED: Final = "OTEL_PYTHON_METER_PROVIDER" in os.environ
+_is_named = "OTEL_PYTHON_METER_PROVIDER" in os.environ
 """Whether the environment that the process began with names a provider, which OpenTelemetry makes at its first use."""
 
 _modules = sys.modules
@@ -29,7 +29,6 @@ _tally: Tally | None = None
 is_begun = False
 _export: Export | None = None
 _passed_over: Any = None  # a provider that exports nothing, or failed
-_is_missing = False  # whether the provider that the environment names cannot be made
 _FAILS: Final = "the program's metrics fail: nothing is measured for them any more"
 _NOBODY: Final = object()
 _failing: Any = None  # the provider of which that was logged
@@ -66,7 +65,10 @@ def watch(instruments: Collection[Instrument], ask: Callable[[], Iterable[Observ
     with _lock:
         _made_tally().sources.append(source)
         if _export is not None:
-            _export.observe(source.instruments)
+            try:
+                _export.observe(source.instruments)
+            except Exception as error:  # noqa: BLE001 (the program's SDK)
+                _note_failure(_export.provider, error)
     return source
 
 
@@ -88,7 +90,7 @@ def measuring() -> bool:
     """Return whether anybody wants what is measured."""
     api: Any = _modules.get(_API)
     provider = None if api is None else getattr(api, "_METER_PROVIDER", api)
-    if provider is None and not _IS_NAMED:
+    if provider is None and not _is_named:
         return is_begun
     if _export is not None and _export.provider is provider:
         return True
@@ -97,15 +99,13 @@ def measuring() -> bool:
 
 def _exporting() -> Export | None:
     """Return what exports to the program's provider; None if that exports nothing."""
-    global _is_missing
-    if _is_missing and getattr(_modules.get(_API), "_METER_PROVIDER", None) is None:
-        return None
+    global _is_named
     try:
         from opentelemetry import metrics
 
         provider = metrics.get_meter_provider()
     except Exception as error:  # noqa: BLE001 (such as of a provider that the environment names, and nobody has)
-        _is_missing = True
+        _is_named = False
         _note_failure(None, error)
         return None
     if _export is not None and _export.provider is provider:

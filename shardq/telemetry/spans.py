@@ -10,7 +10,6 @@ The shard key, which usually names a tenant, is on spans only, as the program wa
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from shardq.model import Received
 from shardq.model.call import called
 from shardq.model.failed import class_of
 from shardq.telemetry.export import SCHEMA_URL
+from shardq.telemetry.guard import guarded, note_failure, nothing
 from shardq.telemetry.instruments import ERROR, OPERATION, OPERATION_TYPE, OPERATION_TYPES, QUEUE, SYSTEM, TASK
 from shardq.telemetry.options import Spans, shown_tenant
 from shardq.telemetry.server import Server
@@ -27,8 +27,6 @@ from shardq.telemetry.server import Server
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, Tracer
 
-log = logging.getLogger("shardq")
-_has_failed = False
 PICKUP_DELAY: Final = "queue.pickup_delay_ms"
 MESSAGE: Final = "messaging.message.id"
 MESSAGES: Final = "shardq.message.ids"
@@ -66,11 +64,13 @@ class QueueSpans:
         self._common: dict[str, tuple[str, dict[str, Any]]] = {}
         self._links: dict[tuple[str, str], Link | None] = {}
 
-    def write(self, count: int | None = None, of: Sequence[HasHeaders] = ()) -> Span:
+    @guarded(nothing)
+    def write(self, count: int | None = None, of: Sequence[HasHeaders] = ()) -> Span | None:
         """Start the span of a write of one message, or of *count*, linked to the contexts that come with *of* some."""
         return self._start("write", api().SpanKind.PRODUCER, None if count is None else {COUNT: count}, of)
 
-    def call(self, verb: str, received: Sequence[Received], began_ns: int | None = None, *, batch: bool) -> Span:
+    @guarded(nothing)
+    def call(self, verb: str, received: Sequence[Received], began_ns: int | None = None, *, batch: bool) -> Span | None:
         """Start the span of a call about what was *received*: of a batch, or of one message."""
         extra = {COUNT: len(received)} if batch else self._message(received[0])
         span = self._start(verb, api().SpanKind.CLIENT, extra, received, began_ns)
@@ -78,7 +78,8 @@ class QueueSpans:
             note_ids(span, [each.message_id for each in received[:MAX_IDS]])
         return span
 
-    def process(self, received: Received) -> Span:
+    @guarded(nothing)
+    def process(self, received: Received) -> Span | None:
         """Start the span of the work on one message. It has the pick-up delay, and a link to the write."""
         extra = self._message(received)
         extra[PICKUP_DELAY] = round(received.pickup_delay * 1000)
@@ -105,13 +106,9 @@ class QueueSpans:
 
     def _child(self, verb: str, kind: Any, extra: dict[str, Any], parent: Link) -> Span:
         """Start a span as a child of what *parent* is a link to, linked to the span that is current, if one is."""
-        try:
-            current = api().get_current_span().get_span_context()
-            context = api().set_span_in_context(api().NonRecordingSpan(parent.context))
-            links = [api().Link(current)] if current.is_valid else []
-        except Exception as error:  # noqa: BLE001 (the span of somebody else)
-            note_failure(error)
-            return api().INVALID_SPAN  # type: ignore[no-any-return]
+        current = api().get_current_span().get_span_context()
+        context = api().set_span_in_context(api().NonRecordingSpan(parent.context))
+        links = [api().Link(current)] if current.is_valid else []
         return self._started(verb, extra, kind=kind, links=links, context=context)
 
     def _started(self, verb: str, extra: dict[str, Any] | None, **how: Any) -> Span:
@@ -173,44 +170,17 @@ def context_of(span: Span) -> Mapping[str, str]:
     return carrier
 
 
+@guarded(nothing)
 def note_ids(span: Span, ids: Iterable[str]) -> None:
     """Note at the span of a batch of which messages it is: of its first MAX_IDS."""
-    try:
-        is_recording = span.is_recording()
-    except Exception as error:  # noqa: BLE001 (as above)
-        note_failure(error)
-        return
-    if is_recording:
+    if span.is_recording():
         note(span, MESSAGES, list(ids)[:MAX_IDS])
 
 
-def attach(span: Span) -> object:
-    """Make *span* the current one. Return what `detach` takes, None if that failed."""
-    try:
-        return api().attach(api().set_span_in_context(span))
-    except Exception as error:  # noqa: BLE001 (as above)
-        note_failure(error)
-        return None
-
-
-def detach(token: object) -> None:
-    """Make the span current again that was it before `attach`."""
-    if token is None:
-        return
-    try:
-        api().detach(token)
-    except Exception as error:  # noqa: BLE001 (as above)
-        note_failure(error)
-
-
+@guarded(nothing)
 def note_dead(count: int) -> None:
     """Note at the span of the present call that it made *count* dead letters."""
-    try:
-        span = api().get_current_span()
-    except Exception as error:  # noqa: BLE001 (as above)
-        note_failure(error)
-        return
-    note(span, DEAD_LETTERS, count)
+    note(api().get_current_span(), DEAD_LETTERS, count)
 
 
 def note(span: Span, name: str, value: Any) -> None:
@@ -232,12 +202,17 @@ def end(span: Span, error: BaseException | None = None, ended_ns: int | None = N
         note_failure(failure)
 
 
-def note_failure(error: Exception) -> None:
-    """Log once that the program's traces fail. The call goes on."""
-    global _has_failed
-    if not _has_failed:
-        _has_failed = True
-        log.error("the program's traces fail: spans are missing", exc_info=error)
+@guarded(nothing)
+def enter(span: Span) -> Any:
+    """Make *span* the current one, and return what `leave` needs."""
+    return api().attach(api().set_span_in_context(span))
+
+
+@guarded(nothing)
+def leave(token: Any) -> None:
+    """Let the span be current that was it before; None if `enter` failed."""
+    if token is not None:
+        api().detach(token)
 
 
 @cache
@@ -251,7 +226,7 @@ def api() -> Any:
         ERROR=trace.StatusCode.ERROR,
         NonRecordingSpan=trace.NonRecordingSpan,
         INVALID_SPAN=trace.INVALID_SPAN,
-        get_tracer=trace.get_tracer,
+        get_tracer=trace.ProxyTracerProvider().get_tracer,  # it looks for no provider that the environment names
         get_current_span=trace.get_current_span,
         set_span_in_context=trace.set_span_in_context,
         attach=context.attach,

@@ -98,6 +98,7 @@ class Tally:
     def begin_again(self) -> None:
         """Begin with 0 in a child process: what its parent has counted is told by that."""
         self._lock = Lock()
+        self.sources = []  # they tell of what the parent does, under its locks
         for each in self._series.values():
             each.begin_again(self._lock)
 

@@ -14,6 +14,7 @@ from shardq.model.call import called
 from shardq.model.failed import class_of
 from shardq.telemetry.calls import QueueMeter
 from shardq.telemetry.gate import tracing
+from shardq.telemetry.guard import guarded, nothing
 from shardq.telemetry.measures import measuring
 from shardq.telemetry.options import Spans
 from shardq.telemetry.server import Server
@@ -21,10 +22,10 @@ from shardq.telemetry.spans import (
     MESSAGE,
     HasHeaders,
     QueueSpans,
-    attach,
     context_of,
-    detach,
     end,
+    enter,
+    leave,
     note,
     note_dead,
     note_ids,
@@ -50,6 +51,18 @@ class Began(NamedTuple):
     is_measured: bool
 
 
+def _untold() -> AbstractContextManager[Span | None]:
+    return Current(None)
+
+
+def _unwritten() -> Writing:
+    return Writing(None, (), _SYSTEM)
+
+
+def _not_begun() -> Began:
+    return Began(0.0, 0.0, is_traced=False, is_measured=False)
+
+
 class Telemetry:
     """The spans of one queue's calls, and what is measured of them."""
 
@@ -57,56 +70,69 @@ class Telemetry:
         self._clock = clock
         self._spans, self.meter = QueueSpans(queue, server, options), QueueMeter(queue, server)
 
+    @guarded(nothing)
     def begin_write(self) -> OpenWrite | None:
         """Begin one message's write, which ends later, in another context; None if nobody wants to know."""
         span = self._spans.write() if tracing() else None
         meter = self.meter if measuring() else None
         return None if span is None and meter is None else OpenWrite(span, meter, self._clock)
 
+    @guarded(_unwritten)
     def writing(self, count: int, of: Sequence[HasHeaders] = ()) -> Writing:
         """Return a `with` block around a write of *count* messages. *of* have contexts that its span is linked to."""
         span = self._spans.write(count, of) if tracing() else None
         return Writing(span, [(self.meter, count)] if measuring() else (), self._clock)
 
+    @guarded(_not_begun)
     def begin(self) -> Began:
         """Note when a read begins."""
         return Began(self._clock.wall(), self._clock.monotonic(), tracing(), measuring())
 
+    @guarded(nothing)
     def read(self, rows: Sequence[Received], began: Began, *, batch: bool) -> None:
         """Tell of a read that returned messages. Nothing is told of one that did not."""
         if not rows:
             return
         if began.is_traced:
-            end(self._spans.call("read", rows, round(began.wall * 1e9), batch=batch))
+            self._end(self._spans.call("read", rows, round(began.wall * 1e9), batch=batch))
         if began.is_measured:
             self.meter.took("read", self._clock.monotonic() - began.at)
             self.meter.consumed(rows)
 
+    @guarded(nothing)
     def read_failed(self, began: Began | None, error: BaseException) -> None:
         """Tell of a read that failed."""
         if began is not None and began.is_measured:
             self.meter.took("read", self._clock.monotonic() - began.at, error)
 
+    @guarded(nothing)
     def looked(self, rows: Sequence[Received], part: Sequence[Any], began: Began, *, batch: bool) -> None:
         """Tell of a read that returned *rows*, and of the ack of *part* that it took along."""
         if part:
-            self.acked([each[2] for each in part], began, self._clock.wall())
+            self.acked([each[2] for each in part], began, self._clock.monotonic())
         self.read(rows, began, batch=batch)
 
+    @guarded(nothing)
     def acked(self, received: Sequence[Received], began: Began, ended: float) -> None:
-        """Tell of the acks that a read took along, which were answered at *ended* (wall), as of a call of their own."""
+        """Tell of the acks that a read took along, answered at *ended* (monotonic), as of a call of their own."""
         if not received:
             return
         if began.is_traced:
             span = self._spans.call("ack", received, round(began.wall * 1e9), batch=len(received) > 1)
-            end(span, ended_ns=round(max(began.wall, ended) * 1e9))
+            self._end(span, round((began.wall + max(0.0, ended - began.at)) * 1e9))
         if began.is_measured:
-            self.meter.took("ack", ended - began.wall)
+            self.meter.took("ack", ended - began.at)
 
+    def _end(self, span: Span | None, ended_ns: int | None = None) -> None:
+        if span is not None:
+            end(span, ended_ns=ended_ns)
+
+    @guarded(_untold)
     def processing(self, received: Received) -> AbstractContextManager[Span | None]:
         """Return a `with` block around the work on one message, which is measured."""
         return Processing(self._process(received), self.meter if measuring() else None, self._clock, received)
 
+    @guarded(_untold)
     def working(self, received: Received) -> AbstractContextManager[Span | None]:
         """Return a `with` block around the work on one message that a worker measures."""
         return Current(self._process(received))
@@ -114,17 +140,20 @@ class Telemetry:
     def _process(self, received: Received) -> Span | None:
         return self._spans.process(received) if tracing() else None
 
+    @guarded(_untold)
     def settling(self, verb: str, received: Sequence[Received]) -> AbstractContextManager[Span | None]:
         """Return a `with` block around ack, nack, reject or extend."""
         span = self._spans.call(verb, received, batch=len(received) != 1) if tracing() else None
         return Settling(span, self.meter if measuring() else None, self._clock, verb)
 
+    @guarded(nothing)
     def note_dead(self, count: int) -> None:
         """Note at the span of the present call that it made *count* dead letters."""
         if count and tracing():
             note_dead(count)
 
 
+@guarded(_unwritten)
 def publishing(topic: str, queues: Sequence[Telemetry], server: Server, options: Spans, clock: Clock) -> Writing:
     """Return a `with` block around a write to each of *queues*, to which a message goes that has this *topic*."""
     span = QueueSpans(topic, server, options).write(len(queues)) if tracing() else None
@@ -141,6 +170,7 @@ class OpenWrite:
         self._began = 0.0 if meter is None else clock.monotonic()
         self.context: Mapping[str, str] | None = None if span is None else context_of(span)
 
+    @guarded(nothing)
     def end(self, result: str | BaseException) -> None:
         """End it with the message's id, or an error."""
         error = result if isinstance(result, BaseException) else None
@@ -164,15 +194,16 @@ class Current:
     def __enter__(self) -> Any:
         """Make it the current one."""
         if self._span is not None:
-            self._token = attach(self._span)
+            self._token = enter(self._span)
         return self._span
 
+    @guarded(nothing)
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End it. The text of an error may quote a payload, so only its type is kept."""
         if self._span is not None:
-            detach(self._token)
+            leave(self._token)
             end(self._span, error)
 
 
@@ -186,6 +217,7 @@ class Timed(Current):
         self._meter, self._clock = meter, clock
         self._began = 0.0 if meter is None else clock.monotonic()
 
+    @guarded(nothing)
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -246,6 +278,7 @@ class Writing(Timed):
             self.context = context_of(self._span)
         return self
 
+    @guarded(nothing)
     def wrote(self, ids: Sequence[str] | Mapping[str, str]) -> None:
         """Note the ids of what was written: of a batch in its order, of what was published by its queues."""
         self._results = ids

@@ -185,10 +185,10 @@ class Children:
                 limit.cancel()
             with self._lock:
                 job.handle = child.job = None
+        if answer.measured and self._family is not None:  # before another thread may use the child, or end it
+            self._family.tell(child, unpacked(answer.measured))
         with self._lock:
             self._idle.append(child)
-        if answer.measured and self._family is not None:
-            self._family.tell(child, unpacked(answer.measured))
         _raise(answer)
         return answer.result
 

@@ -104,6 +104,7 @@ class Lane:
 
     def start(self) -> None:
         """Begin to keep leases and to give a sign of life, which must not wait for a child; then try a child."""
+        self.meter.start()
         self.keeper.start()
         if self._children:
             self._children.check()

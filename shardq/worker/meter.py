@@ -10,7 +10,7 @@ from shardq.client import Queue
 from shardq.telemetry.calls import QueueMeter
 from shardq.telemetry.instruments import BUSY, DEAD_LETTERED, LEASE_LOST, OLDEST_JOB, RETRIED, SLOTS
 from shardq.telemetry.measures import unwatch, watch
-from shardq.telemetry.tally import OTHER, Observed
+from shardq.telemetry.tally import OTHER, Observed, Source
 from shardq.worker.keeper import seen_lost
 from shardq.worker.outcome import Outcome, Verb
 from shardq.worker.state import BUSY as RUNS
@@ -35,11 +35,16 @@ class Meter:
     def __init__(self, lane: Host, jobs: Queue, slots: int) -> None:
         self._lane, self._slots, self._clock = lane, slots, jobs.state.clock
         self._queue: QueueMeter = jobs._telemetry.meter
+        self._source: Source | None = None
+
+    def start(self) -> None:
+        """Begin to tell how many jobs run."""
         self._source = watch((SLOTS, BUSY, OLDEST_JOB), self._present)
 
     def close(self) -> None:
         """Tell nothing more of how many jobs run."""
-        unwatch(self._source)
+        if self._source is not None:
+            unwatch(self._source)
 
     def ended(self, job: Job, outcome: Outcome) -> None:
         """Measure a job that has ended. What was decided while it ran comes first: it ran for too long."""

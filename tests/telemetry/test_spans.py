@@ -21,6 +21,7 @@ from shardq import Client, ConfigError, LeaseLost, Message, Queue, Spans
 from shardq.drivers import sharing
 from shardq.ops.write.outgoing import compose_all
 from shardq.ops.write.write import write_many
+from shardq.telemetry import guard
 from shardq.telemetry import spans as span_module
 from shardq.telemetry.options import hashed
 from shardq.testing import ManualClock, fake_client
@@ -461,7 +462,7 @@ def test_traces_that_fail_are_logged_once_and_fail_no_call(
         monkeypatch.setattr(span_module.api(), what, fail)
     else:
         monkeypatch.setattr(places[what], fail)
-    monkeypatch.setattr(span_module, "_has_failed", False)
+    monkeypatch.setattr(guard, "_has_failed", False)
     for number in range(3):
         queue.write(number, shard_key="t")
     found = queue.read_many(3)

@@ -135,3 +135,15 @@ def test_a_child_process_begins_with_nothing() -> None:
             os._exit(int(values(counted) != {(SENT.name, JOBS): 2}))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert values(counted) == {(SENT.name, JOBS): 5}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_process_asks_none_of_its_parents_sources() -> None:
+    """They tell of jobs of the parent, and may wait for a lock that a thread of the parent had."""
+    counted = Tally()
+    counted.sources.append(Source((SENT,), lambda: [(SENT, 7, JOBS)]))
+    child = os.fork()
+    if not child:
+        os._exit(int(values(counted) != {}))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert values(counted) == {(SENT.name, JOBS): 7}

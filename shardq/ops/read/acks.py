@@ -27,8 +27,8 @@ from shardq.ops.settle.settle import Results, ack_part, note_acked, unsure_of
 class Acks(msgspec.Struct):
     """Deliveries that a read acks. `results` has those that were answered, by lease token.
 
-    `answered_at` is the wall time of the last answer, in seconds. `last` is the part that goes out with the read; the
-    `earlier` ones are sent before, since one call acks a bounded number.
+    `answered_at` is the monotonic time of the last answer, in seconds. `last` is the part that goes out with the read;
+    the `earlier` ones are sent before, since one call acks a bounded number.
     """
 
     last: Part
@@ -57,7 +57,7 @@ def ack_alone(state: QueueState, acks: Acks, until: float, outcome: Any = None) 
         yield from ack_part(state, acks.last, until, acks.results)
     else:
         note_acked(state, acks.last, outcome, acks.results)
-    acks.answered_at = state.clock.wall()
+    acks.answered_at = state.clock.monotonic()
 
 
 def ack_and_read(
@@ -83,7 +83,7 @@ def ack_and_read(
         note_acked(state, part, acked, acks.results)
     else:
         yield from _ack_again(state, part, until, acks.results, acked, outcome, outstanding)
-    acks.answered_at = state.clock.wall()
+    acks.answered_at = state.clock.monotonic()
     return outcome, in_time
 
 
