@@ -129,7 +129,7 @@ def served_in(server: Server, seed: int, runs: int) -> None:
         found += [factor(seconds, happened[key]) for key, seconds in told.items() if seconds is not None]
         assert all(seconds is not None for seconds in told.values())
         case.end()
-    judge(found, 2 * runs)
+    judge(found, runs)
 
 
 @pytest.mark.once
