@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -75,11 +76,22 @@ class _Nowhere(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let the library log errors alone: its warnings would be printed between the rows."""
+    log = logging.getLogger("shardq")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
 def run(place: Place) -> list[Table]:
     chosen, providers = place.settings, Providers()
-    logging.getLogger("shardq").setLevel(logging.ERROR)
     turns = chosen.rounds * max(1, chosen.messages // SLICE)
-    with Client.from_url(place.url) as client:
+    with _quiet(), Client.from_url(place.url) as client:
         queue = client.queue(f"telemetry-{uuid.uuid4().hex[:8]}", create=True)
         queue.declare()
         names = [f"{what}: {mode}" for what in WHAT for mode in MODES]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import re
 import shutil
@@ -57,6 +58,13 @@ def is_given(metafunc: pytest.Metafunc, name: str) -> bool:
     """Whether the test has values of its own for that parameter."""
     marks = metafunc.definition.iter_markers("parametrize")
     return any(name in str(mark.args[0]) for mark in marks)
+
+
+@pytest.fixture(autouse=True)
+def heard_warnings() -> Iterator[None]:
+    """Hold each test to leave the library's warnings on: the tests behind it, in its process, look for them."""
+    yield
+    assert logging.getLogger("shardq").isEnabledFor(logging.WARNING), "this test left the library's warnings off"
 
 
 @pytest.fixture(scope="session")

@@ -88,7 +88,8 @@ class Clerk:
             found.runnable = min(found.runnable, max(0, self.total_in_flight - found.in_flight))
         if self.paused_until > now:
             found.runnable = 0
-        found.oldest = _age(now, (job for job in self.waiting(now) if free[job.tenant]))
+        else:
+            found.oldest = _age(now, (job for job in self.waiting(now) if free[job.tenant]))
         return found
 
     def tenant(self, name: str, now: float) -> Figures:
