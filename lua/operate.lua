@@ -118,10 +118,17 @@ local function forget_ended(q, key, number)
 end
 
 -- Returns a page of the list of limits: the cursor to go on from, names, what is listed of each, and the parts of those
--- of which any are in force.
-local function read_page(meta, key, cursor, count, now)
-  local page = call('HSCAN', key, cursor, 'COUNT', count)
+-- of which any are in force. The page is of the names alone that are given.
+local function read_page(meta, key, cursor, count, now, given)
   local names, texts = {}, {}
+  if given and #given > 0 then
+    local found = call('HMGET', key, unpack(given)) -- at most 50: the names
+    for at, name in ipairs(given) do
+      if found[at] and not texts[name] then names[#names + 1], texts[name] = name, found[at] end
+    end
+    return '0', names, texts, parts_in_force(meta, names, now)
+  end
+  local page = call('HSCAN', key, cursor, 'COUNT', count)
   for at = 1, #page[2], 2 do
     names[#names + 1] = page[2][at]
     texts[page[2][at]] = page[2][at + 1]
@@ -215,17 +222,19 @@ end
 -- KEYS[2] limits: limits and weights of shard keys that have any
 -- ARGV[1] cursor: where to go on, '0' to start
 -- ARGV[2] count: about how many
+-- ARGV[3..] names: shard keys, at most 50, to tell of these alone; none: of all
 -- Reply: {now} when there is no such queue | {now, the time in ms until which the queue is paused or '', who paused it:
 --        "since\31by\31note" or '', cursor to go on from ('0' at the end), {shard key, "cap rate burst until weight
 --        limits_until weight_until", and who gave what, a line each: "p", "l" or "w", and as above, ...}}
 function verbs.limits(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta', 'limits'})
-  Arguments.check(ARGV, {'cursor', 'count'})
+  Arguments.check(ARGV, {'cursor', 'count'}, {'key'}, 50)
   local now = read_time()
   local epoch, odd, paused_by = unpack(call('HMGET', KEYS[1], 'epoch', 'odd', 'paused_by')) -- at most 3: the fields
   if not epoch then return {now} end
-  local cursor, names, texts, in_force = read_page(KEYS[1], KEYS[2], ARGV[1], ARGV[2], now)
+  local given = {unpack(ARGV, 3)} -- at most 50: the names
+  local cursor, names, texts, in_force = read_page(KEYS[1], KEYS[2], ARGV[1], ARGV[2], now, given)
   local rows = {}
   for _, name in ipairs(names) do
     local parts = name ~= '' and in_force[name]

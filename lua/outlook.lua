@@ -13,9 +13,11 @@ local function note_owners(q, members, owners)
   end
 end
 
--- Returns some shard keys (or parents): some of all, and those of some of all messages that wait outside of streams.
-local function choose_owners(q)
+-- Returns some shard keys (or parents): those asked for, some of all, and those of some of all messages that wait
+-- outside of streams.
+local function choose_owners(q, asked)
   local owners = {}
+  for _, name in ipairs(asked) do owners[name] = true end
   for _, field in ipairs(call('HRANDFIELD', q.keys[META], FIELDS_SEEN)) do
     if sub(field, 1, 2) == 't:' then owners[sub(field, 3)] = true end
   end
@@ -64,6 +66,7 @@ end
 -- @verb outlook | no-writes: shard keys (or parents) of which something is known, all of a small queue, else those of
 -- some messages and some more, by chance.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- ARGV[1..] names: shard keys or parents, at most 50, that are among them in any case
 -- Reply: {} when there is no such queue | {now, how many fields the state has, how many of them were looked at, until
 --        when a reader may be blocked (ms), when the last lease ends (ms, 0: there is none), the setting
 --        visibility_timeout, time and number of the last message, "window parents total_cap total_rate", {name, "in
@@ -72,11 +75,11 @@ end
 function verbs.outlook(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18)
-  Arguments.check(ARGV, {})
+  Arguments.check(ARGV, {}, {'key'}, 50)
   local q = State.open_call(KEYS, 18)
   if not q then return {} end
   local names, found = {}, {}
-  for owner in pairs(choose_owners(q)) do names[#names + 1] = owner end
+  for owner in pairs(choose_owners(q, ARGV)) do names[#names + 1] = owner end
   Accounts.load_accounts(q, names)
   Present.of_accounts(q)
   for _, name in ipairs(names) do

@@ -2,7 +2,8 @@
 -- under 'S:' and its name how far it is. A schedule of the program ("c:" and a name) has "last", the time in ms up to
 -- which its slots are written; one that users stored ("u:" and a name) "last.revision.flag", where the flag is 'p'
 -- while it is paused. A write of slots is for one such text and replaces it (`check_slot` in write.lua), so each slot
--- is written once, and none of a schedule that was changed or removed meanwhile.
+-- is written once, and none of a schedule that was changed or removed meanwhile. Under 'L:' and its name are the last
+-- calls that were written for it (`note_run` in write.lua).
 --   `schedules`     of stored ones: name -> "size:owner" and what it is (shardq/ops/schedules/record.py); the owner is
 --                   the shard key, or its parent, in whose share of `max_schedules` it counts ('H:')
 --   `schedule_due`  name -> of stored ones when a worker looks at it next, in ms: at its next slot, and once a day;
@@ -19,7 +20,7 @@ local function forget_fixed(meta, due, now)
   for _, name in ipairs(names) do
     local last = tonumber(call('HGET', meta, 'S:' .. name) or 0) or 0
     if last < now - FORGOTTEN then
-      call('HDEL', meta, 'S:' .. name)
+      call('HDEL', meta, 'S:' .. name, 'L:' .. name)
       call('ZREM', due, name)
     else
       call('ZADD', due, spell(FAR + last), name)
@@ -218,7 +219,7 @@ function verbs.remove_schedule(KEYS, ARGV)
   if answer and answer[1] == 'OK' then Producers.touch(q, q.values[State.COMMON + 1]) end
   if answer then return answer end
   if record then
-    call('HDEL', KEYS[1], 'S:u:' .. ARGV[1])
+    call('HDEL', KEYS[1], 'S:u:' .. ARGV[1], 'L:u:' .. ARGV[1])
     call('ZREM', KEYS[3], 'u:' .. ARGV[1])
     call('HDEL', KEYS[2], ARGV[1])
     local owner = owner_in(record)
@@ -237,7 +238,8 @@ end
 -- ARGV[1] cursor: where to go on, '0' to start
 -- ARGV[2] count: about how many
 -- ARGV[3] name: only the one of this name, '' for all
--- Reply: {now, cursor, {name, how far it is, what it is, ...}} | {now} when there is no such queue
+-- Reply: {now, cursor, {name, how far it is, what it is, "slot:id ..." of its last calls, ...}}
+--        | {now} when there is no such queue
 function verbs.schedules(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta', 'schedules'})
@@ -245,18 +247,23 @@ function verbs.schedules(KEYS, ARGV)
   local now = read_time()
   local found = {}
   if not call('HGET', KEYS[1], 'epoch') then return {now} end
-  if ARGV[3] ~= '' then return {now, '0', known_of(KEYS[1], KEYS[2], {ARGV[3]})} end
-  local page = call('HSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2])
-  local flat = page[2]
-  if #flat == 0 then return {now, page[1], found} end
+  local page
+  if ARGV[3] == '' then
+    page = call('HSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2])
+  else
+    page = {'0', {ARGV[3], call('HGET', KEYS[2], ARGV[3]) or ''}}
+  end
+  local cursor, flat = page[1], page[2]
+  if #flat == 0 then return {now, cursor, found} end
   local fields = {}
-  for at = 1, #flat, 2 do fields[(at + 1) / 2] = 'S:u:' .. flat[at] end
-  local said = call('HMGET', KEYS[1], unpack(fields)) -- at most 2,000: a page, and what a small hash has
+  for at = 1, #flat, 2 do fields[at], fields[at + 1] = 'S:u:' .. flat[at], 'L:u:' .. flat[at] end
+  local said = call('HMGET', KEYS[1], unpack(fields)) -- at most 4,000: a page, and what a small hash has
   for at = 1, #flat, 2 do
     if flat[at] ~= '' then -- the sentinel
       local n = #found
-      found[n + 1], found[n + 2], found[n + 3] = flat[at], said[(at + 1) / 2] or '', flat[at + 1]
+      found[n + 1], found[n + 2] = flat[at], said[at] or ''
+      found[n + 3], found[n + 4] = flat[at + 1], said[at + 1] or ''
     end
   end
-  return {now, page[1], found}
+  return {now, cursor, found}
 end

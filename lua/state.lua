@@ -17,7 +17,8 @@
 --   retrying   delayed messages that wait for their next try
 -- and by name: a stream's key: its messages; 'h' and its number: its cursor, the last entry that a read has taken; 'p:'
 -- and a producer: its last call; 't:' and a shard key: its account; 'c:' and a child: children.lua; 'D:',
--- 'X:', 'R:' and 'H:': what a tenant uses of bounds (shares.lua); 'S:' and a schedule: how far it is (schedules.lua).
+-- 'X:', 'R:' and 'H:': what a tenant uses of bounds (shares.lua); 'S:' and a schedule: how far it is, 'L:': its last
+-- calls (schedules.lua).
 -- Each field that a call looks at costs it as much as sixty steps of Lua, so what seldom changes has one for several.
 State.COMMON = 4 -- so many fields every call looks at, before those of its own
 

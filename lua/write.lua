@@ -433,7 +433,7 @@ local function load_tails(q)
 end
 
 -- Appends to the journal that messages were written, without those that an earlier one stands for. In the place of the
--- client, which a write does not name, are the tasks that they call.
+-- client, which a write does not name, are the tasks that they call, and behind them who asked for it, if it says so.
 local function note_written(q, ARGV, prefix, places, stride, options)
   local kept, keys, lengths, dues, tasks = {}, {}, {}, {}, {}
   local has_dues, has_tasks = false, false
@@ -451,7 +451,7 @@ local function note_written(q, ARGV, prefix, places, stride, options)
   if #kept == 0 then return end
   Journal.append_events(q, #kept, concat({
     rep('w', #kept), prefix .. concat(kept, ','), concat(lengths, ','), '', has_dues and concat(dues, ',') or '',
-    has_tasks and concat(tasks, ',') or '', concat(keys),
+    (has_tasks and concat(tasks, ',') or '') .. (q.asked or ''), concat(keys),
   }, '\n'))
 end
 
@@ -491,15 +491,50 @@ local function check_slot(q, field, expected, following)
   State.put(q, field, following)
 end
 
+local MAX_RUNS = 8 -- calls of a schedule that are remembered
+
+-- Notes the last of the calls that were written for a schedule behind those before it: "slot:id slot:id ...".
+local function note_run(q, field, sequence, id)
+  local name = 'L:' .. sub(field, 3)
+  local runs = {}
+  for run in gmatch(sub(call('HGET', q.keys[META], name) or '', -1000), '%S+') do runs[#runs + 1] = run end
+  runs[#runs + 1] = match(sequence, '^=[^=]*=(%d+)') .. ':' .. id
+  State.put(q, name, concat(runs, ' ', max(1, #runs - MAX_RUNS + 1)))
+end
+
+-- Writes down what is remembered of the call. (One that writes slots has no number of a producer.)
+local function note_call(q, producer, sequence, stored, places, n)
+  if not q.are_slots then return Producers.note_call(q, producer, stored) end
+  local place = places[#places]
+  local is_new = not find(place, '-', 1, true)
+  note_run(q, producer, sequence, is_new and match(stored, '^%d+') .. '-' .. spell(n) .. '-' .. place or place)
+end
+
 local MOST_OFFSET = 256
 local MOST_STATE = 64 -- letters of how far a schedule is
 
+local MOST_ASKED = 1300 -- bytes of a name and a note
+local ASKED = '^\31[\30!-~\128-\255]+\31[\30!-~\128-\255]*$'
+
+-- Reads who asked for a call, behind its number: "\31by\31note", where '\30' stands for a blank.
+local function read_asked(q, sequence)
+  local number, keep, asked = match(sequence, '^(%d+)|(%d+)(\31.+)$')
+  if not asked then return nil end
+  if #asked > MOST_ASKED or not find(asked, ASKED) then refuse_sequence() end
+  q.asked = gsub(asked, '\30', ' ')
+  return number, keep
+end
+
 -- Says whether the call was done before, or may not be done. Returns an answer, or what to remember of a bulk write.
 local function check_sequence(q, producer, kind, sequence)
-  if producer == '-' then return nil end
+  if producer == '-' then
+    read_asked(q, sequence)
+    return nil
+  end
   local answer, offset
   if kind == 'p:' then
     local number, keep = match(sequence, '^(%d+)|(%d+)$')
+    if not number then number, keep = read_asked(q, sequence) end
     if not number or #number > MOST_DIGITS or #keep > MOST_DIGITS then refuse_sequence() end
     answer = Producers.check_call(q, number, keep + 0, q.values[PRODUCER])
   elseif kind == 'S:' then
@@ -532,9 +567,10 @@ local function refuse_head() Arguments.refuse('the head is none of these message
 -- KEYS[15..] streams: those that the shards of this call may choose from
 -- ARGV[1] head: "epoch window count stride sequence producer": the caller's idea of the epoch; for how many ms dedup
 --        keys are remembered; how many messages; 4 arguments for each, or 6 with headers or options; "number|ms for
---        which it may be repeated", or see `check_offset`; the field of the call's producer or of its bulk write's
---        partition ('-': none), which may have any letters. Of slots the sequence is "=how far the schedule is=how far
---        it is then", the field is the schedule's, and delays are times in ms
+--        which it may be repeated", behind it who asked for it (`read_asked`); or see `check_offset`; the field of
+--        the call's producer or of its bulk write's partition ('-': none), which may have any letters. Of slots the
+--        sequence is "=how far the schedule is=how far it is then", the field is the schedule's, and delays are times
+--        in ms
 -- ARGV[2..] messages: of each: shard (positions of its streams), shard key, tag, payload, and with 6 headers and
 -- options
 -- Reply: {'OK', "ms|n|a,b"}; with 'ALL' if the next call of the caller shall declare all keys
@@ -575,7 +611,7 @@ function verbs.write(KEYS, ARGV)
   local places, n = store_all(q, ARGV, count, stride, ms, before, options, keyed, window + 0)
   local stored = ms .. '|' .. number .. '|' .. concat(places, ',')
   State.put(q, 'last', ms .. '-' .. spell(n))
-  Producers.note_call(q, producer, stored)
+  note_call(q, producer, sequence, stored, places, n)
   close_write(q, producer, offset)
   -- Behind all else, since nothing depends on it: a later call forgets the rest.
   if forgets then

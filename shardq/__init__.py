@@ -51,6 +51,7 @@ from shardq.errors import (
     Unrouted,
 )
 from shardq.later import names_from as _names_from
+from shardq.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from shardq.client import (
@@ -105,7 +106,6 @@ if TYPE_CHECKING:
     from shardq.worker import AsyncWorker, Worker
     from shardq.worker.outcome import Nack, Reject, TimeLimit
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Action",

@@ -13,6 +13,7 @@ _EDGE: Final = ("backports.zstd", "google.protobuf", "grpc")
 MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "cron": ("cronsim",),
+        "dashboard": ("starlette", "uvicorn"),
         "django": ("django",),
         "edge": _EDGE,
         "gateway": (*_EDGE, "grpc_health", "grpc_reflection"),

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
 
 UNIX: Final = "unix:"
@@ -22,9 +23,15 @@ _ABSENT: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 def check_address(name: str, listen: str) -> str:
     """Return *listen* if it is HOST:PORT, with any host or none, or unix:PATH. Else ConfigError, which says *name*."""
     host, colon, port = listen.rpartition(":")
-    is_place = bool(colon and _PORT.fullmatch(port) and int(port) < 2**16 and (":" not in host or "]" in host))
+    is_port = bool(_PORT.fullmatch(port)) and int(port) < 2**16
+    is_place = bool(colon) and is_port and (":" not in host or "]" in host)
     if "\0" in listen or not (is_place or (listen.startswith(UNIX) and listen != UNIX)):
-        raise ConfigError(f"{name} must be HOST:PORT or unix:PATH, such as :9464, 127.0.0.1:9464 or [::1]:9464")
+        more = (
+            ""
+            if not colon or host == "unix" or is_port
+            else f"; the port is a number from 0 to 65535, not {shown(port)}"
+        )
+        raise ConfigError(f"{name} must be HOST:PORT or unix:PATH, such as :9464, 127.0.0.1:9464 or [::1]:9464{more}")
     return listen
 
 

@@ -6,6 +6,7 @@ missing part makes the run fail.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -90,6 +91,10 @@ def _has_schemas() -> bool:
     return shutil.which("node") is not None and all((NODE / each).is_dir() for each in needed)
 
 
+def _has_playwright() -> bool:
+    return importlib.util.find_spec("playwright") is not None
+
+
 def _has_huey() -> bool:
     return any(environments.CACHE.glob("huey-*/ready"))
 
@@ -132,6 +137,15 @@ NAMESPACES = Part(
 ROOT = Part("root", lambda: os.geteuid() == 0, "the test of a small disk that is full is", "run as root")
 HUEY = Part("huey", _has_huey, "tests of the benchmark beside it are", "with a network, make bench-worker")
 CURL = Part("curl", lambda: shutil.which("curl") is not None, "pages that ask a web server are", "apt-get install curl")
+CHROMIUM = Part(
+    "Chromium (Debian's chromium, and playwright of PyPI)",
+    lambda: shutil.which("chromium") is not None and _has_playwright(),
+    "tests of the dashboard in a browser are", "apt-get install chromium, or make parts on Debian",
+)  # fmt: skip
+AXE = Part(
+    "axe-core (npm)", (NODE / "axe-core" / "axe.min.js").is_file,
+    "what it judges of the dashboard is", "install npm, then make parts",
+)  # fmt: skip
 VALGRIND = Part(
     "valgrind", lambda: shutil.which("valgrind") is not None,
     "the test of the benchmark that counts instructions is", "apt-get install valgrind",
@@ -150,6 +164,8 @@ PARTS = (
     ROOT,
     HUEY,
     CURL,
+    CHROMIUM,
+    AXE,
     VALGRIND,
 )
 

@@ -20,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__)
     parser.add_argument("--files", type=int, metavar="N", help="only so many files (all)")
     parser.add_argument("--workers", type=int, default=4, metavar="N", help="worker processes (4)")
+    parser.add_argument("--dashboard", action="store_true", help="with an address to open, until Ctrl-C")
     args = parser.parse_args()
     if args.workers < 2:
         parser.error("--workers must be at least 2: one of them is killed")
@@ -32,7 +33,7 @@ def main() -> int:
     from shardq import ShardqError
 
     try:
-        return Demo(show, args.files, args.workers).run()
+        return Demo(show, args.files, args.workers, dashboard=args.dashboard).run()
     except KeyboardInterrupt:
         return 130
     except ShardqError as error:

@@ -12,6 +12,7 @@ from examples.demo.files import sources
 from examples.demo.input import Input
 from examples.demo.ledger import Ledger
 from examples.demo.limit import Limit
+from examples.demo.page import Page
 from examples.demo.plan import FLOOD, Plan
 from examples.demo.processes import ROOT, Process
 from examples.demo.screens import Screens
@@ -29,7 +30,7 @@ LIMIT_FROM, KILL_FROM = 0.25, 0.5  # the part of the jobs after which the flood 
 class Demo:
     """One run of the demo."""
 
-    def __init__(self, show: Show, files: int | None, workers: int) -> None:
+    def __init__(self, show: Show, files: int | None, workers: int, *, dashboard: bool = False) -> None:
         self._started = time.monotonic()
         self._show, self._given, self._count = show, Input(files), workers
         self._ledger = Ledger()
@@ -38,6 +39,7 @@ class Demo:
         self._plan: Plan | None = None
         self._wanted = 0  # workers, by the autoscaler
         self._problems: list[str] = []
+        self._page = Page() if dashboard else None
 
     def run(self) -> int:
         """Run it; the exit code."""
@@ -50,6 +52,8 @@ class Demo:
             self._screens = Screens(server.url)
             stack.callback(self._screens.close)
             self._introduce(server.name, jobs)
+            if self._page:
+                self._show.say("page", f"open {self._page.open(stack, folder, server.url)}", "bold")
             self._start(stack, folder, server.url)
             self._show.begin("measuring what the workers can do here")
             stack.callback(self._show.end)
@@ -57,7 +61,9 @@ class Demo:
             self._stop()
             self._show.end()
             self._judge(jobs)
-        self._show.verdict(self._problems, self._verdict())
+            self._show.verdict(self._problems, self._verdict())
+            if self._page:
+                self._page.stay(self._show)
         return 1 if self._problems else 0
 
     def _introduce(self, server: str, jobs: Queue) -> None:

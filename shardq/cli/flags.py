@@ -67,6 +67,7 @@ FLAGS: Final[Mapping[str, Flag]] = {
     "every": _flag("--every", type=time, metavar="TIME", means="again every TIME"),
     "follow": _switch("-f", "--follow", means="go on with what is new, until Ctrl-C"),
     "payloads": _switch("--payloads", means="show the payloads"),
+    "role": _flag("--role", metavar="ROLE", means="the role"),
     # of all that change
     "dry_run": _switch("--dry-run", means="say what would be done, and change nothing"),
     "yes": _switch("-y", "--yes", means="do not ask; needed where there is no terminal"),
@@ -83,7 +84,7 @@ FLAGS: Final[Mapping[str, Flag]] = {
     "wait": _flag("--wait", type=time, metavar="TIME", means="wait for it as long as TIME"),
     "create": _switch("--create", means="create the queue if it does not exist"),
     # of what serves
-    "listen": _flag("--listen", metavar="HOST:PORT", means="where to listen, or unix:PATH; port 0: any"),
+    "listen": _flag("--listen", metavar="HOST:PORT", means="where to listen; also unix:PATH, or port 0 for any"),
     "tls_cert": _flag("--tls-cert", type=Path, metavar="FILE", means="the certificate chain, as PEM"),
     "tls_key": _flag("--tls-key", type=Path, metavar="FILE", means="its key, as PEM"),
     "client_ca": _flag(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from shardq.cli.screens.queues import QueueLook
 from shardq.clock import SystemClock
 from shardq.errors import BackendError, BackendTimeout
+from shardq.outlook import crew
+from shardq.outlook.queues import QueueLook
 
 if TYPE_CHECKING:
     from shardq.cli.shell import Shell
@@ -35,11 +36,10 @@ def allowed(ask: Callable[[], T]) -> T | None:
 
 
 def is_unread(queue: Queue, verdict: Verdict | None) -> bool:
-    """Whether messages wait that nobody reads. Of a server that is full, the verdict says that and no more."""
-    if verdict is None or verdict.kind != "redis_full":
-        return verdict is not None and verdict.kind == "no_worker"
-    outlook = allowed(queue.outlook)
-    return outlook is not None and outlook.reasons["worker"] > 0
+    """Whether messages wait that nobody reads, as far as this user may ask."""
+    if verdict is None:
+        return False
+    return crew.is_unread(verdict, allowed(queue.outlook) if verdict.kind == "redis_full" else None)
 
 
 def time_of(shell: Shell, names: Sequence[str]) -> float:

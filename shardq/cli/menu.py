@@ -46,7 +46,8 @@ class Menu(NamedTuple):
             parser.within = {name: _names_in(summary) for name, summary in self.summaries.items()}
             parser.elsewhere = self.elsewhere
         for name, summary in self.summaries.items():
-            names.add_parser(name, complete=partial(self._complete, name, summary))
+            made = names.add_parser(name, complete=partial(self._complete, name, summary))
+            made.outside = {each: f"{parser.prog} {each}" for each in self.summaries}
 
     def listing(self) -> str:
         """The commands with their summaries, below the names of their groups."""

@@ -55,6 +55,8 @@ class Discreet(argparse.ArgumentParser):
     """By the command that is a group, the names of those in it."""
     elsewhere: Mapping[str, str] = {}
     """By a usual name of no command, what does that."""
+    outside: Mapping[str, str] = {}
+    """By the name of a command beside this one, which is a group, how it is called."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=Help, allow_abbrev=False, **settings)
@@ -92,8 +94,9 @@ class Discreet(argparse.ArgumentParser):
         # Of a command that is mistyped, argparse would list all that there are.
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             within = {name: f"{group} {name}" for group, names in self.within.items() for name in names}
-            near = self.elsewhere.get(value) or meant(value, [*action.choices, *within])
-            hint = f"did you mean {within.get(near, near)}?" if near else f"{self.prog} --help lists them"
+            near = self.elsewhere.get(value) or self.outside.get(value) or meant(value, [*action.choices, *within])
+            near = within.get(near, near) if near else self.outside.get(meant(value, self.outside) or "")
+            hint = f"did you mean {near}?" if near else f"{self.prog} --help lists them"
             self.exit(USAGE, f"{self.prog}: there is no command {shown(_without_password(value))}: {hint}\n")
         is_known = action.choices is None or value in action.choices
         if not is_known and isinstance(value, str) and (near := meant(value, action.choices or ())):

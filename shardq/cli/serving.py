@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from shardq.cli.exits import UsageError
@@ -36,7 +36,8 @@ def until_a_signal() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def wait_for(asked: threading.Event) -> None:
-    """Wait until a signal has come."""
+def wait_for(asked: threading.Event, look: Callable[[], object] | None = None) -> None:
+    """Wait until a signal has come. Meanwhile *look* is called, once a second."""
     while not asked.wait(MAX_WAIT):
-        pass
+        if look is not None:
+            look()

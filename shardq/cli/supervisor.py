@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 from random import Random
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from shardq.backoff import Exponential
 from shardq.cli.exits import FAILED, OK, USAGE
@@ -21,10 +20,8 @@ from shardq.cli.speech import Speech
 from shardq.clock import SystemClock
 from shardq.platforms import need_fork
 from shardq.telemetry.family import current_family
+from shardq.telemetry.pipe import Follower
 from shardq.worker.signals import HANGUP, MAX_WAIT, worker_signals
-
-if TYPE_CHECKING:
-    from shardq.cli.metrics import Follower
 
 RESTART = Exponential(base=0.5, cap=30.0)
 LONG_LIFE = 60.0
@@ -91,8 +88,6 @@ class Supervisor:
             pass_fds=(theirs,) if family is not None else (),
         )
         if family is not None:
-            from shardq.cli.metrics import Follower  # with all that it needs; only here
-
             os.close(theirs)
             self._followers[process] = Follower(ours, family)
         self._members[process] = number

@@ -7,11 +7,10 @@ through `printable` (`output` sees to it), and all JSON through `json_line`, whi
 from __future__ import annotations
 
 import base64
-import math
 import re
 import unicodedata
 from collections.abc import Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 from typing import Any
 
 import msgspec
@@ -127,14 +126,16 @@ def duration(seconds: float | None) -> str:
 
 def ends_at(time: float | None, zone: tzinfo | None = None) -> str:
     """The end of a pause: its `date_and_time`, or `resumed` if it has none; '' for None."""
-    if time is None:
-        return ""
-    return "resumed" if math.isinf(time) else date_and_time(time, zone)
+    from shardq.model import wording
+
+    return wording.ends_at(time, zone)
 
 
 def date_and_time(time: float, zone: tzinfo | None = None) -> str:
     """`2026-11-28 02:31:00` in the time zone of the process, as all screens show times; `...Z` with *zone* UTC."""
-    return f"{datetime.fromtimestamp(time, zone):%Y-%m-%d %H:%M:%S}{'Z' if zone is UTC else ''}"
+    from shardq.model import wording
+
+    return wording.date_and_time(time, zone)
 
 
 def plural(count: int, noun: str) -> str:

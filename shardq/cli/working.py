@@ -25,6 +25,7 @@ from shardq.cli.text import plural, shown_url
 from shardq.client import Queue
 from shardq.clock import SystemClock
 from shardq.tasks import Several, Tasks
+from shardq.telemetry.pipe import told_to
 from shardq.worker import Worker
 from shardq.worker.ending import leave
 from shardq.worker.outcome import Verb
@@ -67,9 +68,12 @@ def _measured(args: Args, shell: Shell, speech: Speech) -> Iterator[None]:
     if args.metrics is None and args.metrics_pipe is None:
         yield
         return
-    from shardq.cli.metrics import metrics_on, told_to  # with an HTTP server, which most workers do not need
+    if args.metrics is None:
+        begun = told_to(args.metrics_pipe)
+    else:
+        from shardq.cli.metrics import metrics_on  # with an HTTP server, which most workers do not need
 
-    begun = told_to(args.metrics_pipe) if args.metrics is None else metrics_on(args.metrics, shell, speech.say)
+        begun = metrics_on(args.metrics, shell, speech.say)
     with begun:
         yield
 

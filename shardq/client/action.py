@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from shardq.model import ActionStatus, Where
 from shardq.model.action import ActionKind
 from shardq.ops.operate import actions
+from shardq.ops.queue.who import Who
 
 if TYPE_CHECKING:
     from shardq.client.admin import Runner
@@ -65,6 +66,9 @@ class Action:
         """Return how it is, as Redis has it. ConfigError when Redis has forgotten it."""
         return self._runner.run(actions.status(self._running, timeout))
 
-    def stop(self, *, timeout: float | None = None) -> ActionStatus:
-        """Stop it with its next piece: what it has done stays so. It is over then, and `wait` returns."""
-        return self._runner.run(actions.stop(self._running.state, self.id, timeout))
+    def stop(self, *, by: str | None = None, note: str | None = None, timeout: float | None = None) -> ActionStatus:
+        """Stop it with its next piece: what it has done stays so. It is over then, and `wait` returns.
+
+        *by* and *note* say in the journal who asked for it (by default this client) and why.
+        """
+        return self._runner.run(actions.stop(self._running.state, self.id, timeout, Who(by, note)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from shardq.model import ActionStatus, Where
 from shardq.model.action import ActionKind
 from shardq.ops.operate import actions
+from shardq.ops.queue.who import Who
 
 if TYPE_CHECKING:
     from shardq.client.async_admin import AsyncRunner
@@ -64,6 +65,11 @@ class AsyncAction:
         """Return how it is, as Redis has it. ConfigError when Redis has forgotten it."""
         return await self._runner.run(actions.status(self._running, timeout))
 
-    async def stop(self, *, timeout: float | None = None) -> ActionStatus:
-        """Stop it with its next piece: what it has done stays so. It is over then, and `wait` returns."""
-        return await self._runner.run(actions.stop(self._running.state, self.id, timeout))
+    async def stop(
+        self, *, by: str | None = None, note: str | None = None, timeout: float | None = None
+    ) -> ActionStatus:
+        """Stop it with its next piece: what it has done stays so. It is over then, and `wait` returns.
+
+        *by* and *note* say in the journal who asked for it (by default this client) and why.
+        """
+        return await self._runner.run(actions.stop(self._running.state, self.id, timeout, Who(by, note)))

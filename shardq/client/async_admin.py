@@ -83,13 +83,14 @@ class AsyncQueueAdmin:
         """
         return await self._client.run(inspect.failures.failures(self.state, timeout))
 
-    async def outlook(self, *, timeout: float | None = None) -> Outlook:
+    async def outlook(self, shard_key: str | bytes | None = None, *, timeout: float | None = None) -> Outlook:
         """Return what becomes of what waits: for what, when it is served, and what would help (docs/outlook.md).
 
-        It takes few calls, however much waits: where there are many shard keys, it looks at some. QueueMissing if there
-        is no such queue.
+        It takes few calls, however much waits: where there are many shard keys, it looks at some. One *shard_key* (of a
+        queue with `parents`: a parent) that is asked for is among `tenants` in any case, and what would help it among
+        `helps`. QueueMissing if there is no such queue; ConfigError for a bad shard key.
         """
-        return await self._client.run(inspect.outlook.outlook(self.state, timeout))
+        return await self._client.run(inspect.outlook.outlook(self.state, shard_key, timeout))
 
     async def verdict(self, *, timeout: float | None = None) -> Verdict:
         """Return how the queue is, in one sentence (docs/outlook.md).
@@ -253,13 +254,14 @@ class AsyncQueueAdmin:
         found = await self._client.run(operate.controls.own_controls(self.state, timeout))
         return {key: each.limits for key, each in found.limits.items()}
 
-    async def controls(self, *, timeout: float | None = None) -> Controls:
+    async def controls(self, shard_key: str | bytes | None = None, *, timeout: float | None = None) -> Controls:
         """Return all pauses, limits and weights that somebody gave, each with its end, who gave it, since when and why.
 
-        Plans are there, too, since limits may name one. Where nobody gave any, that is two short calls. QueueMissing if
-        there is no such queue.
+        Plans are there, too, since limits may name one. Where nobody gave any, that is two short calls. Of one
+        *shard_key* it takes two calls, however many others have some; the pause of the whole queue is there as well.
+        QueueMissing if there is no such queue; ConfigError for a bad shard key.
         """
-        return await self._client.run(operate.controls.controls(self.state, timeout))
+        return await self._client.run(operate.controls.controls(self.state, shard_key, timeout))
 
     async def set_limits(
         self,
@@ -525,9 +527,14 @@ class AsyncQueueAdmin:
         """
         return await self._client.run(operate.actions.actions(self.state, timeout))
 
-    async def stop_action(self, action_id: str, *, timeout: float | None = None) -> ActionStatus:
-        """Stop an action, whoever works on it: it ends with its next piece. ConfigError if there is none of this id."""
-        return await self._client.run(operate.actions.stop(self.state, action_id, timeout))
+    async def stop_action(
+        self, action_id: str, *, by: str | None = None, note: str | None = None, timeout: float | None = None
+    ) -> ActionStatus:
+        """Stop an action, whoever works on it: it ends with its next piece. ConfigError if there is none of this id.
+
+        *by* and *note* say in the journal who asked for it (by default this client) and why.
+        """
+        return await self._client.run(operate.actions.stop(self.state, action_id, timeout, Who(by, note)))
 
     async def take_over(self, action_id: str, *, timeout: float | None = None) -> AsyncAction:
         """Return an action to go on with in this process: one that is abandoned, failed or stopped. Wait for it.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from shardq.model import Written
 from shardq.model.schedule import CatchUp, Schedule
 from shardq.ops import schedules
+from shardq.ops.queue.who import Who
 
 if TYPE_CHECKING:
     from shardq.client.queue import Queue
@@ -62,12 +63,15 @@ class Schedules:
         """Let a schedule go on with its next slot. What was left out is not caught up. ScheduleNotFound."""
         self._queue.client.run(schedules.stored.pause(self._queue.state, name, False, timeout))
 
-    def run(self, name: str, *, timeout: float | None = None) -> Written:
+    def run(
+        self, name: str, *, by: str | None = None, note: str | None = None, timeout: float | None = None
+    ) -> Written:
         """Write the call of a schedule now, besides its slots, also of one that is paused. Return its id.
 
+        *by* and *note* say in the journal who asked for it (by default nobody, as of all writes) and why.
         ScheduleNotFound if there is none of this name.
         """
-        return self._queue.client.run(schedules.stored.run(self._queue.state, name, timeout))
+        return self._queue.client.run(schedules.stored.run(self._queue.state, name, timeout, Who(by, note)))
 
     def remove(self, name: str, *, timeout: float | None = None) -> bool:
         """Remove a schedule. Return whether there was one. Calls that are written already still come."""

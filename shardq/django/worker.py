@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -105,6 +105,10 @@ class DjangoTasks(Tasks[None]):
         """Return what all messages call."""
         call = DjangoCall(self, environment)
         return lambda _: call
+
+    def task_names(self, queue: str) -> Sequence[str]:
+        """Return none: all have one name for metrics."""
+        return ()
 
     @property
     def is_async(self) -> bool:

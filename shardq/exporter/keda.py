@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -15,8 +16,10 @@ with extra("scaler"):
     from google.protobuf.message import DecodeError
     from grpc_health.v1 import health_pb2
 
-from shardq.errors import ConfigError, QueueMissing, ShardqError
+from shardq.clock import SystemClock
+from shardq.errors import BackendError, ConfigError, QueueMissing, ShardqError
 from shardq.exporter.asking import Asking
+from shardq.exporter.errors import FAILED, is_private, public_text
 from shardq.exporter.externalscaler import (
     SERVICE,
     GetMetricSpecResponse,
@@ -28,9 +31,11 @@ from shardq.exporter.externalscaler import (
     ScaledObjectRef,
 )
 from shardq.exporter.policy import METRICS
+from shardq.exporter.seldom import Seldom
 from shardq.exporter.trigger import Trigger, trigger_of, value_of
 from shardq.exporter.watcher import Watchers
 
+log = logging.getLogger("shardq.exporter")
 HEALTH: Final = "grpc.health.v1.Health"
 
 MAX_REQUEST: Final = 64 * 1024
@@ -71,12 +76,16 @@ class Busy(Exception):
     """More is asked for than this scaler does at once."""
 
 
+Method = Callable[[bytes, Any], Coroutine[Any, Any, Any]]
+
+
 class ExternalScaler:
     """Serves the calls. What a queue has comes from *asking*, whether it got active from *watchers*."""
 
     def __init__(self, asking: Asking, watchers: Watchers) -> None:
         self._asking, self._watchers = asking, watchers
         self._closing = asyncio.Event()
+        self._seldom = Seldom(SystemClock())
         self.streams = 0
         """Calls that stay open."""
 
@@ -84,15 +93,15 @@ class ExternalScaler:
         """Return what a server of grpc is to serve: KEDA's service, and the check of health, without its watch."""
         unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
         calls = {
-            "IsActive": unary(_served(self._is_active)),
-            "StreamIsActive": stream(_served(self._stream_is_active)),
-            "GetMetricSpec": unary(_served(self._metric_spec)),
-            "GetMetrics": unary(_served(self._metrics)),
-            "StreamMetricSpec": stream(_served(self._stream_metric_spec)),
+            "IsActive": unary(self._served(self._is_active)),
+            "StreamIsActive": stream(self._served(self._stream_is_active)),
+            "GetMetricSpec": unary(self._served(self._metric_spec)),
+            "GetMetrics": unary(self._served(self._metrics)),
+            "StreamMetricSpec": stream(self._served(self._stream_metric_spec)),
         }
         return [
             grpc.method_handlers_generic_handler(SERVICE, calls),
-            grpc.method_handlers_generic_handler(HEALTH, {"Check": unary(_served(self._health))}),
+            grpc.method_handlers_generic_handler(HEALTH, {"Check": unary(self._served(self._health))}),
         ]
 
     def close(self) -> None:
@@ -140,6 +149,24 @@ class ExternalScaler:
         states = health_pb2.HealthCheckResponse
         return _packed(states(status=states.SERVING if is_ready else states.NOT_SERVING))
 
+    def _served(self, method: Method) -> Method:
+        """Return *method* as grpc calls it: what it raises is told with a status and one line."""
+
+        async def serve(request: bytes, context: Any) -> Any:
+            try:
+                answer = await method(request, context)
+            except (DecodeError, ShardqError, Busy) as error:
+                if isinstance(error, BackendError) and is_private(error) and self._seldom.is_due():
+                    log.warning("a call of KEDA failed: %s", error)
+                answer = await context.abort(*_status_of(error))
+            except Exception:
+                if self._seldom.is_due():
+                    log.exception("a call of KEDA failed")
+                answer = await context.abort(grpc.StatusCode.INTERNAL, FAILED)
+            return answer
+
+        return serve
+
     @asynccontextmanager
     async def _stream(self) -> AsyncIterator[None]:
         if self.streams >= MAX_STREAMS:
@@ -151,27 +178,12 @@ class ExternalScaler:
             self.streams -= 1
 
 
-Method = Callable[[bytes, Any], Coroutine[Any, Any, Any]]
-
-
-def _served(method: Method) -> Method:
-    """Return *method* as grpc calls it: what it raises is told with a status and one line."""
-
-    async def serve(request: bytes, context: Any) -> Any:
-        try:
-            answer = await method(request, context)
-        except (DecodeError, ShardqError, Busy) as error:
-            status, text = _status_of(error)
-            answer = await context.abort(status, text)
-        return answer
-
-    return serve
-
-
 def _status_of(error: Exception) -> tuple[Any, str]:
     """Return the status for an error, and a line that says what is wrong."""
     if isinstance(error, DecodeError):
         return grpc.StatusCode.INVALID_ARGUMENT, "the request cannot be read"
+    if isinstance(error, BackendError):
+        return grpc.StatusCode.UNAVAILABLE, public_text(error)
     kinds = (
         (QueueMissing, grpc.StatusCode.NOT_FOUND),
         (ConfigError, grpc.StatusCode.INVALID_ARGUMENT),

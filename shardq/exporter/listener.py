@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.utils import formatdate
@@ -29,7 +29,9 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from shardq.clock import Clock, SystemClock
 from shardq.errors import BackendError, ConfigError
+from shardq.exporter.errors import FAILED, is_private, public_text
 from shardq.exporter.places import Places
+from shardq.exporter.seldom import Seldom
 from shardq.sockets import UNIX, address_of, check_address, listeners
 
 MAX_REQUEST: Final = 8 * 1024
@@ -52,8 +54,6 @@ PAUSE: Final = 0.2
 """Seconds until connections are taken again, after one could not be taken."""
 ENDING: Final = 2.0
 """Seconds in which replies that are under way may be sent at the end."""
-SELDOM: Final = 60.0
-"""Seconds between two lines of the log about requests that failed."""
 UNREAD: Final = 64 * 1024
 """Bytes behind a request that are read and dropped, so that the reply is not lost with them."""
 _TARGET: Final = re.compile("[!-~]+")
@@ -65,13 +65,14 @@ log = logging.getLogger("shardq.exporter")
 class Request(NamedTuple):
     """What was asked for: `path` is decoded; `rest` is what follows the path of the route, and `query` what follows ?.
 
-    `accept` is the header field of that name.
+    `accept` is the header field of that name. `twice` are names that the query says more than once: the last counts.
     """
 
     path: str
     rest: str
     query: Mapping[str, str]
     accept: str
+    twice: Collection[str] = ()
 
 
 class Reply(NamedTuple):
@@ -133,7 +134,7 @@ class Listener:
         self._makers = asyncio.Semaphore(THREADS)
         self._tasks = set[asyncio.Task[None]]()  # the loop itself keeps only weak references
         self._closing = asyncio.Event()
-        self._next_line = -math.inf
+        self._seldom = Seldom(self._clock)
 
     @property
     def turned_away(self) -> int:
@@ -273,22 +274,14 @@ class Listener:
         except Refusal:
             raise
         except BackendError as error:
-            # What it says is for those who run this: it names servers.
-            if self._is_time_to_say():
+            # What it says is for those who run this: it names servers. That Redis is away, the poller says.
+            if is_private(error) and self._seldom.is_due():
                 log.warning("a request for %r failed: %s", request.path, error)
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "Redis does not answer, or not as it should") from None
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, public_text(error)) from None
         except Exception:
-            if self._is_time_to_say():
+            if self._seldom.is_due():
                 log.exception("a request for %r failed", request.path)
-            raise Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "failed: the log of this process says why") from None
-
-    def _is_time_to_say(self) -> bool:
-        """Say whether the log may have another line: strangers decide how often requests fail."""
-        now = self._clock.monotonic()
-        if now < self._next_line:
-            return False
-        self._next_line = now + SELDOM
-        return True
+            raise Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, FAILED) from None
 
     async def _send(self, writer: asyncio.StreamWriter, reply: Reply, *, is_head: bool) -> None:
         """Send a reply, a slice at a time: what is not sent yet is shared with all that are sent the same."""
@@ -349,11 +342,13 @@ def _understood(asked: bytes, routes: Mapping[str, Route]) -> tuple[Request, Rou
     fields = _fields(lines[1:])
     if "transfer-encoding" in fields or fields.get("content-length", "0") != "0":
         raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a request has no body here")
-    path, query = _target(target)
+    path, pairs = _target(target)
     for begin, route in routes.items():
         if path == begin or (begin.endswith("/") and path.startswith(begin)):
-            return Request(path, path.removeprefix(begin), query, fields.get("accept", "")), route
-    raise Refusal(HTTPStatus.NOT_FOUND, f"not found; there are {', '.join(routes)}")
+            twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+            return Request(path, path.removeprefix(begin), dict(pairs), fields.get("accept", ""), twice), route
+    there = ", ".join(each for each in routes if f"{each}/" not in routes)
+    raise Refusal(HTTPStatus.NOT_FOUND, f"not found; there are {there}")
 
 
 def _fields(lines: list[str]) -> dict[str, str]:
@@ -372,14 +367,14 @@ def _fields(lines: list[str]) -> dict[str, str]:
     return fields
 
 
-def _target(target: str) -> tuple[str, dict[str, str]]:
-    """Return the path that a request names, decoded, and its query."""
+def _target(target: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return the path that a request names, decoded, and what its query says."""
     path, _, query = target.partition("?")
     if not _TARGET.fullmatch(target):
         raise Refusal(HTTPStatus.BAD_REQUEST, "the path and the query must be visible ASCII")
     try:
         decoded = unquote_to_bytes(path).decode()
-        pairs = dict(parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS))
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
     except ValueError:
         raise Refusal(HTTPStatus.BAD_REQUEST, "the path and the query must be UTF-8") from None
     if not decoded.startswith("/"):

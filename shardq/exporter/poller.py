@@ -7,9 +7,7 @@ if somebody wants it. That it fails hides no other number.
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -19,22 +17,21 @@ from typing import Final, NamedTuple, TypeVar
 from shardq.arguments import check_name
 from shardq.client import Client
 from shardq.clock import Clock
-from shardq.errors import BackendError, BackendTimeout, ShardqError
+from shardq.errors import BackendError, ShardqError
 from shardq.exporter.answers import Answer
+from shardq.exporter.errors import Garbled, Told, is_refused
 from shardq.exporter.policy import Numbers, numbers_of
 from shardq.exporter.rates import Rates
+from shardq.exporter.server import Gate, Node, Server, node_of
 from shardq.exporter.tenants import Tenants
 from shardq.model.outlook import Outlook
 from shardq.model.stats import QueueStats
 from shardq.model.worker_status import WorkerStatus
 from shardq.ops.inspect.outlook import facts_beside
 from shardq.ops.inspect.stats import statistics
-from shardq.ops.queue.retry import always, is_denied, retry_until
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Ask, Op, Refused
-from shardq.outlook.facts import Memory
+from shardq.ops.queue.steps import Op
 from shardq.outlook.outlook import outlook_of
-from shardq.outlook.server import memory_of
 
 T = TypeVar("T")
 log = logging.getLogger("shardq.exporter")
@@ -42,10 +39,6 @@ FRESH: Final = 1.0
 """Seconds for which the numbers of a queue count as those of now."""
 SLOW: Final = 5.0
 """Seconds for which that is so of what changes slowly: workers, drain time, the names of the queues."""
-PATIENCE: Final = 2.0
-"""Seconds within which Redis has to answer."""
-READY: Final = 5.0
-"""Seconds within which Redis has answered if it is ready."""
 MAX_QUEUES: Final = 1000
 """Queues whose numbers are kept: those that were asked for last."""
 FORGOTTEN: Final = 300.0
@@ -68,13 +61,13 @@ class Poller:
     """
 
     def __init__(self, client: Client, *, clock: Clock | None = None) -> None:
-        self._client, self._clock = client, clock or client.clock
+        self._client, self.clock = client, clock or client.clock
         self._lock = threading.Lock()
         self._known: OrderedDict[str, Watched] = OrderedDict()
         self._strangers: OrderedDict[str, Watched] = OrderedDict()
         self._asked: list[float] = []
-        self.server = Server(client, self._clock)
-        self._names = Answer(self._queues, SLOW, self._clock)
+        self.server = Server(client, self.clock)
+        self._names = Answer(self._queues, SLOW, self.clock)
         self._refused: dict[str, int] = {}
         self._refused_sum: int | None = None
 
@@ -102,7 +95,8 @@ class Poller:
 
     def tenants(self, queue: str, most: int, *, is_hashed: bool = False) -> Tenants:
         """Return what looks at the tenants of a queue, of which *most* have labels; *is_hashed* hides their names."""
-        return Tenants(self._client, self.watched(queue).state, most, self._clock, is_hashed=is_hashed)
+        found = self.watched(queue)
+        return Tenants(found.ask, found.state, most, found.gate.patience, self.clock, is_hashed=is_hashed)
 
     def age(self, queue: str) -> float | None:
         """Return how many seconds ago the numbers of a queue were last told; None: never."""
@@ -121,7 +115,8 @@ class Poller:
     def nodes(self) -> list[Node]:
         """Return the servers that have queues which somebody asked for, at most 5 s old."""
         with self._lock:
-            asked = list(dict.fromkeys([self.server.node, *(each.node for each in self._known.values())]))
+            known = [each.node for each in self._known.values() if each.gate.error is None]
+            asked = list(dict.fromkeys([self.server.node, *known]))
         found: dict[str, Node] = {}
         for each in asked:
             with contextlib.suppress(ShardqError):
@@ -149,17 +144,15 @@ class Poller:
             return found
 
     def _queues(self) -> list[str]:
-        self.server.begin()
         try:
-            return self._client.queues(timeout=PATIENCE)
+            with self.server.call():
+                return self._client.queues(timeout=self.server.patience)
         except ShardqError as error:
             if is_refused(error):
                 raise BackendError(
                     f"this user of Redis may not list the queues ({error.__cause__}): name those that it may read "
                     "(-q QUEUE), or give it the role observer"
                 ) from error.__cause__
-            if isinstance(error, BackendTimeout):
-                self.server.note(error)
             raise
 
     def watched(self, queue: str) -> Watched:
@@ -171,13 +164,13 @@ class Poller:
             if found is None:
                 # One of its own: a client that may create the queue would be told that one that is missing is empty.
                 state = self._client.new_state(check_name(queue), {})
-                found = Watched(self._client, state, self.server, self._clock, partial(self._know, queue))
+                found = Watched(self._client, state, self.server, self.clock, partial(self._know, queue))
                 if is_listed:
                     self._known[queue] = found
                 else:
                     self._count_stranger()
                     self._strangers[queue] = found
-            found.asked_at = now = self._clock.monotonic()
+            found.asked_at = now = self.clock.monotonic()
             for table, most in ((self._known, MAX_QUEUES), (self._strangers, MAX_STRANGERS)):
                 if queue in table:
                     table.move_to_end(queue)
@@ -204,61 +197,11 @@ class Poller:
 
     def _count_stranger(self) -> None:
         """Let no more names of strangers through to Redis than it can look up beside its work."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         self._asked = [each for each in self._asked if now - each < FRESH]
         if len(self._asked) >= MAX_STRANGERS:
-            raise BackendError(f"more than {MAX_STRANGERS} unknown queues were asked for in a second: ask again")
+            raise Told(f"more than {MAX_STRANGERS} unknown queues were asked for in a second: ask again")
         self._asked.append(now)
-
-
-class Server:
-    """When Redis last answered, and since when it does not."""
-
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client, self._clock = client, clock
-        self._answered_at: float | None = None
-        self._away_at: float | None = None
-        self._away = BackendTimeout("Redis does not answer")
-        self._probe = Answer(self._ping, FRESH, clock)
-        self.node: Answer[Node] = Answer(self._ask_node, SLOW, clock)
-
-    def note(self, error: ShardqError | None) -> None:
-        """Note how a call ended: what is refused is an answer, too."""
-        now = self._clock.monotonic()
-        if isinstance(error, BackendTimeout):
-            self._away_at, self._away = now, error
-        else:
-            self._answered_at, self._away_at = now, None
-
-    def begin(self) -> None:
-        """Until Redis has answered once, let one call at a time try to reach it, since a client waits for its first."""
-        if self._answered_at is None:
-            self._probe.get()
-
-    def require(self) -> None:
-        """Raise BackendTimeout if Redis has not answered another call within the last second: no call waits twice."""
-        if self._away_at is not None and self._clock.monotonic() - self._away_at < FRESH:
-            raise copy.copy(self._away) from self._away.__cause__
-
-    def is_ready(self) -> bool:
-        """Say whether Redis answered in the last 5 s; it is asked if nobody asked it."""
-        if self._answered_at is None or self._clock.monotonic() - self._answered_at >= READY - PATIENCE:
-            with contextlib.suppress(ShardqError):
-                self._probe.get()
-        return self._answered_at is not None and self._clock.monotonic() - self._answered_at < READY
-
-    def _ask_node(self) -> Node:
-        self.begin()
-        return self._client.run(node_of("shardq", self._clock))
-
-    def _ping(self) -> None:
-        try:
-            until = self._clock.monotonic() + PATIENCE
-            self._client.run(retry_until(always(Ask(("PING",), "shardq")), until, self._clock))
-        except ShardqError as error:
-            self.note(error)
-            raise
-        self.note(None)
 
 
 class Past(NamedTuple):
@@ -270,25 +213,22 @@ class Past(NamedTuple):
     """Jobs that a worker may run at once: if none works, what those had that were heard last; None: not known."""
 
 
-class Garbled(BackendError):
-    """What Redis has of a queue are no numbers of a queue."""
-
-
 class Watched:
     """One queue: the answers that are kept of it."""
 
     def __init__(
         self, client: Client, state: QueueState, server: Server, clock: Clock, know: Callable[[Watched], None]
     ) -> None:
-        self._client, self.state, self._server, self._know = client, state, server, know
+        self._client, self.state, self._know = client, state, know
         self.asked_at = 0.0
+        # On a cluster each queue may lie on another node, and one that is away says nothing of the others.
+        self.gate: Gate = Gate(clock, server) if state.cluster else server
         self.stats = Answer(self._ask_stats, FRESH, clock)
         self._past = Answer(self._ask_past, SLOW, clock)
-        # On a cluster each queue may lie on another node.
         self.node = Answer(self._ask_node, SLOW, clock) if state.cluster else server.node
         self._before: QueueStats | None = None
         self.rates = Rates(clock)
-        self._is_garbled = False
+        self._garbled = set[str]()  # what could not be read when it was asked for last
 
     def past(self) -> Past | None:
         """Return what changes slowly; None if that cannot be said now."""
@@ -298,49 +238,42 @@ class Watched:
             return None
 
     def _ask_stats(self) -> QueueStats:
-        if not self.state.cluster:  # on a cluster other nodes may answer
-            self._server.require()
         before = self.stats.value
         try:
-            found = self._read(statistics(self.state, PATIENCE))
+            found = self.ask(statistics(self.state, self.gate.patience))
         except ShardqError as error:
-            self._server.note(error)
             if is_refused(error):
                 raise _unreadable(self.state.keys.name, error) from error.__cause__
             raise
-        self._server.note(None)
         if before is None:
             self._know(self)
         self._before = before
         return found
 
     def _ask_past(self) -> Past:
-        facts = self._read(facts_beside(self.state, self.stats.get(), self._before, PATIENCE))
+        facts = self.ask(facts_beside(self.state, self.stats.get(), self._before, self.gate.patience))
         last = facts.working or facts.workers
         slots = sum(each.slots for each in last) / len(last) if last else None
         return Past(outlook_of(facts), facts.working, slots)
 
-    def _read(self, op: Op[T]) -> T:
-        """Return what *op* finds. BackendError if another program has made the queue's numbers none."""
-        try:
-            found = self._client.run(op)
-        except ShardqError:
-            raise
-        except (ValueError, ArithmeticError, LookupError, TypeError) as error:
-            if not self._is_garbled:
-                log.warning("the numbers of queue %r cannot be read: %r", self.state.keys.name, error)
-            self._is_garbled = True
-            raise Garbled(f"the numbers of queue {self.state.keys.name!r} cannot be read") from None
-        self._is_garbled = False
+    def ask(self, op: Op[T]) -> T:
+        """Return what *op* finds, if Redis is there. Garbled if another program has made the queue's numbers none."""
+        what = getattr(op, "__name__", "")
+        with self.gate.call():
+            try:
+                found = self._client.run(op)
+            except ShardqError:
+                raise
+            except (ValueError, ArithmeticError, LookupError, TypeError) as error:
+                if what not in self._garbled:
+                    log.warning("the numbers of queue %r cannot be read: %r", self.state.keys.name, error)
+                self._garbled.add(what)
+                raise Garbled(f"the numbers of queue {self.state.keys.name!r} cannot be read") from None
+        self._garbled.discard(what)
         return found
 
     def _ask_node(self) -> Node:
-        return self._client.run(node_of(self.state.keys.meta, self.state.clock))
-
-
-def is_refused(error: ShardqError) -> bool:
-    """Say whether Redis refused a call since its user has no right to it."""
-    return isinstance(error.__cause__, Refused) and is_denied(error.__cause__)
+        return self.ask(node_of(self.state.keys.meta, self.gate.patience, self.state.clock))
 
 
 def _unreadable(queue: str, error: ShardqError) -> BackendError:
@@ -349,18 +282,3 @@ def _unreadable(queue: str, error: ShardqError) -> BackendError:
         f"this user of Redis may not read queue {queue!r} ({error.__cause__}): it needs the role observer, and "
         f"`shardq server acl observer {queue}` prints the rights"
     )
-
-
-class Node(NamedTuple):
-    """A server of Redis: the id of its process, and its memory if it tells of that."""
-
-    run_id: str
-    memory: Memory | None
-
-
-def node_of(key: str, clock: Clock) -> Op[Node]:
-    """Ask the server that has *key* for its memory."""
-    command = Ask(("INFO", "server", "memory", "errorstats"), key)
-    info = yield from retry_until(always(command), clock.monotonic() + PATIENCE, clock)
-    found = re.search(rb"^run_id:(\w+)", info, re.MULTILINE) if isinstance(info, bytes) else None
-    return Node(found[1].decode() if found else "", memory_of(info) if found else None)

@@ -16,7 +16,9 @@ from typing import Final
 
 from shardq import __version__
 from shardq.errors import QueueMissing, ShardqError
-from shardq.exporter.poller import MAX_QUEUES, Past, Poller, is_refused
+from shardq.exporter.errors import is_refused
+from shardq.exporter.poller import MAX_QUEUES, Past, Poller
+from shardq.exporter.seldom import Seldom
 from shardq.exporter.tenants import Tenants
 from shardq.model.stats import QueueStats
 from shardq.telemetry import instruments as of
@@ -89,6 +91,7 @@ class QueueSamples:
         self._names: Sequence[str] | None = queues
         self._is_cut = False
         self._said: set[str] = set()
+        self._seldom = Seldom(poller.clock)
         self._pool: ThreadPoolExecutor | None = None
 
     def samples(self) -> list[Sample]:
@@ -131,6 +134,15 @@ class QueueSamples:
 
         Of all queues, one that this user of Redis may not read is left out; one that was named is not up.
         """
+        try:
+            return self._told(name)
+        except Exception:
+            # One of an error that nobody expects hides no other.
+            if self._seldom.is_due():
+                log.exception("the numbers of queue %r cannot be told", name)
+            return [Sample(UP, ((QUEUE, name),), 0)]
+
+    def _told(self, name: str) -> list[Sample]:
         labels = ((QUEUE, name),)
         try:
             stats = self._poller.stats(name)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from shardq.errors import BackendError, ConfigError, QueueMissing
+from shardq.arguments import shown as quoted
+from shardq.errors import ConfigError, QueueMissing
 from shardq.exporter.certificates import Certificates
 from shardq.exporter.listener import Refusal, Reply, Request, Route
 from shardq.exporter.policy import Numbers, Policy
 from shardq.exporter.poller import Poller
-from shardq.exporter.trigger import policy_of, value_of
+from shardq.exporter.trigger import meant, policy_of, value_of
 from shardq.sockets import check_address
 
 JSON: Final = "application/json"
 WORDS: Final = ("metric", "target", "activation", "lead")
 """What a query may say."""
+NO_NAME: Final = Reply("the name of the queue is missing: GET /queues/NAME\n", status=HTTPStatus.BAD_REQUEST)
+"""The answer to who names no queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +53,25 @@ class ScalerSettings:
 
 
 def queue_route(poller: Poller) -> Route:
-    """Return the route of `/queues/NAME`: the numbers of a queue as JSON."""
+    """Return the route of `/queues/NAME`: the numbers of a queue as JSON. What Redis does wrong, the listener tells."""
 
     def answer(request: Request) -> Reply:
+        if not request.rest:
+            return NO_NAME
         try:
-            policy = _policy(request.query)
+            policy = _policy(request)
             found = shown(poller.numbers(request.rest), policy, request.query)
         except QueueMissing as error:
             raise Refusal(HTTPStatus.NOT_FOUND, str(error)) from None
         except ConfigError as error:
             raise Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
-        except BackendError as error:
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
         return Reply(json.dumps(found) + "\n", JSON)
 
     return answer
 
 
 def shown(numbers: Numbers, policy: Policy, words: Collection[str] = ()) -> dict[str, Any]:
-    """Return what is shown of *numbers*: if *words* have `metric` the value, if `target` the workers."""
+    """Return what is shown of *numbers*: if *words* have `metric` or `target` the value, if `target` the workers."""
     found: dict[str, Any] = {
         "load": numbers.load,
         "runnable": numbers.runnable,
@@ -80,18 +83,25 @@ def shown(numbers: Numbers, policy: Policy, words: Collection[str] = ()) -> dict
         "active": policy.is_active(numbers),
     }
     value = value_of(policy, numbers)
-    if "metric" in words:
+    if "metric" in words or "target" in words:
         found["value"] = value
     if "target" in words:
         found["wanted"] = policy.wanted(numbers)
     return found
 
 
-def _policy(query: Mapping[str, str]) -> Policy:
+def _policy(request: Request) -> Policy:
     """Return the policy that a query says. ConfigError for a bad one."""
+    query = request.query
     for word in query:
         if word not in WORDS:
-            raise ConfigError(f"a query may say {', '.join(WORDS)}, and nothing else")
+            raise ConfigError(
+                f"the parameter {quoted(word)} is not known: did you mean {near}?"
+                if (near := meant(word, WORDS))
+                else f"a query may say {', '.join(WORDS)}, and nothing else"
+            )
+        if word in request.twice:
+            raise ConfigError(f"the parameter {word} is there twice")
     if query.get("metric", "load") == "load":
         query = {"target": "1", **query}  # neither the value nor whether it is active depends on it
     return policy_of(query)

@@ -14,18 +14,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
-from shardq.client import Client
 from shardq.clock import Clock
 from shardq.errors import ClosedError, ConfigError, ShardqError
 from shardq.exporter.answers import Answer
+from shardq.exporter.errors import is_away
 from shardq.model.stats import QueueStats
 from shardq.model.tenant import Tenant
 from shardq.model.worker_status import PICKUP_BOUNDS, WorkerStatus
 from shardq.ops.inspect.tenants import leaders, named
 from shardq.ops.operate.controls import own_controls
 from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
 from shardq.protocol.beats import percentile
 from shardq.sharding import key_bytes
 from shardq.telemetry.options import hashed
@@ -40,12 +41,22 @@ TIMES: Final = 50
 """As many times its own time passes before the next survey."""
 FRESH: Final = 5.0
 """Seconds for which the numbers of those that have labels count as those of now."""
+FIRST: Final = 1.0
+"""Seconds that a page waits for the first survey, so that it has the names."""
 LARGE: Final = 0.05
 """The share of the backlog with which a tenant may have a place that is kept."""
 OTHER: Final = "other"
 PICKUPS: Final = 0.99
 
+T = TypeVar("T")
 log = logging.getLogger("shardq.exporter")
+
+
+class Ask(Protocol):
+    """How a queue is asked."""
+
+    def __call__(self, op: Op[T], /) -> T:
+        """Return what *op* finds. BackendError also if that makes no sense."""
 
 
 class TenantRow(NamedTuple):
@@ -80,21 +91,28 @@ class Places:
 
 
 class Tenants:
-    """The tenants of one queue. *is_hashed* hides their names."""
+    """The tenants of one queue: *ask* asks for them, and *patience* is how long a page waits for Redis.
 
-    def __init__(self, client: Client, state: QueueState, most: int, clock: Clock, *, is_hashed: bool = False) -> None:
-        self._client, self._state, self._most, self._clock = client, state, most, clock
-        self._is_hashed = is_hashed
+    *is_hashed* hides their names.
+    """
+
+    def __init__(
+        self, ask: Ask, state: QueueState, most: int, patience: float, clock: Clock, *, is_hashed: bool = False
+    ) -> None:
+        self._ask, self._state, self._most, self._patience, self._clock = ask, state, most, patience, clock
+        self._is_hashed, self._has_failed = is_hashed, False
         self._lock = threading.Lock()
         self._places = Places(most)
-        self._numbers: Answer[list[Tenant]] = Answer(self._ask, FRESH, clock)
+        self._numbers: Answer[list[Tenant]] = Answer(self._look_closely, FRESH, clock)
         self._survey: threading.Thread | None = None
         self._next = -1.0
-        self._knows = True
+        self._knows: bool | None = None  # whether the queue knows its tenants; None until a survey has ended
 
     def rows(self, stats: QueueStats, workers: Sequence[WorkerStatus]) -> list[TenantRow]:
-        """Return a row for each that has a label, and one for all others; [] if the queue does not know its tenants."""
+        """Return a row for each that has a label, and one for all others; [] while these are not known."""
         self._look(stats)
+        if self._knows is None and (survey := self._survey) is not None:
+            survey.join(FIRST)
         if not self._knows:
             return []
         try:
@@ -119,8 +137,8 @@ class Tenants:
     def _shown(self, key: str | bytes) -> str:
         return hashed(key) if self._is_hashed else key if isinstance(key, str) else key.hex()
 
-    def _ask(self) -> list[Tenant]:
-        return self._client.run(named(self._state, self._places.names))
+    def _look_closely(self) -> list[Tenant]:
+        return self._ask(named(self._state, self._places.names, self._patience))
 
     def _look(self, stats: QueueStats) -> None:
         """Begin a survey in a thread, if it is time for one."""
@@ -134,15 +152,17 @@ class Tenants:
         began = self._clock.monotonic()
         try:
             self._choose(stats)
-            self._knows = True
+            self._knows, self._has_failed = True, False
         except ConfigError as error:
-            if self._knows:
+            if self._knows is not False:
                 log.warning("tenants cannot be shown: %s", error)
             self._knows = False
         except ClosedError:
             pass  # the program has ended meanwhile
         except ShardqError as error:
-            log.warning("tenants of queue %r cannot be looked at: %s", stats.queue, error)
+            if not self._has_failed and not is_away(error):  # that, the poller says
+                log.warning("tenants of queue %r cannot be looked at: %s", stats.queue, error)
+            self._has_failed = True
         finally:
             ended = self._clock.monotonic()
             with self._lock:
@@ -150,14 +170,14 @@ class Tenants:
                 self._survey = None
 
     def _choose(self, stats: QueueStats) -> None:
-        controls = self._client.run(own_controls(self._state))
+        controls = self._ask(own_controls(self._state))
         held = {key_bytes(key) for key in (*controls.paused, *controls.limits) if key is not None}
-        largest, of_held = self._client.run(leaders(self._state, self._most + 1, held))
+        largest, of_held = self._ask(leaders(self._state, self._most + 1, held))
         names = [*dict.fromkeys([*of_held[: self._most // 2], *largest])]
-        found = [each for each in self._client.run(named(self._state, names)) if self._has_label(each)]
+        found = [each for each in self._ask(named(self._state, names)) if self._has_label(each)]
         large = {key_bytes(each.shard_key) for each in found if each.backlog >= LARGE * max(1, stats.backlog)}
         self._places.choose([key_bytes(each.shard_key) for each in found], large, self._clock.monotonic())
-        self._numbers = Answer(self._ask, FRESH, self._clock)  # of others from now on
+        self._numbers = Answer(self._look_closely, FRESH, self._clock)  # of others from now on
 
     def _has_label(self, tenant: Tenant) -> bool:
         return bool(tenant.backlog or tenant.in_flight) and self._shown(tenant.shard_key) != OTHER

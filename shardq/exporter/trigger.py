@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 from shardq.arguments import check_name, shown
-from shardq.errors import BackendError, ConfigError
+from shardq.errors import ConfigError
+from shardq.exporter.errors import Told
 from shardq.exporter.policy import LEAD, METRICS, Metric, Numbers, Policy
 
 KEYS: Final = ("queue", "metric", "target", "activation", "lead")
@@ -59,7 +60,7 @@ def trigger_of(metadata: Mapping[str, str]) -> Trigger:
             raise ConfigError(f"metadata key {name}: it is there twice, as {name} and {name}FromEnv")
         if name in KEYS:
             found[name] = value
-        elif near := _near(name):
+        elif near := meant(name, KEYS):
             raise ConfigError(f"metadata key {shown(key)} is not known: did you mean {near}?")
     if "queue" not in found:
         raise ConfigError("metadata key queue is missing: the name of the queue")
@@ -88,9 +89,9 @@ def policy_of(words: Mapping[str, str], what: str = "") -> Policy:
 
 
 def value_of(policy: Policy, numbers: Numbers) -> float:
-    """Return the metric's value. BackendError if it is not known: one that is too small would take workers away."""
+    """Return the metric's value. Told if it is not known: one that is too small would take workers away."""
     if not policy.is_known(numbers):
-        raise BackendError(
+        raise Told(
             f"the metric {policy.metric} is not known, since the workers are not: it needs the role observer, or Redis "
             "has not told of them now"
         )
@@ -126,7 +127,7 @@ def _number(what: str, text: str, least: float, most: float) -> float:
     return number
 
 
-def _near(name: str) -> str | None:
-    """Return the key for which *name* was mistyped; None if it is none of ours."""
-    near = get_close_matches(name[:40].lower(), KEYS, 1, 0.75)
+def meant(name: str, names: Sequence[str]) -> str | None:
+    """Return the one of *names* for which *name* was mistyped; None if it is like none."""
+    near = get_close_matches(name[:40].lower(), names, 1, 0.75)
     return near[0] if near else None

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from shardq.client import AsyncClient
 from shardq.clock import Clock
 from shardq.errors import BackendError, ShardqError
+from shardq.exporter.errors import Told
 from shardq.exporter.policy import Numbers, Policy, numbers_of
 from shardq.exporter.poller import FRESH
 from shardq.model.stats import QueueStats
@@ -146,7 +147,7 @@ class Watcher:
             self.end(error)
         except Exception:
             log.exception("the watcher of queue %r failed", self._queue)
-            self.end(BackendError(f"the watcher of queue {self._queue!r} failed: the log of the scaler says why"))
+            self.end(Told(f"the watcher of queue {self._queue!r} failed: the log of the scaler says why"))
 
     def end(self, error: ShardqError | None = None) -> None:
         """Tell all who listen that there is no more to tell, since *error*."""

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import math
-import re
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from shardq.arguments import whole
+from shardq.bearer import NAME, digests, expiry, holder
 from shardq.errors import ConfigError
 from shardq.files import read_file, shortened, toml
 
-PREFIX = "shardq_"
-"""Fresh tokens begin so, so that people and scanners recognize one that leaked."""
-MAX_TOKEN = 512
 MAX_FILE = 16 * 1024 * 1024
-NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +101,7 @@ class Tokens:
 
     def find(self, secret: str) -> Token | None:
         """Return the token whose text is *secret*. The time tells nothing of which one is nearly right."""
-        digest, found = hashlib.sha256(secret[: MAX_TOKEN + 1].encode(errors="replace")).digest(), None
-        for known, token in self._digests:  # all of them, always
-            if hmac.compare_digest(known, digest):
-                found = token
-        return found if len(secret) <= MAX_TOKEN else None
+        return holder(secret, self._digests)
 
     @classmethod
     def read(cls, path: Path) -> Tokens:
@@ -143,14 +130,14 @@ def _token(where: str, table: Any) -> Token:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ConfigError(f"{where} needs a name of 1 to 100 letters, digits and . _ -")
     where = f"{where} ({name})"
-    digests = _digests(f"{where} needs sha256", table.get("sha256"))
+    found = digests(f"{where} needs sha256", table.get("sha256"))
     numbers: dict[str, Any] = {
         each: whole(f"{where}: {each}", table[each], least, 2**40) for each, least in _NUMBERS.items() if each in table
     }
     queues, topics, shard_keys = (Patterns.of(_patterns(f"{where}: {each}", table.get(each, []))) for each in _LISTS)
     token = Token(
-        name, digests, queues, topics, shard_keys,
-        expires=_expires(where, table.get("expires")), certificates=_certificates(where, table),
+        name, found, queues, topics, shard_keys,
+        expires=expiry(where, table.get("expires")), certificates=_certificates(where, table),
         **numbers, **_flags(where, table),
     )  # fmt: skip
     if not token.is_bounded:
@@ -169,16 +156,6 @@ def _flags(where: str, table: dict[str, Any]) -> dict[str, bool]:
     return found
 
 
-def _expires(where: str, value: Any) -> float:
-    if value is None:
-        return math.inf
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        raise ConfigError(
-            f"{where}: expires must be a time with its zone, such as 2027-01-31T00:00:00Z, without quotes"
-        )
-    return value.timestamp()
-
-
 def _certificates(where: str, table: dict[str, Any]) -> frozenset[bytes]:
     if "certificate_sha256" not in table:
         return frozenset()
@@ -186,18 +163,7 @@ def _certificates(where: str, table: dict[str, Any]) -> frozenset[bytes]:
     listed = [value] if isinstance(value, str) else value
     if isinstance(listed, list):  # openssl prints the bytes with colons between them
         value = [each.replace(":", "") if isinstance(each, str) else each for each in listed]
-    return frozenset(_digests(f"{where}: certificate_sha256 must be the fingerprint of a certificate", value))
-
-
-def _digests(what: str, value: Any) -> tuple[bytes, ...]:
-    digests = [value] if isinstance(value, str) else value
-    if not isinstance(digests, list) or not digests or not all(_is_digest(each) for each in digests):
-        raise ConfigError(f"{what}: 64 hex digits, or a list of such; see shardq serve token")
-    return tuple(map(bytes.fromhex, digests))
-
-
-def _is_digest(value: object) -> bool:
-    return isinstance(value, str) and DIGEST.fullmatch(value) is not None
+    return frozenset(digests(f"{where}: certificate_sha256 must be the fingerprint of a certificate", value))
 
 
 def _patterns(where: str, value: Any) -> list[str]:
@@ -210,14 +176,8 @@ def _patterns(where: str, value: Any) -> list[str]:
 
 def _check_unique(path: Path, tokens: Sequence[Token]) -> None:
     names = [token.name for token in tokens]
-    digests = [digest for token in tokens for digest in token.digests]
+    hashes = [digest for token in tokens for digest in token.digests]
     if len(set(names)) < len(names):
         raise ConfigError(f"{path} has two tokens of one name; a token may have several sha256")
-    if len(set(digests)) < len(digests):
+    if len(set(hashes)) < len(hashes):
         raise ConfigError(f"{path} has one sha256 twice")
-
-
-def fresh_token() -> tuple[str, str]:
-    """Return a new random token of 256 bits, and the hex of its SHA-256."""
-    secret = PREFIX + secrets.token_urlsafe(32)
-    return secret, hashlib.sha256(secret.encode()).hexdigest()

@@ -12,11 +12,11 @@ class Event(msgspec.Struct, frozen=True):
     None if the script did not know it. `count` is the number of deliveries so far. `due` is when the message can be
     delivered (for a delivery: when it could be), None for at once. `client` names the client that made the call, '' for
     a write; `task` is for a write the name of the task that the message calls, '' for all else. `by` is who asked
-    for the call, by default the client, and `note` what was noted with it: see `Queue.pause`.
+    for the call, by default the client (of a write nobody), and `note` what was noted with it: see `Queue.pause`.
 
     Events of the kinds "weighted", "limited", "paused" and "resumed" are of a shard key (None: of the whole queue),
-    those of the kind "configured" of the queue, and none of them of a message: their `message_id` is ''. The `due` of a
-    pause or a limit is its end.
+    those of the kinds "configured" and "stopped" (an action) of the queue, and none of them of a message: their
+    `message_id` is ''. The `due` of a pause or a limit is its end.
     """
 
     number: int

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from shardq.arguments import iterable
 from shardq.errors import ConfigError, ShardqError
+from shardq.sharding import MAX_SHARD_KEY
 
 OnConflict: TypeAlias = Literal["existing", "replace", "raise"]
 """What is done when another message has the unique key of one that is written."""
 
 # An id may end with a quoted shard key; each of its bytes takes at most three letters.
 _LAST = r"\d{1,4}|[dl]|o\.[\w.~%-]{1,3072}"
+_LONGEST_PLACE = len("o.") + MAX_SHARD_KEY
 _MESSAGE_ID = re.compile(rf"(\d{{1,16}}-\d{{1,20}})-({_LAST})", re.ASCII)
 
 
@@ -47,7 +50,7 @@ class MessageId(NamedTuple):
         An id may come from anybody: one in the URL of a program's user is no mistake of the program.
         """
         match = _MESSAGE_ID.fullmatch(text) if isinstance(text, str) else None
-        if match is None:
+        if match is None or len(unquote_to_bytes(match[2])) > _LONGEST_PLACE:
             kind = otherwise if isinstance(text, str) else ConfigError
             raise kind("message_id must be what write() returned, such as '1732150000000-42-7'")
         return cls(match[1], match[2])

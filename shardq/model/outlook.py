@@ -26,7 +26,10 @@ class TenantOutlook(msgspec.Struct, frozen=True):
 
     `waits` is its backlog and what of it is delayed. `reasons` says for what these messages wait: they add up to
     `waits`. The last message of its backlog is delivered in about `served_in` seconds; None if that cannot be said, or
-    never happens as things stand. `weight` is its weight.
+    never happens as things stand. `weight` is its weight. `in_flight` are worked on, of which it may have at most
+    `max_in_flight`; `rate` of its messages are delivered in a second at most (0: any number). These are in force now:
+    its own limits, its plan's, or what the queue's settings say. It is paused until `paused_until`, in seconds since
+    1970 (None: it is not; infinite: until somebody ends it).
     """
 
     shard_key: str | bytes
@@ -34,6 +37,10 @@ class TenantOutlook(msgspec.Struct, frozen=True):
     reasons: dict[WaitReason, int]
     served_in: float | None
     weight: int = 1
+    in_flight: int = 0
+    max_in_flight: int = 0
+    rate: float = 0.0
+    paused_until: float | None = None
 
 
 class Help(msgspec.Struct, frozen=True):
@@ -68,7 +75,10 @@ class Outlook(msgspec.Struct, frozen=True):
 
     `tenants` are shard keys that wait, the largest first: all of a small queue, else those that were found by looking
     at some (`tenants_are_some`). `tenants_waiting` is how many wait, `others_served_in` in how many seconds what waits
-    of all but the first is served. 99 of 100 of their messages waited for at most `others_pickup` in the last minute.
+    of all but the first is served. 99 of 100 of their messages waited for at most `others_pickup` in the last minute,
+    without those of tenants that wait for a limit or a pause.
+    `weights` is the sum of the weights of those that share the turns. A shard key that was asked for is among
+    `tenants`, too, if anything of it waits, and `helps` says what would help it.
     """
 
     queue: str
@@ -92,3 +102,4 @@ class Outlook(msgspec.Struct, frozen=True):
     others_pickup: float | None = None
     helps: tuple[Help, ...] = ()
     capacity: float | None = None
+    weights: float = 0.0

@@ -25,12 +25,20 @@ class FixedSchedule(msgspec.Struct, frozen=True):
     payload: object
 
 
+class Run(msgspec.Struct, frozen=True):
+    """A call that was written for a `slot` (seconds since 1970) of a schedule: the message of this id."""
+
+    slot: float
+    message_id: str
+
+
 class Schedule(msgspec.Struct, frozen=True):
     """A schedule that was stored by `schedules.add`.
 
     `task` is the name of the task that it calls; '' if its payload is no call. It is due at the times of the `cron`
     line in the zone `tz`, or `every` so many seconds. `next` is its next slot, and `last` up to when its slots are
-    written, both in seconds since 1970; `next` is None while it is `paused`.
+    written, both in seconds since 1970; `next` is None while it is `paused`. `runs` are the last calls that were
+    written for its slots, 8 at most, the newest last; of calls that were written at once it is the last one.
     """
 
     name: str
@@ -43,6 +51,12 @@ class Schedule(msgspec.Struct, frozen=True):
     paused: bool
     last: float
     next: float | None
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def when(self) -> str:
+        """When it is due, in words: its cron line with the zone, or every so many seconds."""
+        return f"{self.cron} ({self.tz})" if self.cron else f"every {self.every} s"
 
 
 def check_catch_up(catch_up: str) -> CatchUp:

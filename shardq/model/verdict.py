@@ -28,8 +28,10 @@ class Verdict(msgspec.Struct, frozen=True):
     """How a queue is, in one sentence, by rules over its numbers of the instant `time`.
 
     `sentence` is plain text, and `second` says why, or what would change it ('' if there is no more to say). `bold` are
-    the parts of the sentence that a page shows bold, each from where to where. `since` is the time of the server at
-    which it began, None if nobody knows. `facts` are the numbers and names that the sentence is made of.
+    the parts of the sentence that a page shows bold, each from where to where. `moments` are those that say a time, in
+    the process's zone: from where to where, and which time, so that a page can say it in the zone of who reads. `since`
+    is the time of the server at which it began, None if nobody knows. `facts` are the numbers and names that the
+    sentence is made of.
     """
 
     queue: str
@@ -41,3 +43,4 @@ class Verdict(msgspec.Struct, frozen=True):
     bold: tuple[tuple[int, int], ...] = ()
     since: float | None = None
     facts: dict[str, int | float | str | None] = {}
+    moments: tuple[tuple[int, int, float], ...] = ()

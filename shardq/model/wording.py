@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -110,6 +110,22 @@ def _moment(at: float | None, now: float, zone: tzinfo | None, letters: int | No
         return f"{DAYS[then.weekday()][:letters]} {then:%H:%M}"
     date = f"{then.day} {MONTHS[then.month - 1]}"
     return date if apart < _YEAR else f"{date} {then.year}"
+
+
+def date_and_time(at: float, zone: tzinfo | None = None) -> str:
+    """Return a moment in full, in the process's time zone; `...Z` with *zone* UTC.
+
+    >>> date_and_time(1_795_833_060, UTC)
+    '2026-11-28 02:31:00Z'
+    """
+    return f"{datetime.fromtimestamp(at, zone):%Y-%m-%d %H:%M:%S}{'Z' if zone is UTC else ''}"
+
+
+def ends_at(at: float | None, zone: tzinfo | None = None) -> str:
+    """Return the end of a pause or limit: its date and time, or `resumed` if it has none; '' for None."""
+    if at is None:
+        return ""
+    return "resumed" if math.isinf(at) else date_and_time(at, zone)
 
 
 def share(part: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from shardq.model.waiter import Waiter
@@ -27,6 +27,12 @@ class Crowd:
     shown: tuple[tuple[Waiter, Part], ...]
     others: tuple[Part, ...]
     tenants_waiting: int
+
+    @property
+    def weights(self) -> float:
+        """The sum of the weights of those that share the turns."""
+        parts = [part for _, part in self.shown] + list(self.others)
+        return sum(each.weight * each.count for each in parts if each.left and not each.free_at)
 
     def served(
         self,
@@ -61,12 +67,12 @@ class Served:
     def last(self, beside: str | bytes | None = None) -> float:
         """Return in how many seconds all are served that wait for a turn alone, but for one; 0 if there are none."""
         parts = [part for key, part in self.own.items() if key != beside] + self.others
-        return max((each.done_at for each in parts if math.isinf(each.top)), default=0.0)
+        return max((each.done_at for each in parts if not each.is_held), default=0.0)
 
-    def last_limited(self) -> float:
-        """Return in how many seconds all are served that wait for a limit; infinite if there are none."""
+    def last_held(self) -> float:
+        """Return in how many seconds all are served that wait for a limit or a pause; infinite if there are none."""
         parts = [*self.own.values(), *self.others]
-        return max((each.done_at for each in parts if math.isfinite(each.top)), default=math.inf)
+        return max((each.done_at for each in parts if each.is_held), default=math.inf)
 
 
 def crowd_of(facts: Facts, pace: Pace) -> Crowd:
@@ -74,16 +80,22 @@ def crowd_of(facts: Facts, pace: Pace) -> Crowd:
     rows = [each for each in facts.waiters.rows if each.backlog or each.delayed]
     rows.sort(key=lambda each: (-each.backlog - each.delayed, _bytes(each.shard_key)))
     costs = _costs(facts, pace)
-    shown = tuple((each, part_of(facts, pace, each, costs.get(each.shard_key, 1.0))) for each in rows[:SHOWN])
-    rest = [each for each in rows[SHOWN:] if each.backlog]
+    first, rest = _divided(rows, facts.asked)
+    shown = tuple((each, part_of(facts, pace, each, costs.get(each.shard_key, 1.0))) for each in first)
     backlog = facts.stats.backlog
     if not shown and backlog:
         # Without a window nobody knows whose messages wait: as if all were of one.
         return Crowd((), (Part(left=backlog, free_at=_ends_in(facts, facts.paused_until)),), 0)
-    factor = _factor(facts, rows)
+    factor = _factor(facts, first, rest)
     parts = [part_of(facts, pace, each, costs.get(each.shard_key, 1.0), alone=False) for each in rest]
-    waiting = sum(each.backlog > 0 for each in rows[:SHOWN]) + round(len(rest) * factor)
+    waiting = sum(each.backlog > 0 for each in first) + round(len(rest) * factor)
     return Crowd(shown, tuple(_grouped(parts, factor)), waiting)
+
+
+def _divided(rows: list[Waiter], asked: Collection[str | bytes]) -> tuple[list[Waiter], list[Waiter]]:
+    """Return those that are shown, those that are *asked* for among them, and all others that have a backlog."""
+    first = [each for at, each in enumerate(rows) if at < SHOWN or each.shard_key in asked]
+    return first, [each for each in rows[SHOWN:] if each.backlog and each.shard_key not in asked]
 
 
 def _bytes(key: str | bytes) -> bytes:
@@ -107,6 +119,7 @@ def part_of(
         top = waiter.rate
     if limited and waiter.max_in_flight and pace.seconds:
         top = min(top, waiter.max_in_flight / (pace.seconds * cost))
+    pause, own = _ends_in(facts, facts.paused_until), _ends_in(facts, waiter.paused_until if paused else None)
     return Part(
         # Its last message comes in the middle of the last round of turns. (Of many that would be missed as a whole.)
         left=max(0.5, waiter.backlog - 0.5) if waiter.backlog and alone else waiter.backlog,
@@ -114,7 +127,8 @@ def part_of(
         cost=cost,
         top=top,
         credit=float(waiter.allowance or 0) if limited and waiter.rate else 0.0,
-        free_at=max(_ends_in(facts, facts.paused_until), _ends_in(facts, waiter.paused_until if paused else None)),
+        free_at=max(pause, own),
+        is_paused=own > pause,
     )
 
 
@@ -140,13 +154,13 @@ def _costs(facts: Facts, pace: Pace) -> dict[str | bytes, float]:
     }
 
 
-def _factor(facts: Facts, rows: list[Waiter]) -> float:
+def _factor(facts: Facts, shown: list[Waiter], rest: list[Waiter]) -> float:
     """Return for how many others each of those stands that are not shown."""
     if facts.waiters.are_all:
         return 1.0
     backlog = facts.stats.backlog
-    large = sum(each.backlog for at, each in enumerate(rows) if at < SHOWN or each.backlog >= LARGE * backlog)
-    small = sum(each.backlog for at, each in enumerate(rows) if at >= SHOWN and each.backlog < LARGE * backlog)
+    small = sum(each.backlog for each in rest if each.backlog < LARGE * backlog)
+    large = sum(each.backlog for each in (*shown, *rest)) - small
     return max(1.0, (backlog - large) / small) if small else 1.0
 
 

@@ -33,7 +33,7 @@ class Facts(msgspec.Struct, frozen=True):
     `minutes` are the last ones, oldest first. Each of `workers` stands for `worker_factor` of them, where there are too
     many to look at all. `is_read` says whether somebody read in the last 30 s who does not tell of itself, such as a
     worker of an earlier version; `last_read` is when somebody is known to have read last. `memory` is None where the
-    server does not tell.
+    server does not tell. `asked` are shard keys that somebody asked about.
     """
 
     stats: QueueStats
@@ -45,6 +45,7 @@ class Facts(msgspec.Struct, frozen=True):
     last_read: float | None = None
     failures: tuple[Failure, ...] = ()
     memory: Memory | None = None
+    asked: tuple[str | bytes, ...] = ()
 
     @property
     def now(self) -> float:

@@ -8,10 +8,11 @@ from typing import Final
 import msgspec
 
 from shardq.model.failure import Failure
-from shardq.model.wording import moment, number, plural
+from shardq.model.minute import Minute, TaskMinute
+from shardq.model.wording import number, plural
 from shardq.outlook.facts import Facts
 from shardq.outlook.names import name_of
-from shardq.outlook.sentence import Bold, Parts
+from shardq.outlook.sentence import At, Bold, Parts
 
 FAILS: Final = 20
 """Tries that fail in 10 minutes, above which a group fails, if it is not a small part of what is done."""
@@ -22,6 +23,8 @@ PIECE: Final = 300.0
 HOUR: Final = 3600.0
 MOST_TENANTS: Final = 5
 """Tenants that are named of what fails."""
+RATE: Final = 50
+"""Dead letters a second that are sent again: if they fail again, few have by then."""
 MANY_TENANTS: Final = 64
 """Tenants from which on nobody counts them any more."""
 
@@ -81,30 +84,87 @@ def groups_of(facts: Facts) -> list[Failure]:
 
 def _is_large_part(facts: Facts, group: Failure) -> bool:
     """Say whether of all tries of the last ten minutes a good part failed in this way."""
-    lately = [each for each in facts.minutes if facts.now - each.at <= TEN_MINUTES]
-    tasks = [task for minute in lately for task in minute.tasks]
-    if group.task and tasks:
+    tasks = _done_lately(facts)
+    if group.task and (tasks or any(each.tasks for each in facts.working)):
         done = sum(each.done for each in tasks if each.task == group.task)
+        told = sum(each.done for worker in facts.working for each in worker.tasks if each.task == group.task)
     else:
-        done = sum(each.done or 0 for each in lately)
+        done = sum(each.done or 0 for each in _minutes_lately(facts))
+        told = sum(each.done for each in facts.working)
+    # Failures count at once, and minutes only when they are over: in the first ones workers know more.
+    done = max(done, round(told * facts.worker_factor))
     return group.recent >= SHARE * (group.recent + done)
 
 
-def sentence_of(groups: Sequence[Failure], now: float) -> tuple[Parts, float | None]:
-    """Return what is said of the first of *groups* beside the others, and since when it fails."""
+def _minutes_lately(facts: Facts) -> list[Minute]:
+    return [each for each in facts.minutes if facts.now - each.at <= TEN_MINUTES]
+
+
+def _done_lately(facts: Facts) -> list[TaskMinute]:
+    """Return what was done of each kind of task in the last ten minutes, by the minute."""
+    return [task for minute in _minutes_lately(facts) for task in minute.tasks]
+
+
+def _done_kinds(facts: Facts) -> set[str]:
+    """Return the kinds of task of which something was done lately: by the minutes, and by workers that live."""
+    told = {each.task for worker in facts.working for each in worker.tasks if each.done}
+    return told | {each.task for each in _done_lately(facts) if each.done}
+
+
+def sentence_of(groups: Sequence[Failure], facts: Facts) -> tuple[Parts, float | None]:
+    """Return what is said of the first of *groups* beside the other kinds of task, and since when it fails."""
     first = groups[0]
-    since = since_of(first, now)
-    when = " for more than an hour" if since is None else f" since {moment(since, now)}"
-    error = name_of(first.error_type) if first.error_type else _WITHOUT_CLASS.get(first.reason, "errors")
-    subject = f"{name_of(first.task)} fails" if first.task else "Messages fail"
-    whose = _of_tenants(first.tenants_lately)
-    parts: Parts = [Bold(subject), f"{when}: ", Bold(error), f", {number(first.recent)} in 10 min{whose}."]
+    parts, since = group_parts(first, facts.now)
     others = len({each.task for each in groups} - {first.task})
     if others:
         parts.append(f" {plural(others, 'other kind')} of task {'fails' if others == 1 else 'fail'}, too.")
-    elif first.task:
+    elif first.task and _done_kinds(facts) - {first.task}:
         parts.append(" The other kinds of task are well.")
     return parts, since
+
+
+def group_parts(group: Failure, now: float) -> tuple[Parts, float | None]:
+    """Return what fails, since when, of what, and (the last part) how often and of how many; and since when."""
+    since = since_of(group, now)
+    when: Parts = [" for more than an hour"] if since is None else [" since ", At(since, now)]
+    error = name_of(group.error_type) if group.error_type else _WITHOUT_CLASS.get(group.reason, "errors")
+    subject = f"{name_of(group.task)} fails" if group.task else "Messages fail"
+    how_often = f", {number(group.recent)} in 10 min{_of_tenants(group.tenants_lately)}."
+    return [Bold(subject), *when, ": ", Bold(error), how_often], since
+
+
+def lately(failures: Sequence[Failure], now: float) -> Parts:
+    """Return what fails now; else what failed before, and what of it is dead."""
+    groups = sorted((each for each in failures if each.recent > FAILS), key=lambda each: -each.recent)
+    if groups:
+        *parts, how_often = group_parts(groups[0], now)[0]  # how others are is in the table
+        return [*parts, how_often.replace(", of ", ", ")]
+    recent, dead = sum(each.recent for each in failures), sum(each.dead for each in failures)
+    told = f"{plural(recent, 'try', 'tries')} failed in 10 min" if recent else "Nothing fails now"
+    if not dead:
+        return [f"{told}."]
+    verb = "is" if dead == 1 else "are"
+    return [f"{told}; ", Bold(plural(dead, "message")), f" failed for good and {verb} dead."]
+
+
+def advice(failures: Sequence[Failure], retrying: int) -> Parts:
+    """Return what is to be done about tries that failed: *retrying* messages wait for their next try."""
+    dead = sum(each.dead for each in failures)
+    again = sum(each.dead for each in failures if each.recent > FAILS)
+    parts: Parts = []
+    if retrying:
+        waits, needs = ("waits", "needs") if retrying == 1 else ("wait", "need")
+        parts += [Bold(number(retrying)), f" {waits} for a next try and {needs} nothing from you. "]
+    if dead:
+        parts += [Bold(number(dead)), f" {'is' if dead == 1 else 'are'} dead"]
+        if again:
+            of = "" if again == dead else f", {number(again)} of {'it' if dead == 1 else 'them'}"
+            parts.append(f"{of} of what still fails: mend that before you redrive.")
+        elif any(each.recent > FAILS for each in failures):
+            parts.append(" of other errors than what fails now: redrive when their cause is mended.")
+        else:
+            parts.append(": redrive when the cause is mended.")
+    return parts
 
 
 def _of_tenants(count: int) -> str:

@@ -20,7 +20,8 @@ class Part:
     """A backlog of `left` messages, or `count` equal ones. A message of it takes `cost` times as long as others.
 
     At most `top` messages a second are delivered of it, but for `credit` of them at once; and none before `free_at`
-    seconds from now. `done_at` says in the end in how many seconds its last message is served; infinite: never.
+    seconds from now. It `is_paused` if that is longer than of the whole queue. `done_at` says in the end in how many
+    seconds its last message is served; infinite: never.
     """
 
     left: float
@@ -29,9 +30,15 @@ class Part:
     top: float = math.inf
     credit: float = 0.0
     free_at: float = 0.0
+    is_paused: bool = False
     count: float = 1.0
     done_at: float = math.inf
     pace: float = 0.0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for a limit or a pause of its own, and not for turns alone."""
+        return self.is_paused or math.isfinite(self.top)
 
     @property
     def most(self) -> float:

@@ -14,6 +14,7 @@ from shardq.outlook.facts import Facts
 from shardq.outlook.fluid import Part
 from shardq.outlook.names import name_of
 from shardq.outlook.pace import MANY, Pace
+from shardq.outlook.sentence import Bold, Parts
 
 MORE_WORKERS = 2
 ENOUGH = 0.8
@@ -38,6 +39,7 @@ def helps_of(facts: Facts, pace: Pace, crowd: Crowd, drain: float | None, served
     if served is None or not pace.capacity:
         return ()
     found = [*_more_workers(facts, pace, crowd, drain), *_large_one(facts, pace, crowd, served)]
+    found += _larger_weight(facts, pace, crowd, served)
     return (*found, *_limits(facts, pace, crowd, served), *_pauses(facts, pace, crowd))
 
 
@@ -121,9 +123,27 @@ def _large_one(facts: Facts, pace: Pace, crowd: Crowd, served: Served) -> Iterat
         )
 
 
+def _larger_weight(facts: Facts, pace: Pace, crowd: Crowd, served: Served) -> Iterator[Help]:
+    """Say what twice the weight would do for the one that is asked for, if it waits long for its turns."""
+    found = next((each for each in crowd.shown if each[0].shard_key in facts.asked), None)
+    if found is None or not pace.capacity or len(facts.asked) > 1:
+        return
+    asked, part = found
+    key, name, is_large = asked.shard_key, name_of(asked.shard_key), crowd.shown[0][0] is asked
+    before = served.of(key)
+    is_said = is_large and before > served.last(beside=key) / HALF  # see `_large_one`
+    if is_said or not math.isinf(part.top) or asked.paused_until is not None or not SOON < before < math.inf:
+        return
+    changed = {key: replace(part, weight=2 * part.weight)}
+    after = crowd.served(pace.capacity, pace.background, changed=changed).of(key)
+    good = after < ENOUGH * before
+    text = span(after) if good else "no use: it would wait as long"
+    yield Help(f"twice the weight of {name}", good, _known(after), _known(before), text, key)
+
+
 def _limits(facts: Facts, pace: Pace, crowd: Crowd, served: Served) -> Iterator[Help]:
-    limited = [each for each, _ in crowd.shown if each.paused_until is None and each.blocked >= WORTHWHILE]
-    limited.sort(key=lambda each: -each.blocked)
+    limited = [each for each, _ in crowd.shown if each.paused_until is None and _is_told(facts, each)]
+    limited.sort(key=lambda each: (each.shard_key not in facts.asked, -each.blocked))
     for each in limited[:ADVISED]:
         before = served.of(each.shard_key)
         free = {each.shard_key: part_of(facts, pace, each, limited=False)}
@@ -141,7 +161,8 @@ def _limits(facts: Facts, pace: Pace, crowd: Crowd, served: Served) -> Iterator[
 
 
 def _pauses(facts: Facts, pace: Pace, crowd: Crowd) -> Iterator[Help]:
-    paused = [each for each, _ in crowd.shown if each.paused_until is not None and each.blocked >= WORTHWHILE]
+    paused = [each for each, _ in crowd.shown if each.paused_until is not None and _is_told(facts, each)]
+    paused.sort(key=lambda each: each.shard_key not in facts.asked)
     for each in paused[:ADVISED]:
         free = {each.shard_key: part_of(facts, pace, each, paused=False)}
         after = crowd.served(pace.capacity or 1.0, pace.background, changed=free).of(each.shard_key)
@@ -156,5 +177,22 @@ def _pauses(facts: Facts, pace: Pace, crowd: Crowd) -> Iterator[Help]:
         )
 
 
+def _is_told(facts: Facts, waiter: Waiter) -> bool:
+    """Say whether enough of one waits for a limit or a pause to tell of it."""
+    return waiter.blocked >= (1 if waiter.shard_key in facts.asked else WORTHWHILE)
+
+
 def _known(seconds: float) -> float | None:
     return seconds if math.isfinite(seconds) else None
+
+
+def effect_of(found: Help) -> Parts:
+    """Return what it would change, beside a word that says whether it helps: a time, and instead of which.
+
+    >>> effect_of(Help("two more workers", True, 240.0, 480.0, "4 min"))
+    ['4 min', ' instead of 8 min']
+    """
+    if found.helps and found.seconds is not None and found.text == span(found.seconds):
+        instead = "" if found.instead_of is None else f" instead of {span(found.instead_of)}"
+        return [Bold(found.text), *filter(None, [instead])]
+    return [found.text.removeprefix("no use: ")]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
+from unicodedata import category
 
 LETTERS: Final = 40
 """Letters that a name has at most in a sentence."""
+MARKS: Final = 4
+"""Marks above and below one letter that are shown: languages need no more, and a pile of them covers other lines."""
 
 
-def name_of(key: str | bytes) -> str:
-    r"""Return a shard key, a task or a person's name as it stands in a sentence.
+def name_of(key: str | bytes, letters: int = LETTERS) -> str:
+    r"""Return a shard key, a task or a person's name as it stands in a sentence, in at most so many *letters*.
 
     >>> name_of("lumen-labs"), name_of("a\nb\x1b[31m"), name_of(b"\xff"), len(name_of("x" * 1000))
     ('lumen-labs', 'a\\nb\\x1b[31m', '\\xff', 40)
@@ -17,10 +21,17 @@ def name_of(key: str | bytes) -> str:
     if not key:
         return "''"
     # What is cut off need not be looked at.
-    text = key[: 4 * LETTERS].decode(errors="backslashreplace") if isinstance(key, bytes) else key[: LETTERS + 1]
-    if not text.isprintable():
-        text = "".join(each if each.isprintable() else _escaped(each) for each in text)
-    return text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"
+    text = key[: 4 * letters].decode(errors="backslashreplace") if isinstance(key, bytes) else key[: letters + 1]
+    if not text.isascii() or not text.isprintable():
+        text = "".join(_shown(text))
+    return text if len(text) <= letters else text[: letters - 1] + "…"
+
+
+def _shown(text: str) -> Iterator[str]:
+    marks = 0
+    for each in text:
+        marks = marks + 1 if category(each) in ("Mn", "Me") else 0
+        yield each if each.isprintable() and marks <= MARKS else _escaped(each)
 
 
 def _escaped(letter: str) -> str:

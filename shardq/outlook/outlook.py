@@ -53,9 +53,10 @@ def outlook_of(facts: Facts) -> Outlook:
         tenants_are_some=not facts.waiters.are_all,
         tenants_waiting=crowd.tenants_waiting,
         others_served_in=others if math.isfinite(others) else None,
-        others_pickup=pickup_of_others(facts.working, large),
+        others_pickup=pickup_of_others(facts.working, _held(facts, large)),
         helps=helps_of(facts, pace, crowd, drain.seconds, served),
         capacity=pace.capacity,
+        weights=crowd.weights,
     )
 
 
@@ -70,9 +71,19 @@ def _tenants(facts: Facts, crowd: Crowd, served: Served | None) -> list[TenantOu
                 reasons=reasons.of_waiter(facts, waiter),
                 served_in=done_at if math.isfinite(done_at) else None,
                 weight=waiter.weight,
+                in_flight=waiter.in_flight,
+                max_in_flight=waiter.max_in_flight,
+                rate=waiter.rate,
+                paused_until=waiter.paused_until,
             )
         )
     return found
+
+
+def _held(facts: Facts, large: str | bytes | None) -> set[str | bytes]:
+    """Return who does not tell how long others wait: the *large* one, and who waits for a limit or a pause."""
+    found = {each.shard_key for each in facts.waiters.rows if each.blocked or each.paused_until is not None}
+    return found if large is None else found | {large}
 
 
 def drain_of(facts: Facts, pace: Pace, crowd: Crowd) -> Drain:
@@ -91,7 +102,7 @@ def drain_of(facts: Facts, pace: Pace, crowd: Crowd) -> Drain:
     if pace.grows and facts.stats.runnable:
         return Drain("grows", None, "more is written than is done")
     served = crowd.served(pace.capacity, pace.written or 0.0)
-    seconds = served.last() or served.last_limited()
+    seconds = served.last() or served.last_held()
     if not math.isfinite(seconds):
         return Drain("stands", None, "what waits is paused")
     return Drain("drains", seconds, "if no more is written" if pace.written is None else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from shardq.model.worker_status import PICKUP_BOUNDS, WorkerStatus
@@ -12,8 +12,10 @@ MOST: Final = 0.99
 """The share of pick-ups that were no slower than what is told."""
 
 
-def pickup_of_others(workers: Sequence[WorkerStatus], large: str | bytes | None) -> float | None:
-    """Return how long 99 of 100 messages of all but a *large* one waited in the last minute; None if nobody knows.
+def pickup_of_others(workers: Sequence[WorkerStatus], held: Collection[str | bytes]) -> float | None:
+    """Return how long 99 of 100 messages of all but some waited in the last minute; None if nobody knows.
+
+    Those that are *held* are left out: a large one, and who waits for a limit or a pause of its own.
 
     Of those of whom workers tell each by itself it is the slowest.
     """
@@ -22,6 +24,6 @@ def pickup_of_others(workers: Sequence[WorkerStatus], large: str | bytes | None)
     for worker in workers:
         for at, count in enumerate(worker.other_tenants[: len(counts)]):
             counts[at] += count
-        found += [each.pickup_p99 for each in worker.tenants if each.shard_key != large]
+        found += [each.pickup_p99 for each in worker.tenants if each.shard_key not in held]
     found.append(percentile(counts, MOST))
     return max((each for each in found if each is not None), default=None)

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from shardq.model.outlook import WAIT_REASONS, WaitReason
 from shardq.model.waiter import Waiter
 from shardq.outlook.facts import Facts
+from shardq.outlook.names import name_of
+from shardq.outlook.sentence import At, Parts
 
 Reasons = dict[WaitReason, int]
+MEANS: Final[Mapping[WaitReason, tuple[str, str]]] = {
+    "worker": ("for a worker", "none reads this queue"),
+    "turn": ("for a turn", "others are served in between, each its share"),
+    "limit": ("for a limit", "its own limit, or its plan's, allows no more now"),
+    "pause": ("paused", "somebody paused it"),
+    "delay": ("not due yet", "written for later"),
+    "retry": ("to be tried again", "it failed, and waits for its next try"),
+}
+"""What each reason is called, and what it means."""
 
 
 def nothing() -> Reasons:
@@ -60,3 +74,17 @@ def _paused(facts: Facts) -> int:
 
 def _within(number: int, most: int) -> int:
     return max(0, min(number, most))
+
+
+def why(facts: Facts) -> dict[WaitReason, Parts]:
+    """Return what each reason means in this queue."""
+    found: dict[WaitReason, Parts] = {reason: [meaning] for reason, (_, meaning) in MEANS.items()}
+    if facts.paused_until is not None:
+        by = f" by {name_of(facts.stats.paused_by)}" if facts.stats.paused_by else ""
+        found["pause"] = [f"the whole queue is paused{by}"]
+    elif facts.waiters.total_in_flight or facts.waiters.total_rate:
+        found["limit"] = ["limits of shard keys, of their plans, or of the whole queue allow no more now"]
+    heard = max((each.heard for each in facts.workers), default=facts.last_read)
+    if not facts.has_reader and heard is not None:
+        found["worker"] = ["none reads this queue since ", At(max(heard, facts.last_read or heard), facts.now)]
+    return found

@@ -1,12 +1,28 @@
-"""A sentence of which parts are bold."""
+"""A sentence of which parts are bold, and parts are times."""
 
 from __future__ import annotations
+
+from shardq.model.verdict import Verdict
+from shardq.model.wording import moment
 
 
 class Bold(str):
     """A part of a sentence that a page shows bold."""
 
     __slots__ = ()
+
+
+class At(str):
+    """A part of a sentence that says when something was: the text, and the time `at`, for a reader in another zone."""
+
+    __slots__ = ("at",)
+    at: float
+
+    def __new__(cls, at: float, now: float) -> At:
+        """Say *at* as `moment` does."""
+        part = super().__new__(cls, moment(at, now))
+        part.at = at
+        return part
 
 
 Parts = list[str]
@@ -24,3 +40,29 @@ def joined(parts: Parts) -> tuple[str, tuple[tuple[int, int], ...]]:
             spans.append((at, at + len(part)))
         at += len(part)
     return "".join(parts), tuple(spans)
+
+
+def moments_in(parts: Parts) -> tuple[tuple[int, int, float], ...]:
+    """Return from where to where the sentence that *parts* are says a time, and which time that is."""
+    found, at = [], 0
+    for part in parts:
+        if isinstance(part, At):
+            found.append((at, at + len(part), part.at))
+        at += len(part)
+    return tuple(found)
+
+
+def parts_of(verdict: Verdict) -> Parts:
+    """Return the parts of a verdict's sentence, of which it was joined.
+
+    >>> parts_of(Verdict("exports", 0.0, "no_worker", "bad", "exports has no worker.", bold=((0, 7),)))
+    ['exports', ' has no worker.']
+    """
+    marks: list[tuple[int, int, str]] = [(start, end, Bold(verdict.sentence[start:end])) for start, end in verdict.bold]
+    marks += [(start, end, At(at, verdict.time)) for start, end, at in verdict.moments]
+    found: Parts = []
+    begins = 0
+    for start, end, part in sorted(marks, key=lambda mark: mark[:2]):
+        found += [verdict.sentence[begins:start], part]
+        begins = end
+    return [part for part in (*found, verdict.sentence[begins:]) if part]

@@ -8,11 +8,12 @@ from typing import Final
 
 from shardq.model.outlook import Outlook, TenantOutlook
 from shardq.model.verdict import Severity, Verdict, VerdictKind
-from shardq.model.wording import moment, number, plural, rate, share, size, span
+from shardq.model.wording import number, plural, rate, share, size, span
 from shardq.outlook import failing
 from shardq.outlook.facts import Facts
 from shardq.outlook.names import name_of
-from shardq.outlook.sentence import Bold, Parts, joined
+from shardq.outlook.noisy import FLOOD, noisy, waits_of
+from shardq.outlook.sentence import At, Bold, Parts, joined, moments_in
 
 Known = dict[str, int | float | str | None]
 Rule = Callable[[Facts, Outlook], Verdict | None]
@@ -29,8 +30,6 @@ ENDED_IN_ORDER: Final = 10.0
 
 Another may be starting: as in a deploy, or where none runs while nothing waits.
 """
-FLOOD: Final = 500
-"""Messages of one shard key that wait, from which on it floods the queue, if it has more than half of what waits."""
 HALF: Final = 0.5
 SLOW: Final = 600.0
 """Seconds from which on a backlog drains slowly."""
@@ -60,7 +59,9 @@ def said(
 ) -> Verdict:
     """Make a verdict of the parts of its sentence, and of what it says in numbers."""
     sentence, bold = joined(parts)
-    return Verdict(facts.stats.queue, facts.now, kind, severity, sentence, second, bold, since, known or {})
+    return Verdict(
+        facts.stats.queue, facts.now, kind, severity, sentence, second, bold, since, known or {}, moments_in(parts)
+    )
 
 
 def redis_full(facts: Facts, outlook: Outlook) -> Verdict | None:
@@ -77,9 +78,13 @@ def redis_full(facts: Facts, outlook: Outlook) -> Verdict | None:
         rest = "soon writes fail; reads and acks go on."
         return said(facts, "redis_full", "bad", [Bold("Redis is nearly full"), how, rest], known=known)
     since = _writes_fail_since(facts)
-    when = "" if since is None else f" since {moment(since, facts.now)}"
-    rest = f"writes fail{when}, {number(memory.refused)} so far; reads and acks go on."
-    return said(facts, "redis_full", "bad", [Bold("Redis is full"), how, rest], since=since, known=known)
+    rest = f", {number(memory.refused)} so far; reads and acks go on."
+    parts = [Bold("Redis is full"), how, "writes fail", *_since(since, facts.now), rest]
+    return said(facts, "redis_full", "bad", parts, since=since, known=known)
+
+
+def _since(at: float | None, now: float) -> Parts:
+    return [] if at is None else [" since ", At(at, now)]
 
 
 def _writes_fail_since(facts: Facts) -> float | None:
@@ -103,12 +108,12 @@ def no_worker(facts: Facts, outlook: Outlook) -> Verdict | None:
     if last is not None and last.state == "ended" and min(age or 0.0, facts.now - last.heard) < ENDED_IN_ORDER:
         return None
     heard = max((each for each in (last.heard if last else None, facts.last_read) if each is not None), default=None)
-    when = "" if heard is None else f" since {moment(heard, facts.now)}"
     second = ""
     if last is not None:
         how = "ended in order" if last.state == "ended" else "has not been heard since then"
         second = f"The last one was {name_of(last.host)}, which {how}."
-    parts = [Bold(name_of(facts.stats.queue)), " has ", Bold("no worker"), when, f": {_messages_wait(waits)}."]
+    start: Parts = [Bold(name_of(facts.stats.queue)), " has ", Bold("no worker")]
+    parts = [*start, *_since(heard, facts.now), f": {_messages_wait(waits)}."]
     return said(facts, "no_worker", "bad", parts, second=second, since=heard, known={"waits": waits})
 
 
@@ -128,19 +133,25 @@ def paused(facts: Facts, outlook: Outlook) -> Verdict | None:
     waits = facts.stats.backlog
     by = name_of(facts.stats.paused_by) if facts.stats.paused_by else ""
     when = _at(facts.stats.paused_since, facts.now)
-    end = "without an end" if math.isinf(until) else f"until {moment(until, facts.now)}"
+    end: Parts = ["without an end"] if math.isinf(until) else ["until ", At(until, facts.now)]
     parts: Parts = [Bold(f"{number(waits)} {_wait(waits)}"), " because "] if waits else ["Nothing waits, and "]
-    parts += [Bold(f"{by} paused it" if by else "it is paused" if not when else "it was paused"), f"{when}, {end}."]
+    parts += [
+        Bold(f"{by} paused it" if by else "it is paused" if not when else "it was paused"),
+        *when,
+        ", ",
+        *end,
+        ".",
+    ]
     second = f"“{name_of(facts.stats.paused_note)}”, says the pause." if facts.stats.paused_note else ""
     known: Known = {"waits": waits, "by": facts.stats.paused_by, "until": until}
     return said(facts, "paused", "pause", parts, second=second, since=facts.stats.paused_since, known=known)
 
 
-def _at(at: float | None, now: float) -> str:
+def _at(at: float | None, now: float) -> Parts:
     if at is None:
-        return ""
-    told = moment(at, now)
-    return f" at {told}" if told[:1].isdigit() and ":" in told else f" {told}"
+        return []
+    told = At(at, now)
+    return [" at " if told[:1].isdigit() and ":" in told else " ", told]
 
 
 def fails(facts: Facts, outlook: Outlook) -> Verdict | None:
@@ -148,7 +159,7 @@ def fails(facts: Facts, outlook: Outlook) -> Verdict | None:
     groups = failing.groups_of(facts)
     if not groups:
         return None
-    parts, since = failing.sentence_of(groups, facts.now)
+    parts, since = failing.sentence_of(groups, facts)
     first = groups[0]
     known: Known = {
         "task": first.task,
@@ -163,14 +174,10 @@ def fails(facts: Facts, outlook: Outlook) -> Verdict | None:
 
 def flood(facts: Facts, outlook: Outlook) -> Verdict | None:
     """One shard key has most of what waits."""
-    if not outlook.tenants or not outlook.is_read:
+    large = noisy(outlook)
+    if large is None:
         return None
-    large = outlook.tenants[0]
-    reasons = large.reasons
-    waits, backlog = reasons["turn"] + reasons["limit"] + reasons["pause"], facts.stats.backlog
-    is_soon = reasons["turn"] > 0 and large.served_in is not None and large.served_in < 3
-    if waits <= FLOOD or waits <= HALF * backlog or is_soon:
-        return None
+    waits, backlog = waits_of(large), facts.stats.backlog
     # All of it, or less.
     part = 1.0 if waits >= backlog else min(0.99, waits / backlog)
     parts: Parts = [Bold(name_of(large.shard_key)), f" holds {share(part)} of what waits."]
@@ -182,7 +189,7 @@ def flood(facts: Facts, outlook: Outlook) -> Verdict | None:
         "others": _count_others(facts, outlook)[0],
     }
     second = "The others are served first, each time one of their messages comes: it has what they leave."
-    return said(facts, "flood", "warn", parts, second=second if reasons["turn"] else "", known=known)
+    return said(facts, "flood", "warn", parts, second=second if large.reasons["turn"] else "", known=known)
 
 
 def _how_it_ends(large: TenantOutlook, outlook: Outlook) -> Parts:
@@ -192,7 +199,9 @@ def _how_it_ends(large: TenantOutlook, outlook: Outlook) -> Parts:
     if reasons["limit"] > reasons["turn"]:
         return [" It ", Bold("waits for its limit")]
     if outlook.drains == "drains":
-        return [" It ", Bold(f"drains in {span(outlook.drain_seconds)}")]
+        # Others may wait longer, for the end of a pause.
+        own = outlook.drain_seconds if large.served_in is None else large.served_in
+        return [" It ", Bold(f"drains in {span(own)}")]
     return [" It ", Bold("grows")] if outlook.grows else []
 
 

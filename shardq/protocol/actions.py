@@ -30,6 +30,7 @@ class Asked(msgspec.Struct, frozen=True):
     note: str = ""
     rate: float | None = None
     limit: int | None = None
+    via: str = ""
 
 
 class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,6 +41,7 @@ class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
     rate: float | None = None
     limit: int | None = None
+    via: str = ""
     tenant: str | None = None
     raw: bytes | None = None
     task: str | None = None
@@ -77,11 +79,12 @@ class Stored(msgspec.Struct):
         """Return what is told of it at this time."""
         state = self.state
         if state in ("running", "stopping") and abs(now_ms - self.heard) >= LEASE * 1000:
-            state = "abandoned"
+            # Nobody works on it. One that was told to stop has done so: no other process goes on by itself.
+            state = "abandoned" if state == "running" else "stopped"
         asked = self.asked
         return ActionStatus(
             action_id, asked.kind, asked.where, state, asked.by, asked.note, asked.rate, asked.limit,
-            self.started / 1000, self.heard / 1000, self.done, self.passed, self.left, self.problem,
+            self.started / 1000, self.heard / 1000, self.done, self.passed, self.left, self.problem, asked.via,
         )  # fmt: skip
 
 
@@ -90,7 +93,7 @@ def spelled(asked: Asked) -> str:
     where = asked.where
     tenant, raw = (None, where.tenant) if isinstance(where.tenant, bytes) else (where.tenant, None)
     written = _Written(
-        asked.kind, asked.by, asked.note, asked.rate, asked.limit, tenant, raw,
+        asked.kind, asked.by, asked.note, asked.rate, asked.limit, asked.via, tenant, raw,
         **{name: getattr(where, name) for name in _OTHERS},
     )  # fmt: skip
     return msgspec.json.encode(written).decode()
@@ -104,7 +107,7 @@ def asked_in(text: bytes) -> Asked | None:
         where = Where(tenant=tenant, **{name: getattr(written, name) for name in _OTHERS})
     except (msgspec.MsgspecError, ConfigError, ValueError):
         return None
-    return Asked(written.kind, where, written.by, written.note, written.rate, written.limit)
+    return Asked(written.kind, where, written.by, written.note, written.rate, written.limit, written.via)
 
 
 def stored(raw: bytes) -> Stored | None:

@@ -42,10 +42,11 @@ KINDS: Final = {
     "o": "configured",
     "j": "weighted",
     "i": "limited",
+    "s": "stopped",
     "h": "paused",
     "f": "resumed",
 }
-"""The kinds of events, by the letter that stands for each in an entry. The last five are of no message."""
+"""The kinds of events, by the letter that stands for each in an entry. The last six are of no message."""
 
 
 class Columns(msgspec.Struct):
@@ -127,14 +128,14 @@ def _entry(entry_id: bytes, fields: Sequence[bytes]) -> _Entry | None:
 def _callers(text: str, size: int, *, is_write: bool) -> list[list[str]]:
     """Return four columns: client, task, by, and note.
 
-    A write names no client: in its place are the tasks of the messages, if they are calls. Behind the client may be who
-    asked for the call, and a note.
+    A write names no client: in its place are the tasks of the messages, if they are calls. Behind that may be who asked
+    for the call, and a note.
     """
     nothing = [""] * size
-    if is_write:
-        return [nothing, text.split(",") if text else nothing, nothing, nothing]
     client, _, rest = text.partition("\x1f")
     by, _, note = rest.partition("\x1f")
+    if is_write:
+        return [nothing, client.split(",") if client else nothing, [by] * size, [note] * size]
     return [[client] * size, nothing, [by or client] * size, [note] * size]
 
 

@@ -256,7 +256,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     },
     "limits": {
         "": "time",
-        "limits": "hscan",
+        "limits": "hmget hscan",
         "meta": "hmget",
     },
     "lost": {
@@ -519,7 +519,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     "schedules": {
         "": "time",
         "meta": "hget hmget",
-        "schedules": "hmget hscan",
+        "schedules": "hget hscan",
     },
     "settle": {
         "": "time",
@@ -593,7 +593,8 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "": "time",
         "actions": "hdel hgetall hset",
         "dead": "xrevrange",
-        "meta": "hget",
+        "journal": "xadd",
+        "meta": "hget hincrby",
     },
     "store_schedule": {
         "": "time",
@@ -636,7 +637,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     },
     "weights": {
         "": "time",
-        "limits": "hscan",
+        "limits": "hmget hscan",
         "meta": "hmget",
     },
     "workers": {

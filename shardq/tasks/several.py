@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardq.arguments import of_type
+from shardq.arguments import check_name, of_type
 from shardq.errors import ConfigError
 from shardq.model import DeliveryView
 from shardq.model.schedule import FixedSchedule
@@ -55,6 +55,11 @@ class Several(Application):
             return calls[found.queue_name](delivery)
 
         return call_of
+
+    def task_names(self, queue: str) -> Sequence[str]:
+        """Return the names of the tasks of *queue*: those of others are seldom called there."""
+        own = self._tasks.get(check_name(queue))
+        return () if own is None else own.task_names(queue)
 
     @property
     def is_async(self) -> bool:

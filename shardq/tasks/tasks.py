@@ -262,6 +262,10 @@ class Tasks(Application, Generic[R_co]):
         """Return what messages call: each task by its name."""
         return TasksCalls(self._by_name, self._manner, environment)
 
+    def task_names(self, queue: str) -> Sequence[str]:
+        """Return the names of the tasks."""
+        return [*self._by_name]
+
     @property
     def is_async(self) -> bool:
         """Whether a task or a middleware is async, or a task waits in an event loop for others of its batch."""

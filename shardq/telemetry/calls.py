@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from shardq.errors import OutOfMemory, QueueFull, UniqueConflict
@@ -39,6 +39,7 @@ BOUNDS: Final = ("max_len", "max_dedup", "max_backlog")
 """The bounds of a queue for which it refuses messages: reasons, as are the other two here."""
 OUT_OF_MEMORY: Final = "out of memory"
 CONFLICT: Final = "unique"
+REFUSALS: Final = (*BOUNDS, CONFLICT, OUT_OF_MEMORY)
 
 
 class QueueMeter:
@@ -48,11 +49,27 @@ class QueueMeter:
         self.queue = queue
         self._labels: Labels = ((QUEUE, queue), *server.labels)
         self._kept: dict[tuple[str, str, str], Measured] = {}
+        self._written: tuple[Callable[[float], None], Callable[[float], None]] | None = None
+        self._begun: list[tuple[Instrument, str, str]] = []
         self._generation = measures.generation
+
+    def begin(self, instrument: Instrument, first: str, second: str = "") -> None:
+        """Let the series of an *instrument* with these labels begin at 0: the first value is seen as growth then."""
+        self._begun.append((instrument, first, second))
+        if measures.measuring():
+            self._of(instrument, first, second)
 
     def took(self, verb: str, seconds: float, error: BaseException | None = None) -> None:
         """Note that a call of *verb* took so long, and what *error* it ended with."""
-        self._of(DURATION, verb, "" if error is None else class_of(error)).add(max(0.0, seconds))
+        self._of(DURATION, verb, "" if error is None else class_of(error)).add(seconds if seconds > 0 else 0.0)
+
+    def wrote(self, seconds: float) -> None:
+        """Note that one message was written, in a call that took so long: what most calls do, so it is quick."""
+        if self._written is None or self._generation != measures.generation:
+            self._written = self._of(DURATION, "write").add, self._of(SENT, "write").add
+        add_duration, add_sent = self._written
+        add_duration(seconds if seconds > 0 else 0.0)
+        add_sent(1)
 
     def sent(self, count: int, error: BaseException | None = None) -> None:
         """Note that *count* messages were written, or could not be for an *error*."""
@@ -84,7 +101,7 @@ class QueueMeter:
 
     def processed(self, task: str, seconds: float, error: str) -> None:
         """Note that the work on a message of *task* ('' for what is no task) took so long, and its *error*, if any."""
-        self._of(PROCESS, task, error).add(max(0.0, seconds))
+        self._of(PROCESS, task, error).add(seconds if seconds > 0 else 0.0)
 
     def counted(self, instrument: Instrument, reason: str, task: str) -> None:
         """Count a message of *task* ('' for what is no task) for a *reason*."""
@@ -97,7 +114,9 @@ class QueueMeter:
     def _of(self, instrument: Instrument, first: str, second: str = "") -> Measured:
         """Return where values go that have these labels besides the queue's, by the order of `_LABELS`."""
         if self._generation != measures.generation:
-            self._generation, self._kept = measures.generation, {}
+            self._generation, self._kept, self._written = measures.generation, {}, None
+            for each in self._begun:
+                self._of(*each)
         return self._kept.get((instrument.name, first, second)) or self._add(instrument, first, second)
 
     def _add(self, instrument: Instrument, first: str, second: str) -> Measured:
@@ -111,6 +130,9 @@ class QueueMeter:
             labels = (labels[0], (OPERATION_TYPE, OPERATION_TYPES[first]), *labels[1:])
         found = measures.measured(instrument, self._labels + labels)
         self._kept[instrument.name, first, second] = found
+        if instrument is SENT:
+            for reason in REFUSALS:  # they begin at 0
+                self._of(REFUSED, reason)
         return found
 
 

@@ -1,14 +1,16 @@
 """What goes to one meter provider of OpenTelemetry: instruments, the values of histograms that wait, observations.
 
 Counters and gauges are read from the tally when the provider collects. The values of histograms wait for that, too,
-MAX_PENDING at most: an SDK takes several microseconds to record one, longer than all else that is measured of a call.
+some of each series: an SDK takes several microseconds to record one, longer than all else that is measured of a call.
+They wait as plain numbers in an array: to keep an object for each costs more than to measure it.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Collection
+from array import array
+from collections.abc import Callable, Collection, Iterable, Sequence
+from threading import Lock
 from typing import Any, Final, cast
 
 from shardq.telemetry.instruments import (
@@ -29,10 +31,13 @@ from shardq.telemetry.instruments import (
 )
 from shardq.telemetry.sample import Labels
 from shardq.telemetry.tally import Tally
+from shardq.version import __version__
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
-MAX_PENDING: Final = 4_096
-"""Values of histograms that wait to be collected. Further ones are recorded at once."""
+MAX_WAITING: Final = 4_096
+"""Values of one series of a histogram that wait to be collected. Further ones are recorded at once."""
+MAX_WAITING_SERIES: Final = 1_000
+"""Series whose values may wait: all of them hold 32 MB at most. Values of further ones are recorded at once."""
 COUNTED: Final = (SENT, CONSUMED, RETRIED, DEAD_LETTERED, LEASE_LOST, REFUSED, SLOTS, BUSY, OLDEST_JOB)
 """What clients and workers measure besides histograms."""
 
@@ -42,11 +47,12 @@ class Export:
 
     def __init__(self, provider: Any, tally: Tally, note_failure: Callable[[Any, Exception], object]) -> None:
         self.provider, self._tally, self._note_failure = provider, tally, note_failure
-        self._meter = provider.get_meter("shardq", schema_url=SCHEMA_URL)
-        self._pending: deque[tuple[Any, float, dict[str, Any]]] = deque()
+        self._meter = provider.get_meter("shardq", __version__, schema_url=SCHEMA_URL)
+        self._waiting: dict[tuple[str, Labels], Waiting] = {}
+        self._lock = Lock()
         self._works = True
         self._observed: set[str] = set()
-        self.histograms = {
+        self._histograms = {
             each.name: self._meter.create_histogram(
                 each.name, each.unit, each.about, explicit_bucket_boundaries_advisory=each.buckets
             )
@@ -74,33 +80,74 @@ class Export:
             if math.isfinite(cast("float", value))  # SDKs refuse others, and log that each time
         ]
 
-    def record(self, histogram: Any, value: float, attributes: dict[str, Any]) -> None:
-        """Record *value* when the provider collects, or at once if many wait for that."""
-        if len(self._pending) < MAX_PENDING:
-            self._pending.append((histogram, value, attributes))
-        else:
-            self._record(histogram, value, attributes)
+    def waiting(self, instrument: Instrument, labels: Labels) -> Waiting:
+        """Return where values of a histogram wait that have these labels."""
+        with self._lock:
+            found = self._waiting.get((instrument.name, labels))
+            if found is None:
+                histogram, attributes = self._histograms[instrument.name], attributes_of(labels)
+                room = MAX_WAITING if len(self._waiting) < MAX_WAITING_SERIES else 0
+                found = Waiting(lambda values: self._record(histogram, values, attributes), room)
+                if room:
+                    self._waiting[instrument.name, labels] = found
+            return found
 
     def flush(self) -> None:
         """Record what waits."""
-        for _ in range(len(self._pending)):
-            try:
-                waiting = self._pending.popleft()
-            except IndexError:  # another thread collects, too
-                return
-            self._record(*waiting)
+        with self._lock:
+            waiting = [*self._waiting.values()]
+        for each in waiting:
+            each.flush()
 
     def forget(self) -> None:
         """Forget what waits: in a child process, since its parent records that."""
-        self._pending.clear()
+        self._lock = Lock()
+        for each in self._waiting.values():
+            each.forget()
 
-    def _record(self, histogram: Any, value: float, attributes: dict[str, Any]) -> None:
+    def _record(self, histogram: Any, values: Iterable[float], attributes: dict[str, Any]) -> None:
         if self._works:
             try:
-                histogram.record(value, attributes)
+                for value in values:
+                    histogram.record(value, attributes)
             except Exception as error:  # noqa: BLE001 (the program's SDK)
                 self._works = False
                 self._note_failure(self.provider, error)
+
+
+class Waiting:
+    """Values of one series of a histogram that wait until somebody collects them, as many as there is *room* for."""
+
+    __slots__ = ("_lock", "_record", "_room", "_values")
+
+    def __init__(self, record: Callable[[Iterable[float]], object], room: int) -> None:
+        self._record, self._room = record, room
+        self._values, self._lock = array("d"), Lock()
+
+    def add(self, value: float) -> None:
+        """Let *value* wait, or record it at once."""
+        if len(self._values) < self._room:
+            self._values.append(value)
+        else:
+            self._record((value,))
+
+    def add_each(self, values: Sequence[float]) -> None:
+        """Let *values* wait, or record them at once."""
+        if len(self._values) < self._room:
+            self._values.extend(array("d", values))
+        else:
+            self._record(values)
+
+    def flush(self) -> None:
+        """Record what waits."""
+        with self._lock:  # of several threads that collect, each takes values of its own; others may add meanwhile
+            values = self._values[:]
+            del self._values[: len(values)]
+        self._record(values)
+
+    def forget(self) -> None:
+        """Forget what waits."""
+        self._values, self._lock = array("d"), Lock()
 
 
 def attributes_of(labels: Labels) -> dict[str, Any]:

@@ -7,7 +7,7 @@ the moment, such as jobs that ran, is gone with it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -30,9 +30,10 @@ class Family:
 
     >>> from shardq.telemetry.instruments import CONSUMED
     >>> family = Family(list)
-    >>> family.tell("first", [Sample(CONSUMED, (), 2)])
-    >>> family.tell("second", [Sample(CONSUMED, (), 3)])
-    >>> family.end("first")
+    >>> first, second = family.join(), family.join()
+    >>> first.tell([Sample(CONSUMED, (), 2)])
+    >>> second.tell([Sample(CONSUMED, (), 3)])
+    >>> first.end()
     >>> [sample.value for sample in family.samples()]
     [5]
     """
@@ -40,19 +41,25 @@ class Family:
     def __init__(self, own: Callable[[], Iterable[Sample]]) -> None:
         self._own = own
         self._lock = threading.Lock()
-        self._members: dict[Hashable, Sequence[Sample]] = {}
+        self._told: dict[Member, Sequence[Sample]] = {}
         self._ended: dict[tuple[str, Labels], Sample] = {}
         self._names = Names()
 
-    def tell(self, member: Hashable, samples: Sequence[Sample]) -> None:
-        """Take what a member has measured since it began."""
+    def join(self) -> Member:
+        """Return a member that has told nothing yet."""
+        member = Member(self)
         with self._lock:
-            self._members[member] = samples
+            self._told[member] = ()
+        return member
 
-    def end(self, member: Hashable) -> None:
-        """Keep the counts of a member that has ended, and forget all else of it."""
+    def _tell(self, member: Member, samples: Sequence[Sample]) -> None:
         with self._lock:
-            for sample in self._members.pop(member, ()):
+            if member in self._told:
+                self._told[member] = samples
+
+    def _end(self, member: Member) -> None:
+        with self._lock:
+            for sample in self._told.pop(member, ()):
                 if sample.instrument.kind in _LASTS:
                     _add(self._ended, self._bounded(sample))
 
@@ -61,13 +68,28 @@ class Family:
         own = self._own()
         with self._lock:
             found = dict(self._ended)
-            for samples in (own, *self._members.values()):
+            for samples in (own, *self._told.values()):
                 for sample in samples:
                     _add(found, self._bounded(sample))
         return in_order(found.values())
 
     def _bounded(self, sample: Sample) -> Sample:
         return sample._replace(labels=self._names.bounded(sample.labels))
+
+
+class Member:
+    """One process of a *family*, which began to measure when it joined."""
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+
+    def tell(self, samples: Sequence[Sample]) -> None:
+        """Take what it has measured since it began. What comes after its end is late, and is not taken."""
+        self._family._tell(self, samples)
+
+    def end(self) -> None:
+        """It has ended: keep its counts, and forget all else of it."""
+        self._family._end(self)
 
 
 def _add(found: dict[tuple[str, Labels], Sample], sample: Sample) -> None:

@@ -154,7 +154,9 @@ IN_FLIGHT: Final = _queue("in_flight", "gauge", "{message}", "Messages that are 
 DELAYED: Final = _queue("delayed", "gauge", "{message}", "Messages that wait for their time or their next try")
 DUE_SOON: Final = _queue("due_soon", "gauge", "{message}", "Delayed messages that are due within 60 s")
 DEAD: Final = _queue("dead", "gauge", "{message}", "Dead letters")
-TENANTS_WAITING: Final = _queue("tenants_waiting", "gauge", "{tenant}", "Tenants with messages that wait")
+TENANTS_WAITING: Final = _queue(
+    "tenants_waiting", "gauge", "{tenant}", "Tenants that wait for a turn, besides those that have messages in streams"
+)
 OLDEST_AGE: Final = _queue("oldest_age", "gauge", "s", "How long the oldest runnable message has waited", "_seconds")
 DRAIN_TIME: Final = _queue("drain_time", "gauge", "s", "Until the queue is drained at its present rate", "_seconds")
 WORKERS: Final = _queue("workers", "gauge", "{worker}", "Workers that read the queue")

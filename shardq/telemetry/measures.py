@@ -11,14 +11,15 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from shardq.telemetry.export import Export, attributes_of
+from shardq.telemetry.export import Export
 from shardq.telemetry.instruments import Instrument
 from shardq.telemetry.sample import Labels
-from shardq.telemetry.tally import Observed, Series, Source, Tally
+from shardq.telemetry.tally import Observed, Source, Tally
 
 log = logging.getLogger("shardq")
+_V = TypeVar("_V")
 _API: Final = "opentelemetry.metrics._internal"
 _is_named = "OTEL_PYTHON_METER_PROVIDER" in os.environ
 """Whether the environment that the process began with names a provider, which OpenTelemetry makes at its first use."""
@@ -135,39 +136,38 @@ def _begin_export(provider: Any) -> Export | None:
 def _note_failure(provider: Any, error: Exception) -> None:
     """Log once that a *provider* fails."""
     global _failing
-    if _failing is not (provider or _NOBODY):
-        _failing = provider or _NOBODY
+    failing = _NOBODY if provider is None else provider
+    if _failing is not failing:
+        _failing = failing
         log.error(_FAILS, exc_info=error)
 
 
 class Measured:
-    """Where the values of one instrument go, for one set of labels."""
+    """Where the values of one instrument go, for one set of labels.
 
-    __slots__ = ("_attributes", "_export", "_histogram", "_series")
+    `add` adds a value: to a counter or sum; a histogram counts it, a gauge has it. `add_each` lets a histogram count
+    several. Both are those of where values go, without a function between.
+    """
+
+    __slots__ = ("add", "add_each")
 
     def __init__(self, instrument: Instrument, labels: Labels) -> None:
-        export, tally = _export, _made_tally()
-        series = tally.series(instrument, labels)
-        self._histogram: Any = None
+        export, series = _export, _made_tally().series(instrument, labels)
+        self.add: Callable[[float], None] = series.add
+        self.add_each: Callable[[Sequence[float]], None] = series.add_each
         if export is not None and instrument.kind == "histogram":
-            self._histogram, self._export = export.histograms[instrument.name], export
-            self._attributes = attributes_of(series.labels)
-        self._series: Series | None = series if is_begun or self._histogram is None else None
+            waiting = export.waiting(instrument, series.labels)
+            counts, self.add, self.add_each = (self.add, self.add_each), waiting.add, waiting.add_each
+            if is_begun:
+                self.add, self.add_each = _both(counts[0], waiting.add), _both(counts[1], waiting.add_each)
 
-    def add(self, value: float) -> None:
-        """Add a *value*: to a counter or sum; a histogram counts it, a gauge has it."""
-        if self._series is not None:
-            self._series.add(value)
-        if self._histogram is not None:
-            self._export.record(self._histogram, value, self._attributes)
 
-    def add_each(self, values: Sequence[float]) -> None:
-        """Let a histogram count each of *values*."""
-        if self._series is not None:
-            self._series.add_each(values)
-        if self._histogram is not None:
-            for value in values:
-                self._export.record(self._histogram, value, self._attributes)
+def _both(one: Callable[[_V], None], other: Callable[[_V], None]) -> Callable[[_V], None]:
+    def add(value: _V) -> None:
+        one(value)
+        other(value)
+
+    return add
 
 
 def measured(instrument: Instrument, labels: Labels) -> Measured:

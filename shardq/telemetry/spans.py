@@ -19,10 +19,11 @@ from shardq.model import Received
 from shardq.model.call import called
 from shardq.model.failed import class_of
 from shardq.telemetry.export import SCHEMA_URL
-from shardq.telemetry.guard import guarded, note_failure, nothing
+from shardq.telemetry.guard import guarded, log, note_failure, nothing
 from shardq.telemetry.instruments import ERROR, OPERATION, OPERATION_TYPE, OPERATION_TYPES, QUEUE, SYSTEM, TASK
 from shardq.telemetry.options import Spans, shown_tenant
 from shardq.telemetry.server import Server
+from shardq.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, Tracer
@@ -115,7 +116,7 @@ class QueueSpans:
         name, common = self._common.get(verb) or self._described(verb)
         try:
             if self._tracer is None:
-                self._tracer = api().get_tracer("shardq", schema_url=SCHEMA_URL)
+                self._tracer = api().get_tracer("shardq", __version__, schema_url=SCHEMA_URL)
             return self._tracer.start_span(name, attributes=common | extra if extra else common, **how)
         except Exception as error:  # noqa: BLE001 (the program's SDK)
             note_failure(error)
@@ -218,8 +219,9 @@ def leave(token: Any) -> None:
 @cache
 def api() -> Any:
     """Return what is used of OpenTelemetry's API. It is imported when it is needed."""
-    from opentelemetry import context, propagate, trace
+    from opentelemetry import context, trace
 
+    propagate = _propagators()
     return SimpleNamespace(
         SpanKind=trace.SpanKind,
         Link=trace.Link,
@@ -234,6 +236,23 @@ def api() -> Any:
         inject=propagate.inject,
         extract=propagate.extract,
     )
+
+
+def _propagators() -> Any:
+    """Return what OTEL_PROPAGATORS names; if nobody has that, what OpenTelemetry takes if it names nothing."""
+    try:
+        from opentelemetry import propagate
+    except Exception as error:  # noqa: BLE001 (it loads other packages)
+        log.error(
+            "the propagators that OTEL_PROPAGATORS names cannot be loaded: W3C's are used instead", exc_info=error
+        )
+    else:
+        return propagate
+    from opentelemetry.baggage.propagation import W3CBaggagePropagator
+    from opentelemetry.propagators.composite import CompositePropagator
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
 
 
 def _linked(headers: Mapping[str, str]) -> Link | None:

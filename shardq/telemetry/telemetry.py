@@ -175,8 +175,12 @@ class OpenWrite:
         """End it with the message's id, or an error."""
         error = result if isinstance(result, BaseException) else None
         if (meter := self._meter) is not None:
-            meter.took("write", self._clock.monotonic() - self._began, error)
-            meter.sent(1, error)
+            seconds = self._clock.monotonic() - self._began
+            if error is None:
+                meter.wrote(seconds)
+            else:
+                meter.took("write", seconds, error)
+                meter.sent(1, error)
         if (span := self._span) is not None:
             if error is None:
                 note(span, MESSAGE, str(result))

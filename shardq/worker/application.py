@@ -21,6 +21,10 @@ class Application(Protocol):
     def calls(self, environment: Environment) -> CallOf:
         """Return a function that returns what a message calls."""
 
+    def task_names(self, queue: str) -> Sequence[str]:
+        """Return the names of the tasks that messages of *queue* call, as far as they are known before."""
+        return ()
+
     @abstractmethod
     def lifespans(self) -> Sequence[Lifespan]:
         """Return what a worker enters before its first message and leaves after its last. `run` raises their errors."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -31,8 +32,8 @@ from shardq.ops.results.keep import kept_result
 from shardq.platforms import need_fork
 from shardq.protocol.lease import deliveries_in
 from shardq.protocol.results import KeptResult
-from shardq.telemetry.family import current_family, packed, unpacked
-from shardq.telemetry.measures import begin_tally
+from shardq.telemetry.family import Family, current_family
+from shardq.telemetry.pipe import Follower, told_to
 from shardq.timing import Entry
 from shardq.worker import guard
 from shardq.worker.application import Application, calls_of
@@ -63,29 +64,36 @@ class Answer(NamedTuple):
     error_type: str = ""
     reason: str = ""
     frames: str = ""
-    measured: bytes = b""
-    """What the child's process has measured, if it has changed and somebody wants it."""
 
 
 class Child:
     """One process and this process's end of its pipe. `job` is the job that it works on."""
 
-    def __init__(self, handle: Callable[..., object] | Application, codecs: Codecs, *, measures: bool = False) -> None:
+    def __init__(
+        self, handle: Callable[..., object] | Application, codecs: Codecs, family: Family | None = None
+    ) -> None:
         context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
         self.job: Job | None = None
-        self.process: BaseProcess = context.Process(
-            target=work, args=(theirs, handle, codecs, measures), name="shardq-handler", daemon=False
-        )
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)  # until the child can ignore them
-        try:
-            self.process.start()
-        except Exception:
-            self.pipe.close()
-            raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            theirs.close()
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            self.pipe, pipe = context.Pipe()
+            ours.callback(self.pipe.close)
+            theirs.callback(pipe.close)
+            numbers = None
+            if family is not None:
+                told, number = os.pipe()
+                numbers = Connection(number, readable=False)
+                ours.callback(os.close, told)
+                theirs.callback(numbers.close)
+            self.process: BaseProcess = context.Process(
+                target=work, args=(pipe, handle, codecs, numbers), name="shardq-handler", daemon=False
+            )
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)  # until the child can ignore them
+            try:
+                self.process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            ours.pop_all()  # it runs
+        self._follower = None if family is None else Follower(told, family)
         self._ready = False
 
     def wait_ready(self) -> None:
@@ -135,6 +143,9 @@ class Child:
         self.pipe.close()
         with contextlib.suppress(Exception):
             self.process.join(5)
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.end()
 
 
 class Children:
@@ -185,8 +196,6 @@ class Children:
                 limit.cancel()
             with self._lock:
                 job.handle = child.job = None
-        if answer.measured and self._family is not None:  # before another thread may use the child, or end it
-            self._family.tell(child, unpacked(answer.measured))
         with self._lock:
             self._idle.append(child)
         _raise(answer)
@@ -209,10 +218,13 @@ class Children:
             child.kill()
 
     def close(self) -> None:
-        """End all children, and free the idle ones. Those that run tasks may close what they have opened."""
+        """End all children, and free the idle ones.
+
+        Those that run tasks may close what they have opened, and those that measure may tell what they have not told.
+        """
         with self._lock:
             idle, self._idle = self._idle, []
-        if isinstance(self._handle, Application):
+        if isinstance(self._handle, Application) or self._family is not None:
             for child in idle:
                 child.pipe.close()  # then it ends by itself
             for child in idle:
@@ -223,15 +235,13 @@ class Children:
             self._forget(child)
 
     def _start(self) -> Child:
-        child = Child(self._handle, self._codecs, measures=self._family is not None)
+        child = Child(self._handle, self._codecs, self._family)
         self._all.add(child)
         return child
 
     def _forget(self, child: Child) -> None:
         self._all.discard(child)
         child.close()
-        if self._family is not None:
-            self._family.end(child)
 
 
 def _raise(answer: Answer) -> None:
@@ -253,12 +263,13 @@ def _raise(answer: Answer) -> None:
 # --- in the child --------------------------------------------------------------------------------------------------
 
 
-def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: Codecs, measures: bool = False) -> None:
+def work(
+    pipe: Connection, handle: Callable[..., object] | Application, codecs: Codecs, numbers: Connection | None = None
+) -> None:
     """The main function of a child: handle messages that come through *pipe*, until the pipe is closed.
 
-    If it *measures*, it tells with its answers what its handlers did with clients of their own.
+    Through *numbers* it tells what its handlers did with clients of their own.
     """
-    measured = News() if measures else None
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED)
@@ -266,6 +277,9 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
     lifespans = handle.lifespans() if isinstance(handle, Application) else ()
     environment = Environment("", SystemClock(), None, contexts.fresh, None)
     with contextlib.ExitStack() as stack, contextlib.suppress(EOFError, OSError):
+        if numbers is not None:
+            stack.enter_context(told_to(os.dup(numbers.fileno())))
+            numbers.close()
         for each in lifespans:
             if not isinstance(each, contextlib.AbstractContextManager):
                 raise ConfigError("the lifespan is async: it needs run_in='threads', since a child has no event loop")
@@ -282,24 +296,7 @@ def work(pipe: Connection, handle: Callable[..., object] | Application, codecs: 
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
-            if measured is not None:
-                answer = answer._replace(measured=measured.get())
             pipe.send_bytes(msgspec.msgpack.encode(answer))
-
-
-class News:
-    """What this process measures, packed; b"" while it has not changed."""
-
-    def __init__(self) -> None:
-        self._tally, self._last = begin_tally(), b""
-
-    def get(self) -> bytes:
-        """Return what was measured since the process began, if there is anything new."""
-        now = packed(self._tally.samples())
-        if now == self._last:
-            return b""
-        self._last = now
-        return now
 
 
 def _handled(job: Job, codecs: Codecs, keeps: int | None) -> Answer:

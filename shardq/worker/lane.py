@@ -104,7 +104,8 @@ class Lane:
 
     def start(self) -> None:
         """Begin to keep leases and to give a sign of life, which must not wait for a child; then try a child."""
-        self.meter.start()
+        handle = self._owner.handle
+        self.meter.start(handle.task_names(self._jobs.name) if isinstance(handle, Application) else None)
         self.keeper.start()
         if self._children:
             self._children.check()

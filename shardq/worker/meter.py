@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from shardq.client import Queue
 from shardq.telemetry.calls import QueueMeter
-from shardq.telemetry.instruments import BUSY, DEAD_LETTERED, LEASE_LOST, OLDEST_JOB, RETRIED, SLOTS
+from shardq.telemetry.instruments import BUSY, CONSUMED, DEAD_LETTERED, LEASE_LOST, OLDEST_JOB, RETRIED, SLOTS
 from shardq.telemetry.measures import unwatch, watch
 from shardq.telemetry.tally import OTHER, Observed, Source
 from shardq.worker.keeper import seen_lost
@@ -18,6 +18,14 @@ from shardq.worker.state import Job, WorkerState
 
 LEASE_ENDED: Final = "lease ended"
 CANCELLED: Final = "cancelled"
+REASONS: Final = (
+    (RETRIED, ("retry", "time limit", "process died")),
+    (DEAD_LETTERED, ("dead", "rejected", "time limit", "process died", "cannot decode")),
+    (LEASE_LOST, (LEASE_ENDED, CANCELLED)),
+)
+"""Of what each task may have counts, which begin at 0."""
+MAX_BEGUN: Final = 30
+"""Tasks whose counts begin at 0. Those of further ones begin with the first that is counted."""
 _UNNAMED: Final = {"nack": "Nack", "reject": "Reject"}
 """What an outcome's error is called that has no class of its own."""
 
@@ -37,9 +45,16 @@ class Meter:
         self._queue: QueueMeter = jobs._telemetry.meter
         self._source: Source | None = None
 
-    def start(self) -> None:
-        """Begin to tell how many jobs run."""
+    def start(self, tasks: Sequence[str] | None) -> None:
+        """Begin to tell how many jobs run, of these *tasks*; None if what runs them is a function."""
         self._source = watch((SLOTS, BUSY, OLDEST_JOB), self._present)
+        self._queue.begin(CONSUMED, "read")
+        for task in ("",) if tasks is None else (*tasks[:MAX_BEGUN], OTHER):
+            for instrument, reasons in REASONS:
+                for reason in reasons:
+                    self._queue.begin(instrument, reason, task)
+        if tasks is not None:
+            self._queue.begin(DEAD_LETTERED, "no such task", OTHER)
 
     def close(self) -> None:
         """Tell nothing more of how many jobs run."""
@@ -50,7 +65,8 @@ class Meter:
         """Measure a job that has ended. What was decided while it ran comes first: it ran for too long."""
         outcome = job.outcome or outcome
         if outcome.verb != "give back" and job.started:
-            self._queue.processed(_task(job), job.ended - job.started, _error(outcome))
+            error = "" if outcome.verb == "ack" else outcome.error_type or _UNNAMED[outcome.verb]
+            self._queue.processed(_task(job), job.ended - job.started, error)
 
     def settled(self, jobs: Sequence[Job], verb: Verb) -> None:
         """Count jobs that were settled so: those that are tried again, are dead, or whose lease was lost."""
@@ -80,10 +96,6 @@ def _task(job: Job) -> str:
     """Return the name of a job's task. Anybody may write calls of others, so those have none of their own."""
     name: str | None = job.call.name
     return OTHER if name is None else name
-
-
-def _error(outcome: Outcome) -> str:
-    return "" if outcome.verb == "ack" else outcome.error_type or _UNNAMED[outcome.verb]
 
 
 def _reason(job: Job, otherwise: str) -> str:

@@ -59,7 +59,8 @@ class Schedules:
                 thread.join(CALL_TIMEOUT)
 
     def _attend(self, queue: Queue, attendant: Attendant) -> None:
-        trouble = Trouble(queue.name, "writing the calls of schedules")
+        calls = f"calls of schedules of queue {queue.name!r}"
+        trouble = Trouble(f"{calls} cannot be written", f"{calls} can be written again")
         wait = 0.0
         while not self._over.wait(wait):
             if attendant.is_idle:

@@ -67,7 +67,10 @@ class Traffic:
     def __init__(self, lane: Host, jobs: Queue, plan: Plan, teller: Teller, end_if_empty: Callable[[], None]) -> None:
         self._lane, self._jobs, self._plan, self._teller = lane, jobs, plan, teller
         self._end_if_empty, self._clock = end_if_empty, jobs.state.clock
-        self._reads, self._settles = Trouble(jobs.name, "reading"), Trouble(jobs.name, "settling")
+        queue = f"queue {jobs.name!r}"
+        self._reads = Trouble(f"{queue} cannot be read", f"{queue} can be read again")
+        messages = f"messages of {queue}"
+        self._settles = Trouble(f"{messages} cannot be settled", f"{messages} can be settled again")
         self._reader: int | None = None
         self.is_traced = self.is_measured = self.is_logged = False
 

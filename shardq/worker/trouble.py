@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 from shardq.backoff import Exponential
 from shardq.client import Delivery
-from shardq.errors import ClosedError, ConfigError, ServerUnfit
+from shardq.errors import BackendError, ClosedError, ConfigError, OutcomeUnknown, QueueMissing, ServerUnfit
 from shardq.model import DeliveryView
 from shardq.worker.outcome import Outcome
 from shardq.worker.state import Job, is_last
@@ -27,26 +27,38 @@ RANDOM = Random()  # only spreads retries, so it need not be secure
 
 
 class Trouble:
-    """Counts consecutive *failures* of one kind of call, and logs the first one and the end of them."""
+    """Counts consecutive *failures* of one kind of call, and logs the first one and the end of them.
 
-    def __init__(self, queue: str, what: str) -> None:
-        self._queue, self._what = queue, what
+    Two sentences say that something *cannot* be done, and that it *can* be done again.
+    """
+
+    def __init__(self, cannot: str, can: str) -> None:
+        self._cannot, self._can = cannot, can
         self.failures = 0
+        self._is_missing = False
 
     def failed(self, error: Exception) -> float:
         """Count a failure; seconds to wait before the next try."""
         self.failures += 1
-        if self.failures == 1:
-            log.warning(
-                "queue %r: %s fails, and will be tried again until it works: %s", self._queue, self._what, error
-            )
+        # Redis may be back without the queue: then somebody has to make it.
+        is_missing = isinstance(error, QueueMissing)
+        if self.failures == 1 or is_missing != self._is_missing:
+            log.warning("%s, and the worker tries again until it can: %s", self._cannot, _cause_of(error))
+        self._is_missing = is_missing
         return PAUSE(self.failures, RANDOM)
 
     def succeeded(self) -> None:
         """Reset the count, and log that the failures are over."""
         if self.failures:
-            log.warning("queue %r: %s works again after %d failures", self._queue, self._what, self.failures)
+            tries = "1 try" if self.failures == 1 else f"{self.failures} tries"
+            log.warning("%s, after %s that failed", self._can, tries)
             self.failures = 0
+
+
+def _cause_of(error: Exception) -> BaseException:
+    """Return what to tell: not that a read may have happened, which nobody can do anything about, but why."""
+    cause = error.__cause__
+    return cause if isinstance(error, OutcomeUnknown) and isinstance(cause, BackendError) else error
 
 
 def dead_of(deliveries: Sequence[D], outcomes: Sequence[Outcome]) -> list[tuple[D, str]]:

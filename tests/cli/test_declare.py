@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from shardq import Client, Limits, Plan, QueueConfig
-from shardq.cli.declared.changes import changes
-from shardq.cli.declared.declaration import parsed
-from shardq.cli.declared.export import exported
+from shardq.cli.declared import changes, exported
 from shardq.cli.text import ends_at
+from shardq.declared import parsed
 from shardq.ops.operate import limits, weights
 from tests.cli.conftest import Command
 from tests.servers import Server

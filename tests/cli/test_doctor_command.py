@@ -12,9 +12,8 @@ import pytest
 
 from shardq import Client, OutOfMemory, Queue
 from shardq.cli.exits import UsageError
-from shardq.cli.findings.finding import NAMES, Finding, checked_names, lines, not_accepted
+from shardq.cli.findings.finding import NAMES, checked_names, lines, not_accepted
 from shardq.cli.findings.health import Health
-from shardq.cli.findings.of_queues import Pause, of_leases, of_pauses, of_reading
 from shardq.cli.findings.of_rights import of_rights
 from shardq.cli.findings.of_server import of_bindings, of_libraries, of_server
 from shardq.cli.findings.rights import WORDS, Lacks, lacking, needs
@@ -23,6 +22,7 @@ from shardq.clock import SystemClock
 from shardq.durability import Durability, ServerFacts
 from shardq.model.verdict import Verdict
 from shardq.ops.queue.steps import Op
+from shardq.outlook.findings import Finding, Pause, of_leases, of_pauses, of_reading
 from shardq.protocol.roles import ROLES, rules
 from tests.cli.conftest import Command
 from tests.cli.test_text import obeyed

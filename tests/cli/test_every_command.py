@@ -67,6 +67,7 @@ MORE = {
     "message, its result": "jobs DONE --result",
     "purge, dead letters": "jobs --dead --yes",
     "purge, a tenant": "jobs -t a --yes",
+    "serve token, of a person": "jonas --role act",
     "stats, a number": "jobs --field load",
     "tenants, one": "jobs a",
     "tenants, watched": "jobs --watch 0.1s --times 2",
@@ -75,7 +76,9 @@ MORE = {
 
 SERVES = "it runs until it is ended: tests of its own show how"
 APART = {
-    **dict.fromkeys(("embedded", "serve gateway", "serve metrics", "serve scaler", "worker", "edge run"), SERVES),
+    **dict.fromkeys(
+        ("embedded", "serve dashboard", "serve gateway", "serve metrics", "serve scaler", "worker", "edge run"), SERVES
+    ),
     **dict.fromkeys(
         ("edge refused", "edge resend", "edge send", "edge status", "edge tail"), "tests/edge has tests of it: no Redis"
     ),
@@ -89,9 +92,9 @@ APART = {
 }  # fmt: skip
 TOML = {"export"}
 """What prints TOML, whatever is asked for."""
-ALONE = {"server acl", "serve token", "server size"}
+ALONE = {"server acl", "serve token", "serve token, of a person", "server size"}
 """What asks no server."""
-WIDE = {"export", "server acl", "serve token", "server lua"}
+WIDE = {"export", "server acl", "serve token", "serve token, of a person", "server lua"}
 """What prints lines for a file or another program, which nothing may break."""
 NOTHING = {"actions", "failures", "retry", "workers"}
 """What there may be none of: exit code 3."""

@@ -10,7 +10,8 @@ import pytest
 
 import shardq.cli
 from shardq import Limits, Message, Queue
-from shardq.cli.declared import exported, parsed
+from shardq.cli.declared import exported
+from shardq.declared import parsed
 from tests.cli.conftest import Command
 from tests.cli.test_every_command import APART as ELSEWHERE
 from tests.cli.test_text import obeyed

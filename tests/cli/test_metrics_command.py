@@ -5,15 +5,10 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import re
-import select
 import signal
 import socket
-import struct
 import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,15 +16,11 @@ from typing import Any
 import pytest
 
 from shardq import Client
-from shardq.cli.metrics import Follower
 from shardq.cli.program import parser
 from shardq.cli.working import _arguments
-from shardq.telemetry.family import Family, packed
-from shardq.telemetry.instruments import CONSUMED, SLOTS
-from shardq.telemetry.sample import Sample
 from tests.cli.conftest import Command
 from tests.exporter.test_text import values
-from tests.servers import free_ports
+from tests.servers import Server, free_ports
 from tests.waiting import eventually
 
 PIPE = subprocess.PIPE
@@ -100,12 +91,39 @@ def test_it_begins_before_redis_does(tmp_path: Path) -> None:
         status, text = got(told)
         assert (status, values(text, "shardq_up")) == (200, {(): 0, (("queue", "jobs"),): 0})
         assert "shardq_queue_backlog" not in text
-        assert got(every) == (503, "Redis does not answer, or not as it should\n")  # nobody knows which there are
+        assert got(every) == (503, "Redis does not answer\n")  # nobody knows which there are
         process.terminate()
         errors = process.communicate(timeout=150)[1].decode()
     assert process.returncode == 0
-    assert errors.startswith("shardq: Redis does not answer yet: ")
+    assert errors.count("\n") == 1, "it does not say again what it has said"
+    assert re.match(r"shardq: \S+Z warning: Redis is away, and nothing is told until it is back: no answer", errors)
     assert "password" not in errors + str(told)
+
+
+@pytest.mark.parametrize("name", ["metrics", "scaler"])
+def test_a_wrong_password_is_said_and_so_is_that_it_is_right(cli: Command, cli_server: Server, name: str) -> None:
+    """Also if nobody asks: it is seen by itself."""
+    cli_server.run("ACL", "SETUSER", "looks", "on", ">right", "~*", "&*", "+@all")
+    url = cli_server.url.replace("://", "://looks:wrong@")
+    words = ("serve", name, "--listen", "127.0.0.1:0", "--json")
+    try:
+        with Command(url).start(*words, stdout=PIPE, stderr=PIPE) as process:
+            assert process.stdout
+            assert process.stderr
+            told = json.loads(process.stdout.readline())
+            first = process.stderr.readline().decode()
+            asked = got(told, "/readyz"), got(told)
+            cli_server.run("ACL", "SETUSER", "looks", ">wrong")
+            second = process.stderr.readline().decode()
+            assert got(told, "/readyz") == (200, "ready\n")
+            process.terminate()
+            assert process.communicate(timeout=150) == (b"", b"")
+    finally:
+        cli_server.run("ACL", "DELUSER", "looks")
+    assert asked == ((503, text := "Redis does not know the user of this process: its log says more\n"), (503, text))
+    assert re.match(r"shardq: \S+Z warning: nothing is told until this is mended: Redis does not know this user", first)
+    assert re.fullmatch(r"shardq: \S+Z Redis answers\n", second)
+    assert process.returncode == 0
 
 
 @pytest.mark.runs_in("test-all")
@@ -115,14 +133,23 @@ def test_what_is_wrong_is_one_line_before_it_serves(cli: Command, tmp_path: Path
         for words, said in (
             (("--listen", f"127.0.0.1:{port}"), f"cannot listen on 127.0.0.1:{port}: Address already in use"),
             (("--listen", "9464"), "the address must be HOST:PORT or unix:PATH"),
-            ((), "say where to --listen"),
             (("--listen", ":0", "--tenants", "51"), "--tenants may be 50 at most"),
             (("--listen", ":0", "-q", "a b"), "queue name"),
+            (("--listen", ":99999"), "from 0 to 65535, not '99999'"),
+            (("--listen", ":0", "--hash-tenants"), "--hash-tenants is about the labels of --tenants"),
             (("--listen", f"unix:{tmp_path}/no/s"), "cannot listen on unix:"),
         ):
             told = cli("serve", "metrics", *words)
             assert (told.code, told.out, told.err.count("\n")) == (2, "", 1), told.err
             assert said in told.err
+
+
+@pytest.mark.parametrize("name", ["metrics", "scaler"])
+def test_where_to_listen_must_be_said(cli: Command, name: str) -> None:
+    told = cli("serve", name)
+    assert (told.code, told.out) == (2, "")
+    assert "[--listen" not in told.err
+    assert told.err.splitlines()[-1] == f"shardq serve {name}: the following arguments are required: --listen"
 
 
 def test_people_are_told_where_it_listens(cli: Command) -> None:
@@ -138,65 +165,3 @@ def test_only_the_process_that_was_started_is_told_where_to_listen() -> None:
     args = parser().parse_args(["worker", "app:handle", "-q", "jobs", "--metrics", ":9464", "--processes", "2"])
     assert "--metrics=:9464" in _arguments(args)
     assert [word for word in _arguments(args, 1) if "metrics" in word] == []
-
-
-def counted(family: Family) -> dict[str, Any]:
-    return {sample.instrument.text: sample.value for sample in family.samples()}
-
-
-def framed(*samples: Sample) -> bytes:
-    """Samples as a process tells them."""
-    raw = packed(samples)
-    return struct.pack(">I", len(raw)) + raw
-
-
-def test_a_process_that_has_ended_is_no_longer_followed_though_its_pipe_is_open() -> None:
-    """What was in the pipe is still taken; what is there in part is not."""
-    family = Family(list)
-    ours, theirs = os.pipe()
-    try:
-        follower = Follower(ours, family)
-        os.write(theirs, framed(Sample(CONSUMED, (), 1), Sample(SLOTS, (), 4)))
-        eventually(lambda: counted(family) == {CONSUMED.text: 1, SLOTS.text: 4})
-        os.write(theirs, framed(Sample(CONSUMED, (), 7), Sample(SLOTS, (), 4)) + b"\0\0\1")
-        follower.end()
-        eventually(lambda: counted(family) == {CONSUMED.text: 7}, what="only what it has counted is left")
-        with pytest.raises(BrokenPipeError):
-            eventually(lambda: os.write(theirs, b"x") == 0)
-    finally:
-        os.close(theirs)
-
-
-@pytest.mark.parametrize("raw", [b"\xff\xff\xff\xff", b"\0\0\0\3abc", b"\0\0\0\0", b"\0"])
-def test_what_is_no_number_in_a_pipe_does_nothing(raw: bytes) -> None:
-    family = Family(list)
-    ours, theirs = os.pipe()
-    follower = Follower(ours, family)
-    os.write(theirs, framed(Sample(CONSUMED, (), 1)))
-    os.write(theirs, raw)
-    os.close(theirs)
-    eventually(lambda: not [each for each in threading.enumerate() if each.name == "shardq-metrics"])
-    follower.end()
-    assert counted(family) in ({CONSUMED.text: 1}, {})
-
-
-FORKS = """
-import os, signal, sys
-from shardq.cli.metrics import told_to
-
-with told_to(int(sys.argv[1])):
-    if (pid := os.fork()) == 0:
-        sys.stdin.read()
-        os._exit(0)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_what_a_worker_process_forks_does_not_hold_its_pipe() -> None:
-    ours, theirs = os.pipe()
-    with subprocess.Popen([sys.executable, "-c", FORKS, str(theirs)], pass_fds=(theirs,), stdin=PIPE) as process:
-        os.close(theirs)
-        assert process.wait(60) == -signal.SIGKILL
-        assert select.select([ours], [], [], 60)[0], "the pipe has ended, while the forked process lives"
-        assert os.read(ours, 1) == b""
-    os.close(ours)

@@ -13,8 +13,8 @@ from msgspec.structs import asdict
 
 from shardq import Queue, QueueStats
 from shardq.cli.commands.stats import OF_NOW, lines_of
-from shardq.cli.screens.queues import QueueLook
 from shardq.model.stats import COUNTS
+from shardq.outlook.queues import QueueLook
 from tests.cli.conftest import Command
 from tests.surface import differences
 from tests.waiting import eventually

@@ -12,7 +12,6 @@ import pytest
 
 from shardq.cli.grid import Column, Rest, grid
 from shardq.cli.screens import actions, failures, queues, stats, workers
-from shardq.cli.screens.queues import QueueLook
 from shardq.cli.width import cut, width, wrapped
 from shardq.model.action import ActionStatus
 from shardq.model.failure import Failure
@@ -21,6 +20,7 @@ from shardq.model.stats import QueueStats
 from shardq.model.verdict import Verdict
 from shardq.model.where import Where
 from shardq.model.worker_status import WorkerStatus
+from shardq.outlook.queues import QueueLook
 from tests.cli.test_text import obeyed
 
 NOW = 1_795_833_060.0

@@ -70,7 +70,7 @@ def test_a_table_fits_a_terminal_of_80_columns(cli: Command, queue: Queue) -> No
     cli.environment["TERM"] = "xterm"
     told = cli.terminal("tenants", "jobs")
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).split() for line in told.out.splitlines()]
-    assert lines[0][:3] == ["tenant", "backlog", "held"]
+    assert lines[0][:4] == ["tenant", "backlog", "held", "limited"]
     assert ["flood", "38", "0", "38"] in [line[:4] for line in lines]
     assert max(map(len, told.out.splitlines()[1:])) <= 80
 

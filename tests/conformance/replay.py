@@ -31,7 +31,7 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "purged": ({WAITING}, GONE),
     "vanished": ({IN_FLIGHT, WAITING}, GONE),
 }
-OF_NO_MESSAGE = {"configured", "weighted", "limited", "paused", "resumed"}
+OF_NO_MESSAGE = {"configured", "weighted", "limited", "paused", "resumed", "stopped"}
 KEYLESS = {"lease_ended", "recovered", "cancelled", "vanished"}
 
 

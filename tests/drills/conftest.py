@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -77,6 +78,13 @@ class Watch:
         process = self.start(command)
         return process, address
 
+    def page(self) -> str:
+        """Start `shardq serve dashboard`; its address, once it listens."""
+        [port] = free_ports(1)
+        self.start([sys.executable, "-m", "shardq.cli", "serve", "dashboard", "--listen", f"127.0.0.1:{port}"])
+        eventually(lambda: _listens(port), 60, every=0.1, what="the page")
+        return f"http://127.0.0.1:{port}/"
+
     def start(self, command: list[str], folder: Path = ROOT) -> subprocess.Popen[bytes]:
         """Start a command, which ends with the test."""
         quiet, surroundings = subprocess.DEVNULL, os.environ | {"SHARDQ_URL": self.url}
@@ -97,6 +105,14 @@ class Watch:
         for process in self.workers:
             process.wait()
         self.workers.clear()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

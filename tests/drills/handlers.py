@@ -34,6 +34,11 @@ def crawl(delivery: Delivery) -> None:
     time.sleep(1)
 
 
+def dig(delivery: Delivery) -> None:
+    """Take longer than it takes others to notice that a worker stands still."""
+    time.sleep(5)
+
+
 def refuse(delivery: Delivery) -> None:
     """Want none of it."""
     raise Reject("not in this shop")

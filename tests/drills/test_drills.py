@@ -41,6 +41,26 @@ def test_all_workers_are_dead(watch: Watch) -> None:
     watch.says(lambda line: "no worker" not in line)
 
 
+def test_all_workers_ended_in_order(watch: Watch) -> None:
+    """As by a deploy that starts none again: while another may be starting nothing is said to flow."""
+    exports = watch.client.queue("exports", create=True)
+    exports.declare()
+    works = watch.work("export", "-q", "exports", "-c", "4")
+    watch.heard(1)
+    works.terminate()
+    assert works.wait(60) == 0
+    exports.write_many([Message(number, f"t{number % 7}") for number in range(420)])
+    kinds = list[str]()
+
+    def is_said() -> bool:
+        kinds.append(exports.verdict().kind)
+        return kinds[-1] == "no_worker"
+
+    eventually(is_said, WITHIN, every=0.1, what="that nobody works is said")
+    assert set(kinds) <= {"idle", "no_worker"}
+    assert re.match(rf"exports has no worker since {CLOCK}: 420 messages wait\.$", watch.sentence())
+
+
 def test_one_tenant_floods(watch: Watch) -> None:
     reports = watch.client.queue("reports", create=True)
     others = [f"tenant-{number}" for number in range(8)]

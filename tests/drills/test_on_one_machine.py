@@ -91,7 +91,7 @@ def test_the_compose_file_is_watched_and_no_alert_fires(composed: Watch, tmp_pat
     watch, folder = composed, ROOT / "examples" / "compose"
     worker, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
     alive = tmp_path / "alive"
-    started(watch, SERVICES["producer"]["command"], {}, folder)
+    writes = started(watch, SERVICES["producer"]["command"], {}, folder)
     works = started(
         watch,
         SERVICES["worker"]["command"],
@@ -111,8 +111,26 @@ def test_the_compose_file_is_watched_and_no_alert_fires(composed: Watch, tmp_pat
     assert empty == [], "a panel shows nothing"
     check = SERVICES["worker"]["healthcheck"]["test"][-1]
     assert subprocess.run(["sh", "-c", check.replace(ALIVE, str(alive))], timeout=30).returncode == 0
+    lets_nothing_die(watch, writes)
     works.terminate()
     assert works.wait(60) == 0
+
+
+def lets_nothing_die(watch: Watch, writes: subprocess.Popen[bytes]) -> None:
+    """Of the shop's receipts some fail: all of them go well when they are tried again."""
+    shop = watch.client.queue("shop")
+    eventually(shop.failures, 60, every=0.2, what="a receipt that fails at first")
+    writes.terminate()
+    writes.wait()
+
+    def is_over() -> bool:
+        stats = shop.stats()
+        return stats.backlog + stats.in_flight + stats.delayed == 0
+
+    eventually(is_over, 90, every=0.2, what="that all is done")
+    stats = shop.stats()
+    assert (stats.dead_lettered, stats.acked) == (0, stats.written), shop.failures()
+    assert {(each.task, each.error_type) for each in shop.failures()} == {("mail.receipt", "TimeoutError")}
 
 
 def test_no_alert_fires_in_the_demo(watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

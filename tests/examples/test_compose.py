@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,24 @@ def test_the_image_has_what_the_commands_need() -> None:
         program, *words = SERVICES[name]["command"]
         assert program == "shardq"
         parser().parse_args(words)
+
+
+def test_the_image_is_built_from_what_it_needs_alone() -> None:
+    """Docker looks for the list beside the Dockerfile, under its name. All else is left out."""
+    file = Path(SERVICES["worker"]["build"]["dockerfile"])
+    root = FOLDER / SERVICES["worker"]["build"]["context"]
+    first, *rules = [
+        line for line in (root / f"{file}.dockerignore").read_text().splitlines() if not line.startswith("#")
+    ]
+    sent = {line.removeprefix("!") for line in rules if line.startswith("!")}
+    assert first == "*"
+    assert [each for each in sorted(sent) if not (root / each).exists()] == []
+    build = tomllib.loads((root / "pyproject.toml").read_text())
+    wheel = build["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {"pyproject.toml", build["project"]["readme"], *build["project"]["license-files"], *wheel["only-include"]}
+    needed.add(str(Path(wheel["hooks"]["custom"]["path"]).parent))
+    copied = [line.split()[1] for line in (root / file).read_text().splitlines() if line.startswith("COPY")]
+    assert sent == needed | {each for each in copied if each != "."}
 
 
 def test_the_time_to_stop_is_the_grace_and_some_seconds() -> None:

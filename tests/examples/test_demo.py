@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 import re
 import signal
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import Mock
+from urllib.parse import urlsplit
 
 import pytest
 from msgspec.structs import replace
@@ -38,9 +41,9 @@ PIPE = subprocess.PIPE
 
 
 @contextlib.contextmanager
-def demo(*words: str) -> Iterator[subprocess.Popen[str]]:
+def demo(*words: str, stdin: int | None = None) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "examples.demo", *words]
-    with subprocess.Popen(command, cwd=ROOT, stdout=PIPE, stderr=PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=ROOT, stdin=stdin, stdout=PIPE, stderr=PIPE, text=True) as process:
         try:
             yield process
         finally:
@@ -110,6 +113,34 @@ def test_a_signal_ends_the_demo_and_all_its_processes(number: signal.Signals) ->
     assert process.returncode == 128 + number
     assert "Traceback" not in errors
     eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), what="all of them gone")
+
+
+@pytest.mark.timeout(300)
+def test_the_page_of_the_demo_stays_open_until_it_is_interrupted() -> None:
+    terminal, stdin = os.openpty()
+    with demo("--files", "150", "--workers", "2", "--dashboard", stdin=stdin) as process:
+        assert process.stdout
+        opened = next(line for line in process.stdout if "open http://" in line)
+        address = opened.split()[-1]
+        assert overview(address)["queues"][0]["name"] == "jobs"
+        next(line for line in process.stdout if "still open" in line)
+        assert overview(address)["figures"]["waiting"] == 0
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    os.close(terminal)
+    os.close(stdin)
+    assert (process.returncode, errors) == (0, "")
+    with pytest.raises(ConnectionRefusedError):
+        overview(address)
+
+
+def overview(address: str) -> dict[str, Any]:
+    """What the Overview shows."""
+    site = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
+    site.request("GET", "/scene/overview")
+    with contextlib.closing(site), site.getresponse() as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
 
 
 def test_the_input_is_the_standard_library_and_what_is_installed() -> None:

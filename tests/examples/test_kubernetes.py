@@ -6,9 +6,12 @@ That their commands run is shown in tests/drills/test_on_one_machine.py.
 from __future__ import annotations
 
 import copy
+import os
 import re
 import shlex
+import shutil
 import subprocess
+import sys
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
+from shardq import Client
 from shardq.cli.program import parser
 from shardq.exporter.policy import Numbers
 from shardq.exporter.scaler import shown
@@ -24,7 +28,8 @@ from shardq.exporter.trigger import policy_of, trigger_of
 from tests.examples import schemas
 from tests.house.doc_blocks import blocks
 from tests.house.test_docs import broken_links
-from tests.parts import SCHEMAS
+from tests.parts import REDIS, SCHEMAS
+from tests.servers import Server, available
 
 pytestmark = pytest.mark.once
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "kubernetes"
@@ -192,6 +197,58 @@ def test_the_readme_makes_what_the_manifests_need() -> None:
     for path in FILES:
         assert f"]({path.name})" in text
         assert path.name in words or path.name == "scaled-object-http.yaml"
+
+
+KUBECTL = """#!/bin/sh
+printf '%s\\n' "$@" >> "$TOLD"
+if [ "$1 $2 $3" = "apply -f -" ]; then cat >> "$TOLD"; fi
+"""
+
+
+@pytest.mark.runs_in("test-all")
+@REDIS.needed
+def test_the_readme_can_be_followed_in_order(tmp_path: Path) -> None:
+    """All commands but those of Kubernetes are real: both users can do what they are for, and the queue is there."""
+    folder, told, kubectl = tmp_path / "kubernetes", tmp_path / "told.txt", tmp_path / "bin" / "kubectl"
+    shutil.copytree(FOLDER, folder)
+    shutil.copytree(FOLDER.parent / "monitoring", tmp_path / "monitoring")
+    kubectl.parent.mkdir()
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o755)
+    path = os.pathsep.join((str(kubectl.parent), str(Path(sys.executable).parent), os.environ["PATH"]))
+    commands = "\n".join(each.code for each in blocks(FOLDER / "README.md") if each.language == "bash")
+    kind = next(each for each in available() if each.product == "redis")
+    with Server(kind, port=0) as server:
+        place = "{}:{}".format(*server.address)
+        ended = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", commands.replace("localhost:6379", place)],
+            cwd=folder, env=os.environ | {"PATH": path, "TOLD": str(told)}, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.splitlines().count("OK") == 2, ended.stdout
+        urls = {
+            name: url.replace("@redis:6379", f"@{place}")
+            for name, url in re.findall(r"^--from-literal=(\w+)-url=(.+)$", told.read_text(), re.MULTILINE)
+        }
+        with (
+            Client.from_url(f"redis://{place}") as writer,
+            Client.from_url(urls["worker"]) as worker,
+            Client.from_url(urls["scaler"]) as scaler,
+        ):
+            assert scaler.queue("reports").stats().backlog == 0
+            writer.queue("reports").write("x", shard_key="t")
+            assert scaler.queue("reports").stats().backlog == 1
+            worker.queue("reports").read().ack()
+    for form in ("push", "http"):
+        assert ".reports.svc." in (folder / f"scaled-object-{form}.yaml").read_text()
+    assert "kind: PrometheusRule" in told.read_text()
+    assert list(folder.glob("*.password")) == []
+
+
+def test_prometheus_s_operator_takes_both() -> None:
+    """That of kube-prometheus-stack takes what has its release's label."""
+    wanted = {"release": "kube-prometheus-stack"}
+    assert found("PodMonitor", "reports")["metadata"]["labels"] == wanted == rule()["metadata"]["labels"]
 
 
 def test_the_commands_are_shardq_s() -> None:

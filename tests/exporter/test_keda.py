@@ -381,6 +381,32 @@ def test_calls_that_stay_open_are_bounded_and_make_room_when_they_end(
             serving.close()
 
 
+def test_what_nobody_expects_ends_no_connection(
+    server: Server, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is an error of the scaler, which its log has; what was said in it is nobody's business."""
+    with Client.from_url(server.url) as client:
+        poller = Poller(client)
+        serving = KedaServer("127.0.0.1:0", poller, lambda: AsyncClient.from_url(server.url))
+        serving.open()
+        try:
+            with Keda(serving.address) as asker, monkeypatch.context() as patched:
+                known = {"queue": queue.name, "target": "1"}
+                with Stream(asker.call("StreamMetricSpec", asker.ref(known))) as stream:
+                    eventually(lambda: stream.has_told(1))
+                    patched.setattr(poller, "stats", lambda *_, **__: dict[str, int]()["secret"])
+                    for work in (lambda: asker.is_active(**known), lambda: asker.value(**known)):
+                        assert refused(work) == ("INTERNAL", "failed: the log of this process says why")
+                    patched.undo()
+                    assert not asker.is_active(**known)
+                    assert stream.error is None
+        finally:
+            serving.close()
+    [line] = [each for each in caplog.records if each.name == "shardq.exporter"]
+    assert line.exc_info
+    assert line.exc_info[0] is KeyError
+
+
 def is_let_in(asker: Keda, ref: Any) -> bool:
     """Whether a call stays open."""
     stream = asker.call("StreamIsActive", ref)

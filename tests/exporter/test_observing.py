@@ -9,7 +9,8 @@ import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from shardq import Client, ConfigError
-from shardq.exporter import observe, poller
+from shardq.exporter import observe
+from shardq.exporter import server as of_server
 from shardq.exporter.queues import OF_QUEUES
 from shardq.telemetry.instruments import (
     ADDRESS,
@@ -121,7 +122,7 @@ def test_without_a_provider_nothing_is_asked(server: Server, client: Client) -> 
 def test_redis_that_is_away_makes_no_collection_fail(
     server: Server, client: Client, reader: InMemoryMetricReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(poller, "PATIENCE", 0.2)
+    monkeypatch.setattr(of_server, "PATIENCE", 0.2)
     client.queue("jobs", streams=1).declare()
     with observe(client), observe(client, ["mails"]):
         server.kill9()

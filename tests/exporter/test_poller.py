@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from shardq import BackendError, Client, ConfigError, QueueMissing, ShardqError
-from shardq.exporter import poller as module
 from shardq.exporter.answers import Answer
-from shardq.exporter.poller import FORGOTTEN, FRESH, MAX_QUEUES, MAX_STRANGERS, SLOW, Node, Poller
+from shardq.exporter.errors import Told
+from shardq.exporter.poller import FORGOTTEN, FRESH, MAX_QUEUES, MAX_STRANGERS, SLOW, Poller
+from shardq.exporter.server import Node
 from shardq.outlook.facts import Memory
 from shardq.testing import ManualClock
 from tests.acl import Users
@@ -136,9 +137,9 @@ def test_an_error_reaches_all_and_is_asked_for_once_a_second(
 
 
 def test_what_redis_does_not_say_is_neither_0_nor_what_it_was(
-    server: Server, client: Client, poller: Poller, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    server: Server, client: Client, poller: Poller, clock: ManualClock
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.2)
+    poller.server.patience = 0.2
     client.queue("jobs", streams=4).write(b"x", shard_key="t")
     client.queue("mails", streams=4).declare()
     assert poller.numbers("jobs").load == 1
@@ -197,7 +198,7 @@ def test_names_that_nobody_has_fill_neither_memory_nor_redis(
     with counted(server) as done:
         got = [_error_of(poller, f"n{number}") for number in range(5 * MAX_STRANGERS)]
         assert poller.stats("jobs").backlog == 0
-    assert Counter(map(type, got)) == {QueueMissing: MAX_STRANGERS, BackendError: 4 * MAX_STRANGERS}
+    assert Counter(map(type, got)) == {QueueMissing: MAX_STRANGERS, Told: 4 * MAX_STRANGERS}
     assert done["stats"] == MAX_STRANGERS
     assert len(poller._known) + len(poller._strangers) <= 1 + MAX_STRANGERS
     clock.advance(FRESH)

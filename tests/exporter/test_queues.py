@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from shardq import BackendError, Client, __version__
-from shardq.exporter import poller as module
 from shardq.exporter import queues
+from shardq.exporter import server as module
 from shardq.exporter.poller import FRESH, SLOW, Past, Poller
 from shardq.exporter.queues import OF_QUEUES, QueueSamples, build
 from shardq.exporter.text import text_of
@@ -147,6 +147,7 @@ def test_what_redis_does_not_say_is_left_out(
     eventually: Callable[..., object],
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.3)
+    poller.server.patience = 0.3
     some, every = QueueSamples(poller, ["jobs"]), QueueSamples(poller)
     client.queue("jobs", streams=1).write(b"x", shard_key="t")
     assert numbers(some)["shardq_queue_backlog"] == numbers(every)["shardq_queue_backlog"] == 1
@@ -274,6 +275,26 @@ def test_a_queue_that_another_program_garbled_hides_no_other(
         each.message for each in caplog.records
     ]
     assert len(caplog.records) == 1
+    samples.close()
+
+
+def test_what_nobody_expects_of_a_queue_hides_no_other(
+    client: Client, poller: Poller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("bad", "good"):
+        client.queue(name, streams=1).write(b"x", shard_key="t")
+    right, nothing = poller.past, dict[str, Past]()
+
+    def past(name: str) -> Past | None:
+        return right(name) if name == "good" else nothing[name]
+
+    monkeypatch.setattr(poller, "past", past)
+    samples = QueueSamples(poller)
+    for _ in range(3):
+        found = numbers(samples, "good")
+        assert (found[UP.text], found["shardq_queue_backlog"]) == (1, 1)
+        assert numbers(samples, "bad") == {UP.text: 0}
+    assert caplog.messages == ["the numbers of queue 'bad' cannot be told"]
     samples.close()
 
 

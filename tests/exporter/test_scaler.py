@@ -58,6 +58,7 @@ def test_a_metric_has_a_value_and_with_a_target_workers_that_are_wanted(running:
     assert running.numbers("jobs?metric=load")["value"] == 25
     found = running.numbers("jobs?metric=load&target=10")
     assert (found["value"], found["wanted"]) == (25, 3)
+    assert running.numbers("jobs?target=10") == found  # by load, which is usual
     found = running.numbers("jobs?metric=drain&target=60")
     assert (found["value"], found["wanted"]) == (60, 1)  # nobody works yet
     found = running.numbers("jobs?metric=load&target=10&activation=25")
@@ -76,7 +77,8 @@ def test_the_names_of_queues_are_as_in_addresses(running: ScalerProcess, server:
     [
         ("/queues/nowhere", 404, "nowhere"),
         ("/queues/nowhere?metric=load&target=1", 404, "nowhere"),
-        ("/queues/", 400, "queue name"),
+        ("/queues/", 400, "/queues/NAME"),
+        ("/queues", 400, "/queues/NAME"),
         ("/queues/jo%00bs", 400, "queue name"),
         ("/queues/jobs?metric=xlen", 400, "metric"),
         ("/queues/jobs?metric=drain", 400, "target"),
@@ -85,7 +87,9 @@ def test_the_names_of_queues_are_as_in_addresses(running: ScalerProcess, server:
         ("/queues/jobs?lead=soon", 400, "lead"),
         ("/queues/jobs?activation=-1", 400, "activation"),
         ("/queues/jobs?valueLocation=load", 400, "nothing else"),
-        ("/queue/jobs", 404, "not found"),
+        ("/queues/jobs?targt=3", 400, "'targt' is not known: did you mean target?"),
+        ("/queues/jobs?target=3&metric=load&target=4", 400, "target is there twice"),
+        ("/queue/jobs", 404, "not found; there are /queues/, /metrics"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(
@@ -154,6 +158,27 @@ def test_each_role_that_looks_suffices(server: Server, queue: Queue) -> None:
             assert not {b"xread", b"client|id"} & {*denied}, role
     finally:
         users.remove()
+
+
+def test_strangers_hear_what_they_need_and_the_log_has_the_rest(server: Server, queue: Queue) -> None:
+    """No server, user, command or role of Redis."""
+    users = Users(server)
+    try:
+        with scaler(users.url("producer")) as started, Keda(started.grpc) as keda:
+            found = [
+                started.get("/queues/jobs"),
+                started.get("/metrics"),
+                refused(lambda: keda.is_active(queue="jobs", target="1")),
+                refused(lambda: list(keda.call("StreamIsActive", keda.ref({"queue": "jobs", "target": "1"})))),
+            ]
+            assert started.get("/readyz")[0] == 200
+            log = started.stop()[1]
+    finally:
+        users.remove()
+    text = "Redis refused this: the log of this process says why"
+    assert found == [(503, f"{text}\n"), (503, f"{text}\n"), ("UNAVAILABLE", text), ("UNAVAILABLE", text)]
+    assert log.count("may not read queue 'jobs'") == 2  # one of each way to ask
+    assert "shardq server acl observer jobs" in log
 
 
 def running_value(started: ScalerProcess, metric: str) -> float:
@@ -250,8 +275,9 @@ def test_without_redis_it_starts_and_says_so(server: Server, queue: Queue) -> No
     try:
         with scaler(server.url) as started, Keda(started.grpc) as keda:
             assert started.get("/readyz")[0] == 503
-            assert started.get("/queues/jobs")[0] == 503
-            assert refused(lambda: keda.is_active(queue="jobs", target="1"))[0] == "UNAVAILABLE"
+            assert started.get("/queues/jobs") == (503, "Redis does not answer\n")
+            told = refused(lambda: keda.is_active(queue="jobs", target="1"))
+            assert told == ("UNAVAILABLE", "Redis does not answer")
             server.start()
             eventually(lambda: started.get("/queues/jobs")[0] == 404)
     finally:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from shardq import Client, Limits
+from shardq.exporter import tenants
 from shardq.exporter.poller import FRESH, Poller
 from shardq.exporter.queues import QueueSamples
 from shardq.exporter.tenants import LARGE, OTHER, STAYS, SURVEY, TIMES, Places
@@ -92,6 +95,35 @@ def test_the_largest_are_shown_and_the_sum_of_all_others(client: Client, poller:
         jobs.write(b"x", shard_key="t5")
     clock.advance(10)
     assert shown(samples)["t5"] == backlog["t5"] + 7  # without another survey
+
+
+def test_the_first_page_has_the_names(client: Client, poller: Poller) -> None:
+    """A sum of all under `other`, which falls when the names come, would look like a change."""
+    jobs = client.queue("jobs", streams=4)
+    for number in range(5):
+        jobs.write(b"x", shard_key=f"t{number}")
+    text = text_of(QueueSamples(poller, ["jobs"], tenants=10).samples())
+    found = {dict(labels)["tenant"]: value for labels, value in values(text, TENANT_BACKLOG.text).items()}
+    assert found == {**{f"t{number}": 1 for number in range(5)}, OTHER: 0}
+
+
+def test_until_the_names_are_known_nothing_is_told_of_tenants(
+    client: Client, poller: Poller, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they are many, or Redis does not say."""
+    monkeypatch.setattr(tenants, "FIRST", 0.0)
+    client.queue("jobs", streams=4).write(b"x", shard_key="t")
+    samples, gate, right = QueueSamples(poller, ["jobs"], tenants=3), threading.Event(), client.run
+
+    def run(op: Any) -> Any:
+        if op.__name__ == "leaders" and not gate.wait(60):
+            raise AssertionError
+        return right(op)
+
+    monkeypatch.setattr(client, "run", run)
+    assert "shardq_tenant" not in text_of(samples.samples())
+    gate.set()
+    assert shown(samples) == {"t": 1, OTHER: 0}
 
 
 def test_nobody_is_shown_unless_that_is_wanted(client: Client, poller: Poller) -> None:
@@ -239,3 +271,27 @@ def test_a_survey_that_takes_long_is_made_seldom(
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert gaps
     assert min(gaps) >= TIMES * 10.0
+
+
+def test_accounts_that_another_program_garbled_hide_no_other_number(
+    server: Server, client: Client, poller: Poller, clock: ManualClock, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """Whether a survey meets them, or a look at those that have labels."""
+    client.queue("jobs", streams=1).write(b"x", shard_key="t")
+    samples, right = QueueSamples(poller, ["jobs"], tenants=3), client.run
+    assert shown(samples) == {"t": 1, OTHER: 0}
+
+    def run(op: Any) -> Any:
+        return int("x") if op.__name__ in ("named", "leaders") else right(op)
+
+    monkeypatch.setattr(client, "run", run)
+    for _ in range(3):
+        clock.advance(SURVEY + 1)
+        assert shown(samples) == {}
+        found = {each.instrument.text: each.value for each in samples.samples() if each.labels}
+        assert (found["shardq_up"], found["shardq_queue_backlog"]) == (1, 1)
+    assert len(caplog.records) == 3, caplog.messages
+    monkeypatch.undo()
+    clock.advance(SURVEY + 1)
+    assert shown(samples) == {"t": 1, OTHER: 0}

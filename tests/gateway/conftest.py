@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient
+from shardq.bearer import fresh_token
 from shardq.gateway.server import Gateway
 from shardq.gateway.settings import GatewaySettings
-from shardq.gateway.tokens import fresh_token
 
 Start = Callable[..., AbstractAsyncContextManager[tuple[Gateway, str]]]
 

@@ -11,6 +11,7 @@ import pytest
 from backports import zstd
 
 from shardq import ConfigError
+from shardq.bearer import fresh_token
 from shardq.clock import Clock, SystemClock
 from shardq.datasink.frames import BadFrame
 from shardq.gateway.bucket import Bucket
@@ -19,7 +20,7 @@ from shardq.gateway.rates import Rates
 from shardq.gateway.received import Envelope, Fifo, Incoming
 from shardq.gateway.settings import GatewaySettings
 from shardq.gateway.strangers import ADDRESSES, Strangers, name_of
-from shardq.gateway.tokens import UNCHECKED, Patterns, Token, Tokens, fresh_token
+from shardq.gateway.tokens import UNCHECKED, Patterns, Token, Tokens
 from shardq.testing import ManualClock
 
 EVERYBODY = Patterns.of(["*"])

@@ -23,6 +23,7 @@ from shardq.client.base import ClientSettings
 from shardq.client.job import Job
 from shardq.client.schedules import Schedules
 from shardq.codec import BytesCodec, JsonCodec, MsgpackCodec
+from shardq.dashboard import Role
 from shardq.edge import AsyncSent, EdgeSettings, Sent
 from shardq.errors import ShardqError
 from shardq.gateway.settings import GatewaySettings
@@ -34,11 +35,11 @@ from shardq.sharding import Odds, shard
 from shardq.tasks import BatchTask, Call, Task
 from shardq.timing import Bucket, Callback, TimingWheel
 
-APART: Final = frozenset({"cli", "django", "drivers", "flow", "spark"})
+APART: Final = frozenset({"cli", "declared", "django", "drivers", "flow", "spark"})
 """Packages that are tried elsewhere (commands, Spark), or that no user calls."""
 
-INNER: Final = (AsyncSent, BatchTask, Bucket, Call, Callback, Ctrie, DeliveryView, Sent, Task, TimingWheel)
-"""Parts of timers, routers, deliveries, producers and tasks: these check what they hand on."""
+INNER: Final = (AsyncSent, BatchTask, Bucket, Call, Callback, Ctrie, DeliveryView, Role, Sent, Task, TimingWheel)
+"""Parts of timers, routers, deliveries, producers and tasks: these check what they hand on. And names of roles."""
 
 MADE: Final = (Action, AsyncAction, AsyncJob, AsyncSchedules, Job, Schedules)
 """What queues make: only their methods are called."""

@@ -148,8 +148,10 @@ def test_another_environment_has_the_commands_and_needs_no_check_of_its_installs
     assert "not found" in followed(tmp_path, ("console", "$ lint-imports\n"), options=options).stderr
 
 
-@pytest.mark.parametrize(("seconds", "is_good"), [(28, True), (26, False)])
-def test_who_stops_a_worker_waits_longer_than_its_grace(tmp_path: Path, seconds: int, is_good: bool) -> None:
+@pytest.mark.parametrize(("seconds", "is_good"), [(30, True), (29, False), (40, False)])
+def test_who_stops_a_worker_waits_five_seconds_longer_than_its_grace(
+    tmp_path: Path, seconds: int, is_good: bool
+) -> None:
     unit = followed(tmp_path, ("python", TASKS), ("ini", UNIT.format(seconds=seconds)))
     assert (unit.returncode == 0) == is_good, unit.stderr
     manifest = DEPLOYMENT.format(seconds=seconds, label="a", probed=following.ALIVE)
@@ -158,7 +160,7 @@ def test_who_stops_a_worker_waits_longer_than_its_grace(tmp_path: Path, seconds:
 
 
 def test_a_selector_that_selects_nothing_is_found(tmp_path: Path) -> None:
-    manifest = DEPLOYMENT.format(seconds=40, label="b", probed=following.ALIVE)
+    manifest = DEPLOYMENT.format(seconds=30, label="b", probed=following.ALIVE)
     assert followed(tmp_path, ("python", TASKS), ("yaml", manifest)).returncode != 0
 
 

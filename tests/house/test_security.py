@@ -35,6 +35,26 @@ ACTORS = {
         "exporter/test_text.py::test_no_name_breaks_a_line",
         "exporter/test_tenants.py::test_nobody_is_shown_unless_that_is_wanted",
     ),
+    "a stranger who reaches the page": (
+        "dashboard/test_login.py::test_who_has_not_logged_in_gets_the_form_and_nothing_else",
+        "dashboard/test_login.py::test_who_guesses_is_slowed_and_nobody_else",
+        "dashboard/test_login.py::test_a_session_that_somebody_fixed_is_worth_nothing",
+        "dashboard/test_attacks.py::test_a_thousand_streams_of_one_person_take_ten_places",
+        "dashboard/test_attacks.py::test_a_thousand_people_take_two_hundred_places",
+        "dashboard/test_guard.py::test_auth_that_fails_refuses",
+        "dashboard/test_guard.py::test_what_fails_says_nothing_but_to_the_log",
+    ),
+    "a page of another site, in the browser of who looks": (
+        "dashboard/test_guard.py::test_only_known_names_of_the_host_are_answered",
+        "dashboard/test_guard.py::test_a_post_that_is_not_of_the_page_is_refused",
+        "dashboard/test_guard.py::test_another_site_may_link_to_the_page_but_not_ask_it",
+        "dashboard/test_guard.py::test_each_answer_has_the_headers",
+        "dashboard/test_attacks.py::test_another_origin_and_another_name_of_the_host_are_refused",
+    ),
+    "who looks at the page": (
+        "dashboard/test_guard.py::test_a_viewer_that_acts_is_refused_and_told_in_the_log",
+        "dashboard/test_login.py::test_who_is_taken_out_of_the_file_is_out_at_once",
+    ),
     "an edge tenant with a token, hostile or stolen": (
         "gateway/test_hostile.py::test_each_refusal_has_its_reason_and_the_others_are_stored",
         "gateway/test_counts.py::test_what_a_request_has_many_of_stops_nobody",

@@ -76,7 +76,19 @@ def test_there_is_an_environment_for_the_core_each_extra_and_each_other_line() -
     made = [*environments([Page("a", (line,), ("len",)), Page("b", (line, Install(frozenset({"cli"}), ())), ("top",))])]
     assert made[0].install == Install(frozenset(), ())
     extras = {name for each in made for name in each.install.extras}
-    assert extras == {"cli", "cron", "django", "edge", "embedded", "gateway", "otel", "plan", "scaler", "spark"}
+    assert extras == {
+        "cli",
+        "cron",
+        "dashboard",
+        "django",
+        "edge",
+        "embedded",
+        "gateway",
+        "otel",
+        "plan",
+        "scaler",
+        "spark",
+    }
     assert len(made) == 1 + len(extras) + 1
     shown = {each.install: each.shown for each in made if each.shown}
     assert shown == {line: (("a", "len"), ("b", "top")), Install(frozenset({"cli"}), ()): (("b", "top"),)}

@@ -399,3 +399,54 @@ def test_many_tenants_and_workers_take_little_time() -> None:
     found = outlook_of(given)
     assert found.helps
     assert time.process_time() - started < 1
+
+
+def test_a_pause_of_one_does_not_make_the_others_drain_later() -> None:
+    """What is paused goes on in an hour: that is no time in which what waits for turns is served."""
+    paused = Waiter("bluefin", held_back=48, allowance=0, paused_until=NOON + 3600)
+    found = outlook_of(facts(None, (*A_BACKLOG, paused), workers=(worker(),)))
+    assert near(found.drain_seconds, 600)
+    [more] = [each for each in found.helps if each.what == "two more workers"]
+    assert more.helps
+    assert found.tenants[-1].served_in is not None
+    assert found.tenants[-1].served_in >= 3600
+
+
+def test_who_waits_for_a_limit_says_nothing_of_how_long_others_wait() -> None:
+    limited = Waiter("cedar", held_back=188, rate=2.0, allowance=0)
+    told = replace(worker(), tenants=(TenantWork("cedar", 9, 0.1, 90.0), TenantWork("fern", 9, 0.1, 0.5)))
+    assert outlook_of(facts(None, (*A_BACKLOG, limited), workers=(told,))).others_pickup == 0.5
+
+
+# One that is asked for.
+
+
+def test_one_that_is_asked_for_is_reckoned_by_itself_among_many() -> None:
+    many = tuple(Waiter(f"tenant-{at}", held_back=90) for at in range(200))
+    asked = Waiter("small", held_back=2, weight=3)
+    known = facts(None, (*many, asked), workers=(worker(),))
+    assert "small" not in {each.shard_key for each in outlook_of(known).tenants}
+    found = outlook_of(replace(known, asked=("small", "nobody")))
+    row = found.tenants[-1]
+    assert (row.shard_key, row.waits, row.weight) == ("small", 2, 3)
+    assert row.served_in is not None
+    assert 0 < row.served_in < 60
+    assert (found.weights, found.tenants_waiting) == (203, 201)
+    assert near(found.drain_seconds, outlook_of(known).drain_seconds or 0)
+
+
+def test_what_would_help_the_one_that_is_asked_for() -> None:
+    known = facts(None, (*A_BACKLOG, Waiter("third", held_back=1000)), workers=(worker(),))
+    assert [each for each in outlook_of(known).helps if each.shard_key == "third"] == []
+    [weight] = [each for each in outlook_of(replace(known, asked=("third",))).helps if each.shard_key == "third"]
+    assert (weight.what, weight.helps) == ("twice the weight of third", True)
+    assert weight.seconds is not None
+    assert weight.instead_of is not None
+    assert weight.seconds < weight.instead_of
+
+
+def test_also_a_single_message_that_waits_for_a_limit_is_told_of_one_that_is_asked_for() -> None:
+    known = facts(None, (Waiter("few", held_back=2, rate=0.1, allowance=1),), workers=(worker(busy=1.0),))
+    assert outlook_of(known).helps == ()
+    [lift] = outlook_of(replace(known, asked=("few",))).helps
+    assert (lift.what, lift.shard_key) == ("no limit of few", "few")

@@ -15,7 +15,8 @@ from shardq.model.minute import TaskMinute
 from shardq.model.stats import QueueStats
 from shardq.model.verdict import SEVERITIES, VERDICT_KINDS, Verdict
 from shardq.model.waiter import Waiter
-from shardq.model.worker_status import TenantWork
+from shardq.model.wording import moment
+from shardq.model.worker_status import TaskWork, TenantWork
 from shardq.outlook.facts import Facts, Memory
 from shardq.outlook.failing import united
 from shardq.outlook.outlook import outlook_of
@@ -49,6 +50,8 @@ def verdict(given: Facts) -> Verdict:
     for start, end in found.bold:
         assert at <= start < end <= len(found.sentence)
         at = end
+    for start, end, then in found.moments:
+        assert found.sentence[start:end] == moment(then, NOON)
     for text in (found.sentence, found.second):
         assert text.isprintable()
         assert "  " not in text
@@ -178,7 +181,7 @@ def test_a_paused_queue_needs_no_worker() -> None:
 
 def failing(*groups: Failure, done: int = 5000, **more: Any) -> Facts:
     """Return a queue of which tries fail."""
-    tasks = (TaskMinute("mail.send_receipt", done // 10, 0, 1.0),)
+    tasks = (TaskMinute("mail.send_receipt", done // 10, 0, 1.0), TaskMinute("mail.send_digest", 10, 0, 1.0))
     known: dict[str, Any] = {"workers": (worker(),), "minutes": minutes(10, written=600, done=600, tasks=tasks)} | more
     return facts(stats(backlog=3), failures=groups, **known)
 
@@ -191,6 +194,14 @@ def test_one_kind_fails() -> None:
     )
     assert bold(found) == ["mail.send_receipt fails", "TimeoutError"]
     assert (found.kind, found.severity, found.since) == ("failing", "bad", NOON - 47 * MINUTE)
+
+
+def test_others_are_well_only_if_there_are_others() -> None:
+    alone = minutes(10, written=600, done=600, tasks=(TaskMinute("mail.send_receipt", 500, 0, 1.0),))
+    only = worker(done=0)
+    assert verdict(failing(group(), minutes=alone, workers=(only,))).sentence.endswith(", of 9 tenants.")
+    told = replace(only, tasks=(TaskWork("mail.send_digest", 10, 0, 1.0),))  # before the minute is over
+    assert verdict(failing(group(), minutes=alone, workers=(told,))).sentence.endswith("other kinds of task are well.")
 
 
 def test_two_kinds_fail() -> None:
@@ -239,6 +250,15 @@ def test_what_fails_without_a_class_of_error(reason: str, told: str) -> None:
 def test_few_failures_are_none(recent: int, done: int, kind: str) -> None:
     """Of all tries of the task a tenth."""
     assert verdict(failing(group(recent=recent), done=done)).kind == kind
+
+
+@pytest.mark.parametrize(("done", "kind"), [(100, "failing"), (300, "flows")])
+def test_few_failures_are_none_before_the_first_minute_is_over(done: int, kind: str) -> None:
+    """Failures count at once, minutes when they are over: workers know what they did since."""
+    told = replace(worker(done=done), tasks=(TaskWork("mail.send_receipt", done, 0, 1.0),))
+    assert verdict(failing(group(recent=21), minutes=(), workers=(told,))).kind == kind
+    nameless = failing(group("", recent=21), minutes=(), workers=(replace(told, tasks=()),))
+    assert verdict(nameless).kind == kind
 
 
 def test_since_when_it_fails_is_when_it_began_without_a_break() -> None:

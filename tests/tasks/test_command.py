@@ -84,7 +84,7 @@ def test_the_start_line_has_no_password(app: Path) -> None:
         told.open("wb") as errors,
         subprocess.Popen(words, cwd=app.parent, env=environment(""), stderr=errors) as process,
     ):
-        eventually(lambda: "will be tried again" in told.read_text(), 60)
+        eventually(lambda: "tries again until it can" in told.read_text(), 60)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert "at redis://:***@localhost:1/0" in told.read_text()

@@ -62,9 +62,12 @@ def points(reader: InMemoryMetricReader, instrument: Instrument) -> list[tuple[d
 
 
 def values(tally: Tally, instrument: Instrument) -> dict[tuple[str, ...], Any]:
-    """Return the values that a tally has of *instrument*, by the values of the labels besides the queue."""
+    """Return the values that a tally has of *instrument*, by the values of the labels besides the queue.
+
+    What was not counted yet is left out.
+    """
     return {
         tuple(value for name, value in sample.labels if LABELS[name] != "queue"): sample.value
         for sample in tally.samples()
-        if sample.instrument is instrument
+        if sample.instrument is instrument and not (instrument.kind == "counter" and sample.value == 0)
     }

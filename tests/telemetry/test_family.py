@@ -29,8 +29,8 @@ def ran(*counts: int) -> Distribution:
 def test_members_are_added_to_what_this_process_has() -> None:
     own = [sample(CONSUMED, 1), sample(BUSY, 2), sample(PROCESS, ran(1, 0, 2)), sample(OLDEST_JOB, 3.0)]
     family = Family(lambda: own)
-    family.tell("a", [sample(CONSUMED, 10), sample(BUSY, 20), sample(PROCESS, ran(5)), sample(OLDEST_JOB, 2.0)])
-    family.tell("b", [sample(CONSUMED, 100), sample(CONSUMED, 7, ((QUEUE, "mails"),))])
+    family.join().tell([sample(CONSUMED, 10), sample(BUSY, 20), sample(PROCESS, ran(5)), sample(OLDEST_JOB, 2.0)])
+    family.join().tell([sample(CONSUMED, 100), sample(CONSUMED, 7, ((QUEUE, "mails"),))])
     assert told(family) == {
         (CONSUMED.text, JOBS): 111,
         (CONSUMED.text, ((QUEUE, "mails"),)): 7,
@@ -43,16 +43,27 @@ def test_members_are_added_to_what_this_process_has() -> None:
 def test_counts_of_a_member_stay_when_it_ends() -> None:
     family = Family(list)
     for number in range(3):
-        family.tell(number, [sample(CONSUMED, 5), sample(BUSY, 1), sample(PROCESS, ran(2)), sample(OLDEST_JOB, 9.0)])
-        family.end(number)
+        member = family.join()
+        member.tell([sample(CONSUMED, 5), sample(BUSY, 1), sample(PROCESS, ran(2)), sample(OLDEST_JOB, 9.0)])
+        member.end()
         assert told(family) == {(CONSUMED.text, JOBS): 5 * (number + 1), (PROCESS.text, JOBS): ran(2 * (number + 1))}
-    family.end("nobody")
+
+
+def test_what_is_told_after_the_end_is_late() -> None:
+    family = Family(list)
+    member = family.join()
+    member.tell([sample(CONSUMED, 5), sample(BUSY, 1)])
+    member.end()
+    member.tell([sample(CONSUMED, 6), sample(BUSY, 1)])
+    member.end()
+    assert told(family) == {(CONSUMED.text, JOBS): 5}
 
 
 def test_what_a_member_tells_replaces_what_it_told_before() -> None:
     family = Family(list)
+    member = family.join()
     for count in (1, 5, 9):
-        family.tell("a", [sample(CONSUMED, count)])
+        member.tell([sample(CONSUMED, count)])
         assert told(family) == {(CONSUMED.text, JOBS): count}
 
 
@@ -61,9 +72,10 @@ def test_names_are_bounded_in_all_together() -> None:
     family = Family(list)
     for number in range(5):
         rows = [sample(CONSUMED, 1, ((QUEUE, "jobs"), (TASK, f"{number}-{at}"))) for at in range(MAX_TASKS)]
-        family.tell(number, rows)
+        member = family.join()
+        member.tell(rows)
         if number % 2:
-            family.end(number)
+            member.end()
     found = told(family)
     assert len(found) == MAX_TASKS + 1
     assert found[CONSUMED.text, ((QUEUE, "jobs"), (TASK, OTHER))] == 4 * MAX_TASKS
@@ -73,8 +85,9 @@ def test_names_are_bounded_in_all_together() -> None:
 def test_series_are_bounded() -> None:
     family = Family(list)
     for number in range(MAX_SERIES + 1000):
-        family.tell("a", [sample(CONSUMED, 1, ((QUEUE, "jobs"), ("tenant", str(number))))])
-        family.end("a")
+        member = family.join()
+        member.tell([sample(CONSUMED, 1, ((QUEUE, "jobs"), ("tenant", str(number))))])
+        member.end()
     found = told(family)
     assert len(found) <= MAX_SERIES + 1
     assert found[CONSUMED.text, ()] == 1000

@@ -16,7 +16,7 @@ from opentelemetry.metrics import NoOpMeterProvider, _internal
 from opentelemetry.sdk.metrics import Histogram, MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from shardq import Queue
+from shardq import Queue, __version__
 from shardq.telemetry import Tally, export, measures
 from shardq.telemetry.instruments import (
     BUSY,
@@ -26,6 +26,7 @@ from shardq.telemetry.instruments import (
     PICKUP,
     PROCESS,
     QUEUE,
+    REFUSED,
     RETRIED,
     SENT,
     Instrument,
@@ -79,11 +80,22 @@ def test_an_sdk_gets_names_units_buckets_and_attributes(
         "write": "send", "read": "receive", "nack": "settle", "ack": "settle",
     }  # fmt: skip
     data = cast("Any", reader.get_metrics_data())
+    scope = data.resource_metrics[0].scope_metrics[0].scope
+    assert (scope.name, scope.version) == ("shardq", __version__)
     metrics = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
     by_name = {each.name: each for each in INSTRUMENTS}
     assert {name: (metric.unit, metric.description) for name, metric in metrics.items()} == {
         name: (by_name[name].unit, by_name[name].about) for name in metrics
     }
+
+
+def test_what_a_queue_may_refuse_begins_at_0(reader: InMemoryMetricReader, queue: Queue) -> None:
+    queue.read_many(1)
+    assert measuring.points(reader, REFUSED) == []
+    queue.write(1, shard_key="t")
+    assert {held["shardq.reason"]: point.value for held, point in measuring.points(reader, REFUSED)} == {
+        "max_len": 0, "max_dedup": 0, "max_backlog": 0, "unique": 0, "out of memory": 0,
+    }  # fmt: skip
 
 
 def test_counters_are_counted_once_however_often_they_are_collected(reader: InMemoryMetricReader, queue: Queue) -> None:
@@ -118,11 +130,55 @@ def test_threads_that_find_a_provider_at_once_make_its_instruments_once(reader: 
 def test_values_that_nobody_collects_stay_few(
     reader: InMemoryMetricReader, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "MAX_PENDING", 10)
+    monkeypatch.setattr(export, "MAX_WAITING", 10)
     for number in range(30):
         queue.write(number, shard_key="t")
-    assert len(cast("Any", measures._export)._pending) == 10
+    waiting = cast("Any", measures._export)._waiting
+    assert {len(each._values) for each in waiting.values()} == {10}
     assert [point.count for _, point in measuring.points(reader, DURATION)] == [30]
+
+
+def test_only_so_many_series_have_values_that_wait(
+    reader: InMemoryMetricReader, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of further ones are recorded at once, and of an error as of others: none is lost."""
+    monkeypatch.setattr(export, "MAX_WAITING_SERIES", 1)
+    for number in range(3):
+        queue.write(number, shard_key="t")
+    queue.ack_many(queue.read_many(3))
+    assert [len(each._values) for each in cast("Any", measures._export)._waiting.values()] == [3]
+    assert {held["messaging.operation.name"]: point.count for held, point in measuring.points(reader, DURATION)} == {
+        "write": 3, "read": 1, "ack": 1,
+    }  # fmt: skip
+
+
+def test_threads_that_collect_while_others_measure_take_each_value_once() -> None:
+    taken: list[float] = []
+    waiting = export.Waiting(taken.extend, 50)
+    together, is_over = threading.Barrier(4), threading.Event()
+
+    def add(first: int) -> None:
+        together.wait(60)
+        for number in range(first, first + 20_000, 4):
+            waiting.add(number)
+            waiting.add_each([number + 1, number + 2, number + 3])
+
+    def collect() -> None:
+        together.wait(60)
+        while not is_over.is_set():
+            waiting.flush()
+
+    adding = [threading.Thread(target=add, args=(first,)) for first in (0, 20_000)]
+    collecting = [threading.Thread(target=collect) for _ in range(2)]
+    for thread in (*adding, *collecting):
+        thread.start()
+    for thread in adding:
+        thread.join(60)
+    is_over.set()
+    for thread in collecting:
+        thread.join(60)
+    waiting.flush()
+    assert sorted(taken) == list(range(40_000))
 
 
 def test_a_source_is_asked_when_an_sdk_collects(reader: InMemoryMetricReader, queue: Queue) -> None:
@@ -165,7 +221,7 @@ def fail(*_: object, **__: object) -> None:
 def test_an_sdk_that_fails_is_logged_once_and_fails_no_call(
     what: Any, name: str, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(export, "MAX_PENDING", 2)
+    monkeypatch.setattr(export, "MAX_WAITING", 2)
     monkeypatch.setattr(what, name, fail)
     monkeypatch.setattr("opentelemetry.metrics.get_meter_provider", _internal.get_meter_provider)
     with measuring.metrics_on() as reader, caplog.at_level(logging.ERROR):

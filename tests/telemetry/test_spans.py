@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from shardq import Client, ConfigError, LeaseLost, Message, Queue, Spans
+from shardq import Client, ConfigError, LeaseLost, Message, Queue, Spans, __version__
 from shardq.drivers import sharing
 from shardq.ops.write.outgoing import compose_all
 from shardq.ops.write.write import write_many
@@ -130,6 +130,8 @@ def test_a_message_leaves_a_span_at_each_step(queue: Queue, clock: ManualClock, 
     assert list(spans()) == ["write jobs", "read jobs", "extend jobs", "process jobs", "ack jobs"]
     kinds = [span.kind for span in spans().values()]
     assert kinds == [SpanKind.PRODUCER, SpanKind.CLIENT, SpanKind.CLIENT, SpanKind.CONSUMER, SpanKind.CLIENT]
+    scopes = {span.instrumentation_scope for span in spans().values()}
+    assert [(each.name, each.version) for each in scopes] == [("shardq", __version__)]
     types = [attributes(span).get("messaging.operation.type") for span in spans().values()]
     assert types == ["send", "receive", None, "process", "settle"]
     for name, span in spans().items():

@@ -13,6 +13,8 @@ from typing import Any
 
 from shardq import Client, Nack, Reject
 from shardq.model import DeliveryView
+from shardq.telemetry import begin_tally
+from shardq.telemetry.instruments import CONSUMED, QUEUE
 
 
 def note(delivery: DeliveryView, what: str) -> None:
@@ -98,6 +100,13 @@ def varied(delivery: DeliveryView) -> Any:
             return "x" * 1_000_000  # goes nowhere
     note(delivery, "done")
     return None
+
+
+def measured(delivery: DeliveryView) -> None:
+    """Measure one thing in this process, as a handler does with a client of its own; then do what the payload says."""
+    begin_tally().add(CONSUMED, 1, ((QUEUE, "of a handler"),))
+    if delivery.payload == "hang":
+        time.sleep(60)
 
 
 class Mute(Exception):

@@ -10,16 +10,22 @@ import pytest
 from shardq import Nack, Queue, Reject, Worker
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
-from shardq.telemetry import Tally
+from shardq.tasks import Tasks
+from shardq.telemetry import Tally, begin_tally, end_tally
 from shardq.telemetry.instruments import (
     BUSY,
+    CONSUMED,
     DEAD_LETTERED,
+    LABELS,
     LEASE_LOST,
     OLDEST_JOB,
     PROCESS,
     RETRIED,
     SLOTS,
+    Instrument,
 )
+from shardq.telemetry.tally import OTHER
+from shardq.worker.meter import MAX_BEGUN
 from tests.servers import Server
 from tests.telemetry.measuring import tally_on, values
 from tests.waiting import eventually
@@ -127,3 +133,43 @@ def test_a_worker_that_never_ran_has_no_slots(jobs: Queue, tally: Tally) -> None
     assert values(tally, SLOTS) == {}
     assert tally.sources == []
     assert kept.hangs == 0
+
+
+def zeros(tally: Tally, instrument: Instrument) -> set[tuple[str, ...]]:
+    """The reasons and tasks of which nothing was counted yet, and that are told all the same."""
+    return {
+        tuple(value for name, value in sample.labels if LABELS[name] != "queue")
+        for sample in tally.samples()
+        if sample.instrument is instrument and sample.value == 0
+    }
+
+
+def test_what_a_handler_may_count_begins_at_0(begin: Begin, jobs: Queue, tally: Tally) -> None:
+    """Prometheus sees growth only from a sample on: the first failure would be none."""
+    gate = Gate()
+    running = begin(gate)
+    eventually(lambda: values(tally, SLOTS))
+    assert zeros(tally, CONSUMED) == {("read",)}
+    assert zeros(tally, RETRIED) == {(reason,) for reason in ("retry", "time limit", "process died")}
+    assert zeros(tally, DEAD_LETTERED) == {
+        (reason,) for reason in ("dead", "rejected", "time limit", "process died", "cannot decode")
+    }
+    assert zeros(tally, LEASE_LOST) == {("lease ended",), ("cancelled",)}
+    gate.open.set()
+    running.stop()
+
+
+def test_what_tasks_may_count_begins_at_0_also_for_who_comes_later(jobs: Queue, tally: Tally) -> None:
+    tasks: Tasks[None] = Tasks("jobs")
+    for number in range(MAX_BEGUN + 5):
+        tasks.task(name=f"task-{number:03}")(lambda: None)
+    end_tally()
+    meter = Worker(jobs, tasks)._engine.lanes[0].meter
+    meter.start(tasks.task_names("jobs"))
+    assert zeros(tally, RETRIED) == set()
+    begin_tally()
+    meter._queue.took("read", 1)
+    named = {f"task-{number:03}" for number in range(MAX_BEGUN)} | {OTHER}
+    assert zeros(tally, LEASE_LOST) == {(reason, name) for reason in ("lease ended", "cancelled") for name in named}
+    assert {name for reason, name in zeros(tally, DEAD_LETTERED) if reason == "no such task"} == {OTHER}
+    meter.close()

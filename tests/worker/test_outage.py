@@ -54,23 +54,23 @@ def jobs_of(client: Client) -> Queue:
 
 
 def told(caplog: pytest.LogCaptureFixture, what: str) -> list[str]:
-    """What the worker said of `what`, "fails" or "works", in order.
+    """Whether the worker said that it "cannot" or "can" do it: `what` is "read" or "settled", in order.
 
     A machine that stands still for longer than a call's timeout is an outage, too: there may be more of them than the
     test makes, but each begins and ends with one line.
     """
-    lines = (re.search(f"{what} (fails|works)", record.getMessage()) for record in caplog.records)
+    lines = (re.search(f"(can|cannot) be {what}", record.getMessage()) for record in caplog.records)
     return [found[1] for found in lines if found]
 
 
 def fails(caplog: pytest.LogCaptureFixture, what: str) -> bool:
     """Whether the last that was told is that it fails."""
-    return told(caplog, what)[-1:] == ["fails"]
+    return told(caplog, what)[-1:] == ["cannot"]
 
 
 def once_per_change(news: list[str]) -> bool:
     """Whether it began with an outage that ended, and nothing was told twice."""
-    return news[:2] == ["fails", "works"] and all(before != after for before, after in pairwise(news))
+    return news[:2] == ["cannot", "can"] and all(before != after for before, after in pairwise(news))
 
 
 @pytest.mark.runs_in("test-all")
@@ -85,7 +85,7 @@ def test_a_crash_and_a_restart_with_its_data(
             eventually(lambda: jobs.stats().acked == 1)
             jobs.write(1, shard_key="t", delay=1)
             durable.kill9()
-            eventually(lambda: fails(caplog, "reading"))
+            eventually(lambda: fails(caplog, "read"))
             assert begun.worker
             reads = begun.worker._engine.lanes[0]._traffic._reads
             eventually(lambda: reads.failures > 3, what="more tries than one")
@@ -93,10 +93,10 @@ def test_a_crash_and_a_restart_with_its_data(
             eventually(lambda: jobs.stats().acked == 2)
             jobs.write(2, shard_key="t")
             eventually(lambda: jobs.stats().acked == 3)
-            eventually(lambda: not fails(caplog, "reading"))
+            eventually(lambda: not fails(caplog, "read"))
             begun.stop()
             assert begun.failure is None
-            assert once_per_change(told(caplog, "reading"))
+            assert once_per_change(told(caplog, "read"))
     assert numbers.seen == [0, 1, 2]
 
 
@@ -113,15 +113,15 @@ def test_a_server_that_hangs(client_kind: ClientKind, durable: Server, caplog: p
             eventually(lambda: jobs.stats().acked == 1)
             durable.pause()
             try:
-                eventually(lambda: fails(caplog, "reading"))
+                eventually(lambda: fails(caplog, "read"))
             finally:
                 durable.resume()
             # A read that the server finds in its buffers when it goes on may take the message first, for nobody.
             jobs.write(1, shard_key="t")
             eventually(lambda: jobs.stats().acked == 2)
-            eventually(lambda: not fails(caplog, "reading"))
+            eventually(lambda: not fails(caplog, "read"))
             begun.stop()
-            assert once_per_change(told(caplog, "reading"))
+            assert once_per_change(told(caplog, "read"))
     assert numbers.seen == [0, 1]
 
 
@@ -165,13 +165,13 @@ def test_a_failover_and_a_flushed_script_cache(
             eventually(lambda: jobs.stats().acked == 2)
             pair.wait_in_sync()  # a replica that lacks the ack would rightly deliver the message again
             pair.promote(second)
-            eventually(lambda: fails(caplog, "reading"))
+            eventually(lambda: fails(caplog, "read"))
             pair.promote(first)
             jobs.write(2, shard_key="t")
             eventually(lambda: jobs.stats().acked == 3)
-            eventually(lambda: not fails(caplog, "reading"))
+            eventually(lambda: not fails(caplog, "read"))
             begun.stop()
-            assert once_per_change(told(caplog, "reading"))
+            assert once_per_change(told(caplog, "read"))
     assert numbers.seen == [0, 1, 2]
 
 
@@ -202,9 +202,9 @@ def test_acks_wait_for_redis(
             assert inside.wait(30)
             durable.kill9()
             go.set()
-            eventually(lambda: fails(caplog, "settling"))
+            eventually(lambda: fails(caplog, "settled"))
             durable.start()
             eventually(lambda: jobs.stats().acked == 1)
-            begun.stop()  # it says that settling works again once it has the answer, which is later than the server
-            assert once_per_change(told(caplog, "settling"))
+            begun.stop()  # it says that it can settle again once it has the answer, which is later than the server
+            assert once_per_change(told(caplog, "settled"))
     assert numbers.seen == [0]

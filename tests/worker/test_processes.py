@@ -227,7 +227,7 @@ def test_the_file_of_a_worker_that_waits_is_there_and_kept_fresh(
         if away:
             server.kill9()
         program = begin("quick", "--alive-file", str(file), "--timeout", "1", "--url", server.url)
-        eventually(lambda: program.told("reading fails" if away else "no queue 'jobs'"))
+        eventually(lambda: program.told("cannot be read" if away else "no queue 'jobs'"))
         eventually(file.exists)
         for _ in range(2):
             seen = file.stat().st_mtime_ns

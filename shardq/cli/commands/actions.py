@@ -11,10 +11,11 @@ from shardq.cli.acting import Doing, follow
 from shardq.cli.exits import OK, Nothing, UsageError
 from shardq.cli.flags import add_change
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
-from shardq.cli.screens.actions import WHAT, lines
-from shardq.cli.shell import Shell
+from shardq.cli.screens.actions import lines
+from shardq.cli.shell import Shell, asked_by
 from shardq.cli.text import bytes_fields
 from shardq.cli.watching import watch
+from shardq.outlook.underway import WORDS_OF_ACTIONS
 
 if TYPE_CHECKING:
     from shardq.client import Queue
@@ -54,14 +55,18 @@ def run(args: Args, shell: Shell) -> int:
         raise Nothing(f"queue {args.queue!r} has no action {args.id!r}")
     verb = "Stop" if args.action == "stop" else "Take over"
     if not shell.goes_on(
-        args, f"{verb} the {WHAT[one.kind]} {one.id} of {one.by}", {"queue": args.queue, "id": one.id}
+        args, f"{verb} the {WORDS_OF_ACTIONS[one.kind]} {one.id} of {one.by}", {"queue": args.queue, "id": one.id}
     ):
         return OK
     if args.action == "take-over":
         return follow(
-            shell, args.queue, Doing(one.kind, WHAT[one.kind], "done, by both"), queue.take_over(one.id), one.left
+            shell,
+            args.queue,
+            Doing(one.kind, WORDS_OF_ACTIONS[one.kind], "done, by both"),
+            queue.take_over(one.id),
+            one.left,
         )
-    queue.stop_action(one.id)
+    queue.stop_action(one.id, **asked_by(args))
     shell.show(f"{one.id} is told to stop", {"queue": args.queue, "id": one.id, "stopped": True})
     return OK
 

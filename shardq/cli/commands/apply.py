@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from shardq.cli.declared import Change, Declaration, changes, parsed
+from shardq.cli.declared import changes
 from shardq.cli.exits import DIFFERENT, FAILED, OK
 from shardq.cli.flags import add_sure
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, argument, command, takes
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural, printable
+from shardq.declared import Change, Declaration, parsed
 from shardq.errors import ShardqError
 from shardq.files import MIB, bounded, read_file
 

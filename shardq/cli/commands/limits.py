@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
 
-from shardq.cli.declared.changes import named
 from shardq.cli.exits import Nothing, UsageError
 from shardq.cli.filters import tenant_of
 from shardq.cli.flags import add_change
@@ -19,6 +18,7 @@ from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell, asked_by
 from shardq.cli.table import draw, facts
 from shardq.cli.text import bytes_fields, duration, ends_at, json_line, shown_key
+from shardq.declared.changes import named
 from shardq.model import Controls, Limits, Plan
 from shardq.model.controls import Control
 from shardq.sharding import key_bytes

@@ -10,10 +10,11 @@ from shardq.cli.output import remark, say
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
-from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, printable, shown_key
+from shardq.cli.text import bytes_fields, json_line, payload_fields, payload_text, printable, shown_key
 from shardq.cli.values import number
 from shardq.model import PeekedMessage, PeekState
 from shardq.ops.inspect.page import MAX_COUNT
+from shardq.outlook.peeked import when
 
 ABOUT = """Messages come in the order in which they would be delivered: those that wait in the streams, in turn, then
 those that are held back; delayed ones by due time, those in flight by the end of their leases, dead letters oldest
@@ -93,17 +94,6 @@ def _payload(shell: Shell, message: PeekedMessage) -> str:
     if message.body is None:
         return ""
     return payload_text(shell.client.codecs, message.tag, message.body, message.fields)
-
-
-def when(message: PeekedMessage, now: float) -> str:
-    """When a message comes due or its lease ends; else for how long it has waited, or since when it is dead."""
-    if message.cancelled:
-        return "cancelled"
-    if message.until is not None and message.until > now:
-        return f"{'due in' if message.state == 'delayed' else 'leased'} {duration(message.until - now)}"
-    since = message.until or message.since or message.written_at
-    verb = {"held_back": "held", "dead": "died"}.get(message.state, "waits")
-    return f"{verb} {duration(max(0.0, now - since))}"
 
 
 def _cut(text: str, most: int) -> str:

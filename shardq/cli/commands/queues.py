@@ -8,10 +8,11 @@ from shardq.cli.exits import FAILED, OK, Nothing
 from shardq.cli.looking import looked_at
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, command, flag
-from shardq.cli.screens.queues import STATES, QueueLook, lines, worst_first
+from shardq.cli.screens.queues import STATES, lines
 from shardq.cli.shell import Shell
 from shardq.cli.watching import watch
 from shardq.errors import BackendError, BackendTimeout
+from shardq.outlook.queues import QueueLook, worst_first
 
 if TYPE_CHECKING:
     from shardq.model import QueueStats

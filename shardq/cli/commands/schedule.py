@@ -130,6 +130,7 @@ def fields(each: Schedule) -> dict[str, Any]:
         "paused": each.paused,
         "last": each.last,
         "next": each.next,
+        "runs": [{"slot": run.slot, "message_id": run.message_id} for run in each.runs],
     }
 
 
@@ -142,16 +143,11 @@ def show(name: str, found: list[Schedule], now: float, shell: Shell) -> None:
             say(json_line(fields(each)))
         return
     rows = [
-        (each.name, each.task, shown_key(each.shard_key), _when(each), each.catch_up, _next(each, now))
-        for each in found
+        (each.name, each.task, shown_key(each.shard_key), each.when, each.catch_up, _next(each, now)) for each in found
     ]
     headers = ("schedule", "task", "tenant", "when", "catch up", "next")
     draw(headers, rows, folded={"schedule": 8, "task": 8, "tenant": 8, "when": 9})
     say(plural(len(found), "schedule"))
-
-
-def _when(each: Schedule) -> str:
-    return f"{each.cron} ({each.tz})" if each.cron else f"every {each.every} s"
 
 
 def _next(each: Schedule, now: float) -> str:

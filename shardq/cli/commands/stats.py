@@ -10,7 +10,6 @@ from msgspec.structs import asdict
 from shardq.cli.grid import listing
 from shardq.cli.looking import looked_at
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
-from shardq.cli.screens.queues import QueueLook
 from shardq.cli.screens.stats import lines
 from shardq.cli.shell import Shell
 from shardq.cli.text import bytes_fields, duration, plural, shown_key
@@ -18,6 +17,7 @@ from shardq.cli.watching import watch
 from shardq.model import QueueStats
 from shardq.model.stats import COUNTS
 from shardq.model.wording import moment, span
+from shardq.outlook.queues import QueueLook
 
 if TYPE_CHECKING:
     from shardq.model.outlook import Outlook

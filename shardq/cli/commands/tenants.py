@@ -17,8 +17,11 @@ from shardq.cli.table import draw, facts
 from shardq.cli.tenants import COLUMNS, FOLDED, RIGHT, USES, fields_of, remark_of, row_of, uses_of
 from shardq.cli.text import bytes_fields, duration, ends_at, json_line, printable, shown_key
 from shardq.cli.values import number
+from shardq.cli.width import wrapped
 from shardq.model import QueueStats, Tenant
 from shardq.ops.inspect.tenants import BOUNDS, MAX_LIMIT, ORDERS
+from shardq.outlook.said import Said
+from shardq.outlook.tenant import TenantCase, tenant_said, works_of
 from shardq.protocol.bodies import text_or_bytes
 
 if TYPE_CHECKING:
@@ -29,8 +32,8 @@ limit or a pause blocks; what is in flight; by how much work it is ahead of thos
 and for how long the first of its messages has waited. In the orders dedup, dead and results: what it uses of the bounds
 that all tenants share.
 
-With KEY it shows all of one tenant. Its neighbours are the shard keys with large backlogs that share most of its
-streams: a tenant that shares none with them does not wait for them, even if there is no window."""
+With KEY it says why one tenant waits, and shows all of it. Its neighbours are the shard keys with large backlogs that
+share most of its streams: a tenant that shares none with them does not wait for them, even if there is no window."""
 
 EXAMPLES = """  shardq tenants jobs
   shardq tenants jobs acct-7
@@ -85,7 +88,7 @@ def _look(queue: Queue, args: Args, shell: Shell, *, fits: bool = False) -> bool
     if args.key is not None:
         one = queue.tenant(text_or_bytes(os.fsencode(args.key)), neighbours=True)
         if has := _has_any(one) or fits:
-            show_one(shell, args.queue, one)
+            show_one(shell, args.queue, one, _why(queue, one))
         return has
     order: Any = args.order or "backlog"
     limit = args.limit or 20
@@ -109,13 +112,22 @@ def show(shell: Shell, name: str, found: Sequence[Tenant], *, of_uses: bool = Fa
         draw(COLUMNS, [row_of(each) for each in found], right=RIGHT, folded=FOLDED)
 
 
-def show_one(shell: Shell, name: str, found: Tenant) -> None:
-    """Print all of one tenant."""
+def _why(queue: Queue, one: Tenant) -> Said:
+    """Why it waits."""
+    key = one.shard_key
+    work = works_of(queue.workers()).get(key)
+    return tenant_said(TenantCase(one, queue.outlook(key), queue.controls(key), work))
+
+
+def show_one(shell: Shell, name: str, found: Tenant, why: Said) -> None:
+    """Print why a tenant waits, and all of it."""
     near: list[dict[str, Any]] = [
         {**bytes_fields("shard_key", each.shard_key), "shared": each.shared, "backlog": each.backlog}
         for each in found.neighbours
     ]
-    shell.show(facts(_facts(found)), {"queue": name, **fields_of(found), "neighbours": near})
+    lines = [*wrapped(why.sentence), *(wrapped(why.reason) if why.second else []), "", facts(_facts(found))]
+    told = {"sentence": why.sentence, "second": why.reason}
+    shell.show("\n".join(lines), {"queue": name, **fields_of(found), "neighbours": near, **told})
 
 
 def _facts(found: Tenant) -> list[tuple[str, str]]:

@@ -1,86 +1,30 @@
-"""How Redis differs from a declaration, as changes that can be shown and made, one after the other."""
+"""What must change until Redis has what a file declares: it asks Redis, and the package `declared` compares."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING
 
-from msgspec.structs import asdict, replace
-
-from shardq.cli.declared.declaration import Declaration, DeclaredQueue
-from shardq.cli.declared.feasible import check_feasible
-from shardq.cli.text import ends_at
+from shardq.declared import Change, Declaration, Found, of_queue, of_router
 from shardq.errors import QueueMissing
-from shardq.model import Control, Controls, LimitControl, Limits, Plan, QueueConfig, WeightControl
-from shardq.model.settings import differs
-from shardq.planner import Assignment
-from shardq.routing import Binding
+from shardq.model import QueueConfig
 
 if TYPE_CHECKING:
     from shardq.client import Client, Queue
-
-T = TypeVar("T")
-BATCH: Final = 400
-"""So many shard keys are changed by one call, since each call moves the queue's epoch, which its clients must learn."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """What one call changes: of what (`queue "jobs"`), in words, a line for each thing, and how it is made."""
-
-    what: str
-    lines: tuple[str, ...]
-    make: Callable[[], object]
-
-    @property
-    def title(self) -> str:
-        """The change in one line, for an error."""
-        more = len(self.lines) - 1
-        return f"{self.what}: {self.lines[0]}" + (f" (and {more:,} more)" if more else "")
 
 
 def changes(client: Client, declared: Declaration) -> list[Change]:
     """Return what must change until Redis has what is *declared*, in the order in which it can be changed.
 
-    All that is not named stays as it is: settings, the weights and limits of a queue without a table of them, bindings
-    of other routers, and those of queues that the file does not name. So do weights and limits that end by themselves,
-    of shard keys that the file does not name; of those that it names they are replaced, and the line of the change says
-    so. ShardqError if a change is known to be impossible.
+    All that is not named stays as it is, as `of_queue` says, and so do bindings of other routers, and those of queues
+    that the file does not name. ShardqError if a change is known to be impossible.
     """
     found: list[Change] = []
     for each in declared.queues:
-        found += _of_queue(client, each)
+        found += of_queue(client, each, _found(client.queue(each.name)))
     named = {each.name for each in declared.queues}
     for router, bindings in declared.bindings.items():
-        found += _of_router(client, router, bindings, named)
+        found += of_router(client, router, bindings, client.router(router).bindings(), named)
     return found
-
-
-def _of_queue(client: Client, declared: DeclaredQueue) -> Iterator[Change]:
-    what = f"queue {declared.name!r}"
-    queue = client.queue(declared.name)
-    assigned: Assignment | None = None
-    found = settings_of(queue)
-    controls = Controls(0, {}, {}, {}, {})
-    if found is None:
-        given = ", ".join(f"{name}={_shown(value)}" for name, value in declared.settings.items()) or "the defaults"
-        made = client.queue(declared.name, create=True, **declared.settings)
-        yield Change(what, (f"create it with {given}",), made.declare)
-        actual = made.state.requested
-    else:
-        actual, controls, assigned = found, queue.controls(), queue.assignment()
-    plans = controls.plans
-    check_feasible(declared, actual, replace(actual, **declared.settings), assigned, plans)
-    yield from _settings(queue, what, declared.settings, actual)
-    yield from _weights(queue, what, declared.weights, controls.weights)
-    yield from _plans_set(queue, what, declared.plans or {}, plans)
-    yield from _limits(queue, what, declared.limits, controls.limits)
-    if declared.plans is not None:
-        yield from _plans_deleted(queue, what, plans.keys() - declared.plans.keys())
-    yield from _assigned(queue, what, declared, assigned)
 
 
 def settings_of(queue: Queue) -> QueueConfig | None:
@@ -91,109 +35,7 @@ def settings_of(queue: Queue) -> QueueConfig | None:
         return None
 
 
-def _settings(queue: Queue, what: str, wanted: Mapping[str, Any], actual: QueueConfig) -> Iterator[Change]:
-    differ = {name: value for name, value in wanted.items() if differs(name, getattr(actual, name), value)}
-    streams = differ.pop("streams", None)
-    if differ:
-        text = ", ".join(f"{name}: {_shown(getattr(actual, name))} -> {_shown(to)}" for name, to in differ.items())
-        yield Change(what, (text,), partial(queue.configure, **differ))
-    if streams is not None:
-        yield Change(what, (f"streams: {actual.streams} -> {streams}",), partial(queue.resize, streams))
-
-
-def _weights(
-    queue: Queue, what: str, wanted: Mapping[str, int] | None, actual: Mapping[str | bytes, WeightControl]
-) -> Iterator[Change]:
-    if wanted is None:
-        return
-    known = {key: (each.weight, each) for key, each in actual.items()}
-    for some in _batches(_others(wanted, known, 1)):
-        lines = (f"weight of {key!r}: {_now(known.get(key), str, '1')} -> {to}" for key, to in some.items())
-        yield Change(what, tuple(lines), partial(queue.set_weights, some))
-
-
-def _others(
-    wanted: Mapping[str, T], actual: Mapping[str | bytes, tuple[T, Control]], none: T
-) -> Iterator[tuple[str | bytes, T]]:
-    """Return what is to be others of shard keys: *none* of those that are not wanted, but for what ends by itself."""
-    goal: dict[str | bytes, T] = {key: none for key, (_, each) in actual.items() if math.isinf(each.until)}
-    goal.update(wanted.items())
-    for key, to in goal.items():
-        now, control = actual.get(key, (none, None))
-        if now != to or (control and not math.isinf(control.until)):
-            yield key, to
-
-
-def _now(actual: tuple[T, Control] | None, named: Callable[[T], str], none: str) -> str:
-    """Return what somebody gave a shard key in words; if it has an end, with that and who gave it."""
-    if actual is None:
-        return none
-    given, control = actual
-    if math.isinf(control.until):
-        return named(given)
-    return f"{named(given)} (until {ends_at(control.until)}{f', by {control.by}' if control.by else ''})"
-
-
-def _plans_set(queue: Queue, what: str, wanted: Mapping[str, Plan], actual: Mapping[str, Plan]) -> Iterator[Change]:
-    """Return the plans that change. They come before the limits that name them."""
-    for name, plan in wanted.items():
-        before = actual.get(name)
-        if before is None or before.settings() != plan.settings():
-            line = f"plan {name!r}: {'none' if before is None else named(before)} -> {named(plan)}"
-            yield Change(what, (line,), partial(queue.set_plan, name, **plan.settings()))
-
-
-def _plans_deleted(queue: Queue, what: str, gone: Iterable[str]) -> Iterator[Change]:
-    """Return the plans that go, when nobody is on them any more."""
-    for name in sorted(gone):
-        yield Change(what, (f"delete plan {name!r}",), partial(queue.delete_plan, name))
-
-
-def _limits(
-    queue: Queue, what: str, wanted: Mapping[str, Limits | str] | None, actual: Mapping[str | bytes, LimitControl]
-) -> Iterator[Change]:
-    if wanted is None:
-        return
-    known = {key: (each.limits, each) for key, each in actual.items()}
-    for some in _batches(_others(wanted, known, Limits())):
-        lines = (f"limits of {key!r}: {_now(known.get(key), named, 'none')} -> {named(to)}" for key, to in some.items())
-        yield Change(what, tuple(lines), partial(queue.set_limits, some))
-
-
-def _assigned(queue: Queue, what: str, declared: DeclaredQueue, stored: Assignment | None) -> Iterator[Change]:
-    make = partial(queue.assign, declared.assigned, max_overlap=declared.max_overlap)
-    if missing := [key for key in declared.assigned if stored is None or key not in stored]:
-        yield Change(what, (f"assign shards to {len(missing):,} shard keys, such as {missing[0]!r}",), make)
-    elif stored is not None and declared.assigned and declared.max_overlap not in (None, stored.max_overlap):
-        text = f"let assigned shards share {declared.max_overlap} streams at most (now {stored.max_overlap})"
-        yield Change(what, (text,), make)
-
-
-def _batches(changed: Iterable[tuple[str | bytes, T]]) -> Iterator[dict[str | bytes, T]]:
-    """Return what changes in dicts of at most `BATCH` shard keys. Those that lose something come first, as given."""
-    pairs = list(changed)
-    for start in range(0, len(pairs), BATCH):
-        yield dict(pairs[start : start + BATCH])
-
-
-def named(limits: Limits | str) -> str:
-    """Return limits in words."""
-    if isinstance(limits, str):
-        return f"plan {limits}"
-    numbers = limits.settings() if isinstance(limits, Plan) else asdict(limits)
-    named = [f"{name}={number:g}" for name, number in numbers.items() if number is not None]
-    return " ".join(named) or "none"
-
-
-def _of_router(client: Client, router: str, wanted: frozenset[Binding], named: set[str]) -> Iterator[Change]:
-    actual, what = set(client.router(router).bindings()), f"router {router!r}"
-    for binding in sorted(wanted - actual):
-        make = partial(client.bind, binding.pattern, binding.queue, router=router)
-        yield Change(what, (f"bind {binding.pattern!r} to {binding.queue!r}",), make)
-    for binding in sorted(each for each in actual - wanted if each.queue in named):
-        make = partial(client.unbind, binding.pattern, binding.queue, router=router)
-        yield Change(what, (f"unbind {binding.pattern!r} from {binding.queue!r}",), make)
-
-
-def _shown(value: Any) -> str:
-    return "none" if value is None else str(value)
+def _found(queue: Queue) -> Found | None:
+    """Return what Redis has of a queue; None if it does not exist."""
+    settings = settings_of(queue)
+    return None if settings is None else Found(settings, queue.controls(), queue.assignment())

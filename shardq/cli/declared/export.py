@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from shardq.cli.declared.declaration import stored_settings
 from shardq.cli.text import ends_at, is_control
+from shardq.declared.declaration import stored_settings
 from shardq.model import Control, Limits
 from shardq.protocol.bodies import text_or_bytes
 

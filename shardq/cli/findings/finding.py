@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from shardq.cli.exits import UsageError
 from shardq.cli.width import columns, cut, wrapped
+from shardq.outlook.findings import Finding
 
 NAMES: Final = {
     "append-only-file": "a restart loses more than you, or the level, allow",
@@ -29,24 +30,6 @@ NAMES: Final = {
     "version": "the server is too old, or not one that shardq is tested on",
 }
 """The names of all findings, each with the problem that it reports."""
-
-
-class Finding(NamedTuple):
-    """One finding: `line` says what is wrong, `mend` what to do, and `queue` where ('' for the server).
-
-    A client refuses a server with one that `is_fatal`.
-    """
-
-    name: str
-    line: str
-    mend: str
-    queue: str = ""
-    is_fatal: bool = False
-
-    @property
-    def label(self) -> str:
-        """Return the name by which --accept leaves out this finding alone."""
-        return f"{self.name}:{self.queue}" if self.queue else self.name
 
 
 def checked_names(accepts: Sequence[str]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from shardq.cli.findings.finding import Finding
 from shardq.cli.findings.rights import Lacks
 from shardq.cli.width import cut
 from shardq.model.wording import plural
+from shardq.outlook.findings import Finding
 
 NAMED: Final = 4
 MAX_NAME: Final = 20

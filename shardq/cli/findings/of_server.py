@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from shardq.cli.findings.finding import Finding
 from shardq.cli.findings.health import Health
 from shardq.durability import Durability, ServerFacts, fatal, gaps, has_lua_fixes
 from shardq.model.wording import number, plural, share, size, span
+from shardq.outlook.findings import Finding
 
 NEAR: Final = 0.9
 """A share of what there is at most, of memory or clients, from which on it is a finding."""

@@ -12,7 +12,9 @@ from shardq.cli.text import shown_key
 from shardq.cli.width import wrapped
 from shardq.model.action import ActionStatus
 from shardq.model.where import Where
-from shardq.model.wording import number, plural, rate, short_moment, short_number, span
+from shardq.model.wording import short_moment, short_number, span
+from shardq.outlook.sentence import joined
+from shardq.outlook.underway import WORDS_OF_ACTIONS, heading
 
 TABLE: Final = (
     Column("ID", begins=True),
@@ -24,17 +26,11 @@ TABLE: Final = (
     Column("BY", 6),
     Column("SINCE", begins=True),
 )
-WHAT: Final = {
-    "redrive": "redrive",
-    "delete_dead": "delete",
-    "cancel": "cancel",
-    "retry_now": "retry",
-}
 
 
 def lines(actions: Sequence[ActionStatus], now: float, *, queue: str) -> list[str]:
     """Return how far what runs is, and a line on each."""
-    told = wrapped(heading(actions, now))
+    told = wrapped(joined(heading(actions))[0])
     told += grid(TABLE, (_row(each, now) for each in actions))
     for each in actions:
         if each.problem:
@@ -45,24 +41,10 @@ def lines(actions: Sequence[ActionStatus], now: float, *, queue: str) -> list[st
     return told
 
 
-def heading(actions: Sequence[ActionStatus], now: float) -> str:
-    """Return what runs, or what ran last."""
-    runs = [each for each in actions if each.state in ("running", "stopping")]
-    if not runs:
-        left = sum(each.state == "abandoned" for each in actions)
-        return f"{plural(left, 'action was', 'actions were')} left behind by a process." if left else "No action runs."
-    first = runs[0]
-    pace = f", {rate(first.rate)}" if first.rate else ""
-    until = f", {span(first.left / first.rate)} more" if first.left and first.rate else ""
-    left_over = "" if first.left is None else f", {number(first.left)} left"
-    more = f" {plural(len(runs) - 1, 'other runs', 'others run')}." if len(runs) > 1 else ""
-    return f"{first.by} has a {WHAT[first.kind]} under way: {number(first.done)} done{left_over}{pace}{until}.{more}"
-
-
 def _row(action: ActionStatus, now: float) -> list[str]:
     return [
         action.id,
-        WHAT[action.kind],
+        WORDS_OF_ACTIONS[action.kind],
         filter_of(action.where),
         action.state,
         short_number(action.done),
@@ -73,7 +55,7 @@ def _row(action: ActionStatus, now: float) -> list[str]:
 
 
 def filter_of(where: Where) -> str:
-    """A filter as one would type it, without what it does not say."""
+    """A filter in a column: its values, without what it does not say."""
     said = []
     for name, value in msgspec.structs.asdict(where).items():
         if value is None:

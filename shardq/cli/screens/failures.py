@@ -11,7 +11,7 @@ from shardq.cli.text import shown_key
 from shardq.cli.width import columns, cut, width, wrapped
 from shardq.model.failure import Failure
 from shardq.model.wording import age, number, plural, short_moment, short_number
-from shardq.outlook.failing import FAILS, error_of, sentence_of
+from shardq.outlook.failing import FAILS, RATE, error_of, lately
 from shardq.outlook.sentence import joined
 
 TABLE: Final = (
@@ -25,8 +25,6 @@ TABLE: Final = (
 )
 MAX_NAME: Final = 40
 """Columns of a name in a line of details."""
-RATE: Final = 50
-"""Dead letters a second that the command moves: if they fail again, few have by then."""
 
 
 def lines(failures: Sequence[Failure], now: float, *, queue: str, most: int | None = None) -> list[str]:
@@ -39,17 +37,7 @@ def lines(failures: Sequence[Failure], now: float, *, queue: str, most: int | No
 
 def sentence(failures: Sequence[Failure], now: float) -> str:
     """Return what fails now, in the words of the verdict; else what failed before."""
-    groups = sorted((each for each in failures if each.recent > FAILS), key=lambda each: -each.recent)
-    if groups:
-        what, when, error, how_often, *_ = sentence_of(groups, now)[0]  # how others are is in the table
-        return joined([what, when, error, how_often.replace(", of ", ", ")])[0]
-    recent, dead = sum(each.recent for each in failures), sum(each.dead for each in failures)
-    lately = f"{plural(recent, 'try', 'tries')} failed in 10 min" if recent else "Nothing fails now"
-    return (
-        f"{lately}; {plural(dead, 'message')} failed for good and {'is' if dead == 1 else 'are'} dead."
-        if dead
-        else f"{lately}."
-    )
+    return joined(lately(failures, now))[0]
 
 
 def _row(failure: Failure, now: float) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from shardq.arguments import check_name
-from shardq.cli.exits import UsageError
-from shardq.cli.output import remark, say
+from shardq.cli.output import say
 from shardq.cli.parsing import Args, argument, command, flag
 from shardq.cli.shell import Shell
 from shardq.cli.text import shown_url
@@ -35,7 +35,7 @@ EXAMPLES = """  shardq serve scaler --listen :8080 --grpc :6000
 
 
 @command(ABOUT, EXAMPLES)
-@flag("listen", ": for HTTP")
+@flag("listen", " (this one is for HTTP)", required=True)
 @flag("queue", " that /metrics tells of (repeatable; all queues)", dest="queues", action="append", default=[])
 @argument("--grpc", metavar="HOST:PORT", help="where to listen for KEDA (nowhere); needs the extra scaler")
 @flag("tls_cert")
@@ -43,9 +43,8 @@ EXAMPLES = """  shardq serve scaler --listen :8080 --grpc :6000
 @flag("client_ca")
 def run(args: Args, shell: Shell) -> None:
     """Serve until a signal comes."""
-    if args.listen is None:
-        raise UsageError("say where to --listen, as in --listen :8080")
     from shardq.cli.serving import until_a_signal, wait_for
+    from shardq.cli.speech import Speech
     from shardq.exporter.poller import Poller
     from shardq.exporter.scaler import ScalerSettings
 
@@ -54,11 +53,11 @@ def run(args: Args, shell: Shell) -> None:
     )
     queues = [check_name(name) for name in dict.fromkeys(args.queues)] or None
     poller = Poller(shell.client)
+    Speech("text", logging.INFO).listen()
     with until_a_signal() as asked, ExitStack() as opened:
         _open(settings, poller, queues, shell, opened)
-        if not poller.is_ready():
-            remark("Redis does not answer yet: until it does, all that ask are told so")
-        wait_for(asked)
+        poller.is_ready()  # if it is not, the log says why
+        wait_for(asked, poller.is_ready)
 
 
 def _open(settings: ScalerSettings, poller: Poller, queues: list[str] | None, shell: Shell, opened: ExitStack) -> None:
@@ -67,14 +66,14 @@ def _open(settings: ScalerSettings, poller: Poller, queues: list[str] | None, sh
     from shardq.exporter.listener import Listener
     from shardq.exporter.page import Page
     from shardq.exporter.queues import QueueSamples
-    from shardq.exporter.scaler import queue_route
+    from shardq.exporter.scaler import NO_NAME, queue_route
 
     samples = QueueSamples(poller, queues)
     opened.callback(samples.close)
 
     page = Page(samples.samples, shell.client.clock)
     certificates = settings.certificates()
-    routes = {"/queues/": queue_route(poller), "/metrics": page, **health(poller.server)}
+    routes = {"/queues/": queue_route(poller), "/queues": NO_NAME, "/metrics": page, **health(poller.server)}
     listener = Listener(settings.listen, routes, tls=certificates.context() if certificates else None)
     listener.open()
     opened.callback(listener.close)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import shardq
 from shardq.cli.exits import FAILED, OK
-from shardq.cli.findings.finding import NAMES, Finding, checked_names, lines, not_accepted
+from shardq.cli.findings.finding import NAMES, checked_names, lines, not_accepted
 from shardq.cli.findings.health import PINGS, Health, health
-from shardq.cli.findings.of_queues import Pause, of_leases, of_pauses, of_reading
 from shardq.cli.findings.of_rights import of_rights
 from shardq.cli.findings.of_server import of_bindings, of_libraries, of_server
 from shardq.cli.findings.rights import lacking, user_name
@@ -29,6 +28,7 @@ from shardq.ops.operate.libraries import loaded_libraries, runs_library, why_no_
 from shardq.ops.queue.fitness import server_facts
 from shardq.ops.topics.bindings import RouterState
 from shardq.ops.topics.gone import bound_queues
+from shardq.outlook.findings import Finding, Pause, of_leases, of_pauses, of_reading
 from shardq.protocol import scripts
 from shardq.protocol.keys import RouterKeys
 from shardq.protocol.roles import ROLES
@@ -78,7 +78,7 @@ class Examined:
 @command(ABOUT, EXAMPLES)
 @argument("queues", metavar="QUEUE", nargs="*", help="only these queues (all)")
 @argument("--accept", action="append", default=[], metavar="NAME", help="leave out this finding (repeatable)")
-@argument("--role", choices=[*ROLES], metavar="ROLE", help="check the rights of this role (that of the user's name)")
+@flag("role", " whose rights are checked (that of the user's name)", choices=[*ROLES])
 @flag("user", " whose rights are checked (this one)")
 @flag("durability", ", which is checked for")
 @flag("router")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -23,7 +24,9 @@ from shardq.outlook.outlook import outlook_of
 from shardq.outlook.server import memory_of
 from shardq.outlook.verdict import verdict_of
 from shardq.protocol.beats import workers_of
+from shardq.protocol.bodies import text_or_bytes
 from shardq.protocol.waiters import waiters_of
+from shardq.sharding import key_bytes
 
 MINUTES: Final = 30
 """Minutes before this one of which the past is known."""
@@ -38,9 +41,9 @@ GLANCE: Final = 0.05
 """Seconds between two looks at what was delivered, where it seems that nobody reads."""
 
 
-def outlook(state: QueueState, timeout: float | None = None) -> Op[Outlook]:
-    """Return what becomes of what waits. QueueMissing if there is no such queue, but see `require_settings`."""
-    return outlook_of((yield from facts(state, state.until(timeout))))
+def outlook(state: QueueState, shard_key: str | bytes | None = None, timeout: float | None = None) -> Op[Outlook]:
+    """Return what becomes of what waits, of a *shard_key* in any case. QueueMissing as of `require_settings`."""
+    return outlook_of((yield from facts(state, state.until(timeout), shard_key)))
 
 
 def facts_beside(
@@ -59,17 +62,32 @@ def facts_beside(
 def verdict(state: QueueState, timeout: float | None = None) -> Op[Verdict]:
     """Return how the queue is, in one sentence. QueueMissing as of `outlook`."""
     until = state.until(timeout)
-    found = yield from facts(state, until)
-    fails = yield from failures(state, _left(state, until))
-    memory = yield from _memory(state, until)
-    found = replace(found, failures=tuple(fails), memory=memory)
+    found = yield from _with_failures(state, (yield from facts(state, until)), until)
     return verdict_of(found, outlook_of(found))
 
 
-def facts(state: QueueState, until: float) -> Op[Facts]:
-    """Ask for all that an outlook is reckoned from."""
+def everything(state: QueueState, before: QueueStats | None = None, timeout: float | None = None) -> Op[Facts]:
+    """Return what both an outlook and a verdict are reckoned from. *before* as of `facts_beside`."""
+    until = state.until(timeout)
+    if before is None:
+        found = yield from facts(state, until)
+    else:
+        stats = yield from statistics(state, _left(state, until))
+        found = yield from facts_beside(state, stats, before, _left(state, until))
+    return (yield from _with_failures(state, found, until))
+
+
+def _with_failures(state: QueueState, found: Facts, until: float) -> Op[Facts]:
+    fails = yield from failures(state, _left(state, until))
+    memory = yield from _memory(state, until)
+    return replace(found, failures=tuple(fails), memory=memory)
+
+
+def facts(state: QueueState, until: float, shard_key: str | bytes | None = None) -> Op[Facts]:
+    """Ask for all that an outlook is reckoned from, and for what one *shard_key* has if that is given."""
+    names = () if shard_key is None else (key_bytes(shard_key),)
     stats = yield from statistics(state, _left(state, until))
-    found = yield from _facts_of(state, stats, until)
+    found = yield from _facts_of(state, stats, until, names)
     if _may_be_read(found):
         yield Sleep(GLANCE)
         soon = yield from numbers(state, _left(state, until))
@@ -77,14 +95,29 @@ def facts(state: QueueState, until: float) -> Op[Facts]:
     return found
 
 
-def _facts_of(state: QueueState, stats: QueueStats, until: float) -> Op[Facts]:
-    reply = yield from retry_until(always(Call.on(state.keys, "outlook")), until, state.clock)
+def with_tenants(state: QueueState, before: Facts, names: Sequence[bytes], timeout: float | None = None) -> Op[Facts]:
+    """Return the facts of a moment *before* with those of now of who waits, of these *names* (at most 50) in any case.
+
+    It takes one call.
+    """
+    reply = yield from _who_waits(state, names, state.until(timeout))
+    waiters = waiters_of(reply) if reply else before.waiters
+    return replace(before, waiters=waiters, asked=tuple(map(text_or_bytes, names)))
+
+
+def _who_waits(state: QueueState, names: Sequence[bytes], until: float) -> Op[Any]:
+    return (yield from retry_until(always(Call.on(state.keys, "outlook", tuple(names))), until, state.clock))
+
+
+def _facts_of(state: QueueState, stats: QueueStats, until: float, names: Sequence[bytes] = ()) -> Op[Facts]:
+    reply = yield from _who_waits(state, names, until)
     waiters = waiters_of(reply) if reply else Waiters(time=stats.time)
     past = tuple((yield from beats.history(state, MINUTES, _left(state, until))))
     workers, are_all = yield from _workers(state, until)
     working = sum(each.state == "working" for each in workers)
     factor = 1.0 if are_all or not past or not working else max(1.0, past[-1].workers / working)
-    return _with_readers(Facts(stats, waiters, workers, factor, past))
+    found = Facts(stats, waiters, workers, factor, past, asked=tuple(map(text_or_bytes, names)))
+    return _with_readers(found, _all_ended_at(workers) if are_all else None)
 
 
 def _workers(state: QueueState, until: float) -> Op[tuple[tuple[WorkerStatus, ...], bool]]:
@@ -107,19 +140,33 @@ def _left(state: QueueState, until: float) -> float:
     return max(0.0, until - state.clock.monotonic())
 
 
-def _with_readers(found: Facts) -> Facts:
+def _all_ended_at(workers: tuple[WorkerStatus, ...]) -> float | None:
+    """Return when the last worker was heard, if it ended in order and none works."""
+    last = max(workers, key=lambda each: each.heard, default=None)
+    if last is None or last.state != "ended" or any(each.state == "working" for each in workers):
+        return None
+    return last.heard
+
+
+def _with_readers(found: Facts, ended: float | None) -> Facts:
     """Note whether somebody reads who does not tell of itself, and when somebody did last."""
-    seen = _seen_reading(found)
+    seen = _seen_reading(found, ended)
     last = max((each for each in (*seen, *(each.heard for each in found.workers)) if each <= found.now), default=None)
     return replace(found, is_read=any(found.now - each < SILENT for each in seen), last_read=last)
 
 
-def _seen_reading(found: Facts) -> list[float]:
-    """Return when somebody was certainly there: a blocked reader, and the holder of the lease that ends last."""
+def _seen_reading(found: Facts, ended: float | None) -> list[float]:
+    """Return when somebody was certainly there: a blocked reader, and the holder of the lease that ends last.
+
+    All workers had *ended* in order by that time, if it is given. A reader that was blocked before may have been one of
+    them.
+    """
     waiters = found.waiters
-    # A reader stays for a slice at most, so a later end than that was written before the clock was set back.
-    is_told = 0 < waiters.blocked_until <= found.now + 2 * SLICE
-    seen = [min(found.now, waiters.blocked_until - SLICE)] if is_told else []
+    blocked = waiters.blocked_until
+    # A reader stays for a slice at most, and is noted for two. So a later end than that was written before the clock
+    # was set back. Another reader than the workers comes again after each slice, unless it holds a lease.
+    is_told = 0 < blocked <= found.now + 2 * SLICE and (ended is None or blocked - 2 * SLICE > ended)
+    seen = [min(found.now, blocked - SLICE)] if is_told else []
     if waiters.last_lease_end is not None:
         leased = waiters.last_lease_end - waiters.visibility_timeout
         # A lease that is longer than the setting tells of no moment. Then those that tell of themselves count.

@@ -21,7 +21,7 @@ from shardq.ops.queue.opening import missing, require_queue
 from shardq.ops.queue.retry import Same, always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op, Sleep
-from shardq.ops.queue.who import MAX_BY, Who
+from shardq.ops.queue.who import MAX_BY, NOBODY, Who
 from shardq.protocol.actions import Asked, Stored, spelled, statuses, stored
 
 PIECE: Final = 100
@@ -80,15 +80,19 @@ def begin(
     limit: int | None,
     who: Who,
     timeout: float | None,
+    via: str = "",
 ) -> Op[Running]:
-    """Begin an action. ConfigError if something is wrong with it, or another one is under way."""
+    """Begin an action. ConfigError if something is wrong with it, or another one is under way.
+
+    *via* names the program that begins it, so that it finds its own after a restart.
+    """
     check(kind, where)
     if rate is not None:
         checked_rate("rate", rate)
     if limit is not None:
         whole("limit", limit, 1, MAX_LIMIT)
     who.said_by(state)  # it is checked
-    asked = Asked(kind, where, who.by or state.client[:MAX_BY], who.note or "", rate or None, limit)
+    asked = Asked(kind, where, who.by or state.client[:MAX_BY], who.note or "", rate or None, limit, via)
     until = state.until(timeout)
     yield from require_queue(state, until)
     action_id, holder = secrets.token_hex(4), secrets.token_hex(8)
@@ -96,17 +100,20 @@ def begin(
     return _running(state, action_id, holder, reply)
 
 
-def take_over(state: QueueState, action_id: str, timeout: float | None) -> Op[Running]:
-    """Go on with an action whose process is silent, or that failed or was stopped. ConfigError if it is no such."""
+def take_over(state: QueueState, action_id: str, timeout: float | None, how: str = "take") -> Op[Running]:
+    """Go on with an action whose process is silent, or that failed or was stopped. ConfigError if it is no such.
+
+    *how* "adopt" leaves alone what failed, and what somebody stopped, be it in this instant.
+    """
     until, holder = state.until(timeout), secrets.token_hex(8)
     yield from require_queue(state, until)
-    reply = yield from _steer(state, "take", _checked_id(action_id), holder, until)
+    reply = yield from _steer(state, how, _checked_id(action_id), holder, until)
     return _running(state, action_id, holder, reply)
 
 
-def stop(state: QueueState, action_id: str, timeout: float | None) -> Op[ActionStatus]:
+def stop(state: QueueState, action_id: str, timeout: float | None, who: Who = NOBODY) -> Op[ActionStatus]:
     """Stop an action, whoever works on it. It is over with its next piece. ConfigError if there is none."""
-    reply = yield from _steer(state, "stop", _checked_id(action_id), "-", state.until(timeout))
+    reply = yield from _steer(state, "stop", _checked_id(action_id), "-", state.until(timeout), who=who)
     return _stored(reply).status(action_id, float(reply[1]))
 
 
@@ -243,8 +250,10 @@ def _act(running: Running, piece: list[Chosen], becomes: str = "running", proble
         yield from _act(running, [], "stopped")
 
 
-def _steer(state: QueueState, how: str, action_id: str, holder: str, until: float, spec: str = "") -> Op[Any]:
-    call = Same(Call.on(state.keys, "steer", (how, action_id, holder, spec)))
+def _steer(
+    state: QueueState, how: str, action_id: str, holder: str, until: float, spec: str = "", who: Who = NOBODY
+) -> Op[Any]:
+    call = Same(Call.on(state.keys, "steer", (how, action_id, holder, spec, who.said_by(state))))
     reply = yield from retry_until(call, until, state.clock)
     match reply:
         case [b"OK", *_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,26 +15,35 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.protocol.bodies import text_or_bytes
 from shardq.protocol.limits import pause_of, row_of
+from shardq.sharding import key_bytes
 
 PAGE: Final = 1000
 
 Key = str | bytes
 
 
-def controls(state: QueueState, timeout: float | None = None) -> Op[Controls]:
-    """Return all pauses, limits and weights, and all plans."""
-    found = yield from own_controls(state, timeout)
+def controls(state: QueueState, shard_key: Key | None = None, timeout: float | None = None) -> Op[Controls]:
+    """Return all pauses, limits and weights, or those of one *shard_key* and of the whole queue; and all plans."""
+    keys = () if shard_key is None else (shard_key,)
+    found = yield from own_controls(state, timeout, keys)
     return replace(found, plans=(yield from plans(state, timeout)))
 
 
-def own_controls(state: QueueState, timeout: float | None = None) -> Op[Controls]:
-    """Return what shard keys have of their own, and None for the whole queue where that is paused; no plans."""
+def own_controls(
+    state: QueueState, timeout: float | None = None, keys: Sequence[Key] = (), *, some: bool = False
+) -> Op[Controls]:
+    """Return what shard keys have of their own, and None for the whole queue where that is paused; no plans.
+
+    With *keys* (at most 50) it is of these alone, in one call. *some* are about `PAGE` shard keys at most, those that
+    one call finds.
+    """
     until, cursor = state.until(timeout), b"0"
+    names = tuple(map(key_bytes, keys))
     paused: dict[Key | None, Control] = {}
     limits: dict[Key, LimitControl] = {}
     weights: dict[Key, WeightControl] = {}
     while True:
-        call = Call.on(state.keys, "limits", (cursor, PAGE))
+        call = Call.on(state.keys, "limits", (cursor, PAGE, *names))
         reply = yield from retry_until(always(call), until, state.clock)
         if len(reply) == 1:
             raise missing(state)
@@ -48,5 +58,5 @@ def own_controls(state: QueueState, timeout: float | None = None) -> Op[Controls
                 limits[key] = row.limits
             if row.weight:
                 weights[key] = row.weight
-        if cursor == b"0":
+        if some or cursor == b"0":
             return Controls(now / 1000, paused, limits, weights, {})

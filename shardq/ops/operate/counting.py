@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from shardq.model.action import ActionKind
 from shardq.model.where import Where
@@ -14,6 +14,15 @@ from shardq.ops.queue.steps import Call, Op
 from shardq.protocol.replies import pairs
 
 _ANY_MS: Final = 2**63
+MAX_PAGES: Final = 200
+"""Pages of 500 messages that a glance looks at."""
+
+
+class Counted(NamedTuple):
+    """How many messages were found, and whether these are all: no more were looked at than there was time for."""
+
+    found: int
+    are_all: bool
 
 
 def count(
@@ -31,6 +40,25 @@ def count(
     while not search.is_over and (limit is None or found < limit):
         found += len((yield from next_page(state, search)))
     return found if limit is None else min(found, limit)
+
+
+def glance(
+    state: QueueState, kind: ActionKind, where: Where, now: float, *, seconds: float, timeout: float | None = None
+) -> Op[Counted]:
+    """Return how many messages *where* selects of those at which one can look in so many *seconds*. Errors as `count`.
+
+    *now* is the server's time.
+    """
+    check(kind, where)
+    until, ends = state.until(timeout), state.clock.monotonic() + seconds
+    yield from require_queue(state, until)
+    search, found = Search(kind, where, (yield from _bounds(state, now, until))), 0
+    search.restart()
+    for _ in range(MAX_PAGES):
+        found += len((yield from next_page(state, search)))
+        if search.is_over or state.clock.monotonic() > ends:
+            break
+    return Counted(found, search.is_over)
 
 
 def _bounds(state: QueueState, now: float, until: float) -> Op[Bounds]:

@@ -12,6 +12,8 @@ MAX_NOTE: Final = 200
 """Characters that a name and a note may have."""
 BETWEEN: Final = "\x1f"
 """What stands between the client, the name and the note. None of them has it."""
+BLANK: Final = "\x1e"
+"""What stands for a blank behind the number of a write, which ends at one."""
 
 
 class Who(NamedTuple):
@@ -27,6 +29,12 @@ class Who(NamedTuple):
         is_empty = self.note is None or (type(self.note) is str and self.note == "")
         note = "" if is_empty or self.note is None else line("note", self.note, MAX_NOTE)
         return BETWEEN.join((state.client, by, note)) if by or note else state.client
+
+    def asked_by(self, state: QueueState) -> str:
+        """Return what a write is told of who asked for it, behind its number; '' if nobody was named."""
+        client, between, said = self.said_by(state).partition(BETWEEN)
+        by, _, note = said.partition(BETWEEN)
+        return "".join((BETWEEN, by or client, BETWEEN, note)).replace(" ", BLANK) if between else ""
 
 
 NOBODY: Final = Who()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 
 from shardq.errors import ShardqError
 from shardq.model.call import called
-from shardq.model.schedule import CatchUp, Schedule
+from shardq.model.schedule import CatchUp, Run, Schedule
 from shardq.model.timetable import Timetable
-from shardq.protocol.bodies import text_or_bytes
+from shardq.protocol.bodies import message_id, text_or_bytes
 
+_RUN: Final = re.compile(r"(\d{1,15}):(\d{1,15}-\d{1,15})-(\w{1,8})(?= |$)")
 _SAID: Final = re.compile(r"(\d{1,15})(?:\.([\w-]*)\.([ap]))?")
 
 
@@ -67,8 +69,8 @@ def standing_of(said: bytes) -> Standing:
     return Standing(int(found[1]), found[2], found[3] == "p")
 
 
-def schedule_of(name: bytes, said: bytes, raw: bytes, now: int) -> Schedule:
-    """Return a stored schedule for users. BadRecord if it cannot be read."""
+def schedule_of(name: bytes, said: bytes, raw: bytes, now: int, runs: bytes = b"") -> Schedule:
+    """Return a stored schedule for users, with its last *runs* as Redis has them. BadRecord if it cannot be read."""
     record, standing = record_of(raw), standing_of(said)
     times = record.timetable
     following = None if standing.paused else times.after(max(standing.last, now))
@@ -83,4 +85,11 @@ def schedule_of(name: bytes, said: bytes, raw: bytes, now: int) -> Schedule:
         paused=standing.paused,
         last=standing.last / 1000,
         next=None if following is None else following / 1000,
+        runs=tuple(_runs_of(runs, record.shard_key)),
     )
+
+
+def _runs_of(raw: bytes, shard_key: bytes) -> Iterator[Run]:
+    """Yield the calls that were written for slots. What another program wrote is passed over."""
+    for each in _RUN.finditer(raw.decode(errors="replace")):
+        yield Run(int(each[1]) / 1000, message_id(each[2], each[3], text_or_bytes(shard_key)))

@@ -19,6 +19,7 @@ from shardq.ops.queue.retry import always, retry_replicated, retry_until
 from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
+from shardq.ops.queue.who import NOBODY, Who
 from shardq.ops.schedules.record import BadRecord, Record, record_of, schedule_of, stored_record
 from shardq.ops.write.outgoing import Outgoing, check_shard_key
 from shardq.ops.write.refusal import shares
@@ -119,13 +120,14 @@ def _existed(
     return check_replicas(state, underreplicated, existed)
 
 
-def run(state: QueueState, name: str, timeout: float | None) -> Op[Written]:
+def run(state: QueueState, name: str, timeout: float | None, who: Who = NOBODY) -> Op[Written]:
     """Write the call of a stored schedule now, also of one that is paused. Its slots stay what they are."""
+    asked = who.asked_by(state)
     _, _, (row, *_) = yield from _page(state, b"0", _checked(name), timeout)
     if not row[2]:
         raise _not_found(state, name)
     record = record_of(row[2])
-    message = Outgoing(text_or_bytes(record.shard_key), record.tag, record.body)
+    message = Outgoing(text_or_bytes(record.shard_key), record.tag, record.body, asked=asked)
     return (yield from write_one(state, message, timeout))
 
 
@@ -135,9 +137,9 @@ def listed(state: QueueState, timeout: float | None) -> Op[list[Schedule]]:
     cursor = b"0"
     while True:
         now, cursor, rows = yield from _page(state, cursor, "", timeout)
-        for name, said, raw in rows:
+        for name, said, raw, runs in rows:
             try:
-                found[name] = schedule_of(name, said, raw, now)
+                found[name] = schedule_of(name, said, raw, now, runs)
             except (BadRecord, KeyError, OSError, ValueError):  # another program's, or of a zone that is unknown here
                 continue
         if cursor == b"0":
@@ -152,7 +154,7 @@ def _page(
     if len(reply) == 1:
         raise missing(state)
     now, cursor, flat = reply
-    return now, cursor, [flat[at : at + 3] for at in range(0, len(flat), 3)]
+    return now, cursor, [flat[at : at + 4] for at in range(0, len(flat), 4)]
 
 
 def _not_found(state: QueueState, name: str) -> ScheduleNotFound:

@@ -252,7 +252,7 @@ def call_with(
 
 def call_for(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float) -> Call:
     """Make the call that stores *chunk*, the next one of *sequence*."""
-    return call_with(state, state.view, sequence, chunk, number_of(state, sequence, until))
+    return call_with(state, state.view, sequence, chunk, number_of(state, sequence, until) + chunk[0].asked)
 
 
 def call_of(

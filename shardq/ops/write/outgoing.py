@@ -31,6 +31,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     `delays` says that a delay was given, if only one of 0. With a `unique_key`, `on_conflict` says what is done if
     another message has it; `takes_from` is the id of one that may have it all the same. A dedup key with `most_ids`
     is an id of a gateway's client, "token:id": the token keeps so many in the queue, and its own oldest go first.
+    `asked` says who asked for the write (see `Who`), of a message that goes alone.
     """
 
     shard_key: str | bytes
@@ -45,6 +46,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     delays: bool = False
     takes_from: str = ""
     most_ids: int = 0
+    asked: str = ""
 
     @property
     def options(self) -> str:

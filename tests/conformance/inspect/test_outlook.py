@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from shardq import Client, Limits, Outlook, OutOfMemory, Queue, QueueMissing
+from shardq import Client, ConfigError, Limits, Outlook, OutOfMemory, Queue, QueueMissing, Worker
 from shardq.model.outlook import WAIT_REASONS
 from shardq.ops.queue.steps import Sleep, Step
 from shardq.testing import ManualClock
@@ -20,6 +21,7 @@ from tests.conformance.read.test_fairness import flood
 from tests.conformance.world import World
 from tests.servers import Server
 from tests.simulated import clocked_client
+from tests.waiting import eventually
 
 HOUR = 3600.0
 MOST_CALLS = 8
@@ -49,12 +51,13 @@ def clock(at: float) -> str:
 
 
 def tell(
-    queue: Queue, *, slots: int = 8, busy: int = 8, done: int = 480, tenants: str = "", began: float = HOUR
-) -> None:
+    queue: Queue, *, slots: int = 8, busy: int = 8, done: int = 480, tenants: str = "", began: float = HOUR,
+    has_ended: bool = False,
+) -> None:  # fmt: skip
     """Let a worker tell of itself that has done that many jobs of 1 s in its last minute."""
     started = round(1000 * (queue.stats().time - began))
     tasks = f"mail.send={done},0,1000;" if done else ""
-    row = f"0|{slots}|{busy}.00|{started}|7|1048576||0.1.0|host||||{done}|0|{tasks}|{tenants}|"
+    row = f"{int(has_ended)}|{slots}|{busy}.00|{started}|7|1048576||0.1.0|host||||{done}|0|{tasks}|{tenants}|"
     beat(queue, "w", row)
 
 
@@ -63,6 +66,16 @@ def fall_silent(queue: Queue, world: World, seconds: float) -> float:
     heard, _, rest = world.raw.hget(queue.state.keys.workers, "w").partition(b"|")
     world.raw.hset(queue.state.keys.workers, "w", b"%d|%b" % (int(heard) - 1000 * seconds, rest))
     return int(heard) / 1000 - seconds
+
+
+def block(queue: Queue, world: World) -> None:
+    """Read until Redis has noted that a reader is blocked: on a slow machine a short block is over before it begins."""
+
+    def is_noted() -> bool:
+        assert queue.read_many(1, block=0.01) == []
+        return int(world.raw.hget(queue.state.keys.meta, "line").split(b" ")[5]) > 0
+
+    eventually(is_noted, what="that a reader is noted")
 
 
 def check(queue: Queue) -> Outlook:
@@ -203,8 +216,8 @@ def test_a_reader_that_was_blocked_before_the_clock_was_set_back_is_none(queue: 
     assert queue.verdict().kind == "no_worker"
 
 
-def test_a_reader_that_was_blocked_is_one(queue: Queue) -> None:
-    assert queue.read_many(1, block=0.01) == []
+def test_a_reader_that_was_blocked_is_one(queue: Queue, world: World) -> None:
+    block(queue, world)
     flood(queue, "acme", 9)
     assert queue.verdict().kind != "no_worker"
 
@@ -242,9 +255,12 @@ def test_one_tenant_floods(queue: Queue) -> None:
         flood(queue, f"tenant-{number}", 1)
     tell(queue, tenants="lumen-labs=440,1000,90000;tenant-1=40,1000,500;")
     assert queue.verdict().sentence == (
-        "lumen-labs holds 98 % of what waits. It drains in 4 min; the other 38 tenants wait 0.5 s."
+        "lumen-labs holds 98 % of what waits. It drains in 5 min; the other 38 tenants wait 0.5 s."
     )
     found = queue.outlook()
+    # 440 of the 480 jobs of the last minute were its own: the others go on to have theirs.
+    assert found.tenants[0].served_in == pytest.approx(2000 / (440 / 60), rel=0.05)
+    assert found.drain_seconds == pytest.approx(2037 / 8, rel=0.05)
     assert found.why == "if no more is written"
     helps = {each.what: (each.helps, each.text) for each in found.helps}
     assert helps["two more workers"] == (True, "84 s")
@@ -266,7 +282,8 @@ def test_redis_is_full(server: Server, server_client: Client) -> None:
     queue = server_client.queue("jobs", create=True, window=1, streams=4)
     queue.write_many([("x" * 1000, "acme")] * 50)
     raw = server.client()
-    raw.config_set("maxmemory", raw.info("memory")["used_memory"])
+    # Far below what is used: within 0.1 s the server gives back some of the buffers of its clients.
+    raw.config_set("maxmemory", raw.info("memory")["used_memory"] // 2)
     for _ in range(3):
         with pytest.raises(OutOfMemory):
             queue.write("x" * 1000, shard_key="acme", timeout=5)
@@ -312,3 +329,54 @@ def test_few_calls_however_much_waits(server: Server) -> None:
     assert found.kind == "flows"
     queue.delete(expected=None)
     driver._connection.close()
+
+
+@pytest.mark.everywhere
+def test_a_worker_that_ended_in_order_is_no_reader_that_was_blocked(queue: Queue, world: World) -> None:
+    """The read in which it was blocked last is noted for some seconds more: that is not somebody who reads."""
+    tell(queue)
+    block(queue, world)
+    tell(queue, has_ended=True)
+    flood(queue, "acme", 9)
+    assert queue.verdict().kind == "idle", "another may be starting"
+    assert queue.outlook().drains == "stands"
+
+
+def test_another_reader_is_seen_after_a_worker_ended_in_order(queue: Queue, world: World) -> None:
+    tell(queue, has_ended=True)
+    fall_silent(queue, world, 15)
+    block(queue, world)
+    flood(queue, "acme", 9)
+    assert queue.verdict().kind == "flows"
+    tell(queue, has_ended=True)
+    queue.read(visibility_timeout=30)
+    assert queue.verdict().kind == "flows", "it holds a lease"
+
+
+@pytest.mark.once
+def test_all_workers_end_in_order_and_messages_wait(queue: Queue) -> None:
+    """A real worker, which is blocked when it is stopped."""
+    worker = Worker(queue, lambda delivery: None)
+    runs = threading.Thread(target=worker.run)
+    runs.start()
+    try:
+        eventually(queue.workers, what="that the worker tells of itself")
+    finally:
+        worker.stop()
+        runs.join()
+    assert [each.state for each in queue.workers()] == ["ended"]
+    flood(queue, "acme", 9)
+    assert queue.verdict().kind == "idle"
+
+
+def test_one_of_many_that_is_asked_for_is_among_the_tenants(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=8, streams_per_shard=2, window=1)
+    queue.write_many([(b"x", f"tenant-{at}") for at in range(600) for _ in range(3)])
+    queue.write(b"x", shard_key="few")
+    queue.write(b"x", shard_key=b"\xff", delay=100)
+    for key, reasons in (("few", {"worker": 1}), (b"\xff", {"delay": 1})):
+        [row] = [each for each in queue.outlook(key).tenants if each.shard_key == key]
+        assert {reason: count for reason, count in row.reasons.items() if count} == reasons
+    assert "nobody" not in {each.shard_key for each in queue.outlook("nobody").tenants}
+    with pytest.raises(ConfigError, match="shard key"):
+        queue.outlook("")

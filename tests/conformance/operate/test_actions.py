@@ -424,7 +424,7 @@ def test_what_a_hostile_caller_says_of_an_action_is_not_believed(open_queue: Ope
     queue = open_queue(**SETTINGS)
     queue.write("first", shard_key="a")
     queue.write_many([Message(number, f"t{number}") for number in range(3)])
-    assert run(queue, Call.on(queue.state.keys, "steer", ("begin", "a", "h", "{}")))[0] == b"OK"
+    assert run(queue, Call.on(queue.state.keys, "steer", ("begin", "a", "h", "{}", "me")))[0] == b"OK"
     (message,) = queue.peek(1, shard_key="a").messages
     entry, place = MessageId.parse(message.message_id)
     row = (message.message_id, place, entry, "", "waiting", 0)
@@ -432,7 +432,7 @@ def test_what_a_hostile_caller_says_of_an_action_is_not_believed(open_queue: Ope
         with pytest.raises(BackendError, match="refused"):
             act(queue, 0, kind, becomes, *row)
     with pytest.raises(BackendError, match="refused"):
-        run(queue, Call.on(queue.state.keys, "steer", ("halt", "a", "h", "{}")))
+        run(queue, Call.on(queue.state.keys, "steer", ("halt", "a", "h", "{}", "me")))
     assert queue.stats().backlog == 4
     again = ("1-1-d", *row[1:])
     assert act(queue, 0, "cancel", "running", *row, *again, *row)[2:4] == [1, 2]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shardq import ConfigError, Limits, Queue
+from shardq import ConfigError, Limits, Queue, Where
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -108,6 +108,14 @@ CHANGES: dict[str, tuple[Callable[[Queue], object], Callable[..., object]]] = {
 }  # fmt: skip
 
 
+def under_way(queue: Queue) -> None:
+    dead(queue)
+    queue.redrive(Where(state="dead"))
+
+
+CHANGES["stopped"] = under_way, lambda queue, **who: queue.stop_action(queue.actions()[0].id, **who)
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_journal_says_who_asked_for_it_and_why(queue: Queue, change: str) -> None:
     prepare, act = CHANGES[change]
@@ -177,3 +185,50 @@ def test_the_largest_name_and_note_fit(queue: Queue) -> None:
     by, note = "🔑" * 100, "🔑" * 200
     queue.pause("t", by=by, note=note)
     assert (queue.controls().paused["t"].by, queue.controls().paused["t"].note) == (by, note)
+
+
+@pytest.mark.parametrize("task", ["mail.send", None])
+def test_the_journal_says_who_let_a_schedule_run(queue: Queue, task: str | None) -> None:
+    """By default that is nobody, as of all writes."""
+    queue.configure(max_schedules=1)
+    queue.schedules.add("often", "call" if task is None else [task, {}], shard_key="t", every=60)
+    begin = queue.journal().position
+    ids = [queue.schedules.run("often"), queue.schedules.run("often", by=BY, note=NOTE)]
+    ids += [queue.schedules.run("often", note="🔑 a,b" * 40), queue.schedules.run("often", by="🔑" * 100)]
+    found = queue.journal(after=begin).events
+    assert [(each.kind, each.message_id, each.task, each.client) for each in found] == [
+        ("written", each, task or "", "") for each in ids
+    ]
+    assert [(each.by, each.note) for each in found] == [
+        ("", ""), (BY, NOTE), (queue.client.name, "🔑 a,b" * 40), ("🔑" * 100, ""),
+    ]  # fmt: skip
+    for bad in BAD:
+        with pytest.raises(ConfigError, match="by must be a line of 1 to 100 characters"):
+            queue.schedules.run("often", by=bad)
+    assert queue.journal(after=begin).position == begin + 4
+
+
+def test_an_action_that_is_stopped_twice_was_stopped_by_the_first(queue: Queue) -> None:
+    under_way(queue)
+    begin = queue.journal().position
+    (one,) = queue.actions()
+    for by in (BY, "anna"):
+        assert queue.stop_action(one.id, by=by).state == "stopping"
+    assert [(each.kind, each.by) for each in queue.journal(after=begin).events] == [("stopped", BY)]
+
+
+@pytest.mark.everywhere
+def test_of_one_shard_key_nothing_else_is_told(queue: Queue) -> None:
+    queue.set_limits({f"tenant-{at}": Limits(rate=5) for at in range(200)}, by="anna")
+    queue.set_limits({b"\xff": Limits(max_in_flight=1)}, seconds=60, by=BY, note=NOTE)
+    queue.pause(b"\xff", by=BY)
+    queue.set_weights({b"\xff": 3})
+    queue.pause(by="anna")
+    found, every = queue.controls(b"\xff"), queue.controls()
+    assert set(found.paused) == {None, b"\xff"}
+    assert (set(found.limits), set(found.weights)) == ({b"\xff"}, {b"\xff"})
+    assert (found.limits[b"\xff"], found.paused[None]) == (every.limits[b"\xff"], every.paused[None])
+    found = queue.controls("nobody")
+    assert (set(found.paused), found.limits, found.weights) == ({None}, {}, {})
+    with pytest.raises(ConfigError, match="shard key"):
+        queue.controls("")

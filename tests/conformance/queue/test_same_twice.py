@@ -283,7 +283,7 @@ def _complete(queue: Queue, world: World) -> None:
 
 def _move_schedules(queue: Queue, world: World) -> None:
     queue.schedules.add("often", "call", shard_key="t", every=60)
-    _, _, (_, said, _) = by_hand(queue, "schedules", "0", 1, "often")
+    _, _, (_, said, *_) = by_hand(queue, "schedules", "0", 1, "often")
     assert by_hand(queue, "move_schedules", "often", said, 5, "often", said, 7) == 1
     assert world.raw.zscore(queue.state.keys.schedule_due, "u:often") == 5
 
@@ -304,7 +304,7 @@ def _bind(queue: Queue, world: World) -> None:
 def _act(queue: Queue, world: World) -> None:
     first, second = (letter.entry_id for letter in _dead(queue, 2))
     asked = spelled(Asked("redrive", Where(state="dead")))
-    assert by_hand(queue, "steer", "begin", "x", "me", asked)[0] == b"OK"
+    assert by_hand(queue, "steer", "begin", "x", "me", asked, "me")[0] == b"OK"
     rows = [("0-0-d", "d", each, "", "dead", 0) for each in (first, first, second, first)]
     words = ("x", "me", 0, "somebody", "redrive", "running", "", "-", "", *(word for row in rows for word in row))
     assert by_hand(queue, "act", *words) == [b"OK", b"running", 2, 2, 0]

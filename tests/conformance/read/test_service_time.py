@@ -196,6 +196,7 @@ def test_what_nobody_has_seen_costs_nothing(open_queue: OpenQueue) -> None:
 def test_stats_tell_how_many_wait_for_a_turn(open_queue: OpenQueue) -> None:
     queue = flooded(open_queue, [f"t{number}" for number in range(7)])
     queue.write(1, shard_key="quiet")
+    assert queue.stats().tenants_waiting == 0, "each has a message in the streams"
     held = queue.read_many(8)
     assert len({each.shard_key for each in held}) == 8
     assert queue.stats().tenants_waiting == 7

@@ -111,7 +111,7 @@ def test_a_worker_that_comes_late_writes_nothing_of_what_was_changed_meanwhile(q
 def said_of(queue: Queue) -> bytes:
     """How far the schedule is, as Redis has it."""
     call = Made.on(queue.state.keys, "schedules", ("0", 1, "often"))
-    _, _, (_, said, _) = queue.client.run(retry_until(always(call), queue.state.until(), queue.state.clock))
+    _, _, (_, said, *_) = queue.client.run(retry_until(always(call), queue.state.until(), queue.state.clock))
     return bytes(said)
 
 
@@ -215,3 +215,32 @@ def test_a_queue_that_is_deleted_takes_its_schedules_along(queue: Queue, world: 
     assert not [key for key in world.stored() if queue.name in key]
     queue.declare()
     assert queue.schedules.list() == []
+
+
+def test_the_last_calls_of_a_schedule_are_known(queue: Queue) -> None:
+    added = queue.schedules.add("often", CALL, shard_key="acct-7", every=60)
+    assert added.runs == ()
+    message = SlotMessage("u:often", timetable(None, "UTC", 60), "acct-7", "m", b"\x90")
+    first = (int(added.last) // 60 + 1) * 60_000
+    slots = [first + 60_000 * number for number in range(10)]
+    for slot in slots:
+        said = said_of(queue)
+        following = said.replace(said.partition(b".")[0], b"%d" % slot, 1).decode()
+        assert queue.client.run(write_slots(queue.state, message, [slot], said, following, queue.state.until())) is None
+    [often] = queue.schedules.list()
+    assert [run.slot * 1000 for run in often.runs] == slots[-8:]
+    states = [queue.status(run.message_id) for run in often.runs]
+    assert {each.state for each in states} == {"delayed"}
+    assert [each.until for each in states] == [run.slot for run in often.runs]
+    queue.schedules.pause("often")
+    assert queue.schedules.list()[0].runs == often.runs
+    queue.schedules.remove("often")
+    queue.schedules.add("often", CALL, shard_key="acct-7", every=60)
+    assert queue.schedules.list()[0].runs == ()
+
+
+def test_what_another_program_wrote_of_the_last_calls_is_passed_over(queue: Queue, world: World) -> None:
+    queue.schedules.add("often", CALL, shard_key="acct-7", every=60)
+    world.raw.hset(queue.state.keys.meta, "L:u:often", b"x \xff:1-2-0 5000:7-8-d 1:2 " + b"9" * 5000)
+    [often] = queue.schedules.list()
+    assert [(run.slot, run.message_id) for run in often.runs] == [(5.0, "7-8-d")]

@@ -147,7 +147,7 @@ class Furnished(Bench):
         queue.assign([next(low)])
         client.bind("orders.*", queue)
         self.standing = self.plain.hget(self.keys.meta, "S:u:often")
-        self.call("steer", "begin", "action", "holder", "{}")
+        self.call("steer", "begin", "action", "holder", "{}", "me")
 
     def call(self, function: str, *args: Argument) -> Any:
         """Call a function of the queue."""
@@ -231,7 +231,7 @@ CHANGES: Calls = {
     "settle, a nack": lambda bench: bench.held[0].nack(error="why"),
     "settle, a nack with a delay": lambda bench: bench.held[0].nack(delay=1),
     "settle, a reject": lambda bench: bench.held[0].reject("why"),
-    "steer": lambda bench: bench.call("steer", "stop", "action", "-", ""),
+    "steer": lambda bench: bench.call("steer", "stop", "action", "-", "", "me"),
     "shrink": lambda bench: bench.queue.resize(2),
     "store_schedule": lambda bench: bench.queue.schedules.add("new", "call", shard_key="tenant", every=60),
     "touch": lambda bench: bench.run(touch(bench.queue.state, bench.queue.state.until())),

@@ -9,11 +9,10 @@ from contextlib import ExitStack
 import pytest
 
 from shardq import BackendError, Client, Limits, MessageDead, NoResult, Queue, ResultPending
-from shardq.cli.declared.changes import changes
-from shardq.cli.declared.declaration import parsed
-from shardq.cli.declared.export import exported
+from shardq.cli.declared import changes, exported
 from shardq.cli.nodes import driver_for
 from shardq.clock import SystemClock
+from shardq.declared import parsed
 from shardq.model.message import OnConflict
 from shardq.ops.operate.libraries import load_library
 from shardq.ops.read.give_back import recover

@@ -10,14 +10,16 @@ OTHERS = {
         "PyPI", "PySpark", "RabbitMQ", "TypedDicts",
     ),
     "a setting of Celery, and a field of SQS, which pages compare": ("acks_late", "MessageId"),
+    "OpenTelemetry's": ("OTEL_PROPAGATORS",),
     "Django's": ("InvalidTask", "ImmediateBackend", "TaskResultDoesNotExist", "attempts", "robust"),
     "systemd's, Docker's, or uvicorn's": (
-        "EnvironmentFile=", "docker run --init", "docker stop", "docker stop --time 35",
-        "stop_grace_period: 35s", "uvicorn --workers 4",
+        "EnvironmentFile=", "docker run --init", "docker stop", "docker stop --time 30",
+        "stop_grace_period: 30s", "uvicorn --timeout-graceful-shutdown 2", "uvicorn --workers 4",
     ),
     "gRPC's, or HTTP's": (
         "GRPC_ENABLE_FORK_SUPPORT", "INVALID_ARGUMENT", "Idempotency-Key", "NOT_FOUND", "NOT_SERVING",
-        "RESOURCE_EXHAUSTED", "UNAVAILABLE", "Watch", "authorization: Bearer TOKEN", "grpc.health.v1.Health/Check",
+        "Origin", "POST act/NAME", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "Watch", "authorization: Bearer TOKEN",
+        "grpc.health.v1.Health/Check",
     ),
     "Kubernetes', or KEDA's": (
         "AverageValue", "FromEnv", "NetworkPolicy", "StreamIsActive", "cooldownPeriod", "fallback",
@@ -27,6 +29,7 @@ OTHERS = {
         "ShardqBlind", "ShardqDeadGrows", "ShardqFailing", "ShardqLeasesLost", "ShardqNeverDrains", "ShardqNoWorker",
         "ShardqOldestAge", "ShardqPausedForgotten", "ShardqRedisFull",
     ),
+    "a line of the file of people; tests/dashboard/test_login.py reads one": ("expires = 2027-01-31T00:00:00Z",),
     "a path of a server of HTTP": ("/healthz", "/metrics", "/readyz"),
     "Redis tells it while an append-only file is on, which is off in tests": ("aof_delayed_fsync",),
     "a call of the operating system": ("fallocate",),

@@ -14,7 +14,11 @@ from shardq.protocol import library, sources
 ROOT = Path(__file__).resolve().parents[3]
 TOPS = {"shardq", "pyspark_shardq", "pytest_shardq"}
 LIBRARY = f"shardq/protocol/{library.FILE}"
-NEEDED = (LIBRARY, "shardq/py.typed", "pyspark_shardq/__init__.py", "pytest_shardq/__init__.py")
+PAGE = sorted((ROOT / "shardq" / "dashboard" / "page").rglob("*.*"))
+NEEDED = (
+    LIBRARY, "shardq/py.typed", "pyspark_shardq/__init__.py", "pytest_shardq/__init__.py",
+    *(str(path.relative_to(ROOT)) for path in PAGE),
+)  # fmt: skip
 PIP = (sys.executable, "-m", "pip", "-qq", "--disable-pip-version-check")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import http.client
 import importlib
 import importlib.metadata
 import importlib.util
@@ -23,6 +24,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 TOPS = ("shardq", "pyspark_shardq")
 PLUGIN = "pytest_shardq"
@@ -37,6 +39,10 @@ FOREIGN = (
 
 NEEDS = re.compile(r"[Nn]eeds the extra (\w+): pip install 'shardq\[(\w+)\]'")
 MEMBERS = re.compile(r"^(?:commands|pipelines):\n((?:    .*\n)+)", re.MULTILINE)
+REFERENCE = re.compile(r'(?:src|href|from)[= ]"([^"#{]+)"|import "([^"]+)"')
+"""How the files of the page name each other."""
+SCREENS = ("overview", "queue", "tenants", "tenant", "message", "failures", "workers", "schedules", "settings")
+"""Scripts of the page that no other names."""
 MAX_SHOWN = 200
 """Characters of an error."""
 MAX_LISTED = 4
@@ -77,6 +83,8 @@ def look(request: Request) -> Found:
     look_at_modules(found, extras, request.lacks)
     look_at_scripts(found)
     needs = look_at_commands(found)
+    if "dashboard" in extras:
+        found.problems += problems_of_the_page()
     for page, words in request.shown:
         name = words if words in needs else words.split()[0]
         if name not in needs:
@@ -297,6 +305,40 @@ def code_of(words: list[str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     return code if isinstance(code, int) else 0 if code is None else 1
+
+
+# --- the page --------------------------------------------------------------------------------------------------
+
+
+def problems_of_the_page() -> list[str]:
+    """Serve the page of a Redis that is not there, and look whether a browser gets all that it asks for."""
+    program = [str(Path(sys.executable).with_name("shardq")), "serve", "dashboard", "--listen", "127.0.0.1:0", "--json"]
+    surroundings = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    with subprocess.Popen([*program, "--url", "redis://127.0.0.1:1"], stdout=subprocess.PIPE, env=surroundings) as page:
+        try:
+            assert page.stdout
+            line = page.stdout.readline()
+            if not line:
+                return [f"`{' '.join(program[1:])}` says nothing, and ends with {page.wait()}"]
+            site = http.client.HTTPConnection(urlsplit(json.loads(line)["address"]).netloc, timeout=60)
+            return [f"the page has no {path}" for path in files_of_the_page(site)]
+        finally:
+            page.kill()
+
+
+def files_of_the_page(site: http.client.HTTPConnection) -> Iterator[str]:
+    """What the page refers to, and what that imports, of which the site has none."""
+    wanted = ["", *(f"js/screens/{name}.js" for name in SCREENS)]
+    for path in wanted:  # which grows
+        site.request("GET", f"/{path}")
+        answer = site.getresponse()
+        text = answer.read().decode()
+        if answer.status != 200:
+            yield path
+        for reference in REFERENCE.finditer(text):
+            referred = urljoin(path, reference[1] or reference[2])
+            if referred not in wanted:
+                wanted.append(referred)
 
 
 if __name__ == "__main__":

@@ -122,6 +122,8 @@ def test_an_id_is_taken_apart() -> None:
         "1-2-o",
         "1-2-o.a b",
         f"1-2-o.{'x' * 4000}",
+        f"1-2-o.{'x' * 1025}",
+        f"1-2-o.{'%ff' * 1025}",
     ],
 )
 def test_what_is_no_id_is_refused(bad: Any) -> None:

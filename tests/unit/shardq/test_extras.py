@@ -25,6 +25,8 @@ NAMES = {
     "pandas": "pandas",
     "pyarrow": "pyarrow",
     "pyspark": "pyspark",
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
 }
 """What the package of a module is called."""
 

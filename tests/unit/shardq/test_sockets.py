@@ -23,6 +23,13 @@ def test_these_are_none(listen: str) -> None:
         check_address("--listen", listen)
 
 
+@pytest.mark.parametrize("listen", [":99999", ":x", "host:", "127.0.0.1:-1"])
+def test_a_port_that_is_none_is_named(listen: str) -> None:
+    port = listen.rpartition(":")[2]
+    with pytest.raises(ConfigError, match=rf"the port is a number from 0 to 65535, not '{port}'$"):
+        check_address("--listen", listen)
+
+
 def test_without_a_host_a_port_is_that_of_all_addresses() -> None:
     """Where `::` takes IPv4, too, the port was taken when IPv4 wanted it."""
     opened = listeners(":0")

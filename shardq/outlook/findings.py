@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from shardq.cli.findings.finding import Finding
-from shardq.cli.text import shown_key
-from shardq.cli.width import cut
 from shardq.model.verdict import Verdict
 from shardq.model.wording import moment, plural, share
+from shardq.outlook.names import name_of
 
 FORGOTTEN: Final = 86_400.0
 """Seconds after which a pause without an end is taken for forgotten."""
@@ -19,9 +17,26 @@ ENDED_SHARE: Final = 0.01
 ENDED_ALWAYS: Final = 20
 """How many leases may end by time whatever the share is: those of a worker that dies do."""
 NAMED: Final = 3
-MAX_NAME: Final = 30
-"""Columns of a shard key that a finding names."""
 MAX_NOTE: Final = 200
+"""Letters of a note that a finding shows."""
+
+
+class Finding(NamedTuple):
+    """One finding: `line` says what is wrong, `mend` what to do, and `queue` where ('' for the server).
+
+    A client refuses a server with one that `is_fatal`.
+    """
+
+    name: str
+    line: str
+    mend: str
+    queue: str = ""
+    is_fatal: bool = False
+
+    @property
+    def label(self) -> str:
+        """Return the name by which --accept leaves out this finding alone."""
+        return f"{self.name}:{self.queue}" if self.queue else self.name
 
 
 class Pause(NamedTuple):
@@ -64,22 +79,22 @@ def of_pauses(queue: str, pauses: Iterable[Pause], now: float) -> Iterator[Findi
     old = [each for each in endless if now - (each.since or now) > FORGOTTEN]
     for each in old:
         if each.shard_key is None:
-            why = f" “{cut(each.note, MAX_NOTE)}”, says the pause." if each.note else ""
+            why = f" “{each.note[:MAX_NOTE]}”, says the pause." if each.note else ""
             yield Finding(
                 "paused",
-                f"{cut(each.by or 'somebody', MAX_NAME)} paused it {moment(each.since, now)}, without an end.",
+                f"{name_of(each.by or 'somebody')} paused it {moment(each.since, now)}, without an end.",
                 f"Ask, then end it: shardq resume {queue}.{why}",
                 queue,
             )
     keys = [each for each in old if each.shard_key is not None]
     if keys:
         first = min(keys, key=lambda each: each.since or 0.0)
-        named = ", ".join(cut(shown_key(each.shard_key or ""), MAX_NAME) for each in keys[:NAMED])
+        named = ", ".join(name_of(each.shard_key or "") for each in keys[:NAMED])
         more = f" and {len(keys) - NAMED:,} more" if len(keys) > NAMED else ""
         yield Finding(
             "paused",
             f"{plural(len(keys), 'tenant')} paused without an end, the first {moment(first.since, now)}.",
-            f"They are {named}{more}. Ask {cut(first.by or 'around', MAX_NAME)}, then end it: "
+            f"They are {named}{more}. Ask {name_of(first.by or 'around')}, then end it: "
             f"shardq resume {queue} --tenant KEY.",
             queue,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from shardq.cli.declared.declaration import DeclaredQueue
+from shardq.declared.declaration import DeclaredQueue
 from shardq.errors import ConfigError, ShardqError
 from shardq.model import QueueConfig
 from shardq.planner import Assignment

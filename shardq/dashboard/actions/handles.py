@@ -1,0 +1,227 @@
+"""What takes long goes on in the process of the page, which works on the actions that people began on it.
+
+If it ends, its actions stand in Redis, and after 30 s without a word another may take them over. So a page that starts
+looks once for those of a page before it, and takes them over; a page that shows one which nobody works on does so, too.
+Nothing is asked for while nobody looks and nothing is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from shardq.client.async_action import AsyncAction
+from shardq.dashboard import numbers
+from shardq.dashboard.actions.look import queue_of
+from shardq.dashboard.actions.progress import VIA_ONE, shown
+from shardq.dashboard.source import Source
+from shardq.errors import BackendError, ConfigError, LeaseLost, OutcomeUnknown, ShardqError
+from shardq.model.action import ActionKind, ActionStatus
+from shardq.model.where import Where
+from shardq.ops.operate import actions, selection
+from shardq.ops.operate.selection import Bounds, Chosen, Search
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.who import Who
+from shardq.protocol.actions import LEASE
+
+log = logging.getLogger("shardq.dashboard")
+
+VIA: Final = "dashboard"
+"""How an action is marked that was begun on a page."""
+ALL: Final = Bounds(0.0, 2**63, 2**63, "")
+"""What a search is about that comes before its action: all that is there."""
+AGAIN: Final = 2.0
+"""Seconds after which an action goes on when Redis did not answer."""
+GLANCE: Final = LEASE / 6
+"""Seconds between two looks at actions of a page that has ended perhaps."""
+SHOWN: Final = 1.0
+"""Seconds for which the actions of a queue count as those of now."""
+
+
+async def actions_of(source: Source, queue: str) -> list[dict[str, Any]]:
+    """Return the actions of a queue as a screen shows them, the newest first. NotThere if there is no such queue."""
+    found = await numbers.of_queue(source, "actions", queue, queue_of(source, queue).actions, SHOWN)
+    if source.care is not None:
+        source.care(queue, found)
+    return [shown(queue, each) for each in found]
+
+
+class Handles:
+    """The actions that this process works on. It has a task for each; a queue has one action at a time."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._search: asyncio.Task[None] | None = None
+        self.looks = 0
+        """How often all queues were looked at for actions of a page before this one."""
+        source.care = self.care
+
+    @property
+    def under_way(self) -> int:
+        """How many actions this process works on."""
+        return len(self._tasks)
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether it is known of all queues that a page before this one left nothing there."""
+        return self._search is not None and self._search.done()
+
+    async def begin(
+        self, queue: str, kind: ActionKind, where: Where, rate: float | None, limit: int | None, by: str, note: str
+    ) -> str:
+        """Begin an action, and return its id: this process goes on with it. ConfigError if another one is under way."""
+        client, state = self._source.client, queue_of(self._source, queue).state
+        op = actions.begin(state, kind, where, rate, limit, Who(by, note), None, VIA)
+        action = AsyncAction(client, await client.run(op))
+        self._drive(queue, action)
+        return action.id
+
+    async def take_over(self, queue: str, action_id: str) -> None:
+        """Go on with an action. ConfigError if somebody works on it, or it is done."""
+        self._drive(queue, await queue_of(self._source, queue).take_over(action_id))
+
+    async def retry_one(self, queue: str, message_id: str, key: str | bytes, by: str, note: str) -> bool:
+        """Make one message deliverable at once, and return whether it waited for its next try.
+
+        It is an action on the tenant's messages of which one is chosen, so it is refused while another is under way.
+        """
+        client, state = self._source.client, queue_of(self._source, queue).state
+        where = Where(tenant=key, state="retrying")
+        chosen = await self._retrying(state, where, message_id)
+        if chosen is None:
+            return False
+        running = await client.run(actions.begin(state, "retry_now", where, None, 1, Who(by, note), None, VIA_ONE))
+        running.search.is_over = True
+        running.chosen.append(chosen)
+        try:
+            return (await AsyncAction(client, running).wait()).done == 1
+        except BackendError as error:
+            self._keep(running.id, self._end(queue, running.id))
+            raise OutcomeUnknown(f"message {message_id} may have been made deliverable, or not") from error
+
+    async def _retrying(self, state: QueueState, where: Where, message_id: str) -> Chosen | None:
+        """Return a message that waits for its next try; None if it does not."""
+        search = Search("retry_now", where, ALL)
+        search.restart()
+        while not search.is_over:
+            for each in await self._source.client.run(selection.next_page(state, search)):
+                if each.message_id == message_id:
+                    return each
+        return None
+
+    async def _end(self, queue: str, action_id: str) -> None:
+        """Stop an action with which nobody can go on, so that others need not wait until it was silent for 30 s."""
+        while True:
+            try:
+                await queue_of(self._source, queue).stop_action(action_id)
+            except BackendError:
+                await asyncio.sleep(AGAIN)
+            except ShardqError as error:
+                log.debug("action %s of queue %s is not stopped: %s", action_id, queue, error)
+                return
+            else:
+                return
+
+    def care(self, queue: str, found: Sequence[ActionStatus]) -> None:
+        """Go on with actions of a page that nobody works on any more."""
+        for each in found:
+            if each.via == VIA and each.state == "abandoned" and each.id not in self._tasks:
+                self._keep(each.id, self._adopt(queue, each.id))
+
+    def search(self) -> None:
+        """Look once for actions of a page before this one, of all queues."""
+        if self._search is None:
+            self._search = asyncio.get_running_loop().create_task(self._look_for_own())
+
+    async def quiet(self) -> None:
+        """Wait until nothing is under way here."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def close(self) -> None:
+        """Let go of all: another process may take them over."""
+        tasks = [*self._tasks.values(), *([self._search] if self._search else [])]
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _drive(self, queue: str, action: AsyncAction) -> None:
+        self._keep(action.id, self._go_on(queue, action))
+
+    def _keep(self, action_id: str, work: Any) -> None:
+        before = self._tasks.get(action_id)
+        task = self._tasks[action_id] = asyncio.get_running_loop().create_task(work)
+        if before is not None:
+            before.cancel()
+
+        def forget(done: asyncio.Task[None]) -> None:
+            if self._tasks.get(action_id) is done:
+                del self._tasks[action_id]
+
+        task.add_done_callback(forget)
+
+    async def _adopt(self, queue: str, action_id: str) -> None:
+        client, state = self._source.client, queue_of(self._source, queue).state
+        try:
+            # What was seen may be a second old: somebody may have stopped it meanwhile, and then it stays so.
+            action = AsyncAction(client, await client.run(actions.take_over(state, action_id, None, "adopt")))
+        except ShardqError as error:  # another page was faster, or Redis is away: whoever looks next tries again
+            log.debug("action %s of queue %s is not taken over: %s", action_id, queue, error)
+            return
+        log.info("action %s of queue %s goes on here: its process was silent", action_id, queue)
+        await self._go_on(queue, action)
+
+    async def _go_on(self, queue: str, action: AsyncAction) -> None:
+        """Work on an action to its end, also while Redis is away now and then."""
+        while True:
+            try:
+                status = await action.wait()
+            except LeaseLost:
+                log.info("action %s of queue %s is another process's", action.id, queue)
+                return
+            except BackendError as error:
+                log.warning("action %s of queue %s waits for Redis: %s", action.id, queue, error)
+                await asyncio.sleep(AGAIN)
+            except ShardqError as error:
+                log.warning("action %s of queue %s ended: %s", action.id, queue, error)
+                return
+            except Exception:
+                log.exception("action %s of queue %s ended by a defect", action.id, queue)
+                return
+            else:
+                log.info("action %s of queue %s is %s: %d done", action.id, queue, status.state, status.done)
+                return
+
+    async def _look_for_own(self) -> None:
+        """Take over what a page before this one left, as soon as it was silent for long enough."""
+        names: set[str] | None = None
+        heard: dict[str, float] = {}
+        while names is None or names:
+            try:
+                names = set(await self._source.client.queues()) if names is None else names
+                for name in sorted(names):
+                    if not await self._is_left(name, heard):
+                        names.discard(name)
+            except ShardqError as error:
+                log.debug("actions of a page before this one are looked for again: %s", error)
+            self.looks += 1
+            if names is None or names:
+                await asyncio.sleep(GLANCE)
+
+    async def _is_left(self, name: str, heard: dict[str, float]) -> bool:
+        """Whether a queue has an action of a page of which nobody knows yet whether somebody works on it."""
+        try:
+            found = await queue_of(self._source, name).actions()
+        except ConfigError:  # there is no such queue any more
+            return False
+        self.care(name, found)
+        own = next(
+            (each for each in found if each.via == VIA and each.state == "running" and each.id not in self._tasks), None
+        )
+        if own is None:
+            return False
+        before = heard.setdefault(own.id, own.heard)
+        return before == own.heard

@@ -1,0 +1,67 @@
+"""What dialogs are reckoned from: a look at a queue, for all who ask within seconds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shardq.client.async_queue import AsyncQueue
+from shardq.dashboard import numbers
+from shardq.dashboard.source import Source
+from shardq.model import Controls, QueueStats, Tenant
+from shardq.model.action import ActionKind
+from shardq.model.where import Where
+from shardq.ops.operate import controls, counting
+from shardq.ops.operate.counting import Counted
+from shardq.outlook.foresight import Foresight
+from shardq.outlook.names import LETTERS, name_of
+
+COUNTED: Final = 2.0
+"""Seconds for which messages are counted that a filter selects: then the dialog says "at least"."""
+
+
+def queue_of(source: Source, name: str) -> AsyncQueue:
+    """Return a queue, which is never created by that."""
+    return source.client.queue(name, create=False)
+
+
+async def foresight(source: Source, queue: str) -> Foresight:
+    """Return what changes would do to those that wait in a queue. NotThere if there is no such queue."""
+    return Foresight((await numbers.look(source, queue)).facts)
+
+
+async def counted(source: Source, queue: str, kind: ActionKind, where: Where) -> Counted:
+    """Return how many messages an action would be about. ConfigError if it cannot be about such."""
+    state = queue_of(source, queue).state
+    now = (await queue_of(source, queue).stats()).time
+    return await source.client.run(counting.glance(state, kind, where, now, seconds=COUNTED))
+
+
+async def stats_of(source: Source, queue: str) -> QueueStats:
+    """Return the numbers of a queue, as they are now."""
+    return await queue_of(source, queue).stats()
+
+
+async def tenant_of(source: Source, queue: str, key: str | bytes) -> Tenant:
+    """Return what a tenant has, as it is now."""
+    return await queue_of(source, queue).tenant(key)
+
+
+async def controls_of(source: Source, queue: str, key: str | bytes | None) -> Controls:
+    """Return what people set of a tenant and of the whole queue, as it is now. With a tenant there are all plans."""
+    state = queue_of(source, queue).state
+    op = controls.own_controls(state, some=True) if key is None else controls.controls(state, key)
+    return await source.client.run(op)
+
+
+def typed_name(key: str | bytes | None, queue: str) -> str:
+    """Return the name that a person types before something of a tenant, or of a queue, is gone for good.
+
+    It is the tenant's where one can type that: else the queue's, which has but letters, digits and a few signs.
+    """
+    is_plain = isinstance(key, str) and len(key) <= LETTERS and key.isprintable() and key == " ".join(key.split())
+    return str(key) if is_plain and key else queue
+
+
+def whose(key: str | bytes | None, queue: str) -> str:
+    """Return whom an action is about, as it stands in a title."""
+    return queue if key is None else f"{name_of(key)} in {queue}"

@@ -1,0 +1,153 @@
+"""Pause for a while, and resume: a tenant, or the whole queue."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from shardq.dashboard.actions.fields import LASTING, NOTE, Wish
+from shardq.dashboard.actions.given import Given, Takes
+from shardq.dashboard.actions.look import controls_of, foresight, queue_of, stats_of, tenant_of, whose
+from shardq.dashboard.actions.progress import MAX_NOTE
+from shardq.dashboard.actions.said import Action, Desk, Done, Line, Said, line
+from shardq.dashboard.people import Role
+from shardq.model import Controls
+from shardq.model.controls import Control
+from shardq.model.wording import number, plural, span
+from shardq.outlook.foresight import LONG, Foresight
+from shardq.outlook.names import name_of
+from shardq.outlook.sentence import At, Parts
+
+
+async def _say_pause(desk: Desk, given: Given, wish: Wish) -> Said:
+    controls = await controls_of(desk.source, given.queue, given.key)
+    seconds = _seconds(wish)
+    ends: Parts = ["until somebody ends it"]
+    if seconds is not None:
+        ends = ["until ", At(controls.time + seconds, controls.time)]
+    if given.key is None:
+        lines = await _pause_of_all(desk, given, ends)
+    else:
+        lines = await _pause_of_one(desk, given, ends)
+    if seconds is None:
+        lines.append(line("A pause without an end is easily forgotten.", tone="warn"))
+    before = controls.paused.get(given.key)
+    if before is not None:
+        lines.insert(0, line(_who_paused(before, controls.time), ": this takes the place of that.", tone="warn"))
+    return Said(
+        title=f"Pause {whose(given.key, given.queue)}",
+        verb="Pause",
+        lines=lines,
+        state={"the pause": None if before is None else (before.until, before.by)},
+    )
+
+
+async def _pause_of_one(desk: Desk, given: Given, ends: Parts) -> list[Line]:
+    has = await tenant_of(desk.source, given.queue, given.tenant)
+    lines = [_wait(has.backlog, has.delayed, ends)]
+    goes = f"{plural(has.in_flight, 'message')} in flight {_goes(has.in_flight)} on. So do its writes."
+    lines.append(line(goes if has.in_flight else "Its writes go on."))
+    effect = (await foresight(desk.source, given.queue)).without(has.shard_key)
+    lines.append(line(effect.on_others() or "Nobody else waits longer."))
+    return lines
+
+
+async def _pause_of_all(desk: Desk, given: Given, ends: Parts) -> list[Line]:
+    has = await stats_of(desk.source, given.queue)
+    waits = "waits" if has.backlog == 1 else "wait"
+    what = f"It is the whole queue: {plural(has.backlog, 'message')} of all tenants {waits} "
+    lines = [line(what, ends, ".", tone="warn")]
+    goes = f"{plural(has.in_flight, 'message')} in flight {_goes(has.in_flight)} on, and writes go on, too."
+    lines.append(line(goes if has.in_flight else "Writes go on."))
+    sight = await foresight(desk.source, given.queue)
+    if sight.written:
+        lines.append(line(f"About {number(60 * sight.written)} more come in a minute."))
+    return lines
+
+
+def _wait(backlog: int, delayed: int, ends: Parts) -> Line:
+    if not backlog and not delayed:
+        return line("It has no messages now. What is written for it waits ", ends, ".")
+    what = [f"its {plural(backlog, 'message')}"] if backlog else []
+    what += [f"{number(delayed)} delayed"] if delayed else []
+    words = " and ".join(what)
+    verb = "waits" if backlog + delayed == 1 else "wait"
+    return line(f"{words[0].upper()}{words[1:]} {verb} ", ends, ", with what is written for it.")
+
+
+def _goes(count: int) -> str:
+    return "goes" if count == 1 else "go"
+
+
+def _seconds(wish: Wish) -> float | None:
+    return float(wish["seconds"]) if wish["seconds"] else None
+
+
+def _who_paused(before: Control, now: float) -> Parts:
+    by = name_of(before.by) if before.by else "Somebody"
+    since: Parts = [" at ", At(before.since, now)] if before.since is not None else []
+    ends: Parts = ["without an end"] if math.isinf(before.until) else ["until ", At(before.until, now)]
+    note = f" ({name_of(before.note, MAX_NOTE)})" if before.note else ""
+    return [f"{by} paused it", *since, ", ", *ends, note]
+
+
+async def _pause(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+    seconds = _seconds(wish)
+    queue = queue_of(desk.source, given.queue)
+    await queue.pause(given.key, seconds=seconds, by=desk.person.name, note=wish["note"])
+    lasts = "until somebody ends it" if seconds is None else f"for {dict(LASTING.choices)[wish['seconds']]}"
+    return Done(f"{whose(given.key, given.queue)} is paused {lasts}.")
+
+
+async def _say_resume(desk: Desk, given: Given, wish: Wish) -> Said:
+    controls = await controls_of(desk.source, given.queue, given.key)
+    title, before = f"End the pause of {whose(given.key, given.queue)}", controls.paused.get(given.key)
+    if before is None:
+        return Said(title, "", [_not_paused(controls, given)], is_possible=False)
+    lines = [line(_who_paused(before, controls.time), ".")]
+    sight = await foresight(desk.source, given.queue)
+    lines += await (_resume_of_all if given.key is None else _resume_of_one)(desk, given, sight)
+    if given.key is not None and None in controls.paused:
+        lines.append(line("The whole queue is paused, too: nothing comes before that ends.", tone="warn"))
+    if not sight.has_reader:
+        lines.append(line("No worker reads the queue.", tone="warn"))
+    return Said(title, "End the pause", lines, state={"the pause": (before.until, before.by)})
+
+
+async def _resume_of_all(desk: Desk, given: Given, sight: Foresight) -> list[Line]:
+    has = await stats_of(desk.source, given.queue)
+    lines = [line(f"{plural(has.backlog, 'message')} can be delivered at once.")]
+    if has.limited:
+        lines.append(line(f"{number(has.limited)} of them still wait for limits or pauses of their tenants."))
+    if served := sight.all_resumed().own_after:
+        lines.append(line(f"All is served in about {span(served)}."))
+    return lines
+
+
+async def _resume_of_one(desk: Desk, given: Given, sight: Foresight) -> list[Line]:
+    has = await tenant_of(desk.source, given.queue, given.tenant)
+    lines = [line(f"Its {plural(has.backlog, 'message')} can be delivered at once.")]
+    effect = sight.resumed(has.shard_key)
+    if effect.own_after:
+        lines.append(line(f"They are served in about {span(effect.own_after)}."))
+    if told := effect.on_others():
+        lines.append(line(told, tone="warn" if (effect.longer or 0) > LONG else ""))
+    return lines
+
+
+def _not_paused(controls: Controls, given: Given) -> Line:
+    if given.key is not None and None in controls.paused:
+        who = _who_paused(controls.paused[None], controls.time)
+        return line("It is not paused by itself: the whole queue is. ", who, ".")
+    return line("It is not paused.")
+
+
+async def _resume(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+    await queue_of(desk.source, given.queue).resume(given.key, by=desk.person.name, note=wish["note"])
+    return Done(f"{whose(given.key, given.queue)} goes on.")
+
+
+_ONE_OR_ALL: Final = Takes(key=True, or_all=True)
+
+PAUSE = Action("pause", Role.ACT, _ONE_OR_ALL, (LASTING, NOTE), _say_pause, _pause)
+RESUME = Action("resume", Role.ACT, _ONE_OR_ALL, (NOTE,), _say_resume, _resume)

@@ -1,0 +1,238 @@
+"""The addresses of actions: `GET ask/NAME` says what one will do, `POST act/NAME` does it, `GET handle` tells how far.
+
+The page around it has looked at where a request comes from, and at who asks (`request.state.person`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from shardq.dashboard.actions.fields import MAX_VALUE, Wish
+from shardq.dashboard.actions.given import Given, Takes
+from shardq.dashboard.actions.handles import Handles, actions_of
+from shardq.dashboard.actions.refusals import BAD, CHANGED, FORBIDDEN, GONE, TOO_LARGE, Refused, refusal_of
+from shardq.dashboard.actions.said import Action, Desk, Said
+from shardq.dashboard.actions.table import action_of
+from shardq.dashboard.actions.tickets import Ticket, Tickets
+from shardq.dashboard.bodies import TooLarge, body_of
+from shardq.dashboard.people import Person
+from shardq.dashboard.refusals import Refusals
+from shardq.dashboard.scene import NotThere
+from shardq.dashboard.source import Source
+from shardq.errors import BackendTimeout, ShardqError
+from shardq.model.wording import number, plural
+
+log = logging.getLogger("shardq.dashboard")
+
+MAX_BODY: Final = 8 * 1024
+"""Bytes of what is posted."""
+MAX_ASKED: Final = 20
+"""Names in a query."""
+AT_ONCE: Final = 8
+"""Dialogs that are reckoned at once; the others wait."""
+PATIENCE: Final = 5.0
+"""Seconds for which a person waits for what a dialog says."""
+GROWN: Final = 10
+"""A count may grow by so many, and by a tenth, before the person is asked again."""
+
+Handler = Callable[[Request], Awaitable[dict[str, Any]]]
+_HANDLE: Final = Takes(name="id")
+
+
+class Posted(msgspec.Struct, forbid_unknown_fields=True):
+    """What the page posts."""
+
+    ticket: str
+    fields: dict[str, str] = {}
+
+
+class Counter:
+    """Takes what people ask for and do. For one event loop."""
+
+    def __init__(self, source: Source, handles: Handles, refusals: Refusals, changed: Callable[[], None]) -> None:
+        self.source = source
+        self.handles = handles
+        self._refusals, self._tell_screens = refusals, changed
+        self.tickets = Tickets(source.client.clock)
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(self, request: Request) -> dict[str, Any]:
+        """Say what an action will do, with a ticket for it."""
+        self.handles.search()
+        said = _asked(request)
+        action = self._allowed(request, said)
+        names = {each.name for each in action.fields}
+        given = action.takes.read({name: value for name, value in said.items() if name not in names})
+        wish = Wish(action.fields, {name: value for name, value in said.items() if name in names})
+        person = _person(request)
+        now = await self._say(Desk(self.source, person, self.handles), action, given, wish)
+        return self._dialog(person, action, given, wish, now)
+
+    async def act(self, request: Request) -> dict[str, Any]:
+        """Do what a ticket is for, once."""
+        self.handles.search()
+        person, posted = _person(request), await _posted(request)
+        ticket = self._ticket(request, person, posted)
+        action = ticket.action
+        wish = _wish(ticket, posted.fields)
+        self.tickets.take(posted.ticket)  # from here on it is used, whatever comes
+        desk = Desk(self.source, person, self.handles)
+        now = await self._say(desk, action, ticket.given, wish)
+        if told := _changed(ticket.said, now):
+            dialog = self._dialog(person, action, ticket.given, wish, now)
+            return {"status": CHANGED, "text": told, "ask": dialog}
+        try:
+            done = await action.do(desk, ticket.given, wish, ticket.said, now)
+        except ShardqError as error:  # it may be done, or a part of it
+            log.warning(
+                "%s (%s) tried %s: %s", person.name, person.role.name.lower(), _told(action, ticket.given), error
+            )
+            self._tell_screens()
+            raise
+        log.info("%s (%s) did %s", person.name, person.role.name.lower(), _told(action, ticket.given))
+        self._tell_screens()
+        return {"said": done.text, "queue": ticket.given.queue, "handle": done.handle}
+
+    async def handle(self, request: Request) -> dict[str, Any]:
+        """Tell how far an action on many messages is."""
+        self.handles.search()
+        given = _HANDLE.read(_asked(request))
+        for each in await actions_of(self.source, given.queue):
+            if each["id"] == given.name:
+                return each
+        raise Refused("There is no such action any more.", GONE)
+
+    def _dialog(self, person: Person, action: Action, given: Given, wish: Wish, said: Said) -> dict[str, Any]:
+        found = action.shown(said, wish)
+        if said.is_possible:
+            texts = {**wish.texts, **said.values}
+            found["ticket"] = self.tickets.issue(person, action, given, texts, said)
+        return found
+
+    def _allowed(self, request: Request, said: Mapping[str, str]) -> Action:
+        """Return the action that is asked for, if this person may do it."""
+        action, person = action_of(request.path_params["action"], said), _person(request)
+        if action is None:
+            raise Refused("There is no such action.", GONE)
+        if person.role < action.role:
+            self._refusals.tell(request, "the role does not allow it", person.name)
+            raise Refused(f"This is for people with the role {action.role.name.lower()}.", FORBIDDEN)
+        return action
+
+    async def _say(self, desk: Desk, action: Action, given: Given, wish: Wish) -> Said:
+        """Reckon what an action would do. It only reads, so a person who waits for Redis is told soon."""
+        try:
+            async with asyncio.timeout(PATIENCE), self._places:
+                return await action.say(desk, given, wish)
+        except TimeoutError:
+            raise refusal_of(BackendTimeout("no answer")) from None
+
+    def _ticket(self, request: Request, person: Person, posted: Posted) -> Ticket:
+        found = self.tickets.look(posted.ticket, person, request.path_params["action"])
+        if found is None:
+            self._refusals.tell(request, "no such ticket", person.name)
+            raise Refused("This dialog is over, or was used already. Open it again: nothing was done.", CHANGED)
+        return found
+
+
+def routes(source: Source, handles: Handles, refusals: Refusals, changed: Callable[[], None]) -> list[BaseRoute]:
+    """Return the addresses of actions, for a page whose actions are on.
+
+    *handles* goes on with what takes long, *refusals* tells the log of what is refused. *changed* is called when
+    something was done, which screens may show.
+    """
+    counter = Counter(source, handles, refusals, changed)
+    return [
+        Route("/ask/{action}", _answered(counter.ask), methods=["GET"]),
+        Route("/act/{action}", _answered(counter.act), methods=["POST"]),
+        Route("/handle", _answered(counter.handle), methods=["GET"]),
+    ]
+
+
+def _answered(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    """Answer with JSON; why something is not done as a sentence."""
+
+    @wraps(handler)
+    async def answer(request: Request) -> Response:
+        try:
+            found = await handler(request)
+        except Refused as refused:
+            return JSONResponse({"text": refused.text}, refused.status)
+        except NotThere as error:
+            return JSONResponse({"text": str(error)}, GONE)
+        except ShardqError as error:
+            told = refusal_of(error)
+            return JSONResponse({"text": told.text}, told.status)
+        return JSONResponse(found, found.pop("status", 200))
+
+    return answer
+
+
+def _person(request: Request) -> Person:
+    person: Person = request.state.person
+    return person
+
+
+def _asked(request: Request) -> dict[str, str]:
+    """What a query says. Refused if it says much, or something twice."""
+    said = request.query_params.multi_items()
+    if len(said) > MAX_ASKED or len(dict(said)) < len(said):
+        raise Refused("Too much is asked for at once.")
+    return dict(said)
+
+
+async def _posted(request: Request) -> Posted:
+    try:
+        body = await body_of(request, MAX_BODY)
+    except TooLarge:
+        raise Refused("Too much was sent.", TOO_LARGE) from None
+    try:
+        return msgspec.json.decode(body, type=Posted)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise Refused("What was sent is no action.") from None
+
+
+def _wish(ticket: Ticket, sent: Mapping[str, str]) -> Wish:
+    """What was told, with the note. Refused if something else is wanted than was told, or a name is not typed right."""
+    action = ticket.action
+    for each in action.fields:
+        if each.is_said and each.name in sent and sent[each.name] != ticket.texts[each.name]:
+            raise Refused("You chose otherwise meanwhile: look at what it does now.", CHANGED)
+    danger = ticket.said.danger
+    if danger and sent.get("typed", "")[:MAX_VALUE].strip() != danger:
+        raise Refused(f"Type {danger} to go on: nothing was done.", BAD)
+    free = {each.name: sent[each.name] for each in action.fields if not each.is_said and each.name in sent}
+    return Wish(action.fields, {**ticket.texts, **free})
+
+
+def _changed(before: Said, now: Said) -> str:
+    """Say what is not as the person was told; '' if all is."""
+    if not now.is_possible:
+        return f"Nothing was done: {' '.join(each.text for each in now.lines)}"
+    for name, value in before.state.items():
+        if now.state.get(name) != value:
+            return f"Nothing was done yet: {name} has changed meanwhile. Look at what it does now."
+    for name, count in before.counts.items():
+        grown = now.counts.get(name, 0)
+        if grown > count + max(GROWN, count // 10):
+            are = "is" if grown == 1 else "are"
+            return f"Nothing was done yet: {number(grown)} {are} {name} by now, and not {plural(count, 'message')}."
+    return ""
+
+
+def _told(action: Action, given: Given) -> str:
+    """The action for the log, without payloads."""
+    about = [f"of queue {given.queue}"]
+    about += [f"tenant {given.key!r}"] if given.key is not None else []
+    about += [given.name] if given.name else []
+    about += [repr(given.where)] if given.where is not None else []
+    return f"{action.name} {', '.join(about)}"

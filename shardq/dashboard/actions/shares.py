@@ -1,0 +1,207 @@
+"""What a tenant may have beside others: limits of its own for a while, a plan, and a weight."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from shardq.dashboard.actions.fields import ENDS, LASTING, NOTE, Field, Wish
+from shardq.dashboard.actions.given import Given, Takes
+from shardq.dashboard.actions.look import controls_of, foresight, queue_of, tenant_of, whose
+from shardq.dashboard.actions.refusals import Refused
+from shardq.dashboard.actions.said import Action, Desk, Done, Line, Said, line
+from shardq.dashboard.people import Role
+from shardq.model import Controls, Limits, Plan, Tenant
+from shardq.model.controls import Control
+from shardq.model.limits import MAX_WEIGHT
+from shardq.model.wording import number, plural, span
+from shardq.outlook.foresight import LONG, Effect, Foresight
+from shardq.outlook.names import name_of
+from shardq.outlook.sentence import At, Parts
+
+MAX_RATE: Final = 1_000_000.0
+MAX_IN_FLIGHT: Final = 2**40
+NO_PLAN: Final = Plan()
+
+_RATE = Field("rate", "Deliveries a second", "number", hint="empty: as the queue says", low=0.001, high=MAX_RATE)
+_IN_FLIGHT = Field(
+    "max_in_flight", "In flight at once", "number", hint="empty: as the queue says", low=1, high=MAX_IN_FLIGHT,
+    is_whole=True,
+)  # fmt: skip
+_WEIGHT = Field("weight", "Weight", "number", low=1, high=MAX_WEIGHT, is_whole=True)
+_PLAN = Field("plan", "Plan", "choice", choices=(("", "no plan"),), is_open=True)
+
+
+async def _say_limit(desk: Desk, given: Given, wish: Wish) -> Said:
+    controls = await controls_of(desk.source, given.queue, given.key)
+    has, sight = await _tenant(desk, given)
+    own = controls.limits.get(given.tenant)
+    values: dict[str, str] = {}
+    if wish.is_first and own is not None and isinstance(own.limits, Limits):
+        values = {name: _typed(getattr(own.limits, name)) for name in ("rate", "max_in_flight")}
+    rate: float | None = _number(values.get("rate")) if values else wish["rate"]
+    most: int | None = _number(values.get("max_in_flight")) if values else wish["max_in_flight"]
+    lines = [_limits_now(has, own, controls)]
+    if rate is None and most is None:
+        told = "Say how many a second, or how many at once." if own is None else "Its own limits are gone then."
+        lines.append(line(told))
+    else:
+        limits = [*([f"{rate:,g} a second"] if rate else []), *([f"{most:,} in flight"] if most else [])]
+        most_of = f"At most {' and '.join(limits)}, "
+        lines.append(line(most_of, _ends(wish, controls.time), ". What is beyond waits, and delays nobody."))
+        if wish["seconds"] and own is not None:
+            told = "At the end it has no limits of its own: what it has now does not come back."
+            lines.append(line(told, tone="warn"))
+    lines += _served(has, sight.limited(has.shard_key, rate=rate, max_in_flight=most))
+    state = {"its limits": None if own is None else (str(own.limits), own.until)}
+    return Said(f"Limit {whose(given.key, given.queue)}", "Limit", lines, values=values, state=state)
+
+
+async def _limit(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+    wanted = Limits(rate=wish["rate"], max_in_flight=wish["max_in_flight"])
+    is_none = wanted == Limits()
+    if is_none and said.state["its limits"] is None:
+        raise Refused("Say how many deliveries a second, or how many messages in flight at once.")
+    await _set_limits(desk, given, wanted, None if is_none else _seconds(wish), wish["note"])
+    name = whose(given.key, given.queue)
+    return Done(f"{name} has no limits of its own." if is_none else f"{name} is limited {_for(wish)}.")
+
+
+async def _say_plan(desk: Desk, given: Given, wish: Wish) -> Said:
+    controls = await controls_of(desk.source, given.queue, given.key)
+    title = f"Plan of {whose(given.key, given.queue)}"
+    if not controls.plans:
+        told = "The queue has no plans: `shardq limits` makes them, with --set-plan."
+        return Said(title, "", [line(told)], is_possible=False)
+    has, sight = await _tenant(desk, given)
+    own = controls.limits.get(given.tenant)
+    values = {"plan": has.plan or ""} if wish.is_first else {}
+    name = values.get("plan", wish["plan"])
+    if name and name not in controls.plans:
+        raise Refused(f"There is no plan {name_of(name)} any more.")
+    plan = controls.plans[name] if name else NO_PLAN
+    lines = [_limits_now(has, own, controls)]
+    if name:
+        what = f": {_plan_words(plan)}; {plural(plan.tenants, 'tenant is', 'tenants are')} on it now."
+        lines.append(line(f"On {name} ", _ends(wish, controls.time), what))
+    else:
+        lines.append(line("Without a plan the limits of the queue count."))
+    if own is not None and not isinstance(own.limits, str):
+        lines.append(line("Its own limits are gone then.", tone="warn"))
+    lines += _served(
+        has, sight.limited(has.shard_key, rate=plan.rate, max_in_flight=plan.max_in_flight, weight=plan.weight)
+    )
+    choices = (("", "no plan"), *((each, f"{each}: {_plan_words(plan)}") for each, plan in controls.plans.items()))
+    state = {"its limits": None if own is None else (str(own.limits), own.until), "the plan": _plan_words(plan)}
+    return Said(title, "Set the plan", lines, choices={"plan": choices}, values=values, state=state)
+
+
+async def _plan(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+    name, whom = wish["plan"], whose(given.key, given.queue)
+    await _set_limits(desk, given, name or Limits(), _seconds(wish) if name else None, wish["note"])
+    return Done(f"{whom} is on plan {name} {_for(wish)}." if name else f"{whom} is on no plan.")
+
+
+async def _say_weight(desk: Desk, given: Given, wish: Wish) -> Said:
+    controls = await controls_of(desk.source, given.queue, given.key)
+    has, sight = await _tenant(desk, given)
+    own = controls.weights.get(given.tenant)
+    values = {"weight": str(has.weight)} if wish.is_first else {}
+    weight: int | None = has.weight if wish.is_first else wish["weight"]
+    if weight is None:
+        raise Refused("Say a weight, from 1 to 100.")
+    lines = [line(f"Its weight is {has.weight}", _given_by(own, controls.time), ".")]
+    if weight != has.weight:
+        share = "the same share as one" if weight == 1 else f"{weight} times the share of one"
+        lines.append(line(f"While others wait, it has {share} of weight 1, ", _ends(wish, controls.time), "."))
+        lines += _served(has, sight.weighed(has.shard_key, weight))
+    if wish["seconds"] and weight != 1:
+        lines.append(line("After that it is 1."))
+    state = {"its weight": None if own is None else (own.weight, own.until)}
+    return Said(f"Weight of {whose(given.key, given.queue)}", "Set the weight", lines, values=values, state=state)
+
+
+async def _weight(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
+    weight: int = wish["weight"]
+    seconds = None if weight == 1 else _seconds(wish)
+    queue = queue_of(desk.source, given.queue)
+    await queue.set_weights({given.tenant: weight}, seconds=seconds, by=desk.person.name, note=wish["note"])
+    return Done(f"{whose(given.key, given.queue)} has weight {weight}{'' if weight == 1 else ' ' + _for(wish)}.")
+
+
+async def _tenant(desk: Desk, given: Given) -> tuple[Tenant, Foresight]:
+    has = await tenant_of(desk.source, given.queue, given.tenant)
+    return has, await foresight(desk.source, given.queue)
+
+
+async def _set_limits(desk: Desk, given: Given, wanted: Limits | str, seconds: float | None, note: str) -> None:
+    queue = queue_of(desk.source, given.queue)
+    await queue.set_limits({given.tenant: wanted}, seconds=seconds, by=desk.person.name, note=note)
+
+
+def _limits_now(has: Tenant, own: Control | None, controls: Controls) -> Line:
+    plan = f", by plan {has.plan}" if has.plan else ""
+    return line(f"Now it may have {_limit_words(has.limits)}{plan}", _given_by(own, controls.time), ".")
+
+
+def _given_by(own: Control | None, now: float) -> Parts:
+    if own is None or not own.by:
+        return []
+    ends: Parts = [] if math.isinf(own.until) else [", until ", At(own.until, now)]
+    return [f" ({name_of(own.by)}", *ends, ")"]
+
+
+def _limit_words(limits: Limits) -> str:
+    words = [
+        *([f"{limits.rate:,g} a second"] if limits.rate else []),
+        *([f"{number(limits.max_in_flight)} in flight"] if limits.max_in_flight else []),
+    ]
+    return " and ".join(words) or "any number"
+
+
+def _plan_words(plan: Plan) -> str:
+    return f"{_limit_words(plan)}, weight {plan.weight}"
+
+
+def _served(has: Tenant, effect: Effect) -> list[Line]:
+    """What it means for what waits of it, and for the others."""
+    lines: list[Line] = []
+    waits = "waits" if has.backlog == 1 else "wait"
+    if has.backlog and effect.own_after is not None:
+        before = "" if effect.own_before is None else f" instead of {span(effect.own_before)}"
+        is_same = effect.own_before is not None and abs(effect.own_after - effect.own_before) < 1
+        told = "as it would be anyway" if is_same else f"in about {span(effect.own_after)}{before}"
+        lines.append(line(f"What waits of it, {plural(has.backlog, 'message')}, is served {told}."))
+    elif has.backlog:
+        lines.append(line(f"{plural(has.backlog, 'message')} of it {waits} now."))
+    if told := effect.on_others():
+        lines.append(line(told, tone="warn" if (effect.longer or 0) > LONG else ""))
+    return lines
+
+
+def _seconds(wish: Wish) -> float | None:
+    return float(wish["seconds"]) if wish["seconds"] else None
+
+
+def _ends(wish: Wish, now: float) -> Parts:
+    seconds = _seconds(wish)
+    return ["without an end"] if seconds is None else ["until ", At(now + seconds, now)]
+
+
+def _for(wish: Wish) -> str:
+    return f"for {dict(ENDS)[wish['seconds']]}" if wish["seconds"] else "without an end"
+
+
+def _typed(value: float | None) -> str:
+    return "" if not value else f"{value:.15g}"
+
+
+def _number(text: str | None) -> Any:
+    return None if not text else int(text) if text.isdecimal() else float(text)
+
+
+_OPEN: Final = LASTING.with_value("")
+
+LIMIT = Action("limit", Role.ACT, Takes(key=True), (_RATE, _IN_FLIGHT, LASTING, NOTE), _say_limit, _limit)
+PLAN = Action("plan", Role.ACT, Takes(key=True), (_PLAN, _OPEN, NOTE), _say_plan, _plan)
+WEIGHT = Action("weight", Role.ACT, Takes(key=True), (_WEIGHT, _OPEN, NOTE), _say_weight, _weight)

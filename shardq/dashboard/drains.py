@@ -1,0 +1,24 @@
+"""In which time what waits is served, as scenes say it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from shardq.dashboard.numbers import Look
+from shardq.dashboard.verdicts import tag_of
+
+AT_ONCE: Final = 1.0
+"""Seconds below which what waits is served at once."""
+WORDS: Final = {"empty": "-", "grows": "never: it grows", "stands": "it stands", "unknown": "not known yet"}
+"""What is said where there is no time to say."""
+
+
+def drains(look: Look) -> dict[str, Any]:
+    """Return `drains` {seconds, text} of a queue, of which one is said; and a `tag` that stands in place of both."""
+    found = look.outlook
+    seconds, text = found.drain_seconds, WORDS.get(found.drains, "")
+    if found.drains == "drains" and seconds is not None and seconds < AT_ONCE:
+        seconds, text = None, "at once"
+    if found.drains != "drains":
+        seconds = None
+    return {"drains": {"seconds": seconds, "text": text}, "tag": tag_of(look.verdict) if found.waits else None}

@@ -1,0 +1,25 @@
+"""What a screen is asked for, and what it answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from shardq.dashboard.source import Source
+
+
+class NotThere(Exception):
+    """What a screen is asked for does not exist. The text is for the person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person looks at: `parts` name it (queue, shard key, message id), `query` says how (order, search)."""
+
+    parts: tuple[str, ...] = ()
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
+Scene: TypeAlias = Callable[[Source, Asked], Awaitable[dict[str, Any]]]
+"""Returns what a screen shows, ready for JSON. Raises NotThere."""

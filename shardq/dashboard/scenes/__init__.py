@@ -1,0 +1,1 @@
+"""What each screen shows, as plain data. One module a screen."""

@@ -1,0 +1,139 @@
+"""Where scenes get their numbers: each question is asked once for all who look, and not again while it is fresh."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from shardq.client import AsyncClient, AsyncQueue
+from shardq.model import ActionStatus
+
+T = TypeVar("T")
+FRESH: Final = 2.0
+"""Seconds for which an answer counts as that of now, unless a scene says otherwise."""
+REST: Final = 50.0
+"""An answer counts as fresh for at least so many times what it took."""
+LONGEST_REST: Final = 300.0
+"""Seconds for which an answer counts as fresh at most because of what it took."""
+FAILED: Final = 1.0
+"""Seconds for which all who ask get the error of a question that failed."""
+MAX_ANSWERS: Final = 1000
+"""Answers that are kept: those that were asked for last."""
+KEPT: Final = 60.0
+"""Seconds for which an answer is kept that nobody asks for, and that is not fresh any more."""
+MAX_KEPT: Final = 1000
+"""Queues that are kept, some 8 kB each: those that were asked about last. An overview looks at 500."""
+
+
+class _Answer:
+    """What one question brings. It is asked in a task of its own, which goes on if somebody who waits goes away."""
+
+    def __init__(self, asked: Coroutine[Any, Any, Any], now: Callable[[], float], before: float) -> None:
+        self.begun = now()
+        self._now, self._before = now, before
+        self.ended = math.inf
+        self.took = before
+        """Seconds that it took."""
+        self.failed = False
+        self.task = asyncio.ensure_future(asked)
+        self.task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self.ended = self._now()
+        self.failed = task.cancelled() or task.exception() is not None  # which is looked at, so that it is not logged
+        if not self.failed:
+            self.took = self.ended - self.begun
+
+    def is_fresh(self, seconds: float, longest: float = LONGEST_REST) -> bool:
+        """Whether this stands for now, if an answer may be so many *seconds* old, and *longest* if it took long.
+
+        Of it and the answer before the one that took less tells: one hiccup says nothing of what a question costs.
+        """
+        if not self.task.done():
+            return True
+        now = self._now()
+        if self.failed or self.ended == math.inf:  # its callback comes in this turn of the loop
+            return now - min(self.ended, now) < FAILED and not self.task.cancelled()
+        return now - self.begun < seconds or now - self.ended < min(REST * min(self.took, self._before), longest)
+
+
+class Source:
+    """Answers of Redis, shared among all who look. For one event loop."""
+
+    def __init__(self, client: AsyncClient, *, payloads: bool = False, declared: Path | None = None) -> None:
+        self.client, self.payloads = client, payloads
+        self.declared = declared
+        """The file that declares queues, with which screens compare them."""
+        self.care: Callable[[str, Sequence[ActionStatus]], None] | None = None
+        """What hears of the actions of a queue that a screen shows: it goes on with those that a page left behind."""
+        self._answers: OrderedDict[Hashable, _Answer] = OrderedDict()
+        self._queues: OrderedDict[str, AsyncQueue] = OrderedDict()
+
+    def queue(self, name: str) -> AsyncQueue:
+        """Return a queue that is not created by that. It is kept: one that is made again is looked up again."""
+        found = self._queues.get(name)
+        if found is None:
+            found = self._queues[name] = self.client.queue(name, create=False)
+        self._queues.move_to_end(name)
+        if len(self._queues) > MAX_KEPT:
+            self._queues.popitem(last=False)
+        return found
+
+    async def shared(
+        self,
+        question: Hashable,
+        ask: Callable[[], Awaitable[T]],
+        *,
+        fresh: float = FRESH,
+        longest: float = LONGEST_REST,
+    ) -> T:
+        """Return the answer of *ask* to this *question*, which may be *fresh* seconds old.
+
+        It may be older if it took long: for 50 times what that took, *longest* seconds at most, it is not asked again.
+        All who come meanwhile wait for one asking, and its error is raised to all of them.
+        """
+        answer = self._answers.get(question)
+        if answer is None or not answer.is_fresh(fresh, longest):
+            answer = self._ask(question, ask, answer)
+        self._answers.move_to_end(question)
+        found: T = await asyncio.shield(answer.task)
+        return found
+
+    def last(self, question: Hashable) -> Any:
+        """Return the last answer to this question, however old; None if there is none, or it failed."""
+        answer = self._answers.get(question)
+        return answer.task.result() if answer is not None and answer.task.done() and not answer.failed else None
+
+    def age(self, question: Hashable) -> float | None:
+        """Seconds since the answer to this question was asked for; None if there is none."""
+        answer = self._answers.get(question)
+        return None if answer is None else self.client.clock.monotonic() - answer.begun
+
+    def forget(self, question: Hashable | None = None) -> None:
+        """Ask this question again when somebody wants to know, as after an action; without one, all of them."""
+        if question is None:
+            self._answers.clear()
+        else:
+            self._answers.pop(question, None)
+
+    def _ask(self, question: Hashable, ask: Callable[[], Awaitable[T]], before: _Answer | None) -> _Answer:
+        self._sweep()
+        took = math.inf if before is None else before.took
+        answer = self._answers[question] = _Answer(_asked(ask), self.client.clock.monotonic, took)
+        return answer
+
+    def _sweep(self) -> None:
+        """Drop what nobody asked for in a while, and make room for one more."""
+        while self._answers:
+            question, oldest = next(iter(self._answers.items()))
+            if len(self._answers) < MAX_ANSWERS and (not oldest.task.done() or oldest.is_fresh(KEPT)):
+                break
+            del self._answers[question]
+
+
+async def _asked(ask: Callable[[], Awaitable[T]]) -> T:
+    return await ask()

@@ -1,0 +1,213 @@
+"""Each screen and the dialog of each action, in both colours and each width; and all of it by mouse and by keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from shardq.dashboard.actions.table import OF_ONE, TABLE
+from tests.dashboard.browser import SIZES, THEMES, Look, Open
+from tests.dashboard.layout import check_layout
+from tests.dashboard.tour import SCREENS, Tour, toured
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.runs_in("test-all")
+HANDS = pytest.mark.parametrize("hand", ["mouse", "keyboard"])
+EACH = pytest.mark.parametrize("screen", SCREENS)
+ELSEWHERE: Final = {
+    "go_on": "an action that nobody works on is taken over by itself; tests/dashboard/test_actions_go_on.py",
+}
+"""What no screen of the tour offers, and where they are tested."""
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tour]:
+    with toured(tmp_path_factory.mktemp("tour")) as tour:
+        yield tour
+
+
+def see(look: Look, address: str) -> Page:
+    """Open a screen, and wait until it and the side are there."""
+    page = look.go(address)
+    page.wait_for_selector("#nav a[href='#/q/reports']", state="attached")
+    return page
+
+
+def says(look: Look) -> None:
+    """Wait until a dialog says what it would do."""
+    look.page.wait_for_selector("#act[open] .says li")
+    look.until("getComputedStyle(document.querySelector('#act .says')).opacity === '1'")
+
+
+def name_of(action: str, screen: str) -> str:
+    return f"{action} one" if screen.startswith("message") else action
+
+
+FIRST: Final = {name_of(action, screen): screen for screen in reversed([*SCREENS]) for action in SCREENS[screen]}
+"""The screen on which the dialog of each action is looked at."""
+
+
+def test_each_action_is_offered_somewhere() -> None:
+    assert {*FIRST, *ELSEWHERE} == {*TABLE, *(f"{each} one" for each in OF_ONE)}
+
+
+@EACH
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", SIZES)
+def test_it_fits_and_can_be_used_by_all(tour: Tour, open_look: Open, screen: str, width: int, theme: str) -> None:
+    look = open_look(tour.address, width, theme)
+    page = see(look, tour.screens[screen])
+    check_layout(look)
+    look.check_axe()
+    offered = page.eval_on_selector_all("main [data-act]", "(all) => all.map((each) => each.dataset.act)")
+    assert sorted({*offered}) == [*SCREENS[screen]]
+    for action in SCREENS[screen]:
+        if FIRST[name_of(action, screen)] != screen:
+            continue
+        page.click(f"main [data-act={action}] >> nth=0")
+        says(look)
+        check_layout(look)
+        look.check_axe()
+        page.click("#act [data-close]")
+        page.wait_for_selector("#act", state="hidden")
+    look.check()
+
+
+_REACHABLE: Final = """
+() => {
+  const all = [...document.querySelectorAll("a[href], button, input, select, summary, pre[tabindex], tr[tabindex]")];
+  window.wanted = new Set(all.filter((each) => each.checkVisibility()));
+}
+"""
+_REACHED: Final = """
+() => {
+  const at = document.activeElement, edge = at.getBoundingClientRect();
+  window.wanted.delete(at);
+  const shown = at.matches("tr") ? getComputedStyle(at.cells[0]).boxShadow : getComputedStyle(at).outlineStyle;
+  const isSeen = shown !== "none" && edge.bottom > 0 && edge.top < innerHeight;
+  return { isSeen, what: at.outerHTML.slice(0, 120), isEnd: at === document.body };
+}
+"""
+_LEFT: Final = "[...window.wanted].filter((each) => each.isConnected).map((each) => each.outerHTML.slice(0, 120))"
+
+
+@EACH
+def test_the_tab_key_leads_to_all_that_can_be_used(tour: Tour, open_look: Open, screen: str) -> None:
+    look = open_look(tour.address)
+    page = see(look, tour.screens[screen])
+    page.evaluate(_REACHABLE)
+    for _ in range(500):
+        page.keyboard.press("Tab")
+        at = page.evaluate(_REACHED)
+        if at["isEnd"]:
+            break
+        assert at["isSeen"], f"nobody sees that this has the focus: {at['what']}"
+    assert page.evaluate(_LEFT) == []
+    look.check()
+
+
+@EACH
+def test_rows_are_reached_one_by_one(tour: Tour, open_look: Open, screen: str) -> None:
+    look = open_look(tour.address)
+    page = see(look, tour.screens[screen])
+    count = page.locator("main tbody tr[tabindex]").count()
+    place = "[...document.querySelectorAll('main tbody tr[tabindex]')].indexOf(document.activeElement)"
+    for at in range(count):
+        page.keyboard.press("j")
+        assert page.evaluate(place) == at
+    for at in reversed(range(count - 1)):
+        page.keyboard.press("k")
+        assert page.evaluate(place) == at
+    look.check()
+
+
+_LINKS: Final = """
+async () => {
+  const { route } = await import(new URL("js/routes.js", document.baseURI));
+  const found = {};
+  for (const each of document.querySelectorAll("main a[href], main tr[data-open]")) {
+    const to = each.getAttribute("href") ?? each.dataset.open;
+    if (each.checkVisibility() && to !== location.hash) found[`${each.tagName} ${route(to)?.scene ?? to}`] ??= to;
+  }
+  return Object.entries(found);
+}
+"""
+
+
+@HANDS
+@EACH
+def test_links_and_rows_lead_to_a_screen(tour: Tour, open_look: Open, screen: str, hand: str) -> None:
+    """One of each kind: to each sort of screen, by a link and by a row."""
+    look = open_look(tour.address)
+    page = see(look, tour.screens[screen])
+    for kind, to in page.evaluate(_LINKS):
+        tag = kind.split()[0].lower()
+        name = "href" if tag == "a" else "data-open"
+        target = page.locator(f'main {tag}[{name}="{to}"]').first
+        if hand == "keyboard":
+            target.focus()
+            page.keyboard.press("Enter")
+        elif tag == "a":
+            target.click()
+        else:
+            target.locator("td").last.click()
+        look.until("(to) => location.hash === to", to)
+        look.until("document.querySelector('#main h1') !== null")
+        assert page.inner_text("h1") != "There is no such screen."
+        see(look, tour.screens[screen])
+    look.check()
+
+
+@EACH
+def test_buttons_by_keyboard(tour: Tour, open_look: Open, screen: str) -> None:
+    """A dialog has the focus as long as it is open, and the button from which it came has it then."""
+    look = open_look(tour.address)
+    page = see(look, tour.screens[screen])
+    for action in SCREENS[screen]:
+        page.focus(f"main [data-act={action}] >> nth=0")
+        page.keyboard.press("Enter")
+        says(look)
+        for _ in range(12):
+            page.keyboard.press("Tab")
+            assert page.evaluate("document.activeElement === document.body || !!document.activeElement.closest('#act')")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#act", state="hidden")
+        assert page.evaluate("document.activeElement.dataset.act") == action
+    for at in range(page.locator("main summary").count()):
+        fold = page.locator("main details").nth(at)
+        fold.locator("summary").focus()
+        page.keyboard.press("Enter")
+        assert fold.get_attribute("open") == ""
+    look.check()
+
+
+def test_single_keys(tour: Tour, open_look: Open) -> None:
+    look = open_look(tour.address)
+    page = see(look, "#/")
+    names = page.eval_on_selector_all("#nav a[href^='#/q/']", "(all) => all.map((each) => each.getAttribute('href'))")
+    for place, to in enumerate(names[:9], 1):
+        page.keyboard.press(str(place))
+        look.until("(to) => location.hash === to", to)
+    page.keyboard.press("/")
+    look.until("document.activeElement.id === 'search'")
+    page.keyboard.type("zz")
+    page.keyboard.press("Escape")
+    page.keyboard.press("u")
+    look.until("(to) => location.hash === to", names[-1])
+    for key, to in (("w", "#/workers"), ("s", "#/schedules"), ("o", "#/")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        look.until("(to) => location.hash === to", to)
+    page.wait_for_selector("tr[data-key=exports]")
+    page.keyboard.press("?")
+    page.wait_for_selector("#keys[open]")
+    look.check_axe()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    look.until("(to) => location.hash === to", "#/q/exports")
+    look.check()

@@ -1,0 +1,81 @@
+"""What stands beside each screen: the queues, the one that needs somebody most first; each question asked once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from shardq import AsyncClient
+from shardq.dashboard import numbers
+from shardq.dashboard.scene import NotThere
+from shardq.dashboard.side import side
+from shardq.dashboard.source import Source
+from shardq.errors import BackendError, BackendTimeout
+from tests.servers import Server
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+async def source(server: Server) -> AsyncIterator[Source]:
+    async with AsyncClient.from_url(server.url) as client:
+        yield Source(client)
+
+
+async def test_the_queue_that_needs_somebody_most_is_first(source: Source) -> None:
+    for name, count in (("calm", 0), ("some", 1), ("more", 3)):
+        queue = source.client.queue(name, streams=1, create=True)
+        await queue.declare()
+        await queue.write_many([(b"x", "t")] * count)
+    await source.client.queue("more").pause(by="mara")
+    assert await side(source) == {
+        "queues": [
+            {"name": "some", "tone": "bad", "waiting": 1},  # nobody reads it
+            {"name": "more", "tone": "pause", "waiting": 3},
+            {"name": "calm", "tone": "idle", "waiting": 0},
+        ],
+        "more": 0,
+        "workers": 0,
+        "schedules": 0,
+    }
+
+
+async def test_a_queue_that_redis_lost_is_bad(source: Source, server: Server) -> None:
+    queue = source.client.queue("lost", streams=1, create=True)
+    await queue.declare()
+    with server.client() as plain:
+        plain.delete(queue.state.keys.meta)
+    assert (await side(source))["queues"] == [{"name": "lost", "tone": "bad", "waiting": None}]
+
+
+async def test_a_hundred_who_look_cost_what_one_costs(source: Source, server: Server) -> None:
+    queue = source.client.queue("jobs", streams=1, create=True)
+    await queue.write(b"x", shard_key="t")
+    await asyncio.gather(*(numbers.verdict(source, "jobs", 60) for _ in range(50)), *(side(source) for _ in range(50)))
+    before = server.info("stats")["total_commands_processed"]
+    for _ in range(100):
+        await numbers.verdict(source, "jobs", 60)
+        await numbers.outlook(source, "jobs", 60)
+        await numbers.stats(source, "jobs", 60)
+        await numbers.failures(source, "jobs", 60)
+    assert server.info("stats")["total_commands_processed"] - before < 10  # what this test asks itself
+
+
+async def test_a_queue_that_is_not_there_is_said_in_words(source: Source) -> None:
+    with pytest.raises(NotThere, match=r"There is no queue nothing\."):
+        await numbers.verdict(source, "nothing")
+    assert await numbers.looks(source, ["nothing"]) == {}
+
+
+async def test_what_one_may_not_ask_hides_nothing_else(source: Source) -> None:
+    async def denied() -> int:
+        raise BackendError("NOPERM")
+
+    async def away() -> int:
+        raise BackendTimeout("away")
+
+    assert await numbers.allowed(denied()) is None
+    with pytest.raises(BackendTimeout):
+        await numbers.allowed(away())

@@ -1,0 +1,159 @@
+"""The drills on the page, live in a real browser: the headings of the Overview and of the queue say what broke."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+
+import pytest
+
+from shardq import Message, OutOfMemory
+from tests.dashboard.browser import Look, Open, chromium, open_look
+from tests.drills.conftest import Watch
+from tests.drills.handlers import send_digest, send_receipt
+from tests.waiting import eventually
+
+__all__ = ["chromium", "open_look"]  # fixtures
+pytestmark = [pytest.mark.once, pytest.mark.runs_in("test-all"), pytest.mark.timeout(300)]
+
+WITHIN = 90.0
+"""Seconds within which it is said on a busy machine: on another, 35 s after all workers are dead."""
+CLOCK = r"\d\d:\d\d"
+SCREENS = ("#/", "#/q/{queue}")
+Again = Callable[[], object]
+
+
+class Eyes:
+    """Somebody who looks at the Overview and at one queue, and loads neither again."""
+
+    def __init__(self, looks: list[Look], queue: str) -> None:
+        self._looks, self._queue = looks, queue
+
+    def headings(self) -> list[str]:
+        """The headings, as they are now."""
+        return [look.page.inner_text("h1") for look in self._looks]
+
+    def see(self, pattern: str, meanwhile: Again = lambda: None) -> None:
+        """Wait until both headings are as the *pattern* says; the Overview may say first of which queue it speaks."""
+        last: list[str] = []
+
+        def is_said() -> bool:
+            meanwhile()
+            last[:] = self.headings()
+            return all(re.fullmatch(rf"({self._queue}: )?{pattern}", each) for each in last)
+
+        try:
+            eventually(is_said, WITHIN, every=0.1)
+        except AssertionError:
+            raise AssertionError(f"the headings are {last}, not as {pattern}") from None
+
+    def check(self) -> None:
+        """Nothing was loaded again, nothing was complained of."""
+        for look in self._looks:
+            assert look.page.evaluate("window.isFirst"), "the page was loaded again"
+            look.check()
+
+
+@pytest.fixture
+def look_at(open_look: Open) -> Callable[[Watch, str], Eyes]:
+    """Starts the page as people do, and opens both screens."""
+
+    def start(watch: Watch, queue: str) -> Eyes:
+        address = watch.page()
+        looks = []
+        for screen in SCREENS:
+            look = open_look(address)
+            look.go(screen.format(queue=queue)).evaluate("window.isFirst = true")
+            looks.append(look)
+        return Eyes(looks, queue)
+
+    return start
+
+
+LookAt = Callable[[Watch, str], Eyes]
+
+
+def test_all_workers_are_dead(watch: Watch, look_at: LookAt) -> None:
+    exports = watch.client.queue("exports", create=True)
+    exports.declare()
+    for _ in range(2):
+        watch.work("export", "-q", "exports", "-c", "4")
+    watch.heard(2)
+    eyes = look_at(watch, "exports")
+    eyes.see(r"(Nothing waits|Quiet: nothing waits).*")
+    watch.kill_all_workers()
+    exports.write_many([Message(number, f"t{number % 7}") for number in range(420)])
+    eyes.see(rf"exports has no worker since {CLOCK}: 420 messages wait\.")
+    watch.work("export", "-q", "exports", "-c", "64")
+    eyes.see(r"(?!.*no worker).*")
+    eyes.check()
+
+
+def test_one_tenant_floods(watch: Watch, look_at: LookAt) -> None:
+    reports = watch.client.queue("reports", create=True)
+    reports.declare()
+    watch.work("export", "-q", "reports", "-c", "2")
+    watch.heard(1)
+    eyes = look_at(watch, "reports")
+    reports.write_many([Message(number, "lumen-labs") for number in range(6_000)])
+    numbers = count()
+
+    def others_write() -> None:
+        reports.write_many([Message(next(numbers), f"tenant-{each}") for each in range(8)])
+
+    eyes.see(
+        r"lumen-labs holds \d\d % of what waits\. It drains in [\d.]+ (s|min); the other 8 tenants wait "
+        r"[\d.]+ (ms|s)\.",
+        others_write,
+    )
+    watch.shardq("purge", "reports", "-t", "lumen-labs", "--yes")
+    eyes.see(r"(?!.*lumen-labs).*")
+    eyes.check()
+
+
+def test_one_kind_of_task_fails(watch: Watch, look_at: LookAt) -> None:
+    queue = watch.client.queue("mails", create=True)
+    queue.declare()
+    watch.work("mails", "-c", "8")
+    watch.heard(1)
+    eyes = look_at(watch, "mails")
+    calls = (send_receipt, send_digest)
+    queue.write_many([Message(task.call(number), f"t{number % 9}") for number in range(90) for task in calls])
+    eyes.see(
+        rf"mail\.send_receipt fails since {CLOCK}: TimeoutError, [\d,]+ in 10 min, of 9 tenants\. "
+        r"The other kinds of task are well\."
+    )
+    eyes.check()
+
+
+def test_redis_is_full(small: Watch, look_at: LookAt) -> None:
+    reports = small.client.queue("reports", create=True)
+    reports.declare()
+    eyes = look_at(small, "reports")
+    with suppress(OutOfMemory):
+        for number in count():
+            reports.write(b"x" * 20_000, shard_key=f"t{number % 5}")
+    for _ in range(20):
+        with pytest.raises(OutOfMemory):
+            reports.write(b"x" * 20_000, shard_key="t1")
+    eyes.see(rf"Redis is full \(\d\d\d? % of 12 MB\): writes fail since {CLOCK}, [\d,]+ so far; reads and acks go on\.")
+    small.work("export", "-q", "reports", "-c", "16")
+    eyes.see(r"(?!.*full).*")
+    eyes.check()
+
+
+def test_a_pause_was_forgotten(watch: Watch, look_at: LookAt) -> None:
+    invoices = watch.client.queue("invoices", create=True)
+    invoices.declare()
+    watch.work("export", "-q", "invoices")
+    watch.heard(1)
+    eyes = look_at(watch, "invoices")
+    watch.shardq("pause", "invoices", "--by", "jonas", "--note", "ticket 812", "--yes")
+    for many in (1_000, 1_000, 663):
+        invoices.write_many([Message(number, f"t{number % 30}") for number in range(many)])
+    eyes.see(rf"2,663 wait because jonas paused it at {CLOCK}, without an end\.")
+    watch.shardq("resume", "invoices")
+    eyes.see(r"(?!.*paused).*")
+    eyes.check()
