@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -96,7 +96,14 @@ def spelled(asked: Asked) -> str:
         asked.kind, asked.by, asked.note, asked.rate, asked.limit, asked.via, tenant, raw,
         **{name: getattr(where, name) for name in _OTHERS},
     )  # fmt: skip
-    return msgspec.json.encode(written).decode()
+    return msgspec.json.encode(written, enc_hook=_plain).decode()
+
+
+def _plain(value: object) -> object:
+    """Return what a text or number of another class is, such as numpy's. Nothing of that class is called."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return int.__index__(value) if isinstance(value, int) else float.__float__(cast("float", value))
 
 
 def asked_in(text: bytes) -> Asked | None:

@@ -406,6 +406,27 @@ def test_a_hostile_record_or_name_changes_nothing(open_queue: OpenQueue, world: 
     assert len(queue.dead()) == 3
 
 
+class Text(str):  # noqa: SLOT000 (most have none)
+    """As an enumeration of texts has."""
+
+
+class Whole(int):
+    """As an enumeration of numbers has."""
+
+
+class Part(float):
+    """As numpy's float64 is."""
+
+
+def test_texts_and_numbers_may_be_of_classes_of_their_own(open_queue: OpenQueue) -> None:
+    queue = open_queue(**SETTINGS)
+    bury(queue, "a", 3, "no")
+    where = Where(tenant=Text("a"), older_than=Part(0.0), newer_than=Whole(1000))
+    action = queue.redrive(where, rate=Part(1000.0), limit=Whole(2), note=Text("again"))
+    assert action.wait().done == 2
+    assert (queue.actions()[0].where, queue.actions()[0].limit) == (where, 2)
+
+
 def test_a_queue_that_is_missing(world: World) -> None:
     queue = world.client().queue("nowhere")
     for call_of in (queue.actions, lambda: queue.redrive(Where(tenant="a")), lambda: queue.stop_action("a")):
