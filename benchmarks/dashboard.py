@@ -7,7 +7,6 @@ dashboard` serves it; viewers read its streams. It is measured for a while after
 from __future__ import annotations
 
 import asyncio
-import statistics
 import subprocess
 import sys
 import threading
@@ -193,7 +192,9 @@ def _table(place: Place, found: dict[str, tuple[Cost, Cost]], after: Cost, count
 
 
 def _ratio(looked: dict[str, tuple[Cost, Cost]]) -> float:
-    return statistics.median(many.commands / one.commands for one, many in looked.values() if one.commands)
+    """The commands for many who look, by those for one, of all screens: one alone may ask nothing in a short while."""
+    one = sum(costs[0].commands for costs in looked.values())
+    return sum(costs[1].commands for costs in looked.values()) / one if one else 0.0
 
 
 def serve(url: str) -> None:

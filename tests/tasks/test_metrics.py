@@ -142,5 +142,9 @@ def test_each_member_of_a_batch_has_the_time_of_the_batch_and_its_own_error(
     found = points(reader)
     assert {key[2]: count for key, (count, _) in found.items()} == {"": 2, "ValueError": 1}
     assert found["jobs", "many", ""][1] >= 2 * 0.04
-    [(held, dead)] = measuring.points(reader, DEAD_LETTERED)
-    assert (held["shardq.task"], held["shardq.reason"], dead.value) == ("many", "dead", 1)
+    dead = {
+        (at["shardq.task"], at["shardq.reason"]): point.value
+        for at, point in measuring.points(reader, DEAD_LETTERED)
+        if point.value  # those that did not happen yet stand at 0
+    }
+    assert dead == {("many", "dead"): 1}
