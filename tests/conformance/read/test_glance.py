@@ -26,7 +26,7 @@ def read_raw(queue: Queue, count: int = 1) -> Any:
 
 
 def test_each_read_tells_what_it_left_as_a_glance_would(open_queue: OpenQueue) -> None:
-    """With a window of 1, one message of each tenant lies in the streams; those who have more wait for a turn after it."""
+    """With a window of 1, one message of each tenant lies in the streams; the others wait for a turn after it."""
     queue = open_queue(streams=4, streams_per_shard=2, window=1)
     queue.write_many([(number, tenant) for tenant in "abc" for number in range(4)])
     assert seen(queue) == Glance(quiet=3)
