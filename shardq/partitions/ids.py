@@ -1,0 +1,33 @@
+"""Ids of messages: which partition has a message stands at the end of its id, but for the head's.
+
+The engine knows nothing of it: the layer adds it to what leaves a partition, and takes it off before it asks one. No id
+of the engine has an `@` (a shard key in an id is quoted), so an old id is one of the head.
+
+>>> with_partition("1795897620221-7-o.acme.2", 3), split("1795897620221-7-o.acme.2@3"), split("1795897620221-7-12")
+('1795897620221-7-o.acme.2@3', ('1795897620221-7-o.acme.2', 3), ('1795897620221-7-12', 0))
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from shardq.errors import ConfigError
+from shardq.partitions.map import MAX_PARTITIONS
+
+S = TypeVar("S", bound=str)
+MARK: Final = "@"
+
+
+def with_partition(message_id: S, number: int) -> S:
+    """Return the id that users see of a message of partition *number*, of the same class: a `Written` says the same."""
+    return type(message_id)(f"{message_id}{MARK}{number}") if number else message_id
+
+
+def split(message_id: str) -> tuple[str, int]:
+    """Return the id within its partition, and the partition's number. ConfigError if it names none that can be."""
+    inner, mark, number = message_id.rpartition(MARK)
+    if not mark:
+        return message_id, 0
+    if not (number.isascii() and number.isdigit()) or not 0 < int(number[:4]) < MAX_PARTITIONS or number[0] == "0":
+        raise ConfigError("this id names no partition: give it as write returned it")
+    return inner, int(number)

@@ -1,0 +1,140 @@
+"""Turns: which partitions a client reads next, and how many messages of each. Pure, soft, of one client and queue.
+
+It is the engine's own rule one level up. What a partition has to give is its weight: its quiet messages, of tenants
+ahead of whom nobody is, and its turns, the shard keys that wait for one. A read is dealt message by message:
+
+- to a partition with quiet messages first, but for one of eight;
+- else to one of those within one message of the fewest in flight for their weight; of these, to the one that was served
+  least for its weight (`tag`). (By strict order, the partition that rounding favours would keep its handler for ever.)
+
+Nothing here is believed for long: who has read elsewhere for a while looks again (`to_glance`). Whatever it says, a
+read that finds nothing asks all partitions before it says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+MEAN_WORK: Final = 0.001
+"""Seconds that the work on a message counts as beside the time that it took."""
+
+BESIDE_QUIET: Final = 8
+"""Of so many messages, one is not of those ahead of whom nobody is: these, without end, must not starve the others."""
+
+FRESH: Final = 0.010
+"""Seconds for which a partition need not be looked at after it was heard."""
+
+LOOK_AFTER: Final = 0.020
+"""Seconds in which somebody read elsewhere, after which a reader looks at the partitions of which it has not heard."""
+
+LOOK_AFTER_MESSAGES: Final = 16
+"""So many messages in the place of that time."""
+
+
+class Turn:
+    """What is known of one partition. All times are seconds of the local clock."""
+
+    __slots__ = ("flight", "heard_at", "quiet", "tag", "turns")
+
+    def __init__(self) -> None:
+        self.quiet = self.turns = self.flight = 0
+        self.tag = 0.0
+        self.heard_at = -math.inf
+
+    @property
+    def weight(self) -> int:
+        """What it has to give: 0 if nothing is known of any."""
+        return self.quiet + self.turns
+
+
+class Turns:
+    """Whose turn it is of so many partitions. *now* is the local clock. Not safe across threads: a client locks it.
+
+    >>> turns = Turns(2, lambda: 0.0)
+    >>> turns.heard(1, quiet=3, waiting=0)
+    >>> turns.deal(2)
+    {1: 2}
+    """
+
+    def __init__(self, partitions: int, now: Callable[[], float]) -> None:
+        self._now = now
+        self._turns = [Turn() for _ in range(partitions)]
+        self._served = 0.0  # the tag of the partition that was served last: who comes anew begins there
+        self._dealt = 0  # messages, to tell one of eight
+        self._since_look = 0  # messages that were dealt since a look
+        self._looked_at = -math.inf
+
+    def deal(self, count: int) -> dict[int, int]:
+        """Return how many messages to read of which partition, *count* at most; {} if nothing is known of any.
+
+        What is dealt counts as in flight until `settled` or `left` says otherwise.
+        """
+        found: Counter[int] = Counter()
+        left = [[turn.quiet, turn.turns] for turn in self._turns]
+        for _ in range(count):
+            at = self._next(left)
+            if at is None:
+                break
+            found[at] += 1
+            self._turns[at].flight += 1
+            self._dealt += 1
+            # Of a tenant that waits for a turn more may wait behind: its turn stays.
+            if left[at][0]:
+                left[at][0] -= 1
+        self._since_look += found.total()
+        return dict(found)
+
+    def heard(self, partition: int, quiet: int, waiting: int) -> None:
+        """Note what a read or a glance told: *quiet* messages, and shard keys *waiting* for a turn."""
+        turn = self._turns[partition]
+        if not turn.weight and quiet + waiting:
+            # It was away: it has no claim on what the others were served meanwhile.
+            turn.tag = max(turn.tag, self._served)
+        turn.quiet, turn.turns, turn.heard_at = quiet, waiting, self._now()
+
+    def is_empty(self, partition: int) -> None:
+        """Note that a read found nothing there, whatever it has: limits may let none through."""
+        turn = self._turns[partition]
+        turn.quiet, turn.turns, turn.heard_at = 0, 0, self._now()
+
+    def left(self, partition: int, count: int) -> None:
+        """Note that *count* of the messages that were dealt did not come, or go back."""
+        self._turns[partition].flight = max(0, self._turns[partition].flight - count)
+
+    def settled(self, partition: int, took: float, count: int = 1) -> None:
+        """Note that *count* messages were settled, the work on which took *took* seconds together."""
+        turn = self._turns[partition]
+        turn.flight = max(0, turn.flight - count)
+        turn.tag += (count * MEAN_WORK + max(0.0, took)) / max(1, turn.weight)
+        self._served = max(self._served, turn.tag)
+
+    def to_glance(self) -> list[int]:
+        """Return which partitions a reader is to look at before it reads; mostly none. They count as looked at."""
+        now = self._now()
+        if self._since_look < LOOK_AFTER_MESSAGES and now - self._looked_at < LOOK_AFTER:
+            return []
+        self._since_look, self._looked_at = 0, now
+        return self.unheard(now - FRESH)
+
+    def unheard(self, since: float) -> list[int]:
+        """Return the partitions of which nothing was heard at local time *since* or later."""
+        return [at for at, turn in enumerate(self._turns) if turn.heard_at < since]
+
+    def has_quiet_beside(self, partition: int) -> bool:
+        """Return whether another partition than this one has quiet messages, as far as is known."""
+        return any(turn.quiet for at, turn in enumerate(self._turns) if at != partition)
+
+    def _next(self, left: Sequence[Sequence[int]]) -> int | None:
+        """Return the partition of the next message; None if all that is known is dealt."""
+        able = [at for at, (quiet, turns) in enumerate(left) if quiet + turns]
+        if not able:
+            return None
+        if (self._dealt + 1) % BESIDE_QUIET:
+            able = [at for at in able if left[at][0]] or able
+        turns = self._turns
+        most = min((turns[at].flight + 1) / max(1, turns[at].weight) for at in able)
+        near = [at for at in able if turns[at].flight / max(1, turns[at].weight) <= most]
+        return min(near, key=lambda at: (turns[at].tag + turns[at].flight * MEAN_WORK / max(1, turns[at].weight), at))
