@@ -162,7 +162,7 @@ local function refuse_key(at)
 end
 
 local function prefix_of(key)
-  local prefix = match(key or '', '^shardq:{[%w._:/-]+}:')
+  local prefix = match(key or '', '^shardq:{[%w._:/#-]+}:')
   if not prefix then refuse_key(1) end
   return prefix
 end

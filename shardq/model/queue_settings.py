@@ -40,3 +40,4 @@ class QueueSettings(TypedDict, total=False):
     ttl: float | None
     legacy_stream: str | None
     legacy_group: str | None
+    partitions: int

@@ -9,6 +9,7 @@ import msgspec
 
 from shardq.arguments import MAX_LEASE, MIN_LEASE, check_known, mapping, one_of, rate, seconds, shown, whole
 from shardq.errors import ConfigError
+from shardq.model.partitions import KIND, Partitions, check_partitions, map_of
 from shardq.sharding import MAX_STREAMS
 
 KeyScope = Literal["shard_key", "queue"]
@@ -67,6 +68,7 @@ _RATE_SETTING: Final = Setting(
     float,
     "{'^%d+%.?%d*$', 24, 0, 1000000}",
 )
+_PARTITIONS_SETTING: Final = Setting(check_partitions, map_of, Partitions.parse, KIND)
 _NAME_SETTING: Final = Setting(_check_name, str, str, "{'.', 4096}")
 _GROUP_SETTING: Final = Setting(_check_group, str, str, "{'^%S+$', 4096}")
 """The rules of a queue have it as a word (lua/rules.lua)."""
@@ -104,6 +106,8 @@ class QueueConfig(msgspec.Struct, frozen=True):
     `max_result_size` bytes, and all together take at most `max_result_bytes` of memory.
 
     `max_schedules` is how many schedules users may store, by default none (docs/schedules.md).
+
+    `partitions` is over how many parts the queue is spread, each in a slot of its own of a cluster.
     """
 
     streams: Annotated[int, _whole_setting(1, MAX_STREAMS)] = 64
@@ -136,6 +140,7 @@ class QueueConfig(msgspec.Struct, frozen=True):
     ttl: Annotated[float | None, _or_none(_seconds_setting(1, 10 * 365 * 86_400))] = None
     legacy_stream: Annotated[str | None, _or_none(_NAME_SETTING)] = None
     legacy_group: Annotated[str | None, _or_none(_GROUP_SETTING)] = None
+    partitions: Annotated[int, _PARTITIONS_SETTING] = 1
 
     def __post_init__(self) -> None:
         """ConfigError for a bad setting, before anything is sent."""
@@ -149,7 +154,7 @@ class QueueConfig(msgspec.Struct, frozen=True):
         flat: list[str | int] = []
         for name, setting in _SETTINGS.items():
             value = getattr(self, name)
-            if name != "streams" and value is not None:
+            if name != "streams" and value is not None and not (name == "partitions" and value == 1):
                 flat += [name, setting.stored(value)]
         has_accounts = self.window or self.max_in_flight or self.max_backlog or self.rate
         return [*flat, "accounts", 1] if has_accounts else flat
@@ -179,6 +184,8 @@ def differs(name: str, one: Any, other: Any) -> bool:
     """Return whether Redis keeps two values of a setting differently: 1.0004 s and 1.0 s are both 1000 ms."""
     if one is None or other is None:
         return one is not other
+    if name == "partitions":  # where they are is not what anybody asks for
+        return int(one) != int(other)
     return _SETTINGS[name].stored(one) != _SETTINGS[name].stored(other)
 
 

@@ -8,9 +8,7 @@ from typing import Final
 import msgspec
 
 from shardq.errors import ConfigError
-
-MAX_PARTITIONS: Final = 64
-"""The most partitions that one queue may have: more than nodes that it pays for."""
+from shardq.model.partitions import MAX_PARTITIONS
 
 _TEXT: Final = re.compile(r"(\d{1,2}):((?:[0-9a-z]{1,4}(?:,[0-9a-z]{1,4}){0,62})?)(?::(\d{1,2})@(\d{1,16}))?")
 

@@ -11,6 +11,7 @@ name contains no braces, so two queues never share a key. It contains no glob ch
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -40,6 +41,19 @@ def _check(script: str, names: tuple[str, ...], suffixes: Mapping[str, str], kin
             raise LookupError(f"the header of the verb {script} names the key {name!r}, which a {kind} lacks")
 
 
+_PART: Final = re.compile(r"#[1-9]\d?\.[0-9a-z]{1,4}")
+"""What a partition's name has behind that of its queue. No user can name a queue so."""
+
+
+def check_part(name: str) -> str:
+    """Return the name of a queue or of a partition; else ConfigError."""
+    queue, mark, _ = name.partition("#") if isinstance(name, str) else (name, "", "")
+    if not mark or not _PART.fullmatch(name, len(queue)):
+        return check_name(name)
+    check_name(queue)
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class _Keys:
     """The keys of the queue or router `name`. Each attribute is one key. ConfigError for a bad name.
@@ -57,11 +71,16 @@ class _Keys:
     declared: dict[str, tuple[str, ...]] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        prefix = f"shardq:{{{check_name(self.name)}}}:{self.beginning}"
+        prefix = f"shardq:{{{self.check(self.name)}}}:{self.beginning}"
         put = object.__setattr__  # the dataclass is frozen
         put(self, "prefix", prefix)
         for attribute, suffix in self.suffixes.items():
             put(self, attribute, prefix + suffix)
+
+    @staticmethod
+    def check(name: str) -> str:
+        """Return the name if it is a good one; else ConfigError."""
+        return check_name(name)
 
     def of(self, script: str, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the keys that script *script* declares, in the order of the *names* that its header gives them.
@@ -109,6 +128,11 @@ class QueueKeys(_Keys):
     failures: str = field(init=False, compare=False, repr=False)
     actions: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False, default_factory=dict)
+
+    @staticmethod
+    def check(name: str) -> str:
+        """Return the name if it is that of a queue or of a partition; else ConfigError."""
+        return check_part(name)
 
     @property
     def fixed(self) -> tuple[str, ...]:

@@ -107,7 +107,9 @@ def delete(state: QueueState, expected: int | None, timeout: float | None = None
 
 
 def _strike(state: QueueState, until: float) -> Op[None]:
-    """Take the name of a deleted queue out of the list of all queues."""
+    """Take the name of a deleted queue out of the list of all queues, in which no partition is."""
+    if state.number:
+        return
     yield from unregister(state, until)
     if (yield from exists(state, until)):  # a writer created it again, and added its name before that was taken out
         yield from register(state)
@@ -147,7 +149,7 @@ def configure(
     """Change settings of the queue and return all its settings. ConfigError for a bad one; then nothing is changed."""
     if "streams" in changes:
         raise ConfigError("the number of streams is changed by resize(), not by configure()")
-    check_known("queue", changes, {*QueueConfig.__struct_fields__} - {"streams"})
+    check_known("queue", changes, {*QueueConfig.__struct_fields__} - {"streams", "partitions"})
     until, said = state.until(timeout), who.said_by(state)
     if not changes:
         return (yield from settings(state, timeout))

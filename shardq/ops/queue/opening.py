@@ -147,9 +147,10 @@ def _differences(state: QueueState) -> Differences:
 def warn_of(state: QueueState, differences: Differences) -> None:
     """Log that the queue has other settings than this client was given."""
     for name, (requested, actual) in differences.items():
+        remedy = "resize()" if name in ("streams", "partitions") else "configure()"
         log.warning(
             "queue %r has %s=%r, not the %r requested here: settings belong to the queue; change them with %s",
-            state.keys.name, name, actual, requested, "resize()" if name == "streams" else "configure()",
+            state.keys.name, name, actual, requested, remedy,
         )  # fmt: skip
 
 

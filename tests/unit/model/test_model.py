@@ -14,6 +14,7 @@ from shardq.arguments import seconds
 from shardq.codec import Codecs, JsonCodec
 from shardq.errors import CodecError, ConfigError
 from shardq.model import DeadLetter, Message, MessageId, QueueConfig, QueueSettings, Received
+from shardq.model.partitions import Partitions
 from tests.surface import differences
 
 OTHER: dict[str, Any] = {
@@ -22,7 +23,7 @@ OTHER: dict[str, Any] = {
     "max_bulk_offsets": 90, "window": 2, "fair": "messages", "max_in_flight": 5, "max_backlog": 50, "rate": 2.5,
     "burst": 6, "total_in_flight": 40, "total_rate": 100.0, "total_burst": 7, "parents": 1, "journal": 1000,
     "result_ttl": 60.0, "max_result_size": 1024, "max_result_bytes": 2048, "max_schedules": 10, "ttl": 3600.0,
-    "legacy_stream": "123", "legacy_group": "456",
+    "legacy_stream": "123", "legacy_group": "456", "partitions": Partitions.parse("3:4,a"),
 }  # fmt: skip
 """A good value of each setting that is not its default."""
 
@@ -69,7 +70,7 @@ BAD: dict[str, tuple[Any, ...]] = {
         (
             "streams", "streams_per_shard", "max_deliveries", "max_len", "max_dead", "drop_dead", "max_dedup",
             "max_bulk_offsets", "window", "max_in_flight", "max_backlog", "burst", "total_in_flight", "total_burst",
-            "parents", "journal", "max_result_size", "max_result_bytes", "max_schedules",
+            "parents", "journal", "max_result_size", "max_result_bytes", "max_schedules", "partitions",
         ),
         (-1, 2**41, True, 1.0, "1", None),
     ),

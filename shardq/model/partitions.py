@@ -1,0 +1,50 @@
+"""The number of a queue's partitions, with the map of them that Redis keeps as the setting (shardq/partitions)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Self
+
+from shardq.errors import ConfigError
+
+MAX_PARTITIONS: Final = 64
+"""The most partitions that one queue may have: more than nodes that it pays for."""
+
+KIND: Final = "{'^%d+:[%w,:@]*$', 512}"
+"""What Redis may keep, in Lua."""
+
+_NUMBER: Final = re.compile(r"([1-9]\d?):[0-9a-z,:@]*")
+
+
+class Partitions(int):
+    """How many partitions a queue writes to. `map` is the text that says where they are.
+
+    A number that a program gives has no map yet: the queue gets its partitions when it is made.
+
+    >>> found = Partitions.parse("3:4,a")
+    >>> found, found.map
+    (3, '3:4,a')
+    """
+
+    map: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return what *text* says, as Redis keeps it. ValueError if it is no map."""
+        found = _NUMBER.fullmatch(text)
+        if found is None or int(found[1]) > MAX_PARTITIONS:
+            raise ValueError(text[:100])
+        number = cls(found[1])
+        number.map = text
+        return number
+
+
+def map_of(partitions: int) -> str:
+    """Return the text of the map; "1:", a queue with one partition, for a number that has none yet."""
+    return getattr(partitions, "map", "1:")
+
+
+def check_partitions(name: str, value: int) -> None:
+    """ConfigError unless *value* is a number of partitions."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PARTITIONS:
+        raise ConfigError(f"{name} must be an int from 1 to {MAX_PARTITIONS}")
