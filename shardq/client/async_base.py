@@ -34,6 +34,7 @@ class AsyncBaseClient(BaseClient):
         self._ready_on: asyncio.AbstractEventLoop | None = None  # the loop, once `prepare` was there; None when closed
         self._pid = os.getpid()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._stands: set[asyncio.Task[None]] = set()  # blocked reads at partitions, which nobody need wait for
 
     async def aclose(self) -> None:
         """Close every connection, and stop the embedded server if this client started one. Idempotent.
@@ -43,6 +44,10 @@ class AsyncBaseClient(BaseClient):
         self._closed, self._ready_on = True, None
         if self._pid != os.getpid():
             return
+        for stand in self._stands:
+            stand.cancel()
+        if self._stands:
+            await asyncio.wait(self._stands, timeout=self.timeout)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.timeout)
         await self._driver.aclose()

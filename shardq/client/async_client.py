@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from shardq.client.async_base import AsyncBaseClient
+from shardq.client.async_partitions import AsyncPartitionedQueue
 from shardq.client.async_queue import AsyncQueue
 from shardq.client.async_writer import AsyncWriter
 from shardq.client.base import queue_name
@@ -68,7 +69,8 @@ class AsyncClient(AsyncBaseClient):
         otherwise: true creates a queue with the defaults (see `QueueConfig`).
         """
         queue, declared, creates = declaration_of(name, settings, create)
-        return AsyncQueue(self, self.state_of(queue, declared, create=creates, mismatch=on_mismatch))
+        state = self.state_of(queue, declared, create=creates, mismatch=on_mismatch)
+        return AsyncQueue(self, state) if state.requested.partitions == 1 else AsyncPartitionedQueue(self, state)
 
     async def queues(self, *, timeout: float | None = None) -> list[str]:
         """Return the names of all queues, sorted, from the list that clients with settings keep."""
@@ -209,7 +211,8 @@ class AsyncClient(AsyncBaseClient):
         if self._ready_on is not get_running_loop():
             await self.prepare()
         parts = [
-            Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
+            Part(writes_of(state, message), message, state.keys.meta)
+            for state, message in zip(states, messages, strict=True)
         ]
         ids = topics.publish.ids_of(bindings, states, await self._driver.sharing.run_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
@@ -256,14 +259,14 @@ class AsyncClient(AsyncBaseClient):
     ) -> None:
         """Store one message, after those of its *lane*. `tell` gets its id or error. For `AsyncWriter`."""
         posting = self._posting or self._start_posting()
-        posting.post(writes_of(state), message, until, lane, tell)
+        posting.post(writes_of(state, message), message, until, lane, tell)
 
     async def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> Written:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
         if self._ready_on is not get_running_loop():
             await self.prepare()
         until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
-        message_id = await self._driver.sharing.run(writes_of(state), message, until)
+        message_id = await self._driver.sharing.run(writes_of(state, message), message, until)
         if state.view.config.ttl is not None:
             await self.run(upkeep(state, state.clock.monotonic()))
         return message_id

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, TypeVar, Unpack
 
+from msgspec.structs import replace
+
 from shardq.arguments import MAX_BLOCK, check_clock, check_known, check_name, flag, of_type, seconds, shown, whole
 from shardq.client.kept import Kept
 from shardq.client.leases import Leases
@@ -49,6 +51,7 @@ _INSIDE = frozenset(
         "run",
         "state_of",
         "state_beside",
+        "state_of_part",
         "end_wait",
         "prepare",
         "lend",
@@ -245,6 +248,32 @@ class BaseClient:
         with self._lock:
             self._all_states.add(state)
         return state
+
+    def state_of_part(self, head: QueueState, number: int, name: str) -> QueueState:
+        """Return a state of partition *number* of the queue of *head*, which has this *name*. It creates nothing.
+
+        What is known of partition 0, the queue itself, *head* knows, too.
+        """
+        if number == 0:
+            found = head.beside(self.name)
+            found.creates = False
+        else:
+            found = QueueState(
+                keys=QueueKeys(name),
+                requested=replace(head.requested, partitions=1),
+                clock=self.clock,
+                durability=self.durability,
+                timeout=self.timeout,
+                wait_slice=self.wait_slice,
+                max_payload=self.max_payload,
+                cluster=head.cluster,
+                client=self.name,
+                remember=head.remember,
+                number=number,
+            )
+        with self._lock:
+            self._all_states.add(found)
+        return found
 
     def state_beside(self, state: QueueState) -> QueueState:
         """Return this client's state of a queue that a client beside it knows by *state*: both know what one learns."""

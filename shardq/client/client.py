@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from shardq.client.base import queue_name
+from shardq.client.partitions import PartitionedQueue
 from shardq.client.queue import Queue
 from shardq.client.sync_base import SyncBaseClient
 from shardq.client.writer import Writer
@@ -68,7 +69,8 @@ class Client(SyncBaseClient):
         otherwise: true creates a queue with the defaults (see `QueueConfig`).
         """
         queue, declared, creates = declaration_of(name, settings, create)
-        return Queue(self, self.state_of(queue, declared, create=creates, mismatch=on_mismatch))
+        state = self.state_of(queue, declared, create=creates, mismatch=on_mismatch)
+        return Queue(self, state) if state.requested.partitions == 1 else PartitionedQueue(self, state)
 
     def queues(self, *, timeout: float | None = None) -> list[str]:
         """Return the names of all queues, sorted, from the list that clients with settings keep."""
@@ -199,7 +201,8 @@ class Client(SyncBaseClient):
         if not self._is_ready:
             self.prepare()
         parts = [
-            Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
+            Part(writes_of(state, message), message, state.keys.meta)
+            for state, message in zip(states, messages, strict=True)
         ]
         ids = topics.publish.ids_of(bindings, states, self._driver.sharing.run_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
@@ -246,14 +249,14 @@ class Client(SyncBaseClient):
     ) -> None:
         """Store one message, after those of its *lane*. `tell` gets its id or error. For `Writer`."""
         posting = self._posting or self._start_posting()
-        posting.post(writes_of(state), message, until, lane, tell)
+        posting.post(writes_of(state, message), message, until, lane, tell)
 
     def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> Written:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
         if not self._is_ready:
             self.prepare()
         until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
-        message_id = self._driver.sharing.run(writes_of(state), message, until)
+        message_id = self._driver.sharing.run(writes_of(state, message), message, until)
         if state.view.config.ttl is not None:
             self.run(upkeep(state, state.clock.monotonic()))
         return message_id

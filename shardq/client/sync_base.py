@@ -10,6 +10,7 @@ from typing import Unpack
 from shardq.arguments import whole
 from shardq.client.base import BaseClient, ClientSettings
 from shardq.client.leases import Leases
+from shardq.client.sync_stands import Stands
 from shardq.drivers import Driver, Target
 from shardq.drivers.posting import Posting
 from shardq.errors import ClosedError
@@ -38,6 +39,7 @@ class SyncBaseClient(BaseClient):
         self.timer = ThreadTimer(clock=self.clock)
         self._aside = Aside()
         self._posting: Posting | None = None
+        self._stands: weakref.WeakSet[Stands] = weakref.WeakSet()
         self._is_ready = False  # whether `prepare` was there; False again when closed
         self.leases = Leases(self.timer, self.clock, self._aside)
         self._driver = Driver(self._target, **self._driver_settings())
@@ -59,6 +61,8 @@ class SyncBaseClient(BaseClient):
         """
         with contextlib.suppress(ClosedError):  # the client was closed meanwhile, which ends all waits
             self._driver.recall(whole("thread", thread, 0, 2**64))
+        for stands in [*self._stands]:
+            stands.recall(thread)
 
     def _inspect(self, driver: Driver) -> None:
         """Look at the server, unless another thread did so meanwhile."""

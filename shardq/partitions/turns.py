@@ -100,6 +100,10 @@ class Turns:
         turn = self._turns[partition]
         turn.quiet, turn.turns, turn.heard_at = 0, 0, self._now()
 
+    def taken(self, partition: int, count: int) -> None:
+        """Note that *count* messages came without being dealt, such as to somebody who waited."""
+        self._turns[partition].flight += count
+
     def left(self, partition: int, count: int) -> None:
         """Note that *count* of the messages that were dealt did not come, or go back."""
         self._turns[partition].flight = max(0, self._turns[partition].flight - count)

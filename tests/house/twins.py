@@ -28,13 +28,14 @@ from pathlib import Path
 from typing import Final
 
 CLIENT: Final = Path(__file__).resolve().parents[2] / "shardq" / "client"
-GENERATED: Final = ("action", "admin", "client", "delivery", "job", "queue", "schedules", "writer")
+GENERATED: Final = ("action", "admin", "client", "delivery", "job", "partitions", "queue", "schedules", "writer")
 """These modules are generated, each from the module `async_*` beside it."""
 
 NAMES: Final = {
     "AsyncBaseClient": "SyncBaseClient",
     "aclose": "close",  # contextlib.aclosing expects the other
     "async_base": "sync_base",
+    "async_stands": "sync_stands",
     "async_writing": "sync_writing",
 }
 RULES: Final = {r"^Async(?=[A-Z])": "", r"^async_": "", r"^__a(?=(enter|exit|iter|next)__$)": "__"}

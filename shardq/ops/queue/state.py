@@ -70,6 +70,7 @@ class QueueState:
     and in `waiting`, those who wait for what comes. A `rider` goes out with the next look of a read (`riding`). `few`
     says by verb whether plain calls declare few keys. `names` has the keys of streams by their numbers, as far as they
     were asked for. Writes remember their dedup keys for `remember` seconds; None means for the queue's `dedup_window`.
+    Of a queue with partitions `parts` has what is known of these, and the state of one of them its `number`.
     Only a client that was given settings, or told so, `creates` the queue. Where the queue has others, `on_mismatch`
     says so, or returns what is done about it.
     """
@@ -105,6 +106,8 @@ class QueueState:
     coalescers: dict[str, Any] = field(default_factory=dict)
     waiting: dict[str, Any] = field(default_factory=dict)
     rider: Any = None
+    parts: Any = None
+    number: int = 0
     reads_without_miss: int = 0
     reads_after_miss: int = REMEMBERED
     reads_beside_streams: int = 0
@@ -129,7 +132,9 @@ class QueueState:
 
         What one of them knows of the queue the other knows, too.
         """
-        found = replace(self, client=client, producer=secrets.token_urlsafe(9), unsure=set(), coalescers={}, waiting={})
+        found = replace(
+            self, client=client, producer=secrets.token_urlsafe(9), unsure=set(), coalescers={}, waiting={}, parts=None
+        )
         # All have this one list. It is replaced at once, since other threads walk through it.
         self.siblings[:] = [each for each in self.siblings or [ref(self)] if each() is not None] + [ref(found)]
         return found
@@ -186,6 +191,8 @@ class QueueState:
         self.producer = secrets.token_urlsafe(9)
         self.sequences = Sequences(self.producer)
         self.coalescers, self.waiting = {}, {}
+        if self.parts is not None:
+            self.parts.forked()
 
     def note_server_time(self, ms: int, sent: float, at: float) -> None:
         """Note that a call sent at local time *sent* saw *ms* on the server's clock, at local time *at* or later."""

@@ -14,7 +14,7 @@ class Glance(msgspec.Struct, frozen=True):
 
     `quiet` is how many messages lie in its streams, so of tenants ahead of whom nobody is, and `turns` how many shard
     keys wait for a turn. `has_come` says whether time has brought something that the next read takes back: leases that
-    ended, or messages that came due.
+    ended, or messages that came due. Where there is no such queue, it is not there, and has nothing.
 
     >>> Glance(quiet=0, turns=0, has_come=True).may_have_some
     True
@@ -23,6 +23,7 @@ class Glance(msgspec.Struct, frozen=True):
     quiet: int = 0
     turns: int = 0
     has_come: bool = False
+    is_there: bool = True
 
     @property
     def may_have_some(self) -> bool:
@@ -36,4 +37,4 @@ def glance(state: QueueState, until: float) -> Op[Glance]:
     It changes nothing and creates nothing. The tries end at local time *until*: BackendTimeout.
     """
     reply = yield from retry_until(always(Call.on(state.keys, "glance")), until, state.clock)
-    return Glance(int(reply[0]), int(reply[1]), reply[2] == 1) if reply else Glance()
+    return Glance(int(reply[0]), int(reply[1]), reply[2] == 1) if reply else Glance(is_there=False)

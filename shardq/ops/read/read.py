@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
 from shardq.errors import ShardqError
 from shardq.model import Received
-from shardq.ops.queue.opening import await_queue
+from shardq.ops.queue.opening import await_queue, open_queue
 from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import refuse
 from shardq.ops.queue.state import QueueState
@@ -88,6 +88,21 @@ def read(
         # The pump lost an answer: what that read was granted is given back before this reader reads by itself.
         if waiter.outstanding is not None:
             yield from recover_all(state, waiter.outstanding, call_until)
+
+
+def read_now(
+    state: QueueState, count: int, visibility: float | None, until: float, outstanding: Outstanding
+) -> Op[list[Received]]:
+    """Return up to *count* messages that are there, in calls that nobody shares; [] if none is.
+
+    For a reader of several queues, whose calls go out together. QueueMissing if there is no such queue.
+    """
+    yield from open_queue(state, until)
+    if state.view.has_upkeep:
+        yield from upkeep(state, state.clock.monotonic())
+    request = request_of(state, count, visibility, None)
+    found = yield from look(state, request, 0.0, until, outstanding)
+    return (yield from _fill(state, request, found, until, outstanding))
 
 
 def _look(

@@ -36,6 +36,7 @@ from shardq.ops.write.command import LoneWrite, call_for, goes_alone
 from shardq.ops.write.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
 from shardq.ops.write.refusal import read_refused
 from shardq.ops.write.unique import write_despite
+from shardq.protocol.ids import with_partition
 from shardq.protocol.replies import stored_ids
 
 Result = Written | ShardqError
@@ -165,10 +166,43 @@ class WriteCoalescer(Coalescer[Outgoing, Written]):
     verb: Writes
 
 
-def writes_of(state: QueueState) -> WriteCoalescer:
-    """Return where the writers of this queue meet."""
+class PartWrites(Writes):
+    """The writes of one partition of a queue: the ids say which it is."""
+
+    def results(self, tried: TriedWrite | LoneWrite, reply: Any) -> list[Result] | None:
+        """Do as those of a queue."""
+        found = super().results(tried, reply)
+        return None if found is None else placed_ids(found, self._state.number)
+
+    def op(self, messages: Sequence[Outgoing], until: float, tried: TriedWrite | LoneWrite | None) -> Op[list[Result]]:
+        """Do as that of a queue."""
+        return placed_ids((yield from super().op(messages, until, tried)), self._state.number)
+
+
+def placed_ids(results: Sequence[Result], number: int) -> list[Result]:
+    """Return what became of writes to partition *number*, with ids that say so."""
+    placed: list[Result] = []
+    for each in results:
+        if isinstance(each, DurabilityUnknown):
+            placed.append(DurabilityUnknown(str(each), with_partition(Written(each.result), number)))
+        else:
+            placed.append(with_partition(each, number) if isinstance(each, Written) else each)
+    return placed
+
+
+def writes_of(state: QueueState, message: Outgoing | None = None) -> WriteCoalescer:
+    """Return where the writers of this queue meet, or where it has partitions those of the home of *message*."""
     coalescer: WriteCoalescer | None = state.coalescers.get("write")
-    return coalescer or state.coalescers.setdefault("write", WriteCoalescer(Writes(state)))
+    return coalescer or _new_writes(state, message)
+
+
+def _new_writes(state: QueueState, message: Outgoing | None) -> WriteCoalescer:
+    # A queue with partitions has none of its own: so a queue without them is not asked for any.
+    if state.parts is not None and message is not None:
+        return writes_of(state.parts.home_of(message.shard_key))
+    writes = PartWrites(state) if state.number else Writes(state)
+    found: WriteCoalescer = state.coalescers.setdefault("write", WriteCoalescer(writes))
+    return found
 
 
 def _store(

@@ -68,11 +68,11 @@ def test_each_setting_is_changed_by_itself_and_told_to_other_clients(open_queue:
     queue, expected = open_queue(streams=8), dict[str, Any](streams=8)
     queue.declare()
     assert differences(OTHER, QueueConfig.__struct_fields__) == []
-    for names in [[name] for name in OTHER if name not in ("streams", *LEGACY)] + [LEGACY]:
+    for names in [[name] for name in OTHER if name not in ("streams", "partitions", *LEGACY)] + [LEGACY]:
         change = {name: OTHER[name] for name in names}
         expected |= change
         assert queue.configure(**change) == QueueConfig(**expected)
-    assert open_queue(by=world.client()).settings() == QueueConfig(**OTHER)
+    assert open_queue(by=world.client()).settings() == QueueConfig(**OTHER | {"partitions": 1})
     queue.write("read", shard_key="t")
     assert queue.read().payload == "read"
 

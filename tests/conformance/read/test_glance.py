@@ -58,6 +58,6 @@ def test_a_glance_at_a_queue_that_is_not_there_sees_nothing_and_makes_none(open_
     queue = open_queue()
     queue.write(1, shard_key="a")
     missing = queue.client.queue(f"{queue.name}.missing")
-    assert seen(missing) == Glance()
+    assert seen(missing) == Glance(is_there=False)
     assert read_raw(queue)[8:] == [0, 0]
     assert missing.name not in queue.client.queues()

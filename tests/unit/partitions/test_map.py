@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardq.errors import ConfigError
-from shardq.partitions.map import MAX_PARTITIONS, PartitionMap
+from shardq.model.partitions import MAX_PARTITIONS
+from shardq.partitions.map import PartitionMap
 
 salts = st.text("0123456789abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=4)
 

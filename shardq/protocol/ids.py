@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from shardq.errors import ConfigError
-from shardq.partitions.map import MAX_PARTITIONS
+from shardq.model.partitions import MAX_PARTITIONS
 
 S = TypeVar("S", bound=str)
 MARK: Final = "@"

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardq.errors import ConfigError
+from shardq.model.partitions import MAX_PARTITIONS
 from shardq.model.written import Existing, Written
-from shardq.partitions.ids import split, with_partition
-from shardq.partitions.map import MAX_PARTITIONS
 from shardq.protocol.bodies import message_id
+from shardq.protocol.ids import split, with_partition
 
 
 @given(

@@ -1,0 +1,152 @@
+"""Stands: the blocked reads that an `AsyncClient` keeps at the partitions of a queue, on behalf of all its readers.
+
+The twin of `sync_stands`, with tasks. A stand is an ordinary blocked read, so what it says of waking and leases holds:
+the engine does not know that somebody stands at several queues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from shardq.errors import BackendError, QueueMissing, ShardqError
+from shardq.model import Received
+from shardq.ops.read.give_back import give_back, give_back_all
+from shardq.ops.read.read import read
+from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
+from shardq.partitions.parts import Parts
+from shardq.partitions.reads import Rows
+
+if TYPE_CHECKING:
+    from shardq.client.async_client import AsyncClient
+
+STAYS: Final = 1.0
+"""Seconds for which stands stay after the last who waited: mostly the next one comes soon."""
+
+BLOCK: Final = 5.0
+"""Seconds of one blocked read of a stand."""
+
+PAUSE: Final = 0.5
+"""Seconds until a stand whose partition failed tries again."""
+
+
+class Waits:
+    """Somebody who waits for up to `count` messages with leases of `visibility` seconds, and the `rows` that came."""
+
+    def __init__(self, count: int, visibility: float | None) -> None:
+        self.count, self.visibility = count, visibility
+        self.rows: Rows = {}
+        self.came: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class AsyncStands:
+    """The stands of one client at the partitions of one queue: as many as partitions, for each time that leases last.
+
+    Who has waited longest gets what comes. What nobody wants goes back at once, and is not counted as delivered.
+    """
+
+    def __init__(self, client: AsyncClient, parts: Parts) -> None:
+        self._client, self._parts = client, parts
+        self._waiting: list[Waits] = []
+        self._tasks: dict[tuple[int, float | None], asyncio.Task[None]] = {}
+        self._leaving: asyncio.TimerHandle | None = None
+
+    async def wait(self, count: int, visibility: float | None, until: float) -> Rows | None:
+        """Return up to *count* messages as soon as a partition has some; {} if none has by local time *until*."""
+        waits = Waits(count, visibility)
+        self._waiting.append(waits)
+        for number in range(len(self._parts.states)):
+            self._begin(number, visibility)
+        try:
+            async with asyncio.timeout(max(0.0, until - self._parts.states[0].clock.monotonic())):
+                await waits.came
+        except TimeoutError:
+            pass  # they may have come at the same time
+        except asyncio.CancelledError:
+            for number, rows in waits.rows.items():
+                self._return(number, rows)
+            raise
+        finally:
+            if waits in self._waiting:
+                self._waiting.remove(waits)
+            self._leave()
+        return waits.rows
+
+    def _begin(self, number: int, visibility: float | None) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        task = self._tasks.get((number, visibility))
+        if task is None or task.done():
+            task = asyncio.get_running_loop().create_task(self._stand(number, visibility))
+            self._tasks[number, visibility] = task
+            self._client._stands.add(task)
+            task.add_done_callback(self._ended)
+
+    def _leave(self) -> None:
+        """End the stands soon, unless somebody waits."""
+        if not self._waiting and self._leaving is None:
+            self._leaving = asyncio.get_running_loop().call_later(STAYS, self._end)
+
+    def _end(self) -> None:
+        self._leaving = None
+        if not self._waiting:
+            for task in self._tasks.values():
+                task.cancel()
+            self._tasks.clear()
+
+    async def _stand(self, number: int, visibility: float | None) -> None:
+        """Read from one partition for those who wait, until the task is cancelled or the client is closed."""
+        state = self._parts.states[number]
+        while True:
+            wanted = sum(each.count for each in self._waiting if each.visibility == visibility)
+            granted = Outstanding()
+            try:
+                rows = await self._client.run(
+                    read(state, max(1, min(wanted, MAX_PER_CALL)), BLOCK, visibility, outstanding=granted)
+                )
+            except asyncio.CancelledError:
+                if granted.holder or granted.rows:
+                    self._client._run_in_background(give_back_all(state, granted, state.until()))
+                raise
+            except (BackendError, QueueMissing):
+                await asyncio.sleep(PAUSE)
+                continue
+            except ShardqError:  # the client was closed
+                return
+            if rows:
+                self._give(number, visibility, rows)
+
+    def _give(self, number: int, visibility: float | None, rows: list[Received]) -> None:
+        """Give messages to those who wait, and back what nobody wants."""
+        for waits in [each for each in self._waiting if each.visibility == visibility]:
+            if not rows:
+                return
+            if waits.came.done():
+                continue
+            taken, rows = rows[: waits.count], rows[waits.count :]
+            with self._parts.lock:
+                self._parts.turns.taken(number, len(taken))
+            waits.rows = {number: taken}
+            waits.came.set_result(None)
+            self._waiting.remove(waits)
+        if rows:
+            self._run_back(number, rows)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Wake those who wait if the client was closed: they find that out. The *task* may never have run."""
+        self._client._stands.discard(task)
+        if self._client._closed:
+            for waits in self._waiting:
+                if not waits.came.done():
+                    waits.came.set_result(None)
+
+    def _return(self, number: int, rows: list[Received]) -> None:
+        """Give back what was for somebody who left at the same moment."""
+        with self._parts.lock:
+            self._parts.turns.left(number, len(rows))
+        self._run_back(number, rows)
+
+    def _run_back(self, number: int, rows: list[Received]) -> None:
+        state: Any = self._parts.states[number]
+        self._client._run_in_background(give_back(state, rows, state.until()))

@@ -1,0 +1,132 @@
+"""Stands: the blocked reads that a `Client` keeps at the partitions of a queue, on behalf of all its readers.
+
+The twin of `async_stands`, with a thread for each partition while somebody waits.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from shardq.errors import BackendError, QueueMissing, ShardqError
+from shardq.model import Received
+from shardq.ops.read.give_back import give_back
+from shardq.ops.read.read import read
+from shardq.ops.read.waiting import MAX_PER_CALL
+from shardq.partitions.parts import Parts
+from shardq.partitions.reads import Rows
+
+if TYPE_CHECKING:
+    from shardq.client.client import Client
+
+BLOCK: Final = 1.0
+"""Seconds of one blocked read of a stand. For so long it stays after the last who waited."""
+
+PAUSE: Final = 0.5
+"""Seconds until a stand whose partition failed tries again."""
+
+
+class Waits:
+    """A thread that waits for up to `count` messages with leases of `visibility` seconds, and the `rows` that came."""
+
+    def __init__(self, count: int, visibility: float | None) -> None:
+        self.count, self.visibility, self.thread = count, visibility, threading.get_ident()
+        self.rows: Rows = {}
+        self.is_recalled = False
+        # A lock that is held: to wait for its release is the cheapest way in which a thread can be woken.
+        self.came = threading.Lock()
+        self.came.acquire()
+
+
+class Stands:
+    """The twin of `AsyncStands`. Threads share it; in a forked child it begins anew."""
+
+    def __init__(self, client: Client, parts: Parts) -> None:
+        self._client, self._parts = client, parts
+        self._begin_anew()
+        client._stands.add(self)
+
+    def wait(self, count: int, visibility: float | None, until: float) -> Rows | None:
+        """Return up to *count* messages as soon as a partition has some; {} if none has by local time *until*.
+
+        None if `recall` ended the wait.
+        """
+        if self._pid != os.getpid():
+            self._begin_anew()
+        waits = Waits(count, visibility)
+        with self._lock:
+            self._waiting.append(waits)
+            for number in range(len(self._parts.states)):
+                if (number, visibility) not in self._standing:
+                    self._standing.add((number, visibility))
+                    name = f"shardq-stand-{number}"
+                    threading.Thread(target=self._stand, args=(number, visibility), name=name, daemon=True).start()
+        try:
+            waits.came.acquire(timeout=max(0.0, until - self._parts.states[0].clock.monotonic()))
+        finally:
+            with self._lock, suppress(ValueError):
+                self._waiting.remove(waits)
+        return waits.rows or (None if waits.is_recalled else {})
+
+    def recall(self, thread: int) -> None:
+        """End the wait of another *thread*, if it waits here, as if its time were up."""
+        for each in [*self._waiting]:
+            if each.thread == thread:
+                each.is_recalled = True
+                self._wake([each])
+
+    def _begin_anew(self) -> None:
+        self._pid, self._lock = os.getpid(), threading.Lock()
+        self._waiting: list[Waits] = []
+        self._standing: set[tuple[int, float | None]] = set()
+
+    def _stand(self, number: int, visibility: float | None) -> None:
+        """Read from one partition for those who wait, until nobody does."""
+        state, stopped = self._parts.states[number], threading.Event()
+        while (wanted := self._wanted(number, visibility)) > 0:
+            try:
+                rows = self._client.run(read(state, min(wanted, MAX_PER_CALL), BLOCK, visibility))
+                if rest := self._give(number, visibility, rows):
+                    self._client.run(give_back(state, rest, state.until()))
+            except (BackendError, QueueMissing):
+                stopped.wait(PAUSE)
+            except ShardqError:  # the client was closed
+                self._is_over(number, visibility)
+                return
+
+    def _wanted(self, number: int, visibility: float | None) -> int:
+        """Return how many messages are waited for. If none are, the stand is over, and the next who waits makes one."""
+        with self._lock:
+            wanted = sum(each.count for each in self._waiting if each.visibility == visibility)
+            if not wanted:
+                self._standing.discard((number, visibility))
+            return wanted
+
+    def _is_over(self, number: int, visibility: float | None) -> None:
+        """End a stand of a client that was closed. Those who wait find that out by themselves."""
+        with self._lock:
+            self._standing.discard((number, visibility))
+        self._wake([*self._waiting])
+
+    def _wake(self, waiting: list[Waits]) -> None:
+        with self._lock:
+            for waits in waiting:
+                if waits in self._waiting:  # else it was woken already
+                    self._waiting.remove(waits)
+                    waits.came.release()
+
+    def _give(self, number: int, visibility: float | None, rows: list[Received]) -> list[Received]:
+        """Give messages to those who wait, who has waited longest first. Return what nobody wants."""
+        with self._lock:
+            for waits in [each for each in self._waiting if each.visibility == visibility]:
+                if not rows:
+                    break
+                taken, rows = rows[: waits.count], rows[waits.count :]
+                with self._parts.lock:
+                    self._parts.turns.taken(number, len(taken))
+                waits.rows = {number: taken}
+                self._waiting.remove(waits)
+                waits.came.release()
+            return rows

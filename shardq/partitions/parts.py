@@ -1,0 +1,126 @@
+"""What one client knows of the partitions of a queue: its map, a state of each, and whose turn it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, Final, TypeAlias, TypeVar
+
+from msgspec.structs import replace
+
+from shardq.errors import ConfigError, ShardqError
+from shardq.model import QueueConfig
+from shardq.model.partitions import Partitions, map_of
+from shardq.ops.queue.opening import create, find_queue, missing
+from shardq.ops.queue.retry import ask
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
+from shardq.ops.queue.together import run_together
+from shardq.partitions.homes import home
+from shardq.partitions.map import PartitionMap
+from shardq.partitions.placing import Slots, placed
+from shardq.partitions.turns import Turns
+
+T = TypeVar("T")
+MakeState: TypeAlias = Callable[[QueueState, int, str], QueueState]
+"""Makes the state of a partition: of the queue of this state, its number and its name."""
+
+_opening = Lock()
+"""All callers of one client share what it knows: its turns, and its stands."""
+
+_NOT_YET: Final = (
+    "max_len", "total_in_flight", "total_rate", "total_burst", "journal", "max_schedules", "ttl", "legacy_stream",
+)  # fmt: skip
+"""Settings that are of the queue as a whole, and which partitions do not share out yet."""
+
+
+class Parts:
+    """The partitions of the queue of *head*, by the map that was *found*. Threads share it; `lock` guards `turns`."""
+
+    def __init__(self, head: QueueState, found: PartitionMap, make: MakeState) -> None:
+        name = head.keys.name
+        self.map = found
+        self.states = tuple([make(head, number, found.name_of(name, number)) for number in range(found.read)])
+        self.turns = Turns(found.read, head.clock.monotonic)
+        self.stands: Any = None  # the client's blocked reads at the partitions, once somebody waits
+        self.lock = Lock()
+
+    def forked(self) -> None:
+        """Begin anew in a child process: a thread of the parent may have held the lock."""
+        self.lock = Lock()
+
+    def home_of(self, shard_key: str | bytes) -> QueueState:
+        """Return the state of the partition that messages of this shard key are written to."""
+        return self.states[home(shard_key, self.map.written)]
+
+    def of(self, number: int) -> QueueState:
+        """Return the state of partition *number*. ConfigError if there is none."""
+        if number >= len(self.states):
+            raise ConfigError(f"queue {self.states[0].keys.name!r} has no partition {number}: it is gone")
+        return self.states[number]
+
+    def everywhere(self, op: Callable[[QueueState], Op[T]]) -> Op[list[T]]:
+        """Run an operation on each partition, at once. Return what each returned; raise the error of the first."""
+        return all_of((yield from run_together([op(state) for state in self.states])))
+
+
+def all_of(outcomes: Sequence[T | ShardqError]) -> list[T]:
+    """Return *outcomes* if all are results; else raise the first error."""
+    found: list[T] = []
+    for each in outcomes:
+        if isinstance(each, ShardqError):
+            raise each
+        found.append(each)
+    return found
+
+
+def open_parts(head: QueueState, make: MakeState, until: float) -> Op[Parts]:
+    """Return the partitions of a queue. They are made with it, as many as this client has settings for, if it may.
+
+    If the queue is there, its map counts. QueueMissing if it is not, and this client has no settings for it;
+    ConfigError for settings that a queue with partitions cannot have.
+    """
+    if head.parts is None:
+        if not (yield from find_queue(head, until)):
+            if not head.creates:
+                raise missing(head)
+            yield from _create(head, make, until)
+        found = PartitionMap.parse(map_of(head.config.partitions))
+        with _opening:
+            if head.parts is None:  # another thread may have been here
+                parts = Parts(head, found, make)
+                head.coalescers.pop("write", None)
+                head.parts = parts
+    opened: Parts = head.parts
+    return opened
+
+
+def _create(head: QueueState, make: MakeState, until: float) -> Op[None]:
+    """Create the partitions, and then the queue, whose map names them: so whoever sees the map finds them all."""
+    config, name = head.requested, head.keys.name
+    check_settings(config)
+    wanted = int(config.partitions)
+    slots = (
+        Slots.of_reply((yield from ask(head, "CLUSTER", "SLOTS", key=head.keys.meta, until=until)))
+        if (head.cluster)
+        else Slots([])
+    )
+    found = PartitionMap(wanted, placed(name, wanted, slots))
+    parts = Parts(head, found, make)
+    all_of((yield from run_together([create(state, until) for state in parts.states[1:]])))
+    head.requested = replace(config, partitions=Partitions.parse(found.text) if wanted > 1 else 1)
+    yield from create(head, until)
+
+
+def check_settings(config: QueueConfig) -> None:
+    """ConfigError for settings that a queue with more than one partition cannot have."""
+    if config.partitions == 1:
+        return
+    if config.key_scope == "queue":
+        raise ConfigError(
+            'key_scope="queue" is not for a queue with partitions: what all shard keys share would lie in one of them'
+        )
+    default = QueueConfig()
+    for name in _NOT_YET:
+        if getattr(config, name) != getattr(default, name):
+            raise ConfigError(f"{name} is not for a queue with partitions yet: leave it out, or have one partition")

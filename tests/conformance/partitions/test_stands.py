@@ -1,0 +1,167 @@
+"""Blocked readers of a queue with partitions: what comes is nobody's loss, whoever leaves, and whenever."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from shardq import AsyncClient, Client, ClosedError, ConfigError, Empty, Queue, Worker
+from shardq.partitions.homes import home
+from tests.servers import Server
+from tests.waiting import eventually
+
+SOON = 30.0
+PARTITIONS = 3
+TENANTS = {home(f"tenant-{number}", PARTITIONS): f"tenant-{number}" for number in range(20)}
+SETTINGS: dict[str, Any] = {"partitions": PARTITIONS, "streams": 4, "streams_per_shard": 2}
+
+
+@pytest.fixture
+def queue(server: Server, queue_name: str) -> Iterator[Queue]:
+    """A queue with partitions, whose client has no blocked reader."""
+    with Client.from_url(server.url) as client:
+        queue = client.queue(queue_name, **SETTINGS)
+        queue.declare()
+        yield queue
+
+
+@pytest.fixture
+def reading(server: Server, queue: Queue) -> Iterator[Queue]:
+    """The same queue for another client, which reads."""
+    with Client.from_url(server.url) as client:
+        yield client.queue(queue.name, **SETTINGS)
+
+
+def waiting(queue: Any) -> int:
+    """How many readers of this client wait for messages."""
+    stands = queue._known and queue._known.stands
+    return len(stands._waiting) if stands else 0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let other tasks run until *condition* holds."""
+    async with asyncio.timeout(SOON):
+        while not condition():  # noqa: ASYNC110 (nothing tells of it)
+            await asyncio.sleep(0.001)
+
+
+def taken(queue: Queue, count: int) -> list[Any]:
+    """So many deliveries, acked, as they come."""
+    found: list[Any] = []
+    while len(found) < count:
+        some = queue.read_many(count - len(found), block=SOON)
+        assert some
+        queue.ack_many(some)
+        found += some
+    return found
+
+
+def test_a_reader_of_one_gets_one_and_what_came_beside_goes_back_uncounted(queue: Queue, reading: Queue) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(10):
+            read = pool.submit(reading.read, block=SOON)
+            eventually(lambda: waiting(reading) == 1)
+            queue.write_many([(tenant, tenant) for tenant in TENANTS.values()])
+            first = read.result(SOON)
+            first.ack()
+            others = taken(queue, PARTITIONS - 1)
+            assert {each.payload for each in [first, *others]} == set(TENANTS.values())
+            assert {each.count for each in [first, *others]} == {1}
+
+
+def test_what_comes_after_the_last_reader_left_is_there_for_others(queue: Queue, reading: Queue) -> None:
+    with pytest.raises(Empty):
+        reading.read(block=0.05)
+    queue.write_many([(tenant, tenant) for tenant in TENANTS.values()])
+    assert {each.count for each in taken(queue, PARTITIONS)} == {1}
+
+
+def test_readers_with_leases_of_different_length_get_theirs(queue: Queue, reading: Queue) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        reads = [pool.submit(reading.read, block=SOON, visibility_timeout=each) for each in (20.0, 200.0)]
+        eventually(lambda: waiting(reading) == 2)
+        queue.write_many([(n, TENANTS[1]) for n in range(2)])
+        short, long = [each.result(SOON) for each in reads]
+    assert short.remaining < 20.0 < 100.0 < long.remaining
+    reading.ack_many([short, long])
+
+
+def test_a_wait_can_be_ended_from_another_thread(reading: Queue) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        threads = [pool.submit(threading.get_ident).result(SOON)]
+        read = pool.submit(reading.read_many, 1, block=SOON * 10)
+        eventually(lambda: waiting(reading) == 1)
+        reading.client.end_wait(threads[0])
+        assert read.result(SOON) == []
+
+
+@pytest.mark.parametrize("readers", [1, 8])
+def test_a_client_that_is_closed_ends_its_waits(server: Server, queue: Queue, readers: int) -> None:
+    client = Client.from_url(server.url)
+    jobs = client.queue(queue.name, **SETTINGS)
+    with ThreadPoolExecutor(readers) as pool:
+        reads = [pool.submit(jobs.read, block=SOON * 10) for _ in range(readers)]
+        eventually(lambda: waiting(jobs) == readers)
+        client.close()
+        assert {type(each.exception(SOON)) for each in reads} == {ClosedError}
+
+
+async def test_an_async_client_that_is_closed_ends_its_waits(server: Server, queue: Queue) -> None:
+    client = AsyncClient.from_url(server.url)
+    jobs = client.queue(queue.name, **SETTINGS)
+    reads = [asyncio.create_task(jobs.read(block=SOON * 10)) for _ in range(8)]
+    await until(lambda: waiting(jobs) == 8)
+    await client.aclose()
+    ended = await asyncio.wait_for(asyncio.gather(*reads, return_exceptions=True), SOON)
+    assert {type(each) for each in ended} == {ClosedError}
+
+
+async def test_a_reader_that_is_cancelled_takes_nothing_away(server: Server, queue: Queue) -> None:
+    """At whatever moment: before what comes, while it comes, and when it is there."""
+    async with AsyncClient.from_url(server.url) as client:
+        jobs = client.queue(queue.name, **SETTINGS)
+        for number in range(30):
+            read = asyncio.create_task(jobs.read(block=SOON))
+            await until(lambda: waiting(jobs) == 1)
+            write = asyncio.create_task(jobs.write(number, shard_key=TENANTS[number % PARTITIONS]))
+            for _ in range(number):
+                await asyncio.sleep(0)
+            read.cancel()
+            await write
+            with suppress(asyncio.CancelledError):
+                await (await read).ack()
+                continue
+            delivery = await jobs.read(block=SOON)
+            assert (delivery.payload, delivery.count) == (number, 1)
+            await delivery.ack()
+        assert await jobs.len() == 0
+    assert queue.len() == 0
+
+
+def test_what_is_in_flight_counts_until_it_is_settled_or_let_go(queue: Queue) -> None:
+    queue.write_many([(n, tenant) for tenant in TENANTS.values() for n in range(4)])
+
+    def flight() -> int:
+        layer: Any = queue
+        return sum(each.flight for each in layer._known.turns._turns)
+
+    found = [*queue.read_many(3), queue.read(), queue.read(), queue.read()]
+    assert flight() == 6
+    found.pop(0).ack()
+    found.pop(0).nack()
+    found.pop(0).reject("no")
+    queue.ack_many([found.pop(0)])
+    assert flight() == 2
+    found.clear()
+    assert flight() == 0
+
+
+def test_a_worker_says_that_it_reads_no_partitions_yet(queue: Queue) -> None:
+    with pytest.raises(ConfigError, match="has partitions, which a Worker does not read yet"):
+        Worker(queue, print)
