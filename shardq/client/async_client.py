@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from shardq.client.async_base import AsyncBaseClient
-from shardq.client.async_partitions import AsyncPartitionedQueue
 from shardq.client.async_queue import AsyncQueue
 from shardq.client.async_writer import AsyncWriter
 from shardq.client.base import queue_name
@@ -70,7 +69,11 @@ class AsyncClient(AsyncBaseClient):
         """
         queue, declared, creates = declaration_of(name, settings, create)
         state = self.state_of(queue, declared, create=creates, mismatch=on_mismatch)
-        return AsyncQueue(self, state) if state.requested.partitions == 1 else AsyncPartitionedQueue(self, state)
+        if state.requested.partitions == 1:
+            return AsyncQueue(self, state)
+        from shardq.client.async_partitions import AsyncPartitionedQueue  # few programs have any
+
+        return AsyncPartitionedQueue(self, state)
 
     async def queues(self, *, timeout: float | None = None) -> list[str]:
         """Return the names of all queues, sorted, from the list that clients with settings keep."""

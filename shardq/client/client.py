@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from shardq.client.base import queue_name
-from shardq.client.partitions import PartitionedQueue
 from shardq.client.queue import Queue
 from shardq.client.sync_base import SyncBaseClient
 from shardq.client.writer import Writer
@@ -70,7 +69,11 @@ class Client(SyncBaseClient):
         """
         queue, declared, creates = declaration_of(name, settings, create)
         state = self.state_of(queue, declared, create=creates, mismatch=on_mismatch)
-        return Queue(self, state) if state.requested.partitions == 1 else PartitionedQueue(self, state)
+        if state.requested.partitions == 1:
+            return Queue(self, state)
+        from shardq.client.partitions import PartitionedQueue  # few programs have any
+
+        return PartitionedQueue(self, state)
 
     def queues(self, *, timeout: float | None = None) -> list[str]:
         """Return the names of all queues, sorted, from the list that clients with settings keep."""

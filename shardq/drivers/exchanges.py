@@ -98,8 +98,9 @@ class Exchanges:
                 if isinstance(ended, (Refused, Unanswered)):
                     self.lost(calls[at].keys[0], part.exchange.address, ended)
         # These were refused, so nothing of them was executed, and those behind them have run already.
-        for at, ended in enumerate(() if batch.once else outcomes):
-            if isinstance(ended, Refused) and ended.code in RESENT_ALONE:
+        kept = range(len(calls)) if batch.once is True else batch.once or ()
+        for at, ended in enumerate(outcomes):
+            if isinstance(ended, Refused) and ended.code in RESENT_ALONE and at not in kept:
                 outcomes[at] = yield from self._outcome(calls[at], until)
         return outcomes
 

@@ -148,12 +148,17 @@ class DeliveryView:
 
 def received_of(queue: str, deliveries: Sequence[Any]) -> list[Received]:
     """Return what the deliveries received. ConfigError for anything else, also for deliveries of other queues."""
+    for each in checked_deliveries(deliveries):
+        if (own := each.queue.name) != queue:
+            raise ConfigError(f"{each!r} is of queue {own!r}, not {queue!r}: settle it there")
+    return [each.received for each in deliveries]
+
+
+def checked_deliveries(deliveries: Sequence[Any]) -> Sequence[Any]:
+    """Return *deliveries*. ConfigError if they are anything else than deliveries."""
     if not isinstance(deliveries, Sequence) or isinstance(deliveries, (str, bytes, bytearray, memoryview)):
         raise ConfigError(f"deliveries must be a list of Delivery; this is of type {type(deliveries).__name__}")
     for each in deliveries:
         if not isinstance(each, DeliveryView):
             raise ConfigError(f"deliveries must be what read or read_many returned, not {type(each).__name__}")
-    for each in deliveries:
-        if (own := each.queue.name) != queue:
-            raise ConfigError(f"{each!r} is of queue {own!r}, not {queue!r}: settle it there")
-    return [each.received for each in deliveries]
+    return deliveries

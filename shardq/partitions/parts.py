@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
+from shardq.codec import Codecs
 from shardq.errors import ConfigError, ShardqError
 from shardq.model import QueueConfig
 from shardq.model.partitions import Partitions, map_of
@@ -20,6 +21,7 @@ from shardq.partitions.homes import home
 from shardq.partitions.map import PartitionMap
 from shardq.partitions.placing import Slots, placed
 from shardq.partitions.turns import Turns
+from shardq.sharding import key_bytes
 
 T = TypeVar("T")
 MakeState: TypeAlias = Callable[[QueueState, int, str], QueueState]
@@ -28,17 +30,22 @@ MakeState: TypeAlias = Callable[[QueueState, int, str], QueueState]
 _opening = Lock()
 """All callers of one client share what it knows: its turns, and its stands."""
 
-_NOT_YET: Final = (
-    "max_len", "total_in_flight", "total_rate", "total_burst", "journal", "max_schedules", "ttl", "legacy_stream",
+_SHARED: Final = (
+    "key_scope", "max_len", "total_in_flight", "total_rate", "total_burst", "journal", "max_schedules", "ttl",
+    "legacy_stream",
 )  # fmt: skip
 """Settings that are of the queue as a whole, and which partitions do not share out yet."""
 
 
 class Parts:
-    """The partitions of the queue of *head*, by the map that was *found*. Threads share it; `lock` guards `turns`."""
+    """The partitions of the queue of *head*, by the map that was *found*. Threads share it; `lock` guards `turns`.
 
-    def __init__(self, head: QueueState, found: PartitionMap, make: MakeState) -> None:
+    `codecs` read what messages carry.
+    """
+
+    def __init__(self, head: QueueState, found: PartitionMap, make: MakeState, codecs: Codecs) -> None:
         name = head.keys.name
+        self._head, self.codecs, self._parents = head, codecs, head.config.parents
         self.map = found
         self.states = tuple([make(head, number, found.name_of(name, number)) for number in range(found.read)])
         self.turns = Turns(found.read, head.clock.monotonic)
@@ -49,9 +56,24 @@ class Parts:
         """Begin anew in a child process: a thread of the parent may have held the lock."""
         self.lock = Lock()
 
+    def forget(self) -> None:
+        """Forget all: the queue is gone. The next call looks it up anew."""
+        self._head.parts = None
+        self._head.forget()
+
+    def number_of(self, shard_key: str | bytes) -> int:
+        """Return the number of the partition that messages of this shard key are written to.
+
+        Where the queue has parents, all children of one have one home: what limits a parent is exact there.
+        """
+        if self._parents:
+            name = key_bytes(shard_key)
+            shard_key = name.split(b"/", 1)[0] or name
+        return home(shard_key, self.map.written)
+
     def home_of(self, shard_key: str | bytes) -> QueueState:
         """Return the state of the partition that messages of this shard key are written to."""
-        return self.states[home(shard_key, self.map.written)]
+        return self.states[self.number_of(shard_key)]
 
     def of(self, number: int) -> QueueState:
         """Return the state of partition *number*. ConfigError if there is none."""
@@ -74,28 +96,30 @@ def all_of(outcomes: Sequence[T | ShardqError]) -> list[T]:
     return found
 
 
-def open_parts(head: QueueState, make: MakeState, until: float) -> Op[Parts]:
-    """Return the partitions of a queue. They are made with it, as many as this client has settings for, if it may.
+def open_parts(head: QueueState, make: MakeState, codecs: Codecs, until: float, *, create: bool) -> Op[Parts]:
+    """Return the partitions of a queue. To *create* is to make them with it if this client has settings for it.
 
-    If the queue is there, its map counts. QueueMissing if it is not, and this client has no settings for it;
-    ConfigError for settings that a queue with partitions cannot have.
+    If the queue is there, its map counts. If it is not, and nobody creates it, the head stands for all of it: it says
+    what a queue without partitions says. ConfigError for settings that a queue with partitions cannot have.
     """
     if head.parts is None:
         if not (yield from find_queue(head, until)):
+            if not create:
+                return Parts(head, PartitionMap(), lambda state, *_: state, codecs)
             if not head.creates:
                 raise missing(head)
-            yield from _create(head, make, until)
+            yield from _create(head, make, codecs, until)
         found = PartitionMap.parse(map_of(head.config.partitions))
         with _opening:
             if head.parts is None:  # another thread may have been here
-                parts = Parts(head, found, make)
+                parts = Parts(head, found, make, codecs)
                 head.coalescers.pop("write", None)
                 head.parts = parts
     opened: Parts = head.parts
     return opened
 
 
-def _create(head: QueueState, make: MakeState, until: float) -> Op[None]:
+def _create(head: QueueState, make: MakeState, codecs: Codecs, until: float) -> Op[None]:
     """Create the partitions, and then the queue, whose map names them: so whoever sees the map finds them all."""
     config, name = head.requested, head.keys.name
     check_settings(config)
@@ -106,7 +130,7 @@ def _create(head: QueueState, make: MakeState, until: float) -> Op[None]:
         else Slots([])
     )
     found = PartitionMap(wanted, placed(name, wanted, slots))
-    parts = Parts(head, found, make)
+    parts = Parts(head, found, make, codecs)
     all_of((yield from run_together([create(state, until) for state in parts.states[1:]])))
     head.requested = replace(config, partitions=Partitions.parse(found.text) if wanted > 1 else 1)
     yield from create(head, until)
@@ -114,13 +138,22 @@ def _create(head: QueueState, make: MakeState, until: float) -> Op[None]:
 
 def check_settings(config: QueueConfig) -> None:
     """ConfigError for settings that a queue with more than one partition cannot have."""
-    if config.partitions == 1:
-        return
-    if config.key_scope == "queue":
+    if config.partitions != 1:
+        default = QueueConfig()
+        _refuse_shared({name: value for name in _SHARED if (value := getattr(config, name)) != getattr(default, name)})
+
+
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """ConfigError for changes of settings that a queue with partitions cannot have, or not while it is used."""
+    if "parents" in changes:
+        raise ConfigError("parents of a queue with partitions stay as they are: the homes of shard keys go by them")
+    _refuse_shared({name: changes[name] for name in _SHARED if name in changes})
+
+
+def _refuse_shared(named: Mapping[str, Any]) -> None:
+    if "key_scope" in named:
         raise ConfigError(
             'key_scope="queue" is not for a queue with partitions: what all shard keys share would lie in one of them'
         )
-    default = QueueConfig()
-    for name in _NOT_YET:
-        if getattr(config, name) != getattr(default, name):
-            raise ConfigError(f"{name} is not for a queue with partitions yet: leave it out, or have one partition")
+    for name in named:
+        raise ConfigError(f"{name} is not for a queue with partitions yet: leave it out, or have one partition")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 MEAN_WORK: Final = 0.001
@@ -32,6 +32,9 @@ LOOK_AFTER: Final = 0.020
 
 LOOK_AFTER_MESSAGES: Final = 16
 """So many messages in the place of that time."""
+
+STAYS: Final = 8
+"""So many messages in a row a reader may get where it acks."""
 
 
 class Turn:
@@ -64,16 +67,28 @@ class Turns:
         self._turns = [Turn() for _ in range(partitions)]
         self._served = 0.0  # the tag of the partition that was served last: who comes anew begins there
         self._dealt = 0  # messages, to tell one of eight
+        self._stayed = 0  # messages that were dealt in a row where a reader acked
         self._since_look = 0  # messages that were dealt since a look
         self._looked_at = -math.inf
 
-    def deal(self, count: int) -> dict[int, int]:
+    def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, int]:
         """Return how many messages to read of which partition, *count* at most; {} if nothing is known of any.
 
-        What is dealt counts as in flight until `settled` or `left` says otherwise.
+        What is dealt counts as in flight until `settled` or `left` says otherwise. A reader of one message may *stay*
+        in the partition that it acks, since both take one call then; not for long, and not beside quiet messages.
+        *among* says of which partitions a reader wants the rest, who has some; by default, of any. Then one that wants
+        more than is known asks for that wherever something is, or has not been looked for of late.
         """
         found: Counter[int] = Counter()
-        left = [[turn.quiet, turn.turns] for turn in self._turns]
+        if stay is not None and self._may_stay(stay):
+            found[stay] = 1
+            self._turns[stay].flight += 1
+            self._dealt += 1
+            self._since_look += 1
+            return found
+        left = [
+            [turn.quiet, turn.turns] if among is None or at in among else [0, 0] for at, turn in enumerate(self._turns)
+        ]
         for _ in range(count):
             at = self._next(left)
             if at is None:
@@ -84,6 +99,8 @@ class Turns:
             # Of a tenant that waits for a turn more may wait behind: its turn stays.
             if left[at][0]:
                 left[at][0] -= 1
+        if among is None and found.total() < count:
+            self._deal_rest(found, count - found.total())
         self._since_look += found.total()
         return dict(found)
 
@@ -127,9 +144,29 @@ class Turns:
         """Return the partitions of which nothing was heard at local time *since* or later."""
         return [at for at, turn in enumerate(self._turns) if turn.heard_at < since]
 
-    def has_quiet_beside(self, partition: int) -> bool:
-        """Return whether another partition than this one has quiet messages, as far as is known."""
-        return any(turn.quiet for at, turn in enumerate(self._turns) if at != partition)
+    def forget(self, partition: int) -> None:
+        """Note that what was heard of a partition may not hold any more: it is to be looked at."""
+        self._turns[partition].heard_at = -math.inf
+
+    def _may_stay(self, partition: int) -> bool:
+        """Return whether the next message may be of this partition again."""
+        others = any(turn.quiet for at, turn in enumerate(self._turns) if at != partition)
+        if others or self._stayed >= STAYS or not self._turns[partition].weight:
+            self._stayed = 0
+            return False
+        self._stayed += 1
+        return True
+
+    def _deal_rest(self, found: Counter[int], count: int) -> None:
+        """Deal *count* messages more, of which nobody knows whether they are there."""
+        asked = [*found, *(at for at in self.unheard(self._now() - FRESH) if at not in found)]
+        if not asked or (not found and count < len(asked)):
+            return  # to look takes less
+        each, rest = divmod(count, len(asked))
+        for place, at in enumerate(asked):
+            if some := each + (place < rest):
+                found[at] += some
+                self._turns[at].flight += some
 
     def _next(self, left: Sequence[Sequence[int]]) -> int | None:
         """Return the partition of the next message; None if all that is known is dealt."""

@@ -11,7 +11,6 @@ from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import Result, placed_ids, write_many
-from shardq.partitions.homes import home
 from shardq.partitions.parts import Parts
 
 
@@ -22,7 +21,7 @@ def write_dealt(parts: Parts, messages: Sequence[Outgoing], timeout: float | Non
     """
     dealt: dict[int, list[int]] = {}
     for at, message in enumerate(messages):
-        dealt.setdefault(home(message.shard_key, parts.map.written), []).append(at)
+        dealt.setdefault(parts.number_of(message.shard_key), []).append(at)
     ops = [write_many(parts.states[number], [messages[at] for at in every], timeout) for number, every in dealt.items()]
     results: dict[int, Result] = {}
     for (number, every), outcome in zip(dealt.items(), (yield from run_together(ops)), strict=True):

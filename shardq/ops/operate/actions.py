@@ -81,10 +81,12 @@ def begin(
     who: Who,
     timeout: float | None,
     via: str = "",
+    action_id: str = "",
 ) -> Op[Running]:
     """Begin an action. ConfigError if something is wrong with it, or another one is under way.
 
-    *via* names the program that begins it, so that it finds its own after a restart.
+    *via* names the program that begins it, so that it finds its own after a restart. Of a queue with partitions it has
+    the same *action_id* in all.
     """
     check(kind, where)
     if rate is not None:
@@ -95,7 +97,7 @@ def begin(
     asked = Asked(kind, where, who.by or state.client[:MAX_BY], who.note or "", rate or None, limit, via)
     until = state.until(timeout)
     yield from require_queue(state, until)
-    action_id, holder = secrets.token_hex(4), secrets.token_hex(8)
+    action_id, holder = action_id or secrets.token_hex(4), secrets.token_hex(8)
     reply = yield from _steer(state, "begin", action_id, holder, until, spelled(asked))
     return _running(state, action_id, holder, reply)
 

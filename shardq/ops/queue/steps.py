@@ -155,12 +155,12 @@ class Batch(msgspec.Struct, frozen=True):
 
     The caller gives up at local time `until`. Calls for one node run in their order. If one is refused with a code of
     `RESENT_ALONE`, the driver sends it again, when those behind it have run already. With `once`, of two calls of one
-    queue, it does not.
+    queue, it does not; nor does it send those again at the indexes that `once` names.
     """
 
     calls: tuple[Sendable, ...]
     until: float = math.inf
-    once: bool = False
+    once: bool | frozenset[int] = False
 
 
 class Armed(msgspec.Struct, frozen=True):

@@ -91,17 +91,24 @@ def read(
 
 
 def read_now(
-    state: QueueState, count: int, visibility: float | None, until: float, outstanding: Outstanding
+    state: QueueState,
+    count: int,
+    visibility: float | None,
+    until: float,
+    outstanding: Outstanding,
+    acks: Acks | None = None,
 ) -> Op[list[Received]]:
-    """Return up to *count* messages that are there, in calls that nobody shares; [] if none is.
+    """Return up to *count* messages that are there, in calls that nobody shares; [] if none is. *acks* as of `read`.
 
     For a reader of several queues, whose calls go out together. QueueMissing if there is no such queue.
     """
     yield from open_queue(state, until)
     if state.view.has_upkeep:
         yield from upkeep(state, state.clock.monotonic())
+    if acks is not None and acks.earlier:
+        yield from ack_earlier(state, acks, until)
     request = request_of(state, count, visibility, None)
-    found = yield from look(state, request, 0.0, until, outstanding)
+    found = yield from look(state, request, 0.0, until, outstanding, acks)
     return (yield from _fill(state, request, found, until, outstanding))
 
 

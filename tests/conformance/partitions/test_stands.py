@@ -40,7 +40,7 @@ def reading(server: Server, queue: Queue) -> Iterator[Queue]:
 
 def waiting(queue: Any) -> int:
     """How many readers of this client wait for messages."""
-    stands = queue._known and queue._known.stands
+    stands = queue.state.parts and queue.state.parts.stands
     return len(stands._waiting) if stands else 0
 
 
@@ -149,7 +149,7 @@ def test_what_is_in_flight_counts_until_it_is_settled_or_let_go(queue: Queue) ->
 
     def flight() -> int:
         layer: Any = queue
-        return sum(each.flight for each in layer._known.turns._turns)
+        return sum(each.flight for each in layer.state.parts.turns._turns)
 
     found = [*queue.read_many(3), queue.read(), queue.read(), queue.read()]
     assert flight() == 6

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from shardq.partitions.turns import BESIDE_QUIET, FRESH, LOOK_AFTER, LOOK_AFTER_MESSAGES, Turns
+from shardq.partitions.turns import BESIDE_QUIET, FRESH, LOOK_AFTER, LOOK_AFTER_MESSAGES, STAYS, Turns
 from shardq.testing.clock import ManualClock
 
 
@@ -35,9 +35,23 @@ def test_quiet_messages_come_first_but_for_one_of_eight() -> None:
     assert dealt[0] >= 10 * (BESIDE_QUIET - 1)
 
 
-def test_no_more_quiet_messages_are_dealt_than_there_are() -> None:
+def test_who_wants_more_than_is_known_asks_for_the_rest_wherever_something_is() -> None:
+    turns = turns_of((2, 0), (3, 0), (0, 0))
+    dealt = turns.deal(15)
+    assert (sum(dealt.values()), dealt.keys()) == (15, {0, 1})
+    assert (dealt[0], dealt[1]) == (7, 8)
+    assert sum(turns.deal(15, among=[1]).values()) == 3
+
+
+def test_who_wants_much_of_what_nobody_knows_asks_all() -> None:
+    turns = Turns(3, ManualClock().monotonic)
+    assert turns.deal(2) == {}
+    assert turns.deal(7) == {0: 3, 1: 2, 2: 2}
+
+
+def test_what_is_known_may_be_old_and_a_read_of_it_finds_out() -> None:
     turns = turns_of((2, 0), (3, 0))
-    assert turns.deal(100) == {0: 2, 1: 3}
+    turns.deal(5)
     assert turns.deal(1) in ({0: 1}, {1: 1})  # what is known is old by now: the read finds out
 
 
@@ -119,6 +133,15 @@ def test_who_has_not_been_heard_is_known() -> None:
     assert turns.unheard(clock.monotonic()) == [0, 1]
 
 
-def test_a_reader_that_stays_leaves_for_quiet_messages_elsewhere() -> None:
-    turns = turns_of((5, 0), (0, 3))
-    assert (turns.has_quiet_beside(0), turns.has_quiet_beside(1)) == (False, True)
+def test_a_reader_that_acks_stays_for_a_while_and_leaves_for_quiet_messages_elsewhere() -> None:
+    turns = turns_of((0, 5), (0, 3))
+    assert [turns.deal(1, stay=0) for _ in range(STAYS)] == [{0: 1}] * STAYS
+    assert turns.deal(1, stay=0) == {1: 1}
+    assert turns.deal(1, stay=0) == {0: 1}
+    turns.heard(1, 1, 3)
+    assert turns.deal(1, stay=0) == {1: 1}
+
+
+def test_nobody_stays_where_there_is_nothing() -> None:
+    turns = turns_of((0, 0), (0, 3))
+    assert turns.deal(1, stay=0) == {1: 1}

@@ -1,0 +1,91 @@
+"""Actions by a filter on a queue with partitions: one in each, all of the same id, at work side by side."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from shardq.errors import ConfigError, ShardqError
+from shardq.model import ActionStatus, Where
+from shardq.model.action import ActionKind
+from shardq.ops.operate import actions
+from shardq.ops.operate.actions import Running
+from shardq.ops.queue.outcome import ignore_failure, outcome_of
+from shardq.ops.queue.steps import Op
+from shardq.ops.queue.together import run_together
+from shardq.ops.queue.who import Who
+from shardq.partitions import sums
+from shardq.partitions.parts import Parts, all_of
+
+T = TypeVar("T")
+
+
+def begin(
+    parts: Parts, kind: ActionKind, where: Where, rate: float | None, limit: int | None, who: Who, timeout: float | None
+) -> Op[list[Running]]:
+    """Begin an action in all partitions. *rate* is shared out. ConfigError if another one is under way.
+
+    It begins in the head, so of two that begin at once one is refused before it has begun anywhere.
+    """
+    if limit is not None:
+        raise ConfigError("limit is not for a queue with partitions yet: nobody knows how the messages are spread")
+    share, action_id = rate and rate / len(parts.states), secrets.token_hex(4)
+    begun: list[Running] = []
+    for state in parts.states:
+        op = actions.begin(state, kind, where, share, None, who, timeout, action_id=action_id)
+        running = yield from outcome_of(op)
+        if isinstance(running, ShardqError):
+            for each in begun:
+                yield from ignore_failure(_stopped(each, timeout))
+            raise running
+        begun.append(running)
+    return begun
+
+
+def _stopped(running: Running, timeout: float | None) -> Op[None]:
+    yield from actions.stop(running.state, running.id, timeout)
+    yield from actions.work(running, timeout)
+
+
+def take_over(parts: Parts, action_id: str, timeout: float | None) -> Op[list[Running]]:
+    """Go on with an action in all partitions in which it can be taken over. ConfigError if there is none."""
+    found = yield from run_together([actions.take_over(state, action_id, timeout) for state in parts.states])
+    return known(found)
+
+
+def work(running: Sequence[Running], seconds_to_wait: float | None) -> Op[ActionStatus]:
+    """Work on an action in all partitions until it is over, or for so many seconds. Return how it is then."""
+    all_of((yield from run_together([actions.work(each, seconds_to_wait) for each in running])))
+    return (yield from status(running, None))
+
+
+def status(running: Sequence[Running], timeout: float | None) -> Op[ActionStatus]:
+    """Return how an action is, as Redis has it."""
+    return (yield from _of_each(running, lambda each: actions.status(each, timeout)))
+
+
+def stop(running: Sequence[Running], timeout: float | None, who: Who) -> Op[ActionStatus]:
+    """Stop an action in all partitions."""
+    return (yield from _of_each(running, lambda each: actions.stop(each.state, each.id, timeout, who)))
+
+
+def _of_each(running: Sequence[Running], op: Callable[[Running], Op[ActionStatus]]) -> Op[ActionStatus]:
+    return sums.action(known((yield from run_together([op(each) for each in running]))))
+
+
+def known(found: Sequence[T | ShardqError]) -> list[T]:
+    """Return the results of partitions that knew what they were asked for; the others said ConfigError.
+
+    If none did, or another error came, raise it.
+    """
+    results: list[T] = []
+    failed: ShardqError | None = None
+    for each in found:
+        if not isinstance(each, ShardqError):
+            results.append(each)
+        elif failed is None or not isinstance(each, ConfigError):
+            failed = each
+    if failed is not None and not (results and isinstance(failed, ConfigError)):
+        raise failed
+    return results

@@ -1,0 +1,337 @@
+"""Ways: each call of a queue, but for reads and writes, as one operation over the queue's partitions.
+
+Both clients have them from the one table `WAYS`. What a way takes are the arguments of the method by name, in the order
+of its operation; `who` stands for *by* and *note*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+
+from shardq.arguments import flag, iterable, text, whole
+from shardq.errors import ConfigError
+from shardq.model import DeadLetter, Limits, MessageStatus, PeekedPage, Plan, Purged, QueueConfig, Tenant
+from shardq.model.dead_letter import letters_of
+from shardq.ops.inspect import beats, dead_letters, failures, peek, stats, status, tenants
+from shardq.ops.operate import (
+    actions,
+    assign,
+    controls,
+    limits,
+    plans,
+    purging,
+    queues,
+    weights,
+)
+from shardq.ops.operate.dead_letters import delete_by_id, delete_letters, deletion
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
+from shardq.ops.queue.together import run_together
+from shardq.ops.queue.who import Who
+from shardq.ops.read.read import checked_count
+from shardq.ops.results.wait import result
+from shardq.ops.settle.cancel import Cancelled, cancel
+from shardq.partitions import sums
+from shardq.partitions.acts import known
+from shardq.partitions.parts import Parts, all_of, check_changes
+from shardq.protocol.ids import split, with_partition
+
+T = TypeVar("T")
+OfQueue: TypeAlias = Callable[..., Op[T]]
+"""An operation of the engine: it takes the state of a queue, and what the call was given."""
+
+
+class Way(NamedTuple):
+    """An operation over the partitions, and the names of what it takes besides these. Only one of all `creates` any."""
+
+    op: Callable[..., Op[Any]]
+    takes: tuple[str, ...]
+    creates: bool = False
+
+
+def _way(op: Callable[..., Op[Any]], takes: str) -> Way:
+    return Way(op, tuple(takes.split()))
+
+
+def _everywhere(op: OfQueue[T], takes: str, together: Callable[[Sequence[T]], Any]) -> Way:
+    """Return the way of a call that goes to all partitions, at once; *together* makes one result of theirs."""
+
+    def everywhere(parts: Parts, *given: Any) -> Op[Any]:
+        same = [[*each] if isinstance(each, Iterator) else each for each in given]
+        return together((yield from parts.everywhere(lambda state: op(state, *same))))
+
+    return _way(everywhere, takes)
+
+
+def _in_head(op: OfQueue[Any], takes: str) -> Way:
+    """Return the way of a call about what all partitions have alike, or only the head has."""
+    return _way(lambda parts, *given: op(parts.states[0], *given), takes)
+
+
+def _first(found: Sequence[T]) -> T:
+    return found[0]
+
+
+def _nothing(found: Sequence[None]) -> None:
+    """Return what a change returns that was made in all."""
+
+
+# --- by id -----------------------------------------------------------------------------------------------------------
+
+
+def _status(parts: Parts, message_id: str, timeout: float | None) -> Op[MessageStatus]:
+    inner, number = split(message_id)
+    return _placed((yield from status.status(parts.of(number), inner, timeout)), number)  # type: ignore[no-any-return]
+
+
+def _result(parts: Parts, message_id: str, timeout: float | None) -> Op[Any]:
+    inner, number = split(message_id)
+    kept = yield from result(parts.of(number), inner, timeout)
+    return parts.codecs.decode(kept.tag, kept.body)
+
+
+def _cancel(
+    parts: Parts, message_id: str, rate: float | None, limit: int | None, timeout: float | None, who: Who
+) -> Op[Cancelled]:
+    _check_named(rate, limit)
+    inner, number = split(message_id)
+    return (yield from cancel(parts.of(number), inner, timeout, who))
+
+
+def _check_named(rate: float | None, limit: int | None) -> None:
+    if rate is not None or limit is not None:
+        raise ConfigError("rate and limit are for a Where, not for messages that are named")
+
+
+# --- the queue -------------------------------------------------------------------------------------------------------
+
+
+def _declare(parts: Parts) -> Op[QueueConfig]:
+    """Return the settings: to open the partitions has made what was not there."""
+    yield from ()
+    return parts.states[0].config
+
+
+def _configure(parts: Parts, settings: dict[str, Any], timeout: float | None, who: Who) -> Op[QueueConfig]:
+    check_changes(settings)
+    found = yield from parts.everywhere(lambda state: queues.configure(state, settings, timeout, who))
+    return found[0]
+
+
+def _delete(parts: Parts, expected: int | None, timeout: float | None) -> Op[int]:
+    """Delete all partitions, the queue itself last: as long as its map is there, all are found again."""
+    if expected not in (0, None):
+        raise ConfigError("a queue with partitions is deleted when it is empty (0), or whatever it holds (None)")
+    deleted = 0
+    for state in reversed(parts.states):
+        deleted += yield from queues.delete(state, expected, timeout)
+    parts.forget()
+    return deleted
+
+
+def _purge(
+    parts: Parts, shard_key: str | bytes | None, in_flight: bool, timeout: float | None, who: Who
+) -> Op[int | Purged]:
+    if shard_key is not None:
+        ops = [purging.purge_of(each, shard_key, in_flight, timeout, who) for each in parts.states]
+        return sums.purged(all_of((yield from run_together(ops))))
+    if flag("in_flight", in_flight):
+        raise ConfigError("in_flight needs a shard_key: messages in flight of the whole queue stay")
+    return sums.counted((yield from run_together([queues.purge(each, timeout, who) for each in parts.states])))
+
+
+def _set_plan(
+    parts: Parts,
+    name: str,
+    max_in_flight: int | None,
+    rate: float | None,
+    burst: int | None,
+    weight: int,
+    timeout: float | None,
+    who: Who,
+) -> Op[None]:
+    plan = Plan(max_in_flight=max_in_flight, rate=rate, burst=burst, weight=weight)
+    yield from parts.everywhere(lambda state: plans.set_plan(state, name, plan, timeout, who))
+
+
+def _limits(parts: Parts, timeout: float | None) -> Op[dict[str | bytes, Limits | str]]:
+    found = yield from controls.own_controls(parts.states[0], timeout)
+    return {key: each.limits for key, each in found.limits.items()}
+
+
+def _paused(parts: Parts, timeout: float | None) -> Op[dict[str | bytes | None, float]]:
+    found = yield from controls.own_controls(parts.states[0], timeout)
+    return {key: each.until for key, each in found.paused.items()}
+
+
+# --- who is there, and what lies there -------------------------------------------------------------------------------
+
+
+def _tenant(parts: Parts, shard_key: str | bytes, neighbours: bool, timeout: float | None) -> Op[Tenant]:
+    return (yield from tenants.tenant(parts.home_of(shard_key), shard_key, timeout, neighbours=neighbours))
+
+
+def _tenants(parts: Parts, order: str, limit: int, start: int, timeout: float | None) -> Op[list[Any]]:
+    whole("limit", limit, 1, tenants.MAX_LIMIT)
+    whole("start", start, 0, 2**40)
+    found = yield from parts.everywhere(lambda state: _ranked(state, order, start + limit, timeout))
+    return sums.tenants(found, order)[start : start + limit]
+
+
+def _ranked(state: QueueState, order: str, wanted: int, timeout: float | None) -> Op[list[Any]]:
+    """Return the first *wanted* tenants of one partition."""
+    found: list[Any] = []
+    while len(found) < wanted:
+        page = yield from tenants.tenants(
+            state, order, min(tenants.MAX_LIMIT, wanted - len(found)), len(found), timeout
+        )
+        found += page
+        if not page:
+            break
+    return found
+
+
+def _peek(
+    parts: Parts,
+    count: int,
+    shard_key: str | bytes | None,
+    stream: int | None,
+    state: Any,
+    payloads: bool,
+    after: str | None,
+    timeout: float | None,
+) -> Op[PeekedPage]:
+    """Look at one partition after the other: a cursor says in which, and where there."""
+    number, point = _point(after)
+    messages: list[Any] = []
+    while True:
+        page = yield from peek.peek(
+            parts.of(number), count - len(messages), shard_key, stream, state,
+            payloads=payloads, after=point, timeout=timeout,
+        )  # fmt: skip
+        messages += [_placed(each, number).read_with(parts.codecs) for each in page.messages]
+        point = page.cursor
+        number += point is None
+        if point is not None or number == len(parts.states) or len(messages) == count:
+            cursor = None if number == len(parts.states) else f"{number}|{point or ''}"
+            return PeekedPage(tuple(messages), cursor, page.time)
+
+
+def _point(after: str | None) -> tuple[int, str | None]:
+    if after is None:
+        return 0, None
+    number, _, point = text("after", after).partition("|")
+    if not (number.isascii() and number.isdigit() and len(number) < 3):
+        raise ConfigError("after must be the cursor of another page of the same state")
+    return int(number), point or None
+
+
+def _dead(parts: Parts, count: int, after: str, timeout: float | None) -> Op[list[DeadLetter]]:
+    """Return the letters of one partition after the other. Their entry ids say in which they are."""
+    checked_count(count)
+    point, number = split(text("after", after))
+    found: list[DeadLetter] = []
+    while number < len(parts.states) and len(found) < count:
+        letters = yield from dead_letters.dead_letters(parts.states[number], count - len(found), point, timeout)
+        found += [replace(_placed(each, number), entry_id=with_partition(each.entry_id, number)) for each in letters]
+        number, point = number + 1, "-"
+    return [each.read_with(parts.codecs) for each in found]
+
+
+def _placed(each: Any, number: int) -> Any:
+    """Return a letter or a message that was looked at with the id that says in which partition it is."""
+    return replace(each, message_id=with_partition(each.message_id, number)) if number else each
+
+
+def _delete_dead(
+    parts: Parts,
+    letters: Sequence[DeadLetter] | None,
+    ids: Iterable[str] | None,
+    rate: float | None,
+    limit: int | None,
+    timeout: float | None,
+    who: Who,
+) -> Op[int]:
+    _check_named(rate, limit)
+    if (letters is None) == (ids is None):
+        return (yield from deletion(parts.states[0], letters, ids, timeout, who))  # it says what is wrong
+    if letters is not None:
+        return (yield from _of_letters(parts, letters, lambda state, some: delete_letters(state, some, timeout, who)))
+    named: dict[int, list[str]] = {}
+    for each in iterable("ids", cast("Iterable[str]", ids), "message ids"):
+        inner, number = split(text("an id", each))
+        named.setdefault(number, []).append(inner)
+    ops = [delete_by_id(parts.of(number), some, timeout, who) for number, some in named.items()]
+    return sums.counted((yield from run_together(ops)))
+
+
+def _redrive(
+    parts: Parts, letters: Sequence[DeadLetter], rate: float | None, limit: int | None, timeout: float | None, who: Who
+) -> Op[int]:
+    _check_named(rate, limit)
+    return (yield from _of_letters(parts, letters, lambda state, some: queues.redrive(state, some, timeout, who)))
+
+
+def _of_letters(
+    parts: Parts, letters: Iterable[DeadLetter], op: Callable[[QueueState, list[DeadLetter]], Op[int]]
+) -> Op[int]:
+    """Run *op* on each partition that has some of *letters*, all at once. Return the sum of what it returns."""
+    named: dict[int, list[DeadLetter]] = {}
+    for each in letters_of(letters):
+        inner, number = split(each.entry_id)
+        named.setdefault(number, []).append(replace(each, entry_id=inner))
+    return sums.counted((yield from run_together([op(parts.of(number), some) for number, some in named.items()])))
+
+
+# --- actions ---------------------------------------------------------------------------------------------------------
+
+
+def _stop_action(parts: Parts, action_id: str, timeout: float | None, who: Who) -> Op[Any]:
+    """Stop an action in all partitions in which it is under way."""
+    found = yield from run_together([actions.stop(state, action_id, timeout, who) for state in parts.states])
+    return sums.action(known(found))
+
+
+WAYS: Final[Mapping[str, Way]] = MappingProxyType(
+    {
+        "actions": _everywhere(actions.actions, "timeout", sums.actions),
+        "assign": _everywhere(assign.assign, "names max_overlap timeout", _first),
+        "assignment": _in_head(assign.assignment, "timeout"),
+        "cancel": _way(_cancel, "message_id rate limit timeout who"),
+        "configure": _way(_configure, "settings timeout who"),
+        "controls": _in_head(controls.controls, "shard_key timeout"),
+        "dead": _way(_dead, "count after timeout"),
+        "declare": Way(_declare, (), creates=True),
+        "delete": _way(_delete, "expected timeout"),
+        "delete_dead": _way(_delete_dead, "letters ids rate limit timeout who"),
+        "delete_plan": _everywhere(plans.delete_plan, "name timeout who", _nothing),
+        "failures": _everywhere(failures.failures, "timeout", sums.failures),
+        "len": _everywhere(stats.length, "timeout", sums.total),
+        "limits": _way(_limits, "timeout"),
+        "paused": _way(_paused, "timeout"),
+        "pause": _everywhere(limits.pause, "shard_key seconds timeout who", _nothing),
+        "peek": _way(_peek, "count shard_key stream state payloads after timeout"),
+        "plans": _in_head(plans.plans, "timeout"),
+        "purge": _way(_purge, "shard_key in_flight timeout who"),
+        "redrive": _way(_redrive, "letters rate limit timeout who"),
+        "resize": _everywhere(queues.resize, "streams timeout", _first),
+        "result": _way(_result, "message_id timeout"),
+        "resume": _everywhere(limits.resume, "shard_key timeout who", _nothing),
+        "set_limits": _everywhere(limits.set_limits, "changes timeout seconds who", _nothing),
+        "set_plan": _way(_set_plan, "name max_in_flight rate burst weight timeout who"),
+        "set_weights": _everywhere(weights.set_weights, "changes timeout seconds who", _first),
+        "settings": _in_head(queues.settings, "timeout"),
+        "stats": _everywhere(stats.statistics, "timeout", sums.statistics),
+        "status": _way(_status, "message_id timeout"),
+        "stop_action": _way(_stop_action, "action_id timeout who"),
+        "tenant": _way(_tenant, "shard_key neighbours timeout"),
+        "tenants": _way(_tenants, "order limit start timeout"),
+        "unassign": _everywhere(assign.unassign, "names timeout", _first),
+        "weights": _in_head(weights.weights, "timeout"),
+        "workers": _in_head(beats.workers, "timeout"),
+    }
+)
+"""The way of each method that asks nothing but this. The clients write the others themselves."""
