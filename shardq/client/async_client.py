@@ -69,6 +69,10 @@ class AsyncClient(AsyncBaseClient):
         """
         queue, declared, creates = declaration_of(name, settings, create)
         state = self.state_of(queue, declared, create=creates, mismatch=on_mismatch)
+        return self.queue_of(state)
+
+    def queue_of(self, state: QueueState) -> AsyncQueue:
+        """Return the queue of this *state*. For the parts of shardq that use a client."""
         if state.requested.partitions == 1:
             return AsyncQueue(self, state)
         from shardq.client.async_partitions import AsyncPartitionedQueue  # few programs have any

@@ -48,25 +48,15 @@ class AsyncPartAction(PartedAction, AsyncAction):
 
 
 class AsyncPartition(PartedPart, AsyncQueue):
-    """One partition of a queue, as its deliveries know it: settled there. What is written goes to the whole."""
-
-    async def write(self, payload: Any, **options: Any) -> Any:
-        """Store one message in the queue, in the partition of its shard key: see `AsyncQueue.write`."""
-        return await self.whole.write(payload, **options)
-
-    async def write_many(
-        self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
-    ) -> list[Written]:
-        """Store many messages in the queue, in the partitions of their shard keys: see `AsyncQueue.write_many`."""
-        return await self.whole.write_many(messages, timeout=timeout)  # type: ignore[no-any-return]
+    """One partition of a queue, which its deliveries are settled by."""
 
 
 @spread
 class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
     """A queue that is spread over the nodes of a cluster, used as any other one.
 
-    A shard key has its home in one of the partitions. There it is served as in a queue of one part. Deliveries have the
-    partition as their `queue`, and ids of messages end in its number.
+    A shard key has its home in one of the partitions. There it is served as in a queue of one part. Ids of messages end
+    in the number of the partition.
     """
 
     _kind_of_action = AsyncPartAction

@@ -52,6 +52,7 @@ _INSIDE = frozenset(
         "state_of",
         "state_beside",
         "state_of_part",
+        "queue_of",
         "end_wait",
         "prepare",
         "lend",

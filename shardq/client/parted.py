@@ -142,10 +142,9 @@ class PartedQueue:
 
     def _number_of(self, delivery: Any) -> int:
         """Return the number of the partition that a delivery is of. ConfigError for one of another queue."""
-        queue = delivery.queue
-        if getattr(queue, "whole", queue).name != self.name:
-            raise ConfigError(f"{delivery!r} is of queue {queue.name!r}, not {self.name!r}: settle it there")
-        return getattr(queue, "number", 0)
+        if (own := delivery.queue.name) != self.name:
+            raise ConfigError(f"{delivery!r} is of queue {own!r}, not {self.name!r}: settle it there")
+        return getattr(delivery, "partition", 0)
 
 
 def _ack_many(
@@ -272,7 +271,7 @@ class Acking:
 
 
 class PartedPart:
-    """One partition of the queue *whole*."""
+    """One partition of the queue *whole*: what its deliveries are settled by."""
 
     state: QueueState
     _telemetry: Any
@@ -297,8 +296,22 @@ class PartedDelivery(LeasedDelivery):
         """The id that `write` returned, which says which partition has the message."""
         return with_partition(self.received.message_id, self._queue.number)
 
+    @property
+    def queue(self) -> Any:
+        """The queue that it was read from, all partitions of it."""
+        return self._queue.whole
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition that it was read from."""
+        return self._queue.number  # type: ignore[no-any-return]
+
     def _note(self, *, lost: bool) -> None:
         super()._note(lost=lost)
+        self.note_settled()
+
+    def note_settled(self) -> None:
+        """Note that it is not in flight any more, and what the work on it took."""
         if self._counts:
             self._counts = False
             parts, took = self._queue.parts, self.took

@@ -24,10 +24,6 @@ def weights_of(jobs: Q | Mapping[Q, int], kind: type[Q], worker: str, other: str
         if not isinstance(queue, kind):
             article = "an" if worker[0] == "A" else "a"
             raise ConfigError(f"{article} {worker} takes a {kind.__name__}; for {type(queue).__name__} use {other}")
-        if queue.state.requested.partitions != 1:
-            raise ConfigError(
-                f"queue {queue.name!r} has partitions, which a {worker} does not read yet: read it by hand"
-            )
         whole(f"the weight of queue {queue.name!r}", weight, 1, 1000)
     if len({id(queue.client) for queue, _ in pairs}) > 1 or len({queue.name for queue, _ in pairs}) < len(pairs):
         raise ConfigError("the queues of a worker must be different ones, of one client")

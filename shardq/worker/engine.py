@@ -149,7 +149,7 @@ class Engine:
 
     def end_if_empty(self) -> None:
         """Stop all lanes if nothing of any queue is left to do: a task of one may write to another."""
-        if all(queue.client.run(is_empty(queue.state)) for queue in self._queues):
+        if all(is_empty(queue) for queue in self._queues):
             self.stop()
 
     def is_stuck(self) -> bool:

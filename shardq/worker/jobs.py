@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import cast
 
 from shardq.client import Delivery, Queue
+from shardq.errors import ShardqError
+from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
+from shardq.ops.queue.together import run_together
 from shardq.ops.read.give_back import unread
 from shardq.ops.results.keep import NO_RESULT, keep
 from shardq.worker.crossing import Crossing
@@ -48,12 +51,41 @@ def keeping(jobs: Queue, acks: Sequence[Job]) -> Op[None] | None:
 
     The progress of those without one is forgotten.
     """
-    results = [
-        (delivery.received, outcome.result or NO_RESULT)
+    kept = [
+        (delivery, outcome.result or NO_RESULT)
         for delivery, outcome in zip(deliveries_of(acks), outcomes_of(acks), strict=True)
         if outcome.result is not None or delivery.has_told
     ]
-    return keep(jobs.state, results, CALL_TIMEOUT) if results else None
+    if not kept:
+        return None
+    results = [(delivery.received, result) for delivery, result in kept]
+    return in_parts(
+        jobs,
+        [delivery for delivery, _ in kept],
+        lambda state, every: keep(state, [results[at] for at in every], CALL_TIMEOUT),
+    )
+
+
+def unread_all(jobs: Queue, deliveries: Sequence[Delivery]) -> Op[None]:
+    """Give back at once what no handler has worked on, without counting the delivery."""
+    return in_parts(
+        jobs, deliveries, lambda state, every: unread(state, [deliveries[at].received for at in every], CALL_TIMEOUT)
+    )
+
+
+def in_parts(
+    jobs: Queue, deliveries: Sequence[Delivery], op: Callable[[QueueState, Sequence[int]], Op[None]]
+) -> Op[None]:
+    """Run *op* on the queue, for the deliveries at some indexes: for all, or of each partition for those of it."""
+    if jobs.state.parts is None:
+        yield from op(jobs.state, range(len(deliveries)))
+        return
+    dealt: dict[Queue, list[int]] = {}
+    for at, each in enumerate(deliveries):
+        dealt.setdefault(each._queue, []).append(at)
+    for outcome in (yield from run_together([op(part.state, every) for part, every in dealt.items()])):
+        if isinstance(outcome, ShardqError):
+            raise outcome
 
 
 def charge(jobs: Sequence[Job], now: float) -> None:
@@ -90,7 +122,7 @@ def _given_back(jobs: Queue, given: Sequence[Job]) -> Sequence[Delivery]:
     """Give back at once what has the error that it had, and the others later or with a reason."""
     at_once = [job for job in given if job.outcome == GIVE_BACK]
     if at_once:
-        jobs.client.run(unread(jobs.state, [job.delivery.received for job in at_once], CALL_TIMEOUT))
+        jobs.client.run(unread_all(jobs, deliveries_of(at_once)))
         for delivery in deliveries_of(at_once):
             delivery._note(lost=False)
     later = [job for job in given if job.outcome != GIVE_BACK]

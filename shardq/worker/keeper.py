@@ -27,6 +27,7 @@ from shardq.client import Client
 from shardq.client.leases import ENDED, LeasedDelivery
 from shardq.errors import BackendError, ClosedError
 from shardq.files import touch
+from shardq.model import Received
 from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
@@ -229,11 +230,11 @@ class Keeper:
         if not held:
             return
         try:
-            cancels = self._count_cancels(now)
+            cancels = self._count_cancels(now, held)
             if cancels == self._cancels:
                 return
             received = [job.delivery.received for job in held]
-            results = self._run(lambda state: settle.extend(state, received, None, self._timeout))
+            results = self._extended(held, received, None)
         except (BackendError, ClosedError):
             return  # it is looked for again
         self._cancels = cancels
@@ -241,13 +242,17 @@ class Keeper:
             if result in settle.LOST:
                 self._lose(job, result)
 
-    def _count_cancels(self, now: float) -> object:
+    def _count_cancels(self, now: float, held: Sequence[Job]) -> object:
+        """Return how many messages of the queue were cancelled so far, of which these jobs are *held*."""
         ride = self._pulse.ride(now, PATIENCE) if self._pulse is not None else None
         if ride is not None:
             self._run(lambda _: ride.alone(now + self._timeout))
             if ride.is_answered:
                 return ride.cancels
         return self._run(lambda state: ask(state, "HGET", state.keys.meta, "cancelled"))
+
+    _patience = UNCARRIED
+    """Seconds for which a beat that is due waits for another trip."""
 
     @property
     def _beats_alone(self) -> bool:
@@ -261,7 +266,7 @@ class Keeper:
         if not self._beats_alone or self._pulse is None:
             return
         now = self._clock.monotonic()
-        ride = self._pulse.ride(now, UNCARRIED)
+        ride = self._pulse.ride(now, self._patience)
         if ride is not None:
             with suppress(BackendError, ClosedError):  # its node is away: so is whoever would look
                 self._run(lambda _: ride.alone(now + self._timeout))
@@ -305,7 +310,7 @@ class Keeper:
             for each, cost in zip(held, costs, strict=True)
         ]
         try:
-            results = self._run(lambda state: settle.extend(state, told, visibility, self._timeout))
+            results = self._extended(jobs, told, visibility)
         except (BackendError, ClosedError) as error:  # it is tried again, as long as the lease lasts
             log.debug("leases of queue %r were not extended: %s", self._queue.keys.name, error)
             self._retry(jobs)
@@ -318,6 +323,12 @@ class Keeper:
             elif job.delivery.received is before:  # else the handler itself has extended it meanwhile
                 _delivery(job)._extended(sent, visibility)
         self._add([job for job in jobs if job.message == LEASED])
+
+    def _extended(
+        self, jobs: Sequence[Job], received: Sequence[Received], duration: float | None
+    ) -> Sequence[settle.Settled]:
+        """Extend the leases of *jobs*, as they were *received*."""
+        return self._run(lambda state: settle.extend(state, received, duration, self._timeout))
 
     def _run(self, op: Callable[[QueueState], Op[T]]) -> T:
         """Run an operation by a client of the keeper's own, which is made when the queue's settings are known."""

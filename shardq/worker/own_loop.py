@@ -85,7 +85,7 @@ class OwnLoop:
 
     def queue(self, queue: Queue) -> AsyncQueue:
         """Return this *queue* for the loop."""
-        return AsyncQueue(self._client, self._client.state_beside(queue.state))
+        return self._client.queue_of(self._client.state_beside(queue.state))
 
     def close(self, first: Callable[[], Awaitable[None]]) -> None:
         """Await *first*, cancel what is left, and end the loop. One that has more to do goes on, and nobody waits."""

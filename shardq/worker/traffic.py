@@ -13,14 +13,13 @@ from typing import Protocol, TypeAlias
 
 from shardq.client import Delivery, Queue
 from shardq.errors import BackendError, DurabilityUnknown, QueueMissing
-from shardq.ops.read.give_back import unread
 from shardq.telemetry.gate import tracing
 from shardq.telemetry.measures import measuring
 from shardq.worker.beats import Pulse
 from shardq.worker.call import Call, CallOf
 from shardq.worker.crossing import Crossing
 from shardq.worker.empty import WAIT
-from shardq.worker.jobs import charge, deliveries_of, keeping, settle
+from shardq.worker.jobs import charge, deliveries_of, keeping, settle, unread_all
 from shardq.worker.keeper import Keeper
 from shardq.worker.meter import Meter
 from shardq.worker.plan import Plan
@@ -73,6 +72,7 @@ class Traffic:
         self._settles = Trouble(f"{messages} cannot be settled", f"{messages} can be settled again")
         self._reader: int | None = None
         self.is_traced = self.is_measured = self.is_logged = False
+        self._carries = jobs.state.requested.partitions == 1  # else no one queue is in all trips: the keeper tells
 
     def read(self, action: Read) -> Report:
         """Read, and find out what the messages call."""
@@ -81,7 +81,7 @@ class Traffic:
             lane.crossing.check_open()
         self._reader, began = threading.get_ident(), self._clock.monotonic()
         charge(action.acks, began)
-        if began >= lane.pulse.due_at:
+        if began >= lane.pulse.due_at and self._carries:
             self._jobs.state.rider = lane.pulse.ride(began)
         try:
             found = self._found(action)
@@ -161,9 +161,8 @@ class Traffic:
 
     def _unread(self, found: Sequence[Delivery]) -> bool:
         """Give back what came after the stop, without counting the delivery. If that fails (False) it is nacked."""
-        rows = [delivery.received for delivery in found]
         try:
-            self._jobs.client.run(unread(self._jobs.state, rows, CALL_TIMEOUT))
+            self._jobs.client.run(unread_all(self._jobs, found))
         except BackendError:
             return False
         for delivery in found:

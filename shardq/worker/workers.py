@@ -124,7 +124,7 @@ class AsyncWorker(_Runs):
         check_handle(handle, "threads")
         self._async_queues = {each.name: each for each in weights}
         self._client = client = Client.beside(next(iter(weights)).client)
-        queues = {Queue(client, client.state_beside(each.state)): weight for each, weight in weights.items()}
+        queues = {client.queue_of(client.state_beside(each.state)): weight for each, weight in weights.items()}
         self._engine = Engine(queues, handle, self._plan)
 
     async def run(self) -> None:

@@ -30,12 +30,12 @@ def calls_of(server: Server) -> int:
 @pytest.mark.runs_in("test-all")
 def test_one_call_says_whether_a_try_is_left(client: Client, delayed: Queue, default_server: Server) -> None:
     before = calls_of(default_server)
-    assert client.run(is_empty(delayed.state))
+    assert is_empty(delayed)
     assert calls_of(default_server) - before == 1
     delayed.write("fails", shard_key="t")
     delayed.read().nack(delay=3000)
     before = calls_of(default_server)
-    assert not client.run(is_empty(delayed.state))
+    assert not is_empty(delayed)
     assert calls_of(default_server) - before == 1
 
 

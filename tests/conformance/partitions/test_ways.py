@@ -26,7 +26,9 @@ def queue(open_queue: OpenQueue) -> Queue:
 
 def dead_of_all(queue: Queue, each: int = 2) -> list[str]:
     """Put dead letters into each partition. Return their ids, those of one partition after the other."""
-    ids = [queue.write({"n": n}, shard_key=TENANTS[number]) for number in range(PARTITIONS) for n in range(each)]
+    ids: list[str] = []
+    for number in range(PARTITIONS):
+        ids += [queue.write({"n": n}, shard_key=TENANTS[number]) for n in range(each)]
     queue.reject_many(queue.read_many(100), "bad")
     return ids
 
@@ -147,7 +149,8 @@ def test_streams_limits_and_plans_are_those_of_each_partition(queue: Queue) -> N
 
 @pytest.mark.once
 def test_what_cannot_be_changed_is_refused(queue: Queue) -> None:
-    for change in ({"parents": 1}, {"max_len": 5}, {"journal": 5}):
+    changes: list[dict[str, Any]] = [{"parents": 1}, {"max_len": 5}, {"journal": 5}]
+    for change in changes:
         with pytest.raises(ConfigError, match=next(iter(change))):
             queue.configure(**change)
     assert queue.configure(max_deliveries=3).max_deliveries == 3

@@ -1,0 +1,169 @@
+"""A worker of a queue with partitions does with each what it does with a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from shardq import AsyncClient, AsyncWorker, Client, Nack, Reject, Worker
+from shardq.partitions.homes import home
+from tests.servers import Server
+from tests.waiting import eventually
+
+PARTITIONS = 3
+TENANTS = [f"tenant-{number}" for number in range(20)]
+HOMES = {home(tenant, PARTITIONS): tenant for tenant in TENANTS}
+SETTINGS: dict[str, Any] = {"partitions": PARTITIONS, "streams": 8, "streams_per_shard": 2, "result_ttl": 60}
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 16])
+def test_each_message_is_worked_on_once_and_its_result_is_kept(
+    server: Server, queue_name: str, concurrency: int
+) -> None:
+    with Client.from_url(server.url) as client:
+        jobs = client.queue(queue_name, **SETTINGS)
+        ids = jobs.write_many([(number, TENANTS[number % 20]) for number in range(100)])
+        seen: list[Any] = []
+
+        def handle(delivery: Any) -> Any:
+            seen.append((delivery.message_id, delivery.queue is jobs))
+            return delivery.payload
+
+        worker = Worker(jobs, handle, concurrency=concurrency, until="empty", signals=False)
+        worker.run()
+        assert Counter(seen) == Counter((each, True) for each in ids)
+        assert worker.tally["ack"] == 100
+        assert [jobs.result(each) for each in ids] == [*range(100)]
+        assert (jobs.len(), jobs.stats().acked) == (0, 100)
+
+
+def test_async_functions_have_the_same_deliveries(server: Server, queue_name: str) -> None:
+    """A Worker runs them in a loop of its own. What a function settles itself is settled in its partition."""
+    with Client.from_url(server.url) as client:
+        jobs = client.queue(queue_name, **SETTINGS)
+        ids = jobs.write_many([(number, TENANTS[number % 20]) for number in range(40)])
+        seen: list[Any] = []
+
+        async def handle(delivery: Any) -> Any:
+            seen.append((delivery.message_id, delivery.queue.name))
+            await delivery.extend(30)
+            if delivery.payload % 2:
+                await delivery.ack(result="own")
+            return "its"
+
+        Worker(jobs, handle, concurrency=8, until="empty", signals=False).run()
+        assert Counter(seen) == Counter((each, queue_name) for each in ids)
+        assert [jobs.result(each) for each in ids] == ["its", "own"] * 20
+        assert jobs.len() == 0
+        assert sum(each.flight for each in jobs.state.parts.turns._turns) == 0
+
+
+async def test_an_async_worker_reads_all_partitions(server: Server, queue_name: str) -> None:
+    async with AsyncClient.from_url(server.url) as client:
+        jobs = client.queue(queue_name, **SETTINGS)
+        ids = await jobs.write_many([(number, TENANTS[number % 20]) for number in range(40)])
+        seen: list[str] = []
+
+        async def handle(delivery: Any) -> None:
+            seen.append(delivery.message_id)
+
+        await AsyncWorker(jobs, handle, concurrency=8, until="empty", signals=False).run()
+        assert Counter(seen) == Counter(ids)
+        assert await jobs.len() == 0
+
+
+def test_what_fails_comes_again_and_what_is_rejected_is_dead(server: Server, queue_name: str) -> None:
+    with Client.from_url(server.url) as client:
+        jobs = client.queue(queue_name, **SETTINGS)
+        jobs.write_many([(word, tenant) for tenant in HOMES.values() for word in ("nack", "reject", "raise")])
+        seen: Counter[Any] = Counter()
+
+        def handle(delivery: Any) -> None:
+            seen[delivery.payload] += 1
+            if delivery.count > 1:
+                return
+            if delivery.payload == "nack":
+                raise Nack("later", delay=0)
+            if delivery.payload == "reject":
+                raise Reject("bad")
+            raise ValueError("no")
+
+        Worker(jobs, handle, concurrency=4, until="empty", backoff=lambda *_: 0.0, signals=False).run()
+        assert seen == {"nack": 2 * PARTITIONS, "reject": PARTITIONS, "raise": 2 * PARTITIONS}
+        assert {(each.reason, home(each.shard_key, PARTITIONS)) for each in jobs.dead()} == {
+            ("bad", number) for number in range(PARTITIONS)
+        }
+
+
+def test_leases_of_all_partitions_are_extended_and_cancels_are_seen(server: Server, queue_name: str) -> None:
+    """Handlers of a message of each partition run for longer than their leases last; then one is cancelled."""
+    with Client.from_url(server.url) as client:
+        jobs = client.queue(queue_name, visibility_timeout=1.0, **SETTINGS)
+        ids = dict(zip(HOMES, jobs.write_many([(n, tenant) for n, tenant in HOMES.items()]), strict=True))
+        held: dict[str, Any] = {}
+        released = threading.Event()
+
+        def handle(delivery: Any) -> None:
+            first = delivery.deadline
+            held[delivery.message_id] = (delivery, first)
+            released.wait(30)
+
+        worker = Worker(jobs, handle, concurrency=4, signals=False)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            eventually(lambda: len(held) == PARTITIONS)
+            eventually(lambda: all(each.deadline > first + 1.0 for each, first in held.values()))
+            assert not any(each.lost for each, _ in held.values())
+            cancelled = ids[2]
+            assert jobs.cancel(cancelled) == "in flight"
+            eventually(lambda: held[cancelled][0].lost)
+            assert [each for each, (delivery, _) in held.items() if delivery.lost] == [cancelled]
+            eventually(lambda: [each.state for each in jobs.workers()] == ["working"])
+        finally:
+            released.set()
+            worker.stop()
+            thread.join(30)
+        assert jobs.len() == jobs.stats().in_flight == 1  # the one that was cancelled, until its lease ends
+
+
+def test_a_worker_is_woken_by_a_write_to_any_partition(server: Server, queue_name: str) -> None:
+    with Client.from_url(server.url) as client:
+        jobs = client.queue(queue_name, **SETTINGS)
+        jobs.declare()
+        seen: list[int] = []
+        worker = Worker(jobs, lambda delivery: seen.append(delivery.payload), concurrency=2, signals=False)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            for number, tenant in HOMES.items():
+                jobs.write(number, shard_key=tenant)
+                eventually(lambda number=number: number in seen)
+        finally:
+            worker.stop()
+            thread.join(30)
+        assert not thread.is_alive()
+
+
+async def test_an_async_worker_that_is_stopped_gives_back_what_it_holds(server: Server, queue_name: str) -> None:
+    async with AsyncClient.from_url(server.url) as client:
+        jobs = client.queue(queue_name, **SETTINGS)
+        await jobs.write_many([(number, tenant) for number, tenant in HOMES.items()])
+        began: list[int] = []
+
+        async def handle(delivery: Any) -> None:
+            began.append(delivery.payload)
+            await asyncio.sleep(60)
+
+        worker = AsyncWorker(jobs, handle, concurrency=4, grace=0.0, signals=False)
+        task = asyncio.create_task(worker.run())
+        while len(began) < PARTITIONS:
+            await asyncio.sleep(0.01)
+        worker.stop()
+        await task
+        stats = await jobs.stats()
+        assert (stats.in_flight, stats.backlog + stats.delayed) == (0, PARTITIONS)
