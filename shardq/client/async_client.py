@@ -73,11 +73,11 @@ class AsyncClient(AsyncBaseClient):
 
     def queue_of(self, state: QueueState) -> AsyncQueue:
         """Return the queue of this *state*. For the parts of shardq that use a client."""
-        if state.requested.partitions == 1:
-            return AsyncQueue(self, state)
-        from shardq.client.async_partitions import AsyncPartitionedQueue  # few programs have any
-
-        return AsyncPartitionedQueue(self, state)
+        queue = AsyncQueue(self, state)
+        if state.requested.partitions != 1 or state.config.partitions != 1:
+            queue._spread()
+        state.faces.add(queue)
+        return queue
 
     async def queues(self, *, timeout: float | None = None) -> list[str]:
         """Return the names of all queues, sorted, from the list that clients with settings keep."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from shardq.client.async_action import AsyncAction
 from shardq.client.async_delivery import AsyncDelivery
@@ -18,7 +18,6 @@ from shardq.client.leases import delivered
 from shardq.client.parted import PartedAction, PartedDelivery, PartedJob, PartedPart, PartedQueue, spread
 from shardq.model import Message, Written
 from shardq.model.message import messages_of
-from shardq.ops.queue.state import QueueState
 from shardq.ops.read.give_back import give_back_all
 from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
@@ -26,9 +25,6 @@ from shardq.partitions.parts import Parts
 from shardq.partitions.reads import Rows, Wanted, read_turns
 from shardq.partitions.writes import write_dealt
 from shardq.telemetry.gate import watched
-
-if TYPE_CHECKING:
-    from shardq.client.async_client import AsyncClient
 
 T = TypeVar("T")
 
@@ -62,10 +58,6 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
     _kind_of_action = AsyncPartAction
     _kind_of_job = AsyncPartJob
     _kind_of_part = AsyncPartition
-
-    def __init__(self, client: AsyncClient, state: QueueState) -> None:
-        super().__init__(client, state)
-        self._each: tuple[AsyncPartition, ...] = ()
 
     async def _parts(self, timeout: float | None) -> Parts:
         """Return what is known of the partitions. The first call looks them up, or makes them."""

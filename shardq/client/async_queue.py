@@ -63,6 +63,12 @@ class AsyncQueue(AsyncQueueAdmin):
         """The queue's name."""
         return f"AsyncQueue({self.name!r})"
 
+    def _spread(self) -> None:
+        """Become a queue with partitions: it was made as one, or found to be one."""
+        from shardq.client.async_partitions import AsyncPartitionedQueue  # few programs have any
+
+        self.__class__ = AsyncPartitionedQueue
+
     @property
     def client(self) -> AsyncClient:
         """The client that made this queue."""

@@ -73,11 +73,11 @@ class Client(SyncBaseClient):
 
     def queue_of(self, state: QueueState) -> Queue:
         """Return the queue of this *state*. For the parts of shardq that use a client."""
-        if state.requested.partitions == 1:
-            return Queue(self, state)
-        from shardq.client.partitions import PartitionedQueue  # few programs have any
-
-        return PartitionedQueue(self, state)
+        queue = Queue(self, state)
+        if state.requested.partitions != 1 or state.config.partitions != 1:
+            queue._spread()
+        state.faces.add(queue)
+        return queue
 
     def queues(self, *, timeout: float | None = None) -> list[str]:
         """Return the names of all queues, sorted, from the list that clients with settings keep."""

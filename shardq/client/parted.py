@@ -25,7 +25,6 @@ from shardq.model.unfit import Unfit
 from shardq.ops.operate.actions import Running
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
-from shardq.ops.queue.together import run_together
 from shardq.ops.queue.who import Who
 from shardq.ops.read.acks import Acks
 from shardq.ops.results.keep import keep
@@ -33,7 +32,7 @@ from shardq.ops.results.wait import result
 from shardq.ops.settle import settle
 from shardq.ops.settle.settle import Results, Settled, checked_each
 from shardq.partitions import acts
-from shardq.partitions.parts import Parts, all_of, open_parts
+from shardq.partitions.parts import Parts, open_parts
 from shardq.partitions.ways import WAYS, Way
 from shardq.protocol.ids import split, with_partition
 from shardq.telemetry.telemetry import Began, Telemetry
@@ -54,7 +53,7 @@ class PartedQueue:
     _client: Any
     _codecs: Any
     _settle_many: Callable[..., Any]
-    _each: tuple[Any, ...]
+    _each: tuple[Any, ...] = ()
     _kind_of_action: Any
     _kind_of_job: Any
     _kind_of_part: Any
@@ -117,14 +116,7 @@ class PartedQueue:
         self, numbers: Sequence[int], timeout: float | None, each: Each, found: Results
     ) -> Op[list[Settled]]:
         parts = yield from self._opened(timeout, create=False)
-        dealt: dict[int, list[int]] = {}
-        for at, number in enumerate(numbers):
-            dealt.setdefault(number, []).append(at)
-        ops = [each(parts.of(number), every, found) for number, every in dealt.items()]
-        results: dict[int, Settled] = {}
-        for every, some in zip(dealt.values(), all_of((yield from run_together(ops))), strict=True):
-            results.update(zip(every, some, strict=True))
-        return [results[at] for at in range(len(numbers))]
+        return (yield from parts.in_each(numbers, lambda state, every: each(state, every, found)))
 
     def _to_ack(self, ack: Any) -> Acking:
         """Return what a read is to ack. ConfigError if *ack* is not a delivery or several of this queue and client."""

@@ -7,7 +7,7 @@ Here is what needs an `await`: writes and reads. All else is in `parted`, once f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from shardq.client.action import Action
 from shardq.client.delivery import Delivery
@@ -18,16 +18,12 @@ from shardq.client.queue import Queue
 from shardq.client.sync_stands import Stands
 from shardq.model import Message, Written
 from shardq.model.message import messages_of
-from shardq.ops.queue.state import QueueState
 from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
 from shardq.partitions.parts import Parts
 from shardq.partitions.reads import Rows, Wanted, read_turns
 from shardq.partitions.writes import write_dealt
 from shardq.telemetry.gate import watched
-
-if TYPE_CHECKING:
-    from shardq.client.client import Client
 
 T = TypeVar("T")
 
@@ -61,10 +57,6 @@ class PartitionedQueue(PartedQueue, Queue):
     _kind_of_action = PartAction
     _kind_of_job = PartJob
     _kind_of_part = Partition
-
-    def __init__(self, client: Client, state: QueueState) -> None:
-        super().__init__(client, state)
-        self._each: tuple[Partition, ...] = ()
 
     def _parts(self, timeout: float | None) -> Parts:
         """Return what is known of the partitions. The first call looks them up, or makes them."""

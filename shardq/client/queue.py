@@ -62,6 +62,12 @@ class Queue(QueueAdmin):
         """The queue's name."""
         return f"Queue({self.name!r})"
 
+    def _spread(self) -> None:
+        """Become a queue with partitions: it was made as one, or found to be one."""
+        from shardq.client.partitions import PartitionedQueue  # few programs have any
+
+        self.__class__ = PartitionedQueue
+
     @property
     def client(self) -> Client:
         """The client that made this queue."""

@@ -48,6 +48,8 @@ class SyncBaseClient(BaseClient):
     def close(self) -> None:
         """Close every connection, and stop the embedded server if this client started one. Idempotent."""
         self._closed, self._is_ready = True, False
+        for stands in [*self._stands]:
+            stands.end()  # while there are connections to give back what comes
         self.timer.close(wait=False)
         self._driver.close()
         if self._posting is not None:

@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from shardq.errors import BackendError, QueueMissing, ShardqError
+from shardq.errors import BackendError, ClosedError, QueueMissing, ShardqError
 from shardq.model import Received
 from shardq.ops.read.give_back import give_back
 from shardq.ops.read.read import read
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 BLOCK: Final = 1.0
 """Seconds of one blocked read of a stand. For so long it stays after the last who waited."""
+
+SHORTEST_PAUSE: Final = 0.001
+LONGEST_PAUSE: Final = 0.05
+"""Seconds between two tries to end a stand that is about to wait."""
 
 PAUSE: Final = 0.5
 """Seconds until a stand whose partition failed tries again."""
@@ -57,12 +61,13 @@ class Stands:
             self._begin_anew()
         waits = Waits(count, visibility)
         with self._lock:
+            if self._is_over:  # the next call says so
+                return {}
             self._waiting.append(waits)
             for number in range(len(self._parts.states)):
                 if (number, visibility) not in self._standing:
                     self._standing.add((number, visibility))
-                    name = f"shardq-stand-{number}"
-                    threading.Thread(target=self._stand, args=(number, visibility), name=name, daemon=True).start()
+                    self._start(number, visibility)
         try:
             waits.came.acquire(timeout=max(0.0, until - self._parts.states[0].clock.monotonic()))
         finally:
@@ -76,24 +81,62 @@ class Stands:
             if each.thread == thread:
                 each.is_recalled = True
                 self._wake([each])
+                if not self._waiting:
+                    self._recall_stands()
+
+    def end(self) -> None:
+        """End all stands, and wait until they have given back what came; not for long: a server may not answer.
+
+        Those who wait are woken: their client is being closed.
+        """
+        if self._pid != os.getpid():
+            return
+        clock, self._is_over = self._parts.states[0].clock, True
+        until, pause = clock.monotonic() + BLOCK, SHORTEST_PAUSE
+        self._wake([*self._waiting])
+        while (threads := [*self._threads]) and clock.monotonic() < until:
+            self._recall_stands()  # more than once: one may be about to send its read
+            threads[0].join(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _start(self, number: int, visibility: float | None) -> None:
+        name = f"shardq-stand-{number}"
+        thread = threading.Thread(target=self._live, args=(number, visibility), name=name, daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
+    def _live(self, number: int, visibility: float | None) -> None:
+        try:
+            self._stand(number, visibility)
+        finally:
+            self._threads.discard(threading.current_thread())
+
+    def _recall_stands(self) -> None:
+        for thread in [*self._threads]:
+            if thread.ident is not None and thread is not threading.current_thread():
+                with suppress(ClosedError):
+                    self._client._driver.recall(thread.ident)
 
     def _begin_anew(self) -> None:
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._waiting: list[Waits] = []
         self._standing: set[tuple[int, float | None]] = set()
+        self._threads: set[threading.Thread] = set()
+        self._is_over = False
 
     def _stand(self, number: int, visibility: float | None) -> None:
         """Read from one partition for those who wait, until nobody does."""
         state, stopped = self._parts.states[number], threading.Event()
+        run = self._client._driver.run  # a client that is being closed runs nothing else
         while (wanted := self._wanted(number, visibility)) > 0:
             try:
-                rows = self._client.run(read(state, min(wanted, MAX_PER_CALL), BLOCK, visibility))
+                rows = run(read(state, min(wanted, MAX_PER_CALL), BLOCK, visibility))
                 if rest := self._give(number, visibility, rows):
-                    self._client.run(give_back(state, rest, state.until()))
+                    run(give_back(state, rest, state.until()))
             except (BackendError, QueueMissing):
                 stopped.wait(PAUSE)
             except ShardqError:  # the client was closed
-                self._is_over(number, visibility)
+                self._leave(number, visibility)
                 return
 
     def _wanted(self, number: int, visibility: float | None) -> int:
@@ -104,7 +147,7 @@ class Stands:
                 self._standing.discard((number, visibility))
             return wanted
 
-    def _is_over(self, number: int, visibility: float | None) -> None:
+    def _leave(self, number: int, visibility: float | None) -> None:
         """End a stand of a client that was closed. Those who wait find that out by themselves."""
         with self._lock:
             self._standing.discard((number, visibility))

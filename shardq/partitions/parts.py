@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -81,9 +81,35 @@ class Parts:
             raise ConfigError(f"queue {self.states[0].keys.name!r} has no partition {number}: it is gone")
         return self.states[number]
 
+    def in_each(
+        self, numbers: Sequence[int], op: Callable[[QueueState, Sequence[int]], Op[Sequence[T]]]
+    ) -> Op[list[T]]:
+        """Run *op* once on each partition that *numbers* names, for the indexes of these, all at once.
+
+        It returns a result for each index. Return all in their order; raise the error of the first.
+        """
+        dealt: dict[int, list[int]] = {}
+        for at, number in enumerate(numbers):
+            dealt.setdefault(number, []).append(at)
+        ops = [op(self.of(number), every) for number, every in dealt.items()]
+        found: dict[int, T] = {}
+        for every, some in zip(dealt.values(), all_of((yield from run_together(ops))), strict=True):
+            found.update(zip(every, some, strict=True))
+        return [found[at] for at in range(len(numbers))]
+
     def everywhere(self, op: Callable[[QueueState], Op[T]]) -> Op[list[T]]:
         """Run an operation on each partition, at once. Return what each returned; raise the error of the first."""
         return all_of((yield from run_together([op(state) for state in self.states])))
+
+
+def numbers_of(deliveries: Iterable[Any]) -> list[int]:
+    """Return the numbers of the partitions of *deliveries*; of one that was read from the head alone, 0."""
+    return [getattr(each, "partition", 0) for each in deliveries]
+
+
+def listed(op: Op[T]) -> Op[list[T]]:
+    """Return what *op* returns, in a list."""
+    return [(yield from op)]
 
 
 def all_of(outcomes: Sequence[T | ShardqError]) -> list[T]:

@@ -21,12 +21,12 @@ Found: TypeAlias = list[tuple[Any, BaseException | None]]
 """What a function returned or raised; empty until then."""
 
 
-def _face_of(queue: AsyncQueue) -> type[AsyncFace]:
-    if queue.state.requested.partitions == 1:
-        return AsyncFace
+def _face(held: Delivery, queue: AsyncQueue) -> AsyncFace:
+    if type(held) is Delivery:
+        return AsyncFace(held, queue)
     from shardq.client.part_face import AsyncPartFace  # few programs have any
 
-    return AsyncPartFace
+    return AsyncPartFace(held, queue)
 
 
 class Crossing:
@@ -36,7 +36,7 @@ class Crossing:
         self, loop: asyncio.AbstractEventLoop, give: Callable[[Callable[[], None]], None], queue: AsyncQueue
     ) -> None:
         self.loop, self.queue = loop, queue
-        self.face: Callable[[Delivery], AsyncDelivery] = partial(_face_of(queue), queue=queue)
+        self.face: Callable[[Delivery], AsyncDelivery] = partial(_face, queue=queue)
         """Returns what the lane holds, for an async function."""
         self._give = give
         self._running: set[asyncio.Future[None]] = set()

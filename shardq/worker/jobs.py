@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager
 from typing import cast
 
 from shardq.client import Delivery, Queue
-from shardq.errors import ShardqError
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
-from shardq.ops.queue.together import run_together
 from shardq.ops.read.give_back import unread
 from shardq.ops.results.keep import NO_RESULT, keep
+from shardq.partitions.parts import numbers_of
 from shardq.worker.crossing import Crossing
 from shardq.worker.outcome import GIVE_BACK, Outcome
 from shardq.worker.state import Job, SettleJobs
@@ -80,12 +79,12 @@ def in_parts(
     if jobs.state.parts is None:
         yield from op(jobs.state, range(len(deliveries)))
         return
-    dealt: dict[Queue, list[int]] = {}
-    for at, each in enumerate(deliveries):
-        dealt.setdefault(each._queue, []).append(at)
-    for outcome in (yield from run_together([op(part.state, every) for part, every in dealt.items()])):
-        if isinstance(outcome, ShardqError):
-            raise outcome
+
+    def each(state: QueueState, every: Sequence[int]) -> Op[list[None]]:
+        yield from op(state, every)
+        return [None] * len(every)
+
+    yield from jobs.state.parts.in_each(numbers_of(deliveries), each)
 
 
 def charge(jobs: Sequence[Job], now: float) -> None:

@@ -33,6 +33,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.settle import settle
 from shardq.ops.settle.command import spelled_cost
+from shardq.partitions.parts import Parts, listed, numbers_of
 from shardq.timing import Entry
 from shardq.worker import guard
 from shardq.worker.beats import PATIENCE, UNCARRIED, Pulse
@@ -244,19 +245,27 @@ class Keeper:
 
     def _count_cancels(self, now: float, held: Sequence[Job]) -> object:
         """Return how many messages of the queue were cancelled so far, of which these jobs are *held*."""
-        ride = self._pulse.ride(now, PATIENCE) if self._pulse is not None else None
+        rides = self._pulse is not None and self._queue.parts is None
+        ride = self._pulse.ride(now, PATIENCE) if rides and self._pulse is not None else None
         if ride is not None:
             self._run(lambda _: ride.alone(now + self._timeout))
             if ride.is_answered:
                 return ride.cancels
-        return self._run(lambda state: ask(state, "HGET", state.keys.meta, "cancelled"))
-
-    _patience = UNCARRIED
-    """Seconds for which a beat that is due waits for another trip."""
+        if self._queue.parts is None:
+            return self._run(lambda state: ask(state, "HGET", state.keys.meta, "cancelled"))
+        numbers = sorted({*numbers_of([job.delivery for job in held])})
+        counts = self._run(
+            lambda head: self._parts_of(head).in_each(
+                numbers, lambda state, _: listed(ask(state, "HGET", state.keys.meta, "cancelled"))
+            )
+        )
+        # Of a partition in which nothing was cancelled, nothing is known.
+        seen = self._cancels if isinstance(self._cancels, dict) else {}
+        return {**seen, **{at: count for at, count in zip(numbers, counts, strict=True) if count}} or None
 
     @property
     def _beats_alone(self) -> bool:
-        return self._pulse is not None and self._queue.cluster
+        return self._pulse is not None and (self._queue.cluster or self._queue.parts is not None)
 
     def _beat_alone(self) -> None:
         """Send the beat of a queue that makes no trips, in a cluster: there it cannot piggyback on another queue's.
@@ -266,7 +275,7 @@ class Keeper:
         if not self._beats_alone or self._pulse is None:
             return
         now = self._clock.monotonic()
-        ride = self._pulse.ride(now, self._patience)
+        ride = self._pulse.ride(now, UNCARRIED if self._queue.parts is None else 0.0)
         if ride is not None:
             with suppress(BackendError, ClosedError):  # its node is away: so is whoever would look
                 self._run(lambda _: ride.alone(now + self._timeout))
@@ -328,13 +337,28 @@ class Keeper:
         self, jobs: Sequence[Job], received: Sequence[Received], duration: float | None
     ) -> Sequence[settle.Settled]:
         """Extend the leases of *jobs*, as they were *received*."""
-        return self._run(lambda state: settle.extend(state, received, duration, self._timeout))
+        if self._queue.parts is None:
+            return self._run(lambda state: settle.extend(state, received, duration, self._timeout))
+        numbers = numbers_of([job.delivery for job in jobs])
+        return self._run(
+            lambda head: self._parts_of(head).in_each(
+                numbers,
+                lambda state, every: settle.extend(state, [received[at] for at in every], duration, self._timeout),
+            )
+        )
 
     def _run(self, op: Callable[[QueueState], Op[T]]) -> T:
         """Run an operation by a client of the keeper's own, which is made when the queue's settings are known."""
         if self._client is None:
             self._client = Client.beside(self._worker_client, timeout=self._timeout)
         return self._client.run(op(self._client.state_of(self._queue.keys.name, {})))
+
+    def _parts_of(self, head: QueueState) -> Parts:
+        """Return the partitions, as the keeper's own client has them."""
+        if head.parts is None:
+            client = cast("Client", self._client)
+            head.parts = Parts(head, self._queue.parts.map, client.state_of_part, client.codecs)
+        return cast("Parts", head.parts)
 
     @property
     def _timeout(self) -> float:

@@ -93,7 +93,7 @@ class Lane:
         self._events = _KeeperEvents(self)
         self.pulse = owner.beats.pulse(self, jobs, plan.concurrency)
         self.meter = Meter(self, jobs, plan.concurrency if share is None else share.part)
-        self.keeper = _keeper_of(jobs)(jobs.client, jobs.state, plan, self._events, self.pulse)
+        self.keeper = Keeper(jobs.client, jobs.state, plan, self._events, self.pulse)
         self._traffic = Traffic(self, jobs, plan, owner.teller, owner.end_if_empty)
         self._orders = Orders(self, self._clock, plan.grace, self._traffic.end_read)
         self._limits = TimeLimits(jobs, plan.backoff, self.give, self._fresh, self._overdue)
@@ -392,14 +392,6 @@ class _KeeperEvents:
     def is_responsive(self) -> bool:
         crossing = self._lane.crossing
         return (crossing is None or crossing.answers()) and not self._lane._owner.is_stuck()
-
-
-def _keeper_of(jobs: Queue) -> type[Keeper]:
-    if jobs.state.requested.partitions == 1:
-        return Keeper
-    from shardq.worker.part_keeper import PartKeeper  # few programs have any
-
-    return PartKeeper
 
 
 def _nothing(*, reads_on: bool) -> None:

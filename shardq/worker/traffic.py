@@ -72,7 +72,6 @@ class Traffic:
         self._settles = Trouble(f"{messages} cannot be settled", f"{messages} can be settled again")
         self._reader: int | None = None
         self.is_traced = self.is_measured = self.is_logged = False
-        self._carries = jobs.state.requested.partitions == 1  # else no one queue is in all trips: the keeper tells
 
     def read(self, action: Read) -> Report:
         """Read, and find out what the messages call."""
@@ -81,7 +80,8 @@ class Traffic:
             lane.crossing.check_open()
         self._reader, began = threading.get_ident(), self._clock.monotonic()
         charge(action.acks, began)
-        if began >= lane.pulse.due_at and self._carries:
+        # Of a queue with partitions, no one of them is in all trips: there the keeper tells.
+        if began >= lane.pulse.due_at and self._jobs.state.parts is None:
             self._jobs.state.rider = lane.pulse.ride(began)
         try:
             found = self._found(action)

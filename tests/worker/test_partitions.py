@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -87,7 +88,7 @@ def test_what_fails_comes_again_and_what_is_rejected_is_dead(server: Server, que
             if delivery.count > 1:
                 return
             if delivery.payload == "nack":
-                raise Nack("later", delay=0)
+                raise Nack(delay=0.0)
             if delivery.payload == "reject":
                 raise Reject("bad")
             raise ValueError("no")
@@ -103,7 +104,7 @@ def test_leases_of_all_partitions_are_extended_and_cancels_are_seen(server: Serv
     """Handlers of a message of each partition run for longer than their leases last; then one is cancelled."""
     with Client.from_url(server.url) as client:
         jobs = client.queue(queue_name, visibility_timeout=1.0, **SETTINGS)
-        ids = dict(zip(HOMES, jobs.write_many([(n, tenant) for n, tenant in HOMES.items()]), strict=True))
+        ids = dict(zip(HOMES, jobs.write_many([*HOMES.items()]), strict=True))
         held: dict[str, Any] = {}
         released = threading.Event()
 
@@ -142,7 +143,7 @@ def test_a_worker_is_woken_by_a_write_to_any_partition(server: Server, queue_nam
         try:
             for number, tenant in HOMES.items():
                 jobs.write(number, shard_key=tenant)
-                eventually(lambda number=number: number in seen)
+                eventually(partial(seen.__contains__, number))
         finally:
             worker.stop()
             thread.join(30)
@@ -152,7 +153,7 @@ def test_a_worker_is_woken_by_a_write_to_any_partition(server: Server, queue_nam
 async def test_an_async_worker_that_is_stopped_gives_back_what_it_holds(server: Server, queue_name: str) -> None:
     async with AsyncClient.from_url(server.url) as client:
         jobs = client.queue(queue_name, **SETTINGS)
-        await jobs.write_many([(number, tenant) for number, tenant in HOMES.items()])
+        await jobs.write_many([*HOMES.items()])
         began: list[int] = []
 
         async def handle(delivery: Any) -> None:
@@ -161,9 +162,33 @@ async def test_an_async_worker_that_is_stopped_gives_back_what_it_holds(server: 
 
         worker = AsyncWorker(jobs, handle, concurrency=4, grace=0.0, signals=False)
         task = asyncio.create_task(worker.run())
-        while len(began) < PARTITIONS:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(eventually, lambda: len(began) == PARTITIONS)
         worker.stop()
         await task
         stats = await jobs.stats()
         assert (stats.in_flight, stats.backlog + stats.delayed) == (0, PARTITIONS)
+
+
+def test_a_worker_that_was_told_nothing_reads_all_partitions(server: Server, queue_name: str) -> None:
+    """Also where the queue is made after the worker has begun. Leases are extended in their partitions."""
+    with Client.from_url(server.url) as client, Client.from_url(server.url) as other:
+        seen: list[Any] = []
+
+        async def handle(delivery: Any) -> None:
+            first = delivery.deadline
+            while delivery.deadline <= first + 0.5:  # noqa: ASYNC110 (the keeper extends it)
+                await asyncio.sleep(0.01)
+            seen.append(delivery.message_id)
+
+        worker = Worker(client.queue(queue_name), handle, concurrency=8, signals=False)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            jobs = other.queue(queue_name, visibility_timeout=1.0, **SETTINGS)
+            ids = jobs.write_many([*HOMES.items(), *HOMES.items()])
+            eventually(lambda: len(seen) == len(ids))
+            eventually(lambda: jobs.len() == 0)
+        finally:
+            worker.stop()
+            thread.join(30)
+        assert Counter(seen) == Counter(ids)

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from weakref import ref
+from weakref import WeakSet, ref
 
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.clock import Clock
@@ -70,7 +70,8 @@ class QueueState:
     and in `waiting`, those who wait for what comes. A `rider` goes out with the next look of a read (`riding`). `few`
     says by verb whether plain calls declare few keys. `names` has the keys of streams by their numbers, as far as they
     were asked for. Writes remember their dedup keys for `remember` seconds; None means for the queue's `dedup_window`.
-    Of a queue with partitions `parts` has what is known of these, and the state of one of them its `number`.
+    Of a queue with partitions `parts` has what is known of these, and the state of one of them its `number`. `faces`
+    are the queues that programs have, which hear of it once the queue is seen to have partitions.
     Only a client that was given settings, or told so, `creates` the queue. Where the queue has others, `on_mismatch`
     says so, or returns what is done about it.
     """
@@ -108,6 +109,7 @@ class QueueState:
     rider: Any = None
     parts: Any = None
     number: int = 0
+    faces: WeakSet[Any] = field(default_factory=WeakSet)
     reads_without_miss: int = 0
     reads_after_miss: int = REMEMBERED
     reads_beside_streams: int = 0
@@ -133,7 +135,14 @@ class QueueState:
         What one of them knows of the queue the other knows, too.
         """
         found = replace(
-            self, client=client, producer=secrets.token_urlsafe(9), unsure=set(), coalescers={}, waiting={}, parts=None
+            self,
+            client=client,
+            producer=secrets.token_urlsafe(9),
+            unsure=set(),
+            coalescers={},
+            waiting={},
+            parts=None,
+            faces=WeakSet(),
         )
         # All have this one list. It is replaced at once, since other threads walk through it.
         self.siblings[:] = [each for each in self.siblings or [ref(self)] if each() is not None] + [ref(found)]
@@ -141,10 +150,14 @@ class QueueState:
 
     def know(self, view: QueueView) -> None:
         """Take *view* for what is known of the queue from now on; its siblings do, too."""
+        states = [state for sibling in self.siblings if (state := sibling()) is not None]
         self.view = view
-        for sibling in self.siblings:
-            if (state := sibling()) is not None:
-                state.view = view
+        for state in states:
+            state.view = view
+        if view.config.partitions != 1:
+            for state in states or [self]:
+                for face in [*state.faces]:
+                    face._spread()
 
     @property
     def epoch(self) -> str:

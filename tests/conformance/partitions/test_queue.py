@@ -182,15 +182,27 @@ def test_writers_and_topics_find_the_homes_too(open_queue: OpenQueue) -> None:
     assert sorted(each.message_id for each in drained(queue)) == sorted(ids)
 
 
-def test_a_client_that_was_told_nothing_writes_to_the_head_which_is_read(world: World, open_queue: OpenQueue) -> None:
-    """And what it reads there is acked there."""
+def test_a_client_that_was_told_nothing_learns_the_map(world: World, open_queue: OpenQueue) -> None:
+    """Its first call may go to the head, which is read. Then it does as all others."""
     queue = opened(open_queue)
-    old = world.client().queue(queue.name)
-    ids = [old.write(tenant, shard_key=tenant) for tenant in TENANTS]
-    old.read().ack()
-    found = drained(queue)
-    assert len(found) == len(TENANTS) - 1
-    assert {each.message_id for each in found} < set(ids)
+    other = world.client().queue(queue.name)
+    first = other.write("first", shard_key=homes()[2])
+    ids = [other.write(tenant, shard_key=tenant) for tenant in TENANTS]
+    assert [split(each)[1] for each in ids] == [home(tenant, PARTITIONS) for tenant in TENANTS]
+    assert other.len() == queue.len() == len(TENANTS) + 1
+    half = other.read_many(len(TENANTS) // 2)
+    assert other.ack_many(half) == []
+    rest = drained(queue)
+    assert Counter(each.message_id for each in [*half, *rest]) == Counter([first, *ids])
+
+
+def test_a_client_that_was_told_of_other_settings_learns_the_map(world: World, open_queue: OpenQueue) -> None:
+    queue = opened(open_queue)
+    queue.write_many([(tenant, tenant) for tenant in TENANTS])
+    other = world.client().queue(queue.name, streams=8, streams_per_shard=2)
+    assert other.settings().partitions == PARTITIONS
+    assert len(drained(other)) == len(TENANTS)
+    assert queue.len() == 0
 
 
 def test_the_map_counts_and_not_what_a_client_was_told(world: World, open_queue: OpenQueue) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, Client, ClosedError, ConfigError, Empty, Queue, Worker
+from shardq import AsyncClient, Client, ClosedError, Empty, Queue
 from shardq.partitions.homes import home
 from tests.servers import Server
 from tests.waiting import eventually
@@ -160,8 +160,3 @@ def test_what_is_in_flight_counts_until_it_is_settled_or_let_go(queue: Queue) ->
     assert flight() == 2
     found.clear()
     assert flight() == 0
-
-
-def test_a_worker_says_that_it_reads_no_partitions_yet(queue: Queue) -> None:
-    with pytest.raises(ConfigError, match="has partitions, which a Worker does not read yet"):
-        Worker(queue, print)
