@@ -66,7 +66,9 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
 
     async def write(self, payload: Any, **options: Any) -> Any:
         """Store one message in the home of its shard key: see `AsyncQueue.write`."""
-        await self._parts(options.get("timeout"))
+        if self.state.parts is None:
+            self._check_message(payload, options)
+            await self._parts(options.get("timeout"))
         written = await super().write(payload, **options)
         return AsyncPartJob.of(self, written, written._returns) if isinstance(written, AsyncJob) else written
 
@@ -74,10 +76,9 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
     ) -> list[Written]:
         """Store many messages in the homes of their shard keys, at once: see `AsyncQueue.write_many`."""
-        parts = await self._parts(timeout)
         with self._telemetry.writing(len(batch := messages_of(messages))) as told:
             composed = compose_all(self.state, self._codecs, batch, told.context)
-            ids = await self._client.run(write_dealt(parts, composed, timeout)) if composed else []
+            ids = await self._client.run(write_dealt(await self._parts(timeout), composed, timeout)) if composed else []
             told.wrote(ids)
             return ids
 

@@ -31,6 +31,7 @@ from shardq.ops.results.keep import keep
 from shardq.ops.results.wait import result
 from shardq.ops.settle import settle
 from shardq.ops.settle.settle import Results, Settled, checked_each
+from shardq.ops.write.outgoing import compose
 from shardq.partitions import acts
 from shardq.partitions.parts import Parts, open_parts
 from shardq.partitions.ways import WAYS, Way
@@ -72,6 +73,11 @@ class PartedQueue:
         parts = yield from self._opened(given["timeout"], create=way.creates)
         who = Who(given.get("by"), given.get("note"))
         return (yield from way.op(parts, *[who if name == "who" else given[name] for name in way.takes]))
+
+    def _check_message(self, payload: Any, options: Mapping[str, Any]) -> None:
+        """Raise what is wrong with a message, before anything is made: with the first one the queue may be."""
+        given = {name: value for name, value in options.items() if name != "timeout"}
+        compose(self.state, self._codecs, payload, **given)
 
     def _part(self, parts: Parts, number: int) -> Any:
         """Return partition *number* as deliveries know it."""

@@ -65,7 +65,9 @@ class PartitionedQueue(PartedQueue, Queue):
 
     def write(self, payload: Any, **options: Any) -> Any:
         """Store one message in the home of its shard key: see `Queue.write`."""
-        self._parts(options.get("timeout"))
+        if self.state.parts is None:
+            self._check_message(payload, options)
+            self._parts(options.get("timeout"))
         written = super().write(payload, **options)
         return PartJob.of(self, written, written._returns) if isinstance(written, Job) else written
 
@@ -73,10 +75,9 @@ class PartitionedQueue(PartedQueue, Queue):
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
     ) -> list[Written]:
         """Store many messages in the homes of their shard keys, at once: see `Queue.write_many`."""
-        parts = self._parts(timeout)
         with self._telemetry.writing(len(batch := messages_of(messages))) as told:
             composed = compose_all(self.state, self._codecs, batch, told.context)
-            ids = self._client.run(write_dealt(parts, composed, timeout)) if composed else []
+            ids = self._client.run(write_dealt(self._parts(timeout), composed, timeout)) if composed else []
             told.wrote(ids)
             return ids
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final, TypeAlias, TypeVar
@@ -9,11 +10,13 @@ from typing import Any, Final, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from shardq.codec import Codecs
-from shardq.errors import ConfigError, ShardqError
+from shardq.errors import ConfigError, QueueMissing, ShardqError
 from shardq.model import QueueConfig
 from shardq.model.partitions import Partitions, map_of
 from shardq.ops.queue.opening import create, find_queue, missing
+from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import ask
+from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
@@ -129,9 +132,10 @@ def open_parts(head: QueueState, make: MakeState, codecs: Codecs, until: float, 
     what a queue without partitions says. ConfigError for settings that a queue with partitions cannot have.
     """
     if head.parts is None:
-        if not (yield from find_queue(head, until)):
-            if not create:
+        if not create:
+            if not (yield from _is_seen(head, until)):
                 return Parts(head, PartitionMap(), lambda state, *_: state, codecs)
+        elif not (yield from find_queue(head, until)):
             if not head.creates:
                 raise missing(head)
             yield from _create(head, make, codecs, until)
@@ -143,6 +147,18 @@ def open_parts(head: QueueState, make: MakeState, codecs: Codecs, until: float, 
                 head.parts = parts
     opened: Parts = head.parts
     return opened
+
+
+def _is_seen(head: QueueState, until: float) -> Op[bool]:
+    """Return whether the queue is there. Its settings are known then: to see them takes no right to change any."""
+    seen = yield from outcome_of(sight(head, until))
+    if isinstance(seen, QueueMissing):
+        return False
+    if isinstance(seen, ShardqError):
+        raise seen
+    if not head.epoch:
+        head.know(dataclasses.replace(seen.view, epoch=""))
+    return True
 
 
 def _create(head: QueueState, make: MakeState, codecs: Codecs, until: float) -> Op[None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
+from shardq.arguments import text
 from shardq.errors import ConfigError
 from shardq.model.partitions import MAX_PARTITIONS
 
@@ -25,7 +26,7 @@ def with_partition(message_id: S, number: int) -> S:
 
 def split(message_id: str) -> tuple[str, int]:
     """Return the id within its partition, and the partition's number. ConfigError if it names none that can be."""
-    inner, mark, number = message_id.rpartition(MARK)
+    inner, mark, number = text("message_id", message_id).rpartition(MARK)
     if not mark:
         return message_id, 0
     if not (number.isascii() and number.isdigit()) or not 0 < int(number[:4]) < MAX_PARTITIONS or number[0] == "0":

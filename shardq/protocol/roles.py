@@ -186,11 +186,13 @@ def rules(
     replicas: bool = False,
     database: bool = False,
     scripts: bool = True,
+    partitions: bool = False,
 ) -> list[str]:
     """Return the rules of a user with *role* for these *queues*, without its name and password.
 
     *also* are more verbs that it may run, *legacy* the key of a legacy stream. `cluster` is for a cluster, `replicas`
-    for a durability level that waits for replicas, `database` for a URL that names another database than 0. Without
+    for a durability level that waits for replicas, `database` for a URL that names another database than 0, and
+    `partitions` for queues that may have some. Without
     `scripts` it may call functions alone, so the library must be loaded; then it runs no text of its own in the server.
     """
     rights = role.rights(also)
@@ -201,6 +203,9 @@ def rules(
     server |= {"wait"} if replicas else set()
     server |= {"select"} if database else set()
     places = _places([QueueKeys(check_name(name)) for name in queues], RouterKeys(check_name(router)), legacy)
+    if partitions:
+        for name in (*QueueKeys.suffixes, "streams", "keys", "rest", _ANY, "holds"):
+            places[name] += [_of_parts(each) for each in places[name]]
     called = (*_FUNCTIONS, *_SCRIPTS) if scripts else _FUNCTIONS
     selectors = [*_call_selectors(rights, places, called), *_key_selectors(rights, places)]
     return ["resetchannels", "-@all", *_allowed(server), *selectors]
@@ -217,6 +222,11 @@ def _places(queues: Sequence[QueueKeys], router: RouterKeys, legacy: str | None)
     found |= {name: [getattr(router, name)] for name in RouterKeys.suffixes}
     found[_QUEUES] = list(SHARED.of("queues", (_QUEUES,)))
     return found
+
+
+def _of_parts(pattern: str) -> str:
+    """Return the pattern of the same key of all partitions: nobody else's queue has a name with such a mark."""
+    return pattern.replace("}", "#*}", 1)
 
 
 def _checked(key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,9 @@ from shardq.client import base
 from tests.clients import Loop
 from tests.conformance.world import FakeWorld, World, raw_client
 from tests.servers import Cluster, Server, ServerKind, available
+
+PARTITIONS = int(os.environ.get("SHARDQ_PARTITIONS", "0"))
+"""Each queue of these tests has so many partitions, if any: see `partitions/differences.py`."""
 
 KINDS = {kind.product: kind for kind in available()}
 TRACED = "traced"
@@ -167,7 +171,8 @@ def open_queue(client: Client, queue_name: str) -> OpenQueue:
     """Opens the test's queue: settings as of `Client.queue`; *by* another client than `client`."""
 
     def open_queue(*, by: Client | None = None, **settings: Any) -> Queue:
-        return (by or client).queue(queue_name, **{"create": True, **settings})
+        parts = {"partitions": PARTITIONS} if PARTITIONS and settings.get("create", True) else {}
+        return (by or client).queue(queue_name, **{"create": True, **parts, **settings})
 
     return open_queue
 

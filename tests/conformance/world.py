@@ -7,6 +7,7 @@ from typing import Any, cast
 import redis
 
 from shardq import AsyncClient, Client, Delivery, Queue
+from shardq.protocol.keys import QueueKeys
 from tests.clients import Bridge, Loop
 from tests.conformance.census import Census, take
 
@@ -97,9 +98,9 @@ class World:
 
         To the scripts this is the same as waiting, since both are compared with the server's clock only.
         """
-        keys = queue.state.keys
-        names = (keys.meta, keys.leases, keys.due, keys.delayed, keys.errors, keys.bodies, keys.returned)
-        self.raw.eval(_ELAPSE, len(names), *names, round(seconds * 1000))
+        for keys in keys_of(queue):
+            names = (keys.meta, keys.leases, keys.due, keys.delayed, keys.errors, keys.bodies, keys.returned)
+            self.raw.eval(_ELAPSE, len(names), *names, round(seconds * 1000))
 
     def census(self, queue: Queue) -> Census:
         """A full count of the queue's raw keys."""
@@ -152,6 +153,12 @@ class FakeWorld(World):
         from shardq.testing import fake_client
 
         return fake_client(server=self._server, **settings)
+
+
+def keys_of(queue: Queue) -> list[QueueKeys]:
+    """The keys of a queue; of one with partitions, those of each."""
+    parts = queue.state.parts
+    return [queue.state.keys] if parts is None else [state.keys for state in parts.states]
 
 
 def drained(queue: Queue) -> list[Delivery]:
