@@ -20,6 +20,7 @@ from shardq.errors import (
     PartlyWritten,
     QueueMissing,
     ShardqError,
+    UniqueConflict,
 )
 from shardq.model import Written
 from shardq.ops.queue.numbered import answered
@@ -185,6 +186,8 @@ def placed_ids(results: Sequence[Result], number: int) -> list[Result]:
     for each in results:
         if isinstance(each, DurabilityUnknown):
             placed.append(DurabilityUnknown(str(each), with_partition(Written(each.result), number)))
+        elif isinstance(each, UniqueConflict):
+            placed.append(UniqueConflict(str(each), with_partition(each.message_id, number)))
         else:
             placed.append(with_partition(each, number) if isinstance(each, Written) else each)
     return placed

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shardq import ConfigError, Empty, Message, Queue
+from shardq import ConfigError, Empty, Message, PartlyWritten, Queue, UniqueConflict
 from shardq.model.partitions import map_of
 from shardq.partitions.homes import home
 from shardq.partitions.map import PartitionMap
@@ -155,6 +155,22 @@ def test_equal_keys_of_a_shard_key_meet_in_its_home(open_queue: OpenQueue) -> No
         (many,) = queue.write_many([Message("x", tenant, dedup_key="same")])
         assert (many, many.is_new) == (first, False)
     assert queue.len() == PARTITIONS
+
+
+def test_equal_unique_keys_of_a_shard_key_meet_in_its_home(open_queue: OpenQueue) -> None:
+    queue = opened(open_queue)
+    for tenant in homes().values():
+        first = queue.write("x", shard_key=tenant, unique_key="same")
+        assert queue.write("y", shard_key=tenant, unique_key="same") == first
+        with pytest.raises(UniqueConflict) as conflict:
+            queue.write("z", shard_key=tenant, unique_key="same", on_conflict="raise")
+        assert conflict.value.message_id == first
+        with pytest.raises(PartlyWritten) as partly:
+            queue.write_many([Message("z", tenant, unique_key="same", on_conflict="raise"), ("other", tenant)])
+        refused = partly.value.results[0]
+        assert isinstance(refused, UniqueConflict)
+        assert refused.message_id == first
+    assert queue.len() == 2 * PARTITIONS
 
 
 def test_a_pause_limits_and_weights_count_in_all_partitions(open_queue: OpenQueue) -> None:
