@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
 import redis
 
 from shardq import AsyncClient, Client, Delivery, Queue
@@ -104,6 +105,8 @@ class World:
 
     def census(self, queue: Queue) -> Census:
         """A full count of the queue's raw keys."""
+        if queue.state.parts is not None:
+            pytest.skip("the census looks into the keys of one queue")
         return take(self.raw, queue.state.keys, queue.state.config.legacy_stream)
 
     def blocked(self, queue: Queue) -> int:
