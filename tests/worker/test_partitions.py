@@ -12,7 +12,7 @@ import pytest
 
 from shardq import AsyncClient, AsyncWorker, Client, Nack, Reject, Worker
 from shardq.partitions.homes import home
-from tests.servers import Server
+from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
 PARTITIONS = 3
@@ -192,3 +192,22 @@ def test_a_worker_that_was_told_nothing_reads_all_partitions(server: Server, que
             worker.stop()
             thread.join(30)
         assert Counter(seen) == Counter(ids)
+
+
+def test_a_worker_reads_partitions_on_different_nodes(cluster: Cluster, queue_name: str) -> None:
+    """With functions of both kinds, whose leases are extended on each node."""
+    with Client.from_url(cluster.url) as client:
+        jobs = client.queue(queue_name, visibility_timeout=1.0, **SETTINGS)
+        ids = jobs.write_many([(number, TENANTS[number % 20]) for number in range(40)])
+        seen: list[str] = []
+
+        async def handle(delivery: Any) -> int:
+            first = delivery.deadline
+            while delivery.payload < 8 and delivery.deadline <= first + 0.5:  # noqa: ASYNC110 (the keeper extends it)
+                await asyncio.sleep(0.01)
+            seen.append(delivery.message_id)
+            return int(delivery.payload)
+
+        Worker(jobs, handle, concurrency=8, until="empty", signals=False).run()
+        assert Counter(seen) == Counter(ids)
+        assert [jobs.result(each) for each in ids] == [*range(40)]
