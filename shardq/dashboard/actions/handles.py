@@ -1,8 +1,8 @@
-"""What takes long goes on in the process of the page, which works on the actions that people began on it.
+"""`Handles`: the long actions that people began on this page, and on which this process works.
 
-If it ends, its actions stand in Redis, and after 30 s without a word another may take them over. So a page that starts
-looks once for those of a page before it, and takes them over; a page that shows one which nobody works on does so, too.
-Nothing is asked for while nobody looks and nothing is under way.
+If the process ends, its actions stay in Redis, and after 30 s of silence another process may take them over. So a page
+looks once after its start for actions of a page before it, and takes them over. It also takes over an action that a
+screen shows and on which nobody works. It asks nothing while nobody looks and no action is under way.
 """
 
 from __future__ import annotations
