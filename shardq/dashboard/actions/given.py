@@ -1,7 +1,7 @@
 """The arguments of an action: a queue, and in it a tenant, a message, a schedule, another action, or a filter.
 
-`Takes` says which of them an action has, and reads them from a query. `Given` holds them. A query comes from outside, so
-it is checked before anything is asked of Redis.
+`Takes` says which of them an action has, and reads them from a query. `Given` holds them. A query comes from outside,
+so it is checked before anything is asked of Redis.
 """
 
 from __future__ import annotations

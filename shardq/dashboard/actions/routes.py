@@ -58,7 +58,7 @@ class Posted(msgspec.Struct, forbid_unknown_fields=True):
 class Counter:
     """Takes what people ask for and do. For one event loop."""
 
-    def __init__(self, source: Source, handles: Handles, refusals: Refusals, changed: Callable[[], None]) -> None:
+    def __init__(self, source: Source, handles: Handles, refusals: Refusals, changed: Callable[[str], None]) -> None:
         self.source = source
         self.handles = handles
         self._refusals, self._tell_screens = refusals, changed
@@ -96,10 +96,10 @@ class Counter:
             log.warning(
                 "%s (%s) tried %s: %s", person.name, person.role.name.lower(), _told(action, ticket.given), error
             )
-            self._tell_screens()
+            self._tell_screens(ticket.given.queue)
             raise
         log.info("%s (%s) did %s", person.name, person.role.name.lower(), _told(action, ticket.given))
-        self._tell_screens()
+        self._tell_screens(ticket.given.queue)
         return {"said": done.text, "queue": ticket.given.queue, "handle": done.handle}
 
     async def handle(self, request: Request) -> dict[str, Any]:
@@ -144,11 +144,11 @@ class Counter:
         return found
 
 
-def routes(source: Source, handles: Handles, refusals: Refusals, changed: Callable[[], None]) -> list[BaseRoute]:
+def routes(source: Source, handles: Handles, refusals: Refusals, changed: Callable[[str], None]) -> list[BaseRoute]:
     """Return the addresses of actions, for a page whose actions are on.
 
-    *handles* goes on with what takes long, *refusals* tells the log of what is refused. *changed* is called when
-    something was done, which screens may show.
+    *handles* goes on with what takes long, *refusals* tells the log of what is refused. *changed* is called
+    with the name of a queue to which something was done, which screens may show.
     """
     counter = Counter(source, handles, refusals, changed)
     return [
