@@ -74,6 +74,11 @@ class Channel:
         self._away_since = 0.0
         self._hurry = asyncio.Event()
 
+    @property
+    def is_made(self) -> bool:
+        """Whether it is made again and again."""
+        return self.task is not None and not self.task.done()
+
     def hurry(self) -> None:
         """Make it again soon: something has just changed. It rests for what its making took in any case."""
         self._hurry.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -25,6 +26,7 @@ LONGEST: Final = 600.0
 RETRY: Final = b"retry: 1000\n\n"
 """Milliseconds after which a browser comes again when its stream ends."""
 
+log = logging.getLogger("shardq.dashboard")
 Events: TypeAlias = AsyncGenerator[bytes, None]
 Side: TypeAlias = Callable[[Source], Awaitable[Mapping[str, Any]]]
 _Key: TypeAlias = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -98,7 +100,7 @@ class Live:
             self._look(SIDE, "side", lambda: self._side(self._source)) as beside,
         ):
             told = _Told(encoded(you)[:-1])
-            while not self._closed and self._clock.monotonic() < until:
+            while not self._closed and self._clock.monotonic() < until and channel.is_made and beside.is_made:
                 news = self._news
                 for each in told.new(channel, beside, self._pulse.away_since):
                     yield each
@@ -109,9 +111,10 @@ class Live:
     def _look(self, key: _Key, kind: str, make: Callable[[], Awaitable[Mapping[str, Any]]]) -> Iterator[Channel]:
         """Let a scene be made as long as somebody looks at it."""
         channel = self._channels.get(key)
-        if channel is None:
+        if channel is None or not channel.is_made:
             channel = self._channels[key] = Channel(kind, make, self._clock, self._tell)
             channel.task = asyncio.create_task(channel.run())
+            channel.task.add_done_callback(partial(self._ended, channel))
         if self._beating is None:
             self._beating = asyncio.create_task(self._pulse.run())
         channel.lookers += 1
@@ -120,11 +123,18 @@ class Live:
         finally:
             channel.lookers -= 1
             if not channel.lookers and channel.task is not None:
-                del self._channels[key]
                 channel.task.cancel()
+                if self._channels.get(key) is channel:
+                    del self._channels[key]
             if not self._channels and self._beating is not None:
                 self._beating.cancel()
                 self._beating, self._pulse.away_since = None, None
+
+    def _ended(self, channel: Channel, task: asyncio.Task[None]) -> None:
+        """A scene is made no more. By a defect: its streams end, so that browsers come again, and it is made again."""
+        if not task.cancelled():
+            log.error("a scene of the page ended", exc_info=task.exception())
+            self._tell()
 
     def _beaten(self) -> None:
         """Redis went away, or came back: then what failed meanwhile is asked again at once."""

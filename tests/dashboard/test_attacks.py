@@ -24,7 +24,7 @@ from shardq import AsyncClient
 from shardq.dashboard import Person, Role, app
 from shardq.dashboard.guesses import AT_ONCE
 from shardq.dashboard.live import MAX_OF_ONE, MAX_STREAMS
-from shardq.dashboard.serving import Crowded, PageServer, PageSettings
+from shardq.dashboard.serving import Complaints, PageServer, PageSettings
 from shardq.errors import ConfigError
 from tests.dashboard.asking import TokenFile, hello, said, scenes
 from tests.house.doc_blocks import ROOT
@@ -250,7 +250,7 @@ def test_an_address_that_is_taken_is_an_error_that_says_so(serve: Serve, server:
 
 
 async def test_a_crowd_is_one_line_of_the_log_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    loop, crowded = asyncio.get_running_loop(), Crowded()
+    loop, crowded = asyncio.get_running_loop(), Complaints()
     for _ in range(100):
         crowded(loop, {"message": "socket.accept()", "exception": OSError(errno.EMFILE, "Too many open files")})
     assert said(caplog) == "no more browsers can connect: Too many open files (see ulimit -n)"

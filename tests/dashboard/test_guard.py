@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Any, cast
 
+import httpx2
 import pytest
 from starlette.requests import Request
 from starlette.websockets import WebSocketDisconnect
@@ -13,8 +14,8 @@ from starlette.websockets import WebSocketDisconnect
 from shardq.client import AsyncClient
 from shardq.dashboard import Person, Role, app
 from shardq.dashboard.app import MAX_LETTERS
-from shardq.dashboard.guard import HEADERS
-from shardq.errors import BackendError, ConfigError
+from shardq.dashboard.guard import ELSEWHERE, ENDED, HEADERS
+from shardq.errors import BackendError, ClosedError, ConfigError
 from shardq.testing import ManualClock, fake_async_client
 from tests.dashboard.asking import ADDRESS, DONE, OWN, asking, hello, said, scenes
 
@@ -246,6 +247,27 @@ def test_what_fails_says_nothing_but_to_the_log(clock: ManualClock, caplog: pyte
     assert "secret" not in answer.text
     (record,) = [each for each in caplog.records if each.name == "shardq.dashboard"]
     assert record.exc_info is not None
+
+
+async def test_a_page_that_goes_on_elsewhere_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """As one that was asked before a fork, or in a loop that has ended: what waits there is of no use here."""
+    page = asking(ManualClock())
+
+    def ask() -> httpx2.Response:
+        return page.browser().get("/fails")
+
+    assert (await asyncio.to_thread(ask)).status_code == 500
+    again = await asyncio.to_thread(ask)
+    assert (again.status_code, again.json()) == (503, {"text": ELSEWHERE})
+
+
+def test_a_page_whose_client_is_closed_says_so(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def closed(*_: Any) -> dict[str, Any]:
+        raise ClosedError("this client was closed")
+
+    scenes(monkeypatch, overview=closed)
+    answer = asking(clock).browser().get("/scene/overview")
+    assert (answer.status_code, answer.json()) == (503, {"text": ENDED})
 
 
 def test_an_error_of_redis_names_no_host(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:

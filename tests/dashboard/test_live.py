@@ -242,6 +242,35 @@ async def test_a_screen_that_still_fails_is_not_said_to_be_as_it_was(live: Live,
         assert await looker.next("scene", "beat") == ("scene", ANY)
 
 
+async def test_a_scene_that_ends_by_a_defect_is_made_again_for_those_who_come_again(
+    live: Live, shown: Shown, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those who look would see no more changes, and no word of that."""
+    async with looking(live, shown) as looker:
+        await looker.scene()
+        with monkeypatch.context() as broken:
+            broken.setattr(Channel, "_tell", None)
+            broken.setattr(Channel, "_say", None)
+            live.hurry("jobs")
+            await looker.rest()
+        assert "a scene of the page ended" in said(caplog)
+        async with looking(live, shown) as again:
+            assert await again.scene() == 1
+    assert live.asks_nothing()
+
+
+async def test_a_pulse_goes_on_after_a_defect(client: AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float | None] = []
+    pulse = Pulse(client, lambda: told.append(pulse.away_since))
+    with monkeypatch.context() as broken:
+        broken.setattr(client, "run", None)
+        task = asyncio.create_task(pulse.run())
+        await until(lambda: told)
+    await until(lambda: len(told) == 2)
+    assert (told[0] is not None, told[1]) == (True, None)
+    task.cancel()
+
+
 async def test_an_error_of_redis_is_told_without_its_text(live: Live, shown: Shown) -> None:
     shown.error = BackendError("10.1.2.3 refused the user ops")
     async with looking(live, shown) as looker:

@@ -80,7 +80,7 @@ def run(args: Args, shell: Shell) -> None:
         server.open()
         try:
             _announce(server.address, args, shell)
-            wait_for(asked)
+            wait_for(asked, server.check)
         finally:
             server.close()
 
