@@ -138,7 +138,7 @@ async def test_a_plan_that_changed_meanwhile_is_told(counter: Counter, mails: Qu
     mails.set_plan("gold", rate=1)
     told = await jonas.act("plan", asked["ticket"])
     assert (told.status, told.text) == (
-        409, "Nothing was done yet: the plan has changed meanwhile. Look at what it does now.",
+        409, "Nothing was done yet: the plan is 1 a second, weight 1 by now. Look at what it does now.",
     )  # fmt: skip
     assert mails.limits() == {}
     assert "1 a second, weight 1;" in str(told["ask"]["lines"])

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
+from typing import NoReturn
 
 import pytest
 
 from shardq import Client, Queue
-from shardq.client.async_queue import AsyncQueue
 from shardq.clock import SystemClock
 from shardq.dashboard import Person, Role
 from shardq.dashboard.actions import allowed
 from shardq.dashboard.actions.given import Given
 from shardq.dashboard.actions.pauses import PAUSE, RESUME
+from shardq.dashboard.actions.routes import ANYHOW
 from shardq.dashboard.actions.said import Said
 from shardq.dashboard.actions.table import OF_ONE, TABLE
 from shardq.dashboard.actions.tickets import MAX_OF_ONE, MAX_TICKETS, VALID, Tickets
 from shardq.errors import OutcomeUnknown
+from shardq.ops.operate import limits
+from shardq.ops.queue.change import Changed
 from shardq.testing import ManualClock
 from tests.dashboard import counter as at
 from tests.dashboard.counter import PEOPLE, Counter, fill
@@ -74,6 +77,54 @@ async def test_of_many_who_send_one_ticket_at_once_one_acts(counter: Counter, ma
     ticket = (await jonas.ask("cancel", queue="mails", message_id=ids[0]))["ticket"]
     found = await asyncio.gather(*(jonas.act("cancel", ticket) for _ in range(20)))
     assert sorted(each.status for each in found) == [200] + [409] * 19
+
+
+@pytest.mark.parametrize(
+    ("action", "args", "what"),
+    [
+        ("pause", {"seconds": "300"}, "{} has paused it meanwhile, for a while"),
+        ("pause", {"shard_key": "acme", "seconds": ""}, "{} has paused it meanwhile, without an end"),
+        ("resume", {"shard_key": "paused"}, ""),
+        ("limit", {"shard_key": "acme", "rate": "5"}, "{} has limited it to 5 a second meanwhile"),
+        ("plan", {"shard_key": "acme", "plan": "gold"}, "{} has put it on the plan gold meanwhile"),
+        ("weight", {"shard_key": "acme", "weight": "7"}, "{} has given it the weight 7 meanwhile"),
+    ],
+)
+async def test_of_many_who_do_it_in_one_moment_one_does_it_and_the_others_hear_who(
+    counter: Counter, mails: Queue, action: str, args: dict[str, str], what: str
+) -> None:
+    """What each was told holds until it is done: nobody takes a pause away of which the dialog did not say a word."""
+    mails.set_plan("gold", rate=50)
+    mails.pause("paused")
+    fill(mails, "acme", 1)
+    visitors = {name: counter.visitor(name) for name in ("jonas", "axel", "ada")}
+    tickets = {name: (await each.ask(action, queue="mails", **args))["ticket"] for name, each in visitors.items()}
+    acts = (each.act(action, tickets[name]) for name, each in visitors.items())
+    found = dict(zip(visitors, await asyncio.gather(*acts), strict=True))
+    (first,) = (name for name, each in found.items() if each.status == 200)
+    for name in visitors.keys() - {first}:
+        assert found[name].status == 409
+        if what:
+            told = f"Nothing was done yet: {what.format(first)}. Look at what it does now."
+            assert (found[name].text, found[name]["ask"]["possible"]) == (told, True)
+        else:
+            assert found[name].text == "Nothing was done: It is not paused."
+    assert [each.by for each in mails.journal(100).events if each.by in visitors] == [first]
+
+
+async def test_what_was_changed_and_changed_back_is_told(
+    counter: Counter, mails: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changes(*_: object, **_named: object) -> NoReturn:
+        raise Changed
+
+    jonas = counter.visitor()
+    ticket = (await jonas.ask("pause", **ABOUT))["ticket"]
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(limits, "pause", changes)
+        told = await jonas.act("pause", ticket)
+    assert (told.status, told.text) == (409, ANYHOW)
+    assert (await jonas.act("pause", told["ask"]["ticket"])).status == 200
 
 
 async def test_a_ticket_is_of_one_person_and_one_action(counter: Counter, mails: Queue) -> None:
@@ -155,10 +206,10 @@ async def test_what_was_done_is_in_the_log_with_the_person(
 async def test_what_may_have_been_done_is_in_the_log_with_the_person(
     counter: Counter, mails: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def lost(*_: object, **_named: object) -> None:
+    def lost(*_: object, **_named: object) -> NoReturn:
         raise OutcomeUnknown("no answer came")
 
-    monkeypatch.setattr(AsyncQueue, "pause", lost)
+    monkeypatch.setattr(limits, "pause", lost)
     assert (await counter.visitor().do("pause", **ABOUT)).status == 503
     assert "jonas (act) tried pause of queue mails, tenant 'acme': no answer came" in caplog.text
 

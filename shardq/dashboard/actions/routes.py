@@ -30,6 +30,7 @@ from shardq.dashboard.scene import NotThere
 from shardq.dashboard.source import Source
 from shardq.errors import BackendTimeout, ShardqError
 from shardq.model.wording import number, plural
+from shardq.ops.queue.change import Changed
 
 log = logging.getLogger("shardq.dashboard")
 
@@ -43,6 +44,9 @@ PATIENCE: Final = 5.0
 """Seconds for which a person waits for what a dialog says."""
 GROWN: Final = 10
 """A count may grow by so many, and by a tenth, before the person is asked again."""
+
+LOOK_AGAIN: Final = "Look at what it does now."
+ANYHOW: Final = f"Nothing was done yet: it was changed meanwhile, and changed back. {LOOK_AGAIN}"
 
 Handler = Callable[[Request], Awaitable[dict[str, Any]]]
 _HANDLE: Final = Takes(name="id")
@@ -88,10 +92,12 @@ class Counter:
         desk = Desk(self.source, person, self.handles)
         now = await self._say(desk, action, ticket.given, wish)
         if told := _changed(ticket.said, now):
-            dialog = self._dialog(person, action, ticket.given, wish, now)
-            return {"status": CHANGED, "text": told, "ask": dialog}
+            return self._again(person, ticket, wish, now, told)
         try:
             done = await action.do(desk, ticket.given, wish, ticket.said, now)
+        except Changed:  # by somebody who was faster by less than it took to look
+            now = await self._say(desk, action, ticket.given, wish)
+            return self._again(person, ticket, wish, now, _changed(ticket.said, now) or ANYHOW)
         except ShardqError as error:  # it may be done, or a part of it
             log.warning(
                 "%s (%s) tried %s: %s", person.name, person.role.name.lower(), _told(action, ticket.given), error
@@ -110,6 +116,11 @@ class Counter:
             if each["id"] == given.name:
                 return each
         raise Refused("There is no such action any more.", GONE)
+
+    def _again(self, person: Person, ticket: Ticket, wish: Wish, now: Said, told: str) -> dict[str, Any]:
+        """Return what is said to one who was told what does not hold any more."""
+        dialog = self._dialog(person, ticket.action, ticket.given, wish, now)
+        return {"status": CHANGED, "text": told, "ask": dialog}
 
     def _dialog(self, person: Person, action: Action, given: Given, wish: Wish, said: Said) -> dict[str, Any]:
         found = action.shown(said, wish)
@@ -220,7 +231,7 @@ def _changed(before: Said, now: Said) -> str:
         return f"Nothing was done: {' '.join(each.text for each in now.lines)}"
     for name, value in before.state.items():
         if now.state.get(name) != value:
-            return f"Nothing was done yet: {name} has changed meanwhile. Look at what it does now."
+            return f"Nothing was done yet: {now.changed.get(name, f'{name} has changed meanwhile')}. {LOOK_AGAIN}"
     for name, count in before.counts.items():
         grown = now.counts.get(name, 0)
         if grown > count + max(GROWN, count // 10):
