@@ -15,11 +15,22 @@ from shardq.dashboard import Person, Role
 from shardq.dashboard.actions import allowed
 from shardq.dashboard.actions.given import Given
 from shardq.dashboard.actions.pauses import PAUSE, RESUME
+from shardq.dashboard.actions.refusals import UNCLEAR, refusal_of
 from shardq.dashboard.actions.routes import ANYHOW
 from shardq.dashboard.actions.said import Said
 from shardq.dashboard.actions.table import OF_ONE, TABLE
 from shardq.dashboard.actions.tickets import MAX_OF_ONE, MAX_TICKETS, VALID, Tickets
-from shardq.errors import OutcomeUnknown
+from shardq.errors import (
+    BackendError,
+    BackendTimeout,
+    ClosedError,
+    LeaseLost,
+    OutcomeUnknown,
+    OutOfMemory,
+    PartlyDone,
+    ServerUnfit,
+    ShardqError,
+)
 from shardq.ops.operate import limits
 from shardq.ops.queue.change import Changed
 from shardq.testing import ManualClock
@@ -212,6 +223,41 @@ async def test_what_may_have_been_done_is_in_the_log_with_the_person(
     monkeypatch.setattr(limits, "pause", lost)
     assert (await counter.visitor().do("pause", **ABOUT)).status == 503
     assert "jonas (act) tried pause of queue mails, tenant 'acme': no answer came" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (BackendError("Redis refused the call: ERR 10.1.2.3 of ops"), UNCLEAR),
+        (
+            BackendTimeout("no answer from 10.1.2.3 after 5 tries"),
+            "Redis did not answer in time, and nothing was done.",
+        ),
+        (OutcomeUnknown("no answer from 10.1.2.3"), "No answer came: it may have been done, or not."),
+        (PartlyDone("purged 3, then no answer from 10.1.2.3", 3), "It was done in part, of 3 messages so far."),
+        (OutOfMemory("10.1.2.3 is full"), "Redis is full, so nothing was done"),
+        (ServerUnfit("10.1.2.3 is old"), UNCLEAR),
+        (ClosedError("the client of 10.1.2.3 was closed"), "The page has ended, and nothing was done."),
+        (LeaseLost("10.1.2.3 lost it"), UNCLEAR),
+    ],
+)
+def test_what_redis_says_is_not_told_to_people(error: ShardqError, text: str) -> None:
+    told = refusal_of(error)
+    assert told.text.startswith(text)
+    assert "10.1.2.3" not in told.text
+    assert told.status == 503
+
+
+async def test_a_dialog_that_fails_says_no_more_than_that_and_the_log_says_why(
+    counter: Counter, mails: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: object, **_named: object) -> NoReturn:
+        raise BackendError("Redis refused the call: ERR 10.1.2.3 of ops")
+
+    monkeypatch.setattr("shardq.ops.operate.controls.controls", refused)
+    asked = await counter.visitor().ask("pause", **ABOUT)
+    assert (asked.status, asked.text) == (503, UNCLEAR)
+    assert "refused 'GET /ask/pause' of jonas: Redis refused the call: ERR 10.1.2.3 of ops" in caplog.text
 
 
 def test_tickets_end_and_are_bounded() -> None:

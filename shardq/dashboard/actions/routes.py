@@ -28,7 +28,7 @@ from shardq.dashboard.people import Person
 from shardq.dashboard.refusals import Refusals
 from shardq.dashboard.scene import NotThere
 from shardq.dashboard.source import Source
-from shardq.errors import BackendTimeout, ShardqError
+from shardq.errors import BackendError, BackendTimeout, ShardqError
 from shardq.model.wording import number, plural
 from shardq.ops.queue.change import Changed
 
@@ -105,6 +105,7 @@ class Counter:
             self._tell_screens(ticket.given.queue)
             raise
         log.info("%s (%s) did %s", person.name, person.role.name.lower(), _told(action, ticket.given))
+        self.source.forget(("actions", ticket.given.queue))  # it is cheap, and the person looks at it next
         self._tell_screens(ticket.given.queue)
         return {"said": done.text, "queue": ticket.given.queue, "handle": done.handle}
 
@@ -163,14 +164,14 @@ def routes(source: Source, handles: Handles, refusals: Refusals, changed: Callab
     """
     counter = Counter(source, handles, refusals, changed)
     return [
-        Route("/ask/{action}", _answered(counter.ask), methods=["GET"]),
-        Route("/act/{action}", _answered(counter.act), methods=["POST"]),
-        Route("/handle", _answered(counter.handle), methods=["GET"]),
+        Route("/ask/{action}", _answered(counter.ask, refusals), methods=["GET"]),
+        Route("/act/{action}", _answered(counter.act, refusals), methods=["POST"]),
+        Route("/handle", _answered(counter.handle, refusals), methods=["GET"]),
     ]
 
 
-def _answered(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """Answer with JSON; why something is not done as a sentence."""
+def _answered(handler: Handler, refusals: Refusals) -> Callable[[Request], Awaitable[Response]]:
+    """Answer with JSON; why something is not done as a sentence. The log has what Redis said."""
 
     @wraps(handler)
     async def answer(request: Request) -> Response:
@@ -181,6 +182,8 @@ def _answered(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         except NotThere as error:
             return JSONResponse({"text": str(error)}, GONE)
         except ShardqError as error:
+            if isinstance(error, BackendError) and request.method == "GET":  # of an act it stands there already
+                refusals.tell(request, str(error), _person(request).name)
             told = refusal_of(error)
             return JSONResponse({"text": told.text}, told.status)
         return JSONResponse(found, found.pop("status", 200))
