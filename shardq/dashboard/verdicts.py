@@ -19,13 +19,19 @@ TAGS: Final[dict[VerdictKind, tuple[str, str]]] = {"paused": ("pause", "paused")
 
 def coloured(verdict: Verdict, parts: Parts, others: float | None = None) -> Parts:
     """Return the parts of a sentence that has this *verdict* in it. *others* wait so many seconds in a flood."""
-    parts = [piece for part in parts for piece in _divided(part)]
+    if verdict.severity == "bad":
+        return bad_news(parts)
     if verdict.kind == "flows":
         return toned(parts, "good", "Flows")
     if verdict.kind == "flood" and others is not None and others < SOON:
         last = next((at for at in range(len(parts) - 1, -1, -1) if isinstance(parts[at], Bold)), None)
         return [Toned(part, "good") if at == last and part[:1].isdigit() else part for at, part in enumerate(parts)]
-    return toned(parts, "bad", *BAD) if verdict.severity == "bad" else parts
+    return parts
+
+
+def bad_news(parts: Parts) -> Parts:
+    """Return the parts of a sentence, of which those that are bad news have their colour."""
+    return toned([piece for part in parts for piece in _divided(part)], "bad", *BAD)
 
 
 def said_of(look: Look) -> Parts:

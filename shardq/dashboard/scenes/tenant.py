@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from shardq.model.peeked import PeekedMessage, PeekState
 from shardq.model.settings import QueueConfig
 from shardq.model.tenant import Tenant
 from shardq.model.wording import number, plural, rate, share, span
-from shardq.outlook.failing import error_of, united
+from shardq.outlook.failing import Kind, error_of, fails_of, kind_of, united
 from shardq.outlook.helps import effect_of
 from shardq.outlook.names import name_of
 from shardq.outlook.peeked import when
@@ -56,6 +56,7 @@ async def tenant(source: Source, asked: Asked) -> dict[str, Any]:
         _tenant(source, name, key), controls_of(source, name, names), _settings(source, name)
     )
     work = works_of(look.facts.workers).get(key)
+    fails = fails_of(look.facts)
     case = TenantCase(found, look.outlook, given, work)
     scene = {
         "said": heading(tenant_said(case)),
@@ -75,7 +76,7 @@ async def tenant(source: Source, asked: Asked) -> dict[str, Any]:
         "past": _past(look),
         "helps": _helps(case),
         "no_help": "Nothing that one could do would change much." if case.waits else "Nothing is needed.",
-        "failures": [_failure(each) for each in _failures_of(look, key)[:MAX_GROUPS]],
+        "failures": [_failure(each, fails) for each in _failures_of(look, key)[:MAX_GROUPS]],
         "messages": await _messages(source, name, found),
         "more_messages": 0,
         "window": config.window,
@@ -213,11 +214,12 @@ def _failures_of(look: Look, key: str | bytes) -> list[Failure]:
     return [each for each in united(look.facts.failures) if key in each.tenants]
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
+def _failure(failure: Failure, fails: Collection[Kind]) -> dict[str, Any]:
     return {
         "task": cut(failure.task, MAX_TEXT),
         "error": cut(error_of(failure), MAX_TEXT),
         "recent": failure.recent,
+        "fails": kind_of(failure) in fails,
         "retried": failure.retried,
         "dead": failure.dead,
         "last": failure.last,

@@ -43,7 +43,7 @@ const messages = (d) => table("Messages of this tenant", [["Message", ""], ["Tas
 export const short = (id) => id.length > 28 ? id.slice(0, 27) + "…" : id;
 
 const failures = (d) => table("Failures of this tenant", [["Task and error", ""], ["In 10 min", "num"], ["Dead", "num"], ["Last", "num p2"]],
-  d.failures.map((g) => h("tr", { ...opens(here(d.queue, "/failures")), "data-key": `${g.task} ${g.error}`, "data-tone": g.recent > 20 ? "bad" : null },
+  d.failures.map((g) => h("tr", { ...opens(here(d.queue, "/failures")), "data-key": `${g.task} ${g.error}`, "data-tone": g.fails ? "bad" : null },
     h("td", null, h("span", { class: "name" }, g.error), g.task ? [" ", h("span", { class: "soft" }, "in ", g.task)] : null), zero(g.recent), zero(g.dead), h("td", { class: "num p2" }, age(d.now - g.last), " ago"))));
 
 function neighbours(d, page) {
