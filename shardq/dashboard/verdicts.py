@@ -9,7 +9,7 @@ from shardq.dashboard.said import Linked, Toned, toned
 from shardq.model.verdict import Verdict, VerdictKind
 from shardq.outlook.sentence import Bold, Parts, parts_of
 
-BAD: Final = ("no worker", "Redis is full", "Redis is nearly full", "Messages fail", "fails")
+BAD: Final = ("no worker", "No worker", "Redis is full", "Redis is nearly full", "Messages fail", "fails")
 """Bold words that are bad news."""
 SOON: Final = 3.0
 """Seconds of waiting that trouble nobody."""
@@ -43,6 +43,14 @@ def others_wait(look: Look) -> float | None:
     """Return how many seconds all but the largest shard key wait; None if nobody knows."""
     found = look.outlook
     return found.others_pickup if found.others_pickup is not None else found.others_served_in
+
+
+def paused_for(look: Look) -> float | None:
+    """Return for how many seconds the whole queue is paused; None if it is not, or nobody knows."""
+    stats = look.stats
+    if look.facts.paused_until is None or stats.paused_since is None:
+        return None
+    return max(0.0, stats.time - stats.paused_since)
 
 
 def tag_of(verdict: Verdict) -> dict[str, str] | None:

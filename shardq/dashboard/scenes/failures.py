@@ -19,6 +19,9 @@ from shardq.model.failure import Failure
 from shardq.model.peeked import PeekedMessage, PeekedPage
 from shardq.model.stats import QueueStats
 from shardq.model.status import MessageStatus
+from shardq.model.where import Where
+from shardq.ops.operate import counting
+from shardq.ops.operate.counting import Counted
 from shardq.outlook.failing import MANY_TENANTS, RATE, Kind, advice, error_of, fails_of, kind_of, lately, united
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import Bold
@@ -31,6 +34,8 @@ MAX_LETTERS: Final = 8
 """Dead letters of the chosen group that are shown."""
 MAX_LOOKED: Final = 200
 """Dead letters of the queue that are looked through for these: the oldest ones."""
+GLANCE: Final = 0.1
+"""Seconds for which messages of the chosen group are counted that wait for their next try."""
 MAX_NAME: Final = 200
 """Letters of the name of a task, or of the reason of a dead letter."""
 MAX_TEXT: Final = 500
@@ -56,7 +61,7 @@ async def failures(source: Source, asked: Asked) -> dict[str, Any]:
         "dead": stats.dead,
         "groups": [_group(each, fails) for each in shown],
         "more": len(groups) - len(shown),
-        "chosen": None if chosen is None else await _chosen(source, name, chosen, fails),
+        "chosen": None if chosen is None else await _chosen(source, name, chosen, fails, stats),
         "actions": sorted(actions, key=lambda each: not each["live"])[:MAX_ACTIONS],
     }
     return fitted(scene, {"groups": "more"})
@@ -99,7 +104,9 @@ def _group(failure: Failure, fails: Collection[Kind]) -> dict[str, Any]:
     }
 
 
-async def _chosen(source: Source, name: str, failure: Failure, fails: Collection[Kind]) -> dict[str, Any]:
+async def _chosen(
+    source: Source, name: str, failure: Failure, fails: Collection[Kind], stats: QueueStats
+) -> dict[str, Any]:
     newest = await _status(source, name, failure.newest)
     others = failure.tenants_lately - len(failure.tenants)
     return {
@@ -117,6 +124,7 @@ async def _chosen(source: Source, name: str, failure: Failure, fails: Collection
         },
         "letters": await _letters(source, name, failure) if failure.dead else [],
         "where": _filter(failure),
+        "waiting": await _waiting(source, name, failure) if stats.retrying else 0,
         "rate": RATE,
     }
 
@@ -160,6 +168,21 @@ def _filter(failure: Failure) -> dict[str, str]:
     """Return the filter by which an action is about this group, as `Where` takes it."""
     named: dict[str, str] = {"error": failure.error_type} if failure.error_type else {"reason": failure.reason}
     return {"task": failure.task, **named} if failure.task else named
+
+
+async def _waiting(source: Source, name: str, failure: Failure) -> int | None:
+    """Return how many messages of a group wait for their next try; None if they are too many to count at a glance."""
+    parts = _filter(failure)
+    where = Where(task=parts.get("task"), error=parts.get("error"), reason=parts.get("reason"), state="retrying")
+    state = source.client.queue(name, create=False).state
+
+    async def ask() -> Counted:
+        now = (await numbers.stats(source, name)).time
+        return await source.client.run(counting.glance(state, "retry_now", where, now, seconds=GLANCE))
+
+    question = f"retrying {key_of(failure)}"
+    found = await numbers.allowed(numbers.of_queue(source, question, name, ask, numbers.CALM))
+    return found.found if found is not None and found.are_all else None
 
 
 async def _status(source: Source, name: str, message_id: str) -> MessageStatus | None:
