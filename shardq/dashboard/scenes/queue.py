@@ -72,7 +72,7 @@ async def queue(source: Source, asked: Asked) -> dict[str, Any]:
         "helps": _helps(look),
         "no_help": spelled(_no_help(look)),
         "turns": _turns(look),
-        "past": past(facts.minutes, now),
+        "past": past(facts.minutes, now, facts.working),
         "kinds": _kinds(look),
         "workers": workers[:MAX_WORKERS],
         "more_workers": max(0, len(workers) - MAX_WORKERS),

@@ -194,8 +194,8 @@ def _bounds(tenant: Tenant, config: QueueConfig) -> str:
 
 
 def _past(look: Look) -> dict[str, Any] | None:
-    lines = past(look.facts.minutes, look.stats.time)
-    return lines and {name: lines[name] for name in ("start", "step", "oldest")}
+    lines = past(look.facts.minutes, look.stats.time, look.facts.working)
+    return lines and {name: lines[name] for name in ("start", "step", "marks", "oldest")}
 
 
 def _helps(case: TenantCase) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ function tenants(d) {
     d.who.tenants.map((t) => h("tr", { ...opens(to(t)), "data-key": t.key }, h("td", null, row(to(t), t.name)), h("td", { class: "p2" }, bar(t.reasons, most)), zero(t.waiting), h("td", { class: "num" }, span(t.served_in)), h("td", { class: "num p2" }, pct(t.share))))));
 }
 
-const past = (d) => ({ start: d.past.start, step: d.past.step });
+const past = (d) => ({ start: d.past.start, step: d.past.step, marks: d.past.marks });
 const few = (v) => v >= 10 || v === 0 ? n(v) : v.toFixed(1);
 const inAndOut = (d) => chart([{ name: "written", css: "turn", values: d.past.written, area: true }, { name: "done", css: "run", values: d.past.done }, ...(d.past.failed.some(Boolean) ? [{ name: "failed", css: "retry", values: d.past.failed }] : [])], { ...past(d), format: few, label: `Messages written and done per second in ${d.name}, half an hour` });
 const howLong = (d) => chart([{ name: "the first in line", css: "turn", values: d.past.oldest, area: true }, { name: "a job, p99", css: "run", values: d.past.took }], { ...past(d), log: true, format: span, label: `How long messages of ${d.name} wait, and jobs take, half an hour` });

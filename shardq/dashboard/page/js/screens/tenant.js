@@ -14,7 +14,7 @@ export function draw(d, page) {
     h("div", { class: "grid" },
       section("Why it waits", all ? plural(all, "message") : "it does not", "c7", card("why it waits", why(d, all)), d.turns.length ? h("div", { class: "card below" }, facts(d.turns.map(([label, words]) => [label, told(words)]))) : null),
       section("Limits", d.plan ? `plan ${d.plan}` : null, "c5", h("div", { class: "card" }, facts(d.limits.map(([label, words]) => [label, told(words)])))),
-      d.past ? section("How long the first in line waits", "of all tenants, by the minute", "c7", h("div", { class: "card" }, chart([{ name: "the one that waits longest", css: "turn", values: d.past.oldest, area: true }], { start: d.past.start, step: d.past.step, log: true, format: span, label: `How long the first in line of ${d.queue} waits, half an hour` }))) : null,
+      d.past ? section("How long the first in line waits", "of all tenants, by the minute", "c7", h("div", { class: "card" }, chart([{ name: "the one that waits longest", css: "turn", values: d.past.oldest, area: true }], { start: d.past.start, step: d.past.step, marks: d.past.marks, log: true, format: span, label: `How long the first in line of ${d.queue} waits, half an hour` }))) : null,
       section("What would help", "reckoned from the last minutes", "c5", card("helps", helpList(d.helps, d.no_help))),
       section("Its messages", "some of each state", "c7", d.messages.length ? messages(d) : h("p", { class: "soft" }, "The queue has no message of it.")),
       section("Its failures", d.failures.length ? "groups that name it among their last tenants; the numbers are of all" : null, "c7", d.failures.length ? failures(d) : h("p", { class: "soft" }, "No group of failures names it.")),
