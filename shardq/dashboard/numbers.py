@@ -10,7 +10,6 @@ from shardq.dashboard.scene import NotThere
 from shardq.dashboard.source import FRESH, LONGEST_REST, Source
 from shardq.errors import BackendError, BackendTimeout, QueueMissing
 from shardq.model import Controls, QueueConfig, QueueStats, Schedule
-from shardq.model.failure import Failure
 from shardq.model.minute import Minute
 from shardq.model.outlook import Outlook
 from shardq.model.verdict import Verdict
@@ -109,11 +108,6 @@ async def verdict(source: Source, queue: str, fresh: float = FRESH) -> Verdict:
 async def workers(source: Source, queue: str, fresh: float = 5.0) -> list[WorkerStatus]:
     """Return the workers of a queue, also those that are gone. NotThere if there is no such queue."""
     return await of_queue(source, "workers", queue, source.queue(queue).workers, fresh)
-
-
-async def failures(source: Source, queue: str, fresh: float = FRESH) -> list[Failure]:
-    """Return what failed in a queue, in groups. NotThere if there is no such queue."""
-    return [*(await look(source, queue, fresh)).facts.failures]
 
 
 async def history(source: Source, queue: str, minutes: int = 60, fresh: float = 10.0) -> list[Minute]:

@@ -117,7 +117,7 @@ def test_a_try_that_is_due(server: Server, queue: Queue) -> None:
     written = queue.write(b"x", shard_key="acme")
     queue.nack_many(queue.read_many(1), delay=100, error=ValueError("bad"))
     found = look(server, written)
-    assert line_of(found) == "It failed once, the last time with ValueError, and is tried again in 100 s."
+    assert line_of(found) == "It failed once with ValueError and is tried again in 100 s."
     assert more_of(found) == "3 tries are left; then it is a dead letter."
     assert (found["next"]["text"], found["can_hasten"]) == ("tried for the 2nd time", True)
     assert 90 < found["next"]["at"] - found["now"] <= 100

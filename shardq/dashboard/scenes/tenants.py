@@ -63,8 +63,8 @@ async def tenants(source: Source, asked: Asked) -> dict[str, Any]:
 
 def _past(look: Look) -> dict[str, Any] | None:
     """Return how long the first in line had waited in each minute of the last half hour; None if nobody told."""
-    lines = past(look.facts.minutes, look.stats.time)
-    return lines and {name: lines[name] for name in ("start", "step", "oldest")}
+    lines = past(look.facts.minutes, look.stats.time, look.facts.working)
+    return lines and {name: lines[name] for name in ("start", "step", "marks", "oldest")}
 
 
 def _rows(rows: list[Tenant], outlook: Outlook, given: Controls, works: Works) -> list[dict[str, Any]]:
