@@ -35,6 +35,12 @@ class Watch:
         """Where the server is."""
         return self.server.url
 
+    def now(self) -> float:
+        """The time, by the server's clock."""
+        with self.server.client() as raw:
+            seconds, micros = raw.time()
+        return float(seconds) + float(micros) / 1e6
+
     def shardq(self, *words: str, columns: int = 80) -> str:
         """Run a command, and return what it printed; its exit code is 0."""
         told = self._run(words, columns)
