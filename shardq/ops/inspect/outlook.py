@@ -163,8 +163,8 @@ def _seen_reading(found: Facts, ended: float | None) -> list[float]:
     """
     waiters = found.waiters
     # A reader stays for a slice at most, and is noted for two. It was there when it was noted, and may have died right
-    # then. A moment that is to come was noted before the clock was set back. Another reader than the workers comes again
-    # after each slice, unless it holds a lease.
+    # then. A moment to come was noted before the clock was set back. Another reader than the workers comes again after
+    # each slice, unless it holds a lease.
     came = waiters.blocked_until - 2 * SLICE
     seen = [came] if waiters.blocked_until > 0 and came <= found.now and (ended is None or came > ended) else []
     if waiters.last_lease_end is not None:
