@@ -23,6 +23,8 @@ from shardq.outlook.verdict import verdict_of
 T = TypeVar("T")
 CALM: Final = 10.0
 """Seconds for which numbers are fresh of a queue that needs nobody, where there are many."""
+MISSED: Final = 10.0
+"""Seconds without a beat of any worker of a queue, from which on it is not calm: they may be dead."""
 LONGEST: Final = 4.0
 """Seconds for which numbers of a queue are fresh at most, however long they took: a drill is told of within 35 s."""
 RECENT: Final = 15.0
@@ -70,13 +72,14 @@ async def look(source: Source, queue: str, fresh: float = FRESH) -> Look:
 async def looks(source: Source, names: Sequence[str]) -> dict[str, Look | None]:
     """Return what is known of these queues, 500 at most, without those that are gone. None: one may not look at it.
 
-    Where there are many, those that need nobody are looked at each 10 s, and the others each 2 s.
+    Where there are many, those that need nobody are looked at each 10 s, and the others each 2 s. Those whose workers
+    miss their beats are among the others, so that a death is told of as soon as where there are few.
     """
     places = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> tuple[str, Look | None]:
         before: Look | None = source.last(("look", name))
-        is_calm = len(names) > FEW and before is not None and before.verdict.severity == "good"
+        is_calm = len(names) > FEW and before is not None and _is_calm(before)
         async with places:
             return name, await allowed(look(source, name, CALM if is_calm else FRESH))
 
@@ -85,6 +88,12 @@ async def looks(source: Source, names: Sequence[str]) -> dict[str, Look | None]:
         if isinstance(each, BaseException) and not isinstance(each, NotThere):
             raise each
     return dict(each for each in found if not isinstance(each, BaseException))
+
+
+def _is_calm(before: Look) -> bool:
+    facts = before.facts
+    heard = max((each.heard for each in facts.working), default=facts.now)
+    return before.verdict.severity == "good" and facts.now - heard < MISSED
 
 
 async def stats(source: Source, queue: str, fresh: float = FRESH) -> QueueStats:

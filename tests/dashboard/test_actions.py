@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,12 +13,6 @@ from tests.dashboard.counter import Counter, bury, events, fail, fill
 from tests.servers import Server
 
 pytestmark = pytest.mark.once
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url, name="writer") as client:
-        yield client
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from shardq import Client, Queue, Reject, Where
@@ -11,19 +9,6 @@ from shardq.dashboard.scene import NotThere
 from shardq.tasks import Tasks
 from tests.dashboard.scenery import line_of, look_at, more_of, told, working
 from tests.servers import Server
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(client: Client) -> Queue:
-    queue = client.queue("jobs", streams=2)
-    queue.declare()
-    return queue
 
 
 class SmtpError(Exception):

@@ -18,11 +18,13 @@ from shardq import AsyncClient
 from shardq.dashboard import live as live_module
 from shardq.dashboard.channel import BROKEN, SHARE, SLOWEST, Channel
 from shardq.dashboard.live import MAX_OF_ONE, MAX_STREAMS, Live, TooMany
+from shardq.dashboard.numbers import LONGEST
 from shardq.dashboard.pulse import BEAT, PATIENCE, Pulse
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.source import Source
 from shardq.dashboard.stream import Stream
 from shardq.errors import BackendError
+from shardq.protocol.beats import GONE
 from shardq.testing import ManualClock
 from tests.dashboard.asking import said
 from tests.servers import Server
@@ -309,6 +311,12 @@ async def test_a_redis_that_is_restarted_is_told_and_they_go_on(live: Live, show
 
 def test_redis_away_is_said_within_five_seconds() -> None:
     assert BEAT + PATIENCE < 5
+
+
+def test_the_death_of_all_workers_is_said_within_35_seconds() -> None:
+    """Scenes are made each 2 s, of numbers that rest for at most 4 s; the first ones of 30 s later say it."""
+    assert PERIOD <= LONGEST
+    assert GONE + LONGEST < 35
 
 
 @pytest.mark.runs_in("test-all")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from shardq import Client, Limits, Queue, Where
@@ -12,12 +10,6 @@ from shardq.dashboard.scenes.overview import MAX_QUEUES
 from tests.dashboard import night
 from tests.dashboard.scenery import beats, line_of, look_at, more_of, text_of
 from tests.servers import Server
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
 
 
 def made(client: Client, name: str) -> Queue:

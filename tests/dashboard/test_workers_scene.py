@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from shardq import Client, Delivery, Queue
 from tests.dashboard.scenery import beats, line_of, look_at, more_of, told, working
 from tests.servers import Server
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(client: Client) -> Queue:
-    queue = client.queue("jobs", streams=2)
-    queue.declare()
-    return queue
 
 
 def test_nobody_works_and_nothing_waits(server: Server, queue: Queue) -> None:

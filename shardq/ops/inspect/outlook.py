@@ -162,11 +162,11 @@ def _seen_reading(found: Facts, ended: float | None) -> list[float]:
     them.
     """
     waiters = found.waiters
-    blocked = waiters.blocked_until
-    # A reader stays for a slice at most, and is noted for two. So a later end than that was written before the clock
-    # was set back. Another reader than the workers comes again after each slice, unless it holds a lease.
-    is_told = 0 < blocked <= found.now + 2 * SLICE and (ended is None or blocked - 2 * SLICE > ended)
-    seen = [min(found.now, blocked - SLICE)] if is_told else []
+    # A reader stays for a slice at most, and is noted for two. It was there when it was noted, and may have died right
+    # then. A moment to come was noted before the clock was set back. Another reader than the workers comes again after
+    # each slice, unless it holds a lease.
+    came = waiters.blocked_until - 2 * SLICE
+    seen = [came] if waiters.blocked_until > 0 and came <= found.now and (ended is None or came > ended) else []
     if waiters.last_lease_end is not None:
         leased = waiters.last_lease_end - waiters.visibility_timeout
         # A lease that is longer than the setting tells of no moment. Then those that tell of themselves count.
