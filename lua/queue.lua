@@ -329,6 +329,20 @@ local function count_acked(q, living, gone)
   return max(0, match(last, '%d+$') + adopted + (redriven or 0) - living - others)
 end
 
+-- @verb glance | no-writes: what a read would find, without a lease: who reads several queues in turn chooses by it.
+-- KEYS[1] meta: the state of the queue
+-- Reply: {messages in the streams, shard keys that wait for a turn, 1 if time has brought something that the next read
+--        takes back and 0 if not} | {} when there is no such queue
+function verbs.glance(KEYS)
+  if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta'})
+  local q = State.open_call(KEYS, 1, 'lease_at')
+  if not q then return {} end
+  local lease_at = q.values[State.COMMON + 1] + 0
+  local has_come = lease_at <= q.now or q.due_at < q.now + 1
+  return {q.shared, q.turns, has_come and 1 or 0}
+end
+
 -- @verb stats | no-writes: the queue's numbers at one instant. Cost depends on the number of streams, not of messages.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: all of the queue's, in order; the legacy stream last if there is one

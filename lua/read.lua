@@ -436,13 +436,16 @@ local function answer_read(q, width, wait, at)
   -- Last: if the call failed after this, nobody would hear any more of the messages that they announced.
   if wait then
     Notifications.clear_notifications(q)
-    return {'OK', q.now, q.rules.epoch, wait, '', {}, {}, ''}
+    return {'OK', q.now, q.rules.epoch, wait, '', {}, {}, '', q.shared, q.turns}
   end
   if q.missed and q.found == 0 then width = max(1, width) end
   local status = q.missed and 'MISS' or q.more and 'MORE' or 'OK'
   local may_sleep = status == 'OK' and q.shared + q.behind == 0 and Notifications.comes_late(q, at)
   local then_wait = may_sleep and not Legacy.may_have_some(q) and -3 or -1
-  return {status, q.now, q.rules.epoch, then_wait, hints_of(q, width), q.entries, q.again, q.contested and q.mark or ''}
+  return {
+    status, q.now, q.rules.epoch, then_wait, hints_of(q, width), q.entries, q.again, q.contested and q.mark or '',
+    q.shared, q.turns,
+  }
 end
 
 -- Says whether this read was given up on: then nobody would look for what it leases. Until when that is to be
@@ -507,15 +510,15 @@ end
 --        hints "3,17",
 --        {stream, {{id, {field, value, ...}}, ...}, stream, ...} delivered for the first time out of streams,
 --        {{"place:id:count:marks", error, body, deliverable since in ms, its payload if that lies by itself}, ...} the
---        others, the mark of those from streams}
+--        others, the mark of those from streams, messages in the streams, shard keys that wait for a turn}
 function verbs.read(KEYS, ARGV)
   if not call then begin() end
   local count, holder, visibility, blocks, width, prefer, all, watch, turn = read_head(ARGV[1])
   local q = look_of_read(KEYS, count)
   if not q then
-    return {'NOQUEUE', read_time(), '', -1, '', {}, {}, ''}
+    return {'NOQUEUE', read_time(), '', -1, '', {}, {}, '', 0, 0}
   end
-  if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, ''} end
+  if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, '', 0, 0} end
   q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
   q.ends_text, q.visibility = spell(q.ends), visibility
   if q.rules.legacy_group then Legacy.open(q) end

@@ -19,6 +19,7 @@ def inner_looks(keys: QueueKeys) -> dict[str, Call]:
         "due_schedules": ((75_000, 100, "c:f"), ()),
         "facts": ((), ()),
         "fetch": ((1000, 0, "0:1-1", "d:1-1"), stream),
+        "glance": ((), ()),
         "held": ((9, 1000, 0, "", "", "", "", "tenant-0"), ()),
         "holders": (("0", 100), ()),
         "recount": (("0", "o:w:0"), ()),

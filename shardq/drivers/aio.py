@@ -14,7 +14,7 @@ from shardq.clock import Clock, SystemClock
 from shardq.drivers.async_link import LARGE, AsyncLink
 from shardq.drivers.async_links import AsyncLinks
 from shardq.drivers.async_sharing import AsyncSharing
-from shardq.drivers.exchanges import Exchange, Exchanges
+from shardq.drivers.exchanges import Exchange, Exchanges, Together
 from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
 from shardq.drivers.permits import MIN_TRY, AsyncPermits
 from shardq.drivers.pools import Pools
@@ -134,7 +134,9 @@ class AsyncDriver:
                 return await self._call(step)
             case Batch() if step.once and len(step.calls) == 2:
                 return await self._pair(step)
-            case Call() | Batch() | Ask():
+            case Batch():
+                return await drive(self._exchanges.of_batch(step), self._carry_out_all)
+            case Call() | Ask():
                 return await drive(self._exchanges.of(step), self._carry_out)
             case Share():
                 return await self.sharing.run(step.coalescer, step.item, step.until)
@@ -199,7 +201,7 @@ class AsyncDriver:
         try:
             link = await self._link(route, request, until)
             if link is None:
-                return await drive(self._exchanges.of(batch), self._carry_out)
+                return await drive(self._exchanges.of_batch(batch), self._carry_out_all)
             answers = await link.ask(request, 2, min(self._timeout, max(MIN_TRY, until - self._now())))
             return explained(batch.calls, answers) if Refused in map(type, answers) else answers
         except (Refused, Unanswered) as failure:
@@ -246,6 +248,20 @@ class AsyncDriver:
                 commands = exchange.follow_up(answers)
                 if not commands:
                     return answers
+
+    async def _carry_out_all(self, step: Exchange | Together) -> list[Any]:
+        """Carry out exchanges with several nodes at once. Return for each its answers or its failure.
+
+        Of a single exchange return the answers.
+        """
+        if isinstance(step, Exchange):
+            return await self._carry_out(step)
+        # All end before this does, also when it is cancelled: then each is.
+        ended = await asyncio.gather(*map(self._carry_out, step.exchanges), return_exceptions=True)
+        for each in ended:
+            if isinstance(each, BaseException) and not isinstance(each, (Refused, Unanswered)):
+                raise each
+        return ended
 
     async def _answers_shared(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any] | None:
         """Make one round trip on the shared link, and return the answers; None if that cannot be."""

@@ -7,7 +7,7 @@ here: scripts that a server does not know, slots that other nodes own, nodes tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeAlias, TypeVar
@@ -49,7 +49,17 @@ class Exchange(msgspec.Struct):
         return self.sending.follow_up(answers) if self.sending is not None else ()
 
 
+class Together(msgspec.Struct, frozen=True):
+    """Exchanges with several nodes at once, one with each. The reply has for each its answers, or its failure.
+
+    Nothing is sent after the answers of any of them.
+    """
+
+    exchanges: tuple[Exchange, ...]
+
+
 Exchanging: TypeAlias = Generator[Exchange, list[Any], T]
+Batching: TypeAlias = Generator[Exchange | Together, list[Any], list[Any]]
 
 
 class Exchanges:
@@ -70,15 +80,28 @@ class Exchanges:
         """Return for how many seconds a server may be silent if the caller gives up at local time *until*."""
         return min(self.timeout, self.left(until))
 
-    def of(self, step: Call | Batch | Ask) -> Exchanging[Any]:
+    def of(self, step: Call | Ask) -> Exchanging[Any]:
         """Yield the exchanges that *step* takes. Return its reply, or raise its failure."""
-        match step:
-            case Call():
-                return self._call(step, step.until)
-            case Batch():
-                return self._batch(step)
-            case Ask():
-                return self._ask(step)
+        return self._call(step, step.until) if isinstance(step, Call) else self._ask(step)
+
+    def of_batch(self, batch: Batch) -> Batching:
+        """Do as `of` for *batch*, to all nodes at once. Return the outcome of each call.
+
+        Calls for one node go together, refused ones again (see `RESENT_ALONE`).
+        """
+        calls, until = [each.call for each in batch.calls], batch.until
+        outcomes: list[Any] = [None] * len(calls)
+        parts = [self._part(calls, *each, until) for each in by_owner(self.topology, calls).items()]
+        for part, ended in zip(parts, (yield from _at_once([part.exchange for part in parts])), strict=True):
+            for at, outcome in part.outcomes(calls, ended):
+                outcomes[at] = outcome
+                if isinstance(ended, (Refused, Unanswered)):
+                    self.lost(calls[at].keys[0], part.exchange.address, ended)
+        # These were refused, so nothing of them was executed, and those behind them have run already.
+        for at, ended in enumerate(() if batch.once else outcomes):
+            if isinstance(ended, Refused) and ended.code in RESENT_ALONE:
+                outcomes[at] = yield from self._outcome(calls[at], until)
+        return outcomes
 
     def sending(
         self, call: Call, until: float, address: Address | None, form: Form, *, asking: bool = False
@@ -138,28 +161,13 @@ class Exchanges:
         answers = yield from self._send_to_owner(ask.key or "", exchange)
         return answers[0]
 
-    def _batch(self, batch: Batch) -> Exchanging[list[Any]]:
-        """Return the outcome of each call. Calls for one node go together, refused ones again (see `RESENT_ALONE`)."""
-        calls, until = [each.call for each in batch.calls], batch.until
-        outcomes: list[Any] = [None] * len(calls)
-        limit = self.limit(until)
-        for address, indexes in by_owner(self.topology, calls).items():
-            form = self.forms.of(address)
-            sent = [commands_of(calls[at], form, timeout=limit) for at in indexes]
-            try:
-                on_send = _on_send([calls[at] for at in indexes])
-                answers = iter((yield Exchange(address, tuple(chain(*sent)), until, on_send=on_send)))
-                for at, commands in zip(indexes, sent, strict=True):
-                    outcomes[at] = outcome_of(calls[at], [next(answers) for _ in commands])
-            except (Refused, Unanswered) as failure:
-                for at in indexes:
-                    outcomes[at] = failure
-                    self.lost(calls[at].keys[0], address, failure)
-        # These were refused, so nothing of them was executed, and those behind them have run already.
-        for at, ended in enumerate(() if batch.once else outcomes):
-            if isinstance(ended, Refused) and ended.code in RESENT_ALONE:
-                outcomes[at] = yield from self._outcome(calls[at], until)
-        return outcomes
+    def _part(self, calls: Sequence[Call], address: Address | None, indexes: Sequence[int], until: float) -> Part:
+        """Return the part of a batch that goes to the node at *address*: the calls at these *indexes*."""
+        form, limit = self.forms.of(address), self.limit(until)
+        sent = [commands_of(calls[at], form, timeout=limit) for at in indexes]
+        on_send = _on_send([calls[at] for at in indexes])
+        exchange = Exchange(address, tuple(chain(*sent)), until, on_send=on_send)
+        return Part(exchange, indexes, [len(commands) for commands in sent])
 
     def _outcome(self, call: Call, until: float) -> Exchanging[Any]:
         """Do as `_call`, but return a failure instead of raising it."""
@@ -192,6 +200,33 @@ class Exchanges:
                 self.lost(key, address, failure)
                 raise
         raise Refused("TRYAGAIN", "the slot's owner kept changing")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What of a batch goes to one node: the `exchange`, and at which `indexes` its calls are, of so many `sizes`."""
+
+    exchange: Exchange
+    indexes: Sequence[int]
+    sizes: Sequence[int]
+
+    def outcomes(self, calls: Sequence[Call], ended: Any) -> Iterator[tuple[int, Any]]:
+        """Yield for each of its calls the index and the outcome, after the exchange *ended* with answers or failed."""
+        if isinstance(ended, Exception):
+            yield from ((at, ended) for at in self.indexes)
+            return
+        answers = iter(ended)
+        for at, size in zip(self.indexes, self.sizes, strict=True):
+            yield at, outcome_of(calls[at], [next(answers) for _ in range(size)])
+
+
+def _at_once(exchanges: Sequence[Exchange]) -> Batching:
+    """Make these *exchanges*, those with several nodes at once. Return for each its answers or its failure."""
+    if len(exchanges) != 1:
+        return (yield Together(tuple(exchanges))) if exchanges else []
+    try:
+        return [(yield exchanges[0])]
+    except (Refused, Unanswered) as failure:
+        return [failure]
 
 
 def _on_send(calls: Sequence[Call]) -> Callable[[], None] | None:

@@ -169,6 +169,29 @@ class Link:
             raise redis.TimeoutError(f"no answer for {limit:.3g} s")
 
 
+class Asked:
+    """A request that was sent on a `link` of `links` at local time `sent_at`, whose `count` answers nobody has yet.
+
+    It is over when they were gathered, or given up.
+    """
+
+    __slots__ = ("count", "is_over", "link", "links", "sent_at")
+
+    def __init__(self, links: Links, link: Link, count: int, sent_at: float) -> None:
+        self.links, self.link, self.count, self.sent_at = links, link, count, sent_at
+        self.is_over = False
+
+    def answers(self, limit: float) -> list[Any]:
+        """Return the answers: see `Links.end`."""
+        return self.links.end(self, limit)
+
+    def give_up(self) -> None:
+        """Want no answers any more. The link is of no use to anybody else, since some may come yet."""
+        if not self.is_over:
+            self.is_over = True
+            self.links.drop(self.link)
+
+
 class Ticket:
     """A caller that waits for a place, and the idle `link` that it is handed; without one it makes its own."""
 
@@ -255,6 +278,51 @@ class Links:
             self.drop_idle()
         return answers
 
+    def begin(self, request: bytes, count: int, *, on_send: Callable[[], None] | None = None) -> Asked | None:
+        """Send *request* on an idle link, and wait for none of its *count* answers; None if there is no idle link.
+
+        So a caller that holds links to other nodes waits for nobody who may hold this one. Raises as `ask`.
+        """
+        link, clean = self._take_idle(), True
+        if link is None:
+            return None
+        try:
+            if on_send is not None:
+                on_send()
+            clean = False
+            link.send(request)
+        except LOST as error:
+            self.drop(link)
+            raise unanswered(error) from error
+        except BaseException:  # such as `Withdrawn`: then nothing was sent
+            (self.give if clean else self.drop)(link)
+            raise
+        return Asked(self, link, count, self._now())
+
+    def end(self, asked: Asked, limit: float) -> list[Any]:
+        """Return the answers to what was sent. The server may be silent for *limit* seconds since then.
+
+        Raises `Unanswered` or `Refused`.
+        """
+        answers: list[Any] = []
+        clean = False
+        seconds = max(MIN_TRY, limit - (self._now() - asked.sent_at))
+        try:
+            if not asked.link.gather(answers, asked.count, seconds):
+                raise redis.TimeoutError(f"no answer for {limit:.3g} s")
+            clean = asked.link.is_clean()
+        except LOST as error:
+            raise unanswered(error) from error
+        finally:
+            asked.is_over = True
+            if clean and not self._pools.closed:
+                self.give(asked.link)
+            else:
+                self.drop(asked.link)
+        if Refused in map(type, answers) and demoted(answers):
+            self.drop_idle()
+        return answers
+
     def take(self, until: float = math.inf) -> Link:
         """Return a link for the caller alone, which gives it back with `give`, or with `drop` if it failed.
 
@@ -274,6 +342,23 @@ class Links:
                 if self._now() - link.used_at < TRUSTED and not self._has_sentinels:
                     return link  # the common case
         return self._fit_link(link or self._wait(until))
+
+    def _take_idle(self) -> Link | None:
+        """Return an idle link that can be used; None if there is none, or somebody waits for one."""
+        while not (self._waiting or self._pools.closed):
+            try:
+                link = self._idle.pop()
+            except IndexError:
+                return None
+            fit = False
+            try:
+                fit = self._is_fit(link)
+            finally:
+                if not fit:
+                    self.drop(link)
+            if fit:
+                return link
+        return None
 
     def _fit_link(self, link: Link | None) -> Link:
         """Return *link* if it can be used, else a new one in its place, which is the caller's."""

@@ -11,10 +11,10 @@ import redis
 import redis.sentinel
 
 from shardq.clock import Clock, SystemClock
-from shardq.drivers.exchanges import Exchange, Exchanges
+from shardq.drivers.exchanges import Exchange, Exchanges, Together
 from shardq.drivers.failures import LOST, Redirected, refusal, unanswered, unconnected
 from shardq.drivers.leading import Leading, PendingRead
-from shardq.drivers.links import CLOSED, FollowUp, Links
+from shardq.drivers.links import CLOSED, Asked, FollowUp, Links
 from shardq.drivers.pools import Pools
 from shardq.drivers.posting import Posting
 from shardq.drivers.sharing import Sharing
@@ -178,7 +178,9 @@ class Driver:
                 return self.call(step)
             case Batch() if step.once and len(step.calls) == 2:
                 return self._pair(step)
-            case Call() | Batch() | Ask():
+            case Batch():
+                return drive(self._exchanges.of_batch(step), self._carry_out_all)
+            case Call() | Ask():
                 return drive(self._exchanges.of(step), self._carry_out)
             case Share():
                 return self.sharing.run(step.coalescer, step.item, step.until)
@@ -264,6 +266,36 @@ class Driver:
             server=exchange.server,
         )
 
+    def _carry_out_all(self, step: Exchange | Together) -> list[Any]:
+        """Carry out exchanges with several nodes at once. Return for each its answers or its failure.
+
+        Of a single exchange return the answers. What has an idle connection is sent before any answer is waited for,
+        and the others come after those answers: a thread that holds a connection waits for no other one, and a node
+        that must be connected to, and may be dead, delays nobody.
+        """
+        if isinstance(step, Exchange):
+            return self._carry_out(step)
+        exchanges, begun = step.exchanges, list[Any]()
+        try:
+            for each in exchanges:
+                begun.append(_outcome(partial(self._begin, each)))
+            ended = [
+                _outcome(partial(one.answers, self._exchanges.limit(each.until))) if isinstance(one, Asked) else one
+                for one, each in zip(begun, exchanges, strict=True)
+            ]
+        finally:
+            for one in begun:
+                if isinstance(one, Asked):
+                    one.give_up()
+        return [
+            _outcome(partial(self._carry_out, each)) if one is None else one
+            for one, each in zip(ended, exchanges, strict=True)
+        ]
+
+    def _begin(self, exchange: Exchange) -> Asked | None:
+        links = self._links_to(exchange.address, blocking=False)
+        return links.begin(packed(exchange.commands), len(exchange.commands), on_send=exchange.on_send)
+
     def _resending(self, call: Sendable, route: Route) -> FollowUp:
         """Return what says how to send *call* again, if the node cannot run it in the form of *route*."""
         self._routes.pop(call.key, None)  # the node may run calls in another form from now on
@@ -300,6 +332,14 @@ def drive(steps: Generator[S, Any, T], perform: Callable[[S], Any]) -> T:
             resume, value = steps.send, perform(step)
         except (Refused, Unanswered, Underreplicated) as failure:
             resume, value = steps.throw, failure
+
+
+def _outcome(exchange: Callable[[], T]) -> T | Refused | Unanswered:
+    """Return what *exchange* returns, or its failure."""
+    try:
+        return exchange()
+    except (Refused, Unanswered) as failure:
+        return failure
 
 
 def _connect(pool: Pool) -> Any:

@@ -196,6 +196,10 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "result_ends": "zrangebyscore zrem",
         "results": "hdel hmget",
     },
+    "glance": {
+        "": "time",
+        "meta": "hmget",
+    },
     "held": {
         "": "time",
         "bodies": "hget hmget",

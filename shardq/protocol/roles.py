@@ -140,7 +140,7 @@ ROLES: Final[Mapping[str, Role]] = {
             "consumer",
             "creates the queue, reads and settles messages, keeps results, writes follow-ups and calls of schedules",
             "open write assignment read settle extend lost keep forget_results progress shrink touch delete_dead "
-            "remember begin_schedule due_schedules move_schedules beat stats",
+            "remember begin_schedule due_schedules move_schedules beat stats glance",
             {"meta": "hget", "notifications": "xreadgroup", "holds": "hget"},
             _WAITS,
         ),

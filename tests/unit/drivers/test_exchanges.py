@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardq.clock import SystemClock
-from shardq.drivers.exchanges import REDIRECTIONS, Exchange, Exchanges, Exchanging
+from shardq.drivers.exchanges import REDIRECTIONS, Batching, Exchange, Exchanges, Exchanging, Together
 from shardq.drivers.failures import Redirected
 from shardq.drivers.permits import AllBusy
 from shardq.drivers.sending import NO_FUNCTION
@@ -38,11 +38,15 @@ def exchanges(*nodes: tuple[str, int]) -> Exchanges:
     return Exchanges(Topology(nodes) if nodes else None, SystemClock(), 5.0)
 
 
-def played(exchanging: Exchanging[Any], *answers: Any) -> tuple[Any, list[Exchange]]:
+def played(exchanging: Exchanging[Any] | Batching, *answers: Any) -> tuple[Any, list[Exchange]]:
     """What *exchanging* ended with, where each exchange is answered by the next of *answers*; and the exchanges."""
-    left, seen = list(answers), []
+    left: list[Any] = list(answers)
+    seen: list[Exchange] = []
 
-    def answered(exchange: Exchange) -> Any:
+    def answered(exchange: Exchange | Together) -> Any:
+        if isinstance(exchange, Together):
+            seen.extend(exchange.exchanges)
+            return [left.pop(0) for _ in exchange.exchanges]
         seen.append(exchange)
         reply = left.pop(0)
         if isinstance(reply, Exception):
@@ -150,10 +154,10 @@ def test_an_owner_that_keeps_changing_is_tried_again_later() -> None:
 
 
 @pytest.mark.parametrize(("failure", "next_owner"), [(GONE, B), (AllBusy(1, 2.0), A)], ids=["gone", "crowded"])
-@pytest.mark.parametrize("step", [CALL, Batch((CALL,))], ids=["call", "batch"])
-def test_a_node_that_may_be_gone_is_not_asked_next_time(failure: Unanswered, next_owner: Any, step: Any) -> None:
+@pytest.mark.parametrize("batched", [False, True], ids=["call", "batch"])
+def test_a_node_that_may_be_gone_is_not_asked_next_time(failure: Unanswered, next_owner: Any, batched: bool) -> None:
     each = exchanges(A, B)
-    outcome, _ = played(each.of(step), failure)
+    outcome, _ = played(each.of_batch(Batch((CALL,))) if batched else each.of(CALL), failure)
     assert outcome in (failure, [failure])
     assert each.owner("{q}") == next_owner
 
@@ -163,22 +167,44 @@ def test_the_calls_of_a_batch_go_together_to_each_node() -> None:
     each = exchanges(A)
     assert each.topology is not None
     each.topology.moved(slot("{q}"), B)
-    outcomes, seen = played(each.of(Batch(calls)), [1, 3], [2, 2])
+    outcomes, seen = played(each.of_batch(Batch(calls)), [1, 3], [2, 2])
     assert outcomes == [1, 2, 3]
     assert [(exchange.address, len(exchange.commands)) for exchange in seen] == [(A, 2), (B, 2)]
 
 
+def test_a_batch_goes_to_all_of_its_nodes_at_once_and_to_a_single_one_as_a_call_does() -> None:
+    each = exchanges(A)
+    assert each.topology is not None
+    each.topology.moved(slot("{q}"), B)
+    for names, kind in (("p", Exchange), ("pq", Together)):
+        batch = Batch(tuple([Call(LEN, (f"{{{name}}}",)) for name in names]))
+        assert isinstance(next(each.of_batch(batch)), kind)
+    assert played(each.of_batch(Batch(()))) == ([], [])
+
+
+def test_a_node_that_does_not_answer_a_batch_leaves_the_others_what_they_answered() -> None:
+    each = exchanges(A)
+    assert each.topology is not None
+    each.topology.moved(slot("{q}"), B)
+    calls = tuple([Call(LEN, (f"{{{name}}}",)) for name in "pqr"])
+    outcomes, _ = played(each.of_batch(Batch(calls)), [1, 3], GONE)
+    assert outcomes == [1, GONE, 3]
+    assert each.owner("{q}") == A  # from the one that is gone to one that is known
+    outcomes, _ = played(each.of_batch(Batch(calls)), [1, Redirected("MOVED", B), 3], Redirected("MOVED", B), [2])
+    assert (outcomes, each.owner("{q}")) == ([1, 2, 3], B)
+
+
 @pytest.mark.parametrize("refused", [UNKNOWN, Redirected("MOVED", A), Redirected("ASK", A)], ids=lambda each: each.code)
 def test_a_call_of_a_batch_that_was_not_run_is_sent_again_by_itself(refused: Refused) -> None:
-    outcomes, seen = played(exchanges(A).of(Batch((CALL, CALL, CALL))), [1, refused, 3], [2])
+    outcomes, seen = played(exchanges(A).of_batch(Batch((CALL, CALL, CALL))), [1, refused, 3], [2])
     assert (outcomes, len(seen)) == ([1, 2, 3], 2)
-    failed, _ = played(exchanges(A).of(Batch((CALL, CALL))), [1, refused], GONE)
+    failed, _ = played(exchanges(A).of_batch(Batch((CALL, CALL))), [1, refused], GONE)
     assert failed == [1, GONE]
 
 
 def test_a_refused_call_of_a_batch_is_its_outcome() -> None:
     oom = Refused("OOM", "")
-    assert played(exchanges().of(Batch((CALL, CALL))), [oom, 2])[0] == [oom, 2]
+    assert played(exchanges().of_batch(Batch((CALL, CALL))), [oom, 2])[0] == [oom, 2]
 
 
 def test_a_wait_is_ended_at_the_server_that_it_is_on() -> None:

@@ -15,10 +15,10 @@ from unittest.mock import Mock
 import pytest
 import redis
 
-from shardq.drivers.links import TRUSTED, Link, Links, Ticket
+from shardq.drivers.links import TRUSTED, Asked, Link, Links, Ticket
 from shardq.drivers.permits import AllBusy
 from shardq.errors import ClosedError
-from shardq.ops.queue.steps import Refused, Unanswered
+from shardq.ops.queue.steps import Refused, Unanswered, Withdrawn
 from shardq.testing import ManualClock
 from tests.waiting import eventually
 
@@ -282,3 +282,68 @@ def test_a_client_that_is_closed_while_it_connects_says_so(pool: Pool) -> None:
     with pytest.raises(ClosedError):
         links.ask(b"?", 1, 9.0)
     assert links._spare == 1
+
+
+def begun_on(links: Links) -> Asked:
+    """A request of two answers that was begun."""
+    asked = links.begin(b"two", 2)
+    assert asked is not None
+    return asked
+
+
+def test_what_is_begun_takes_an_idle_link_and_makes_none(pool: Pool) -> None:
+    """Who holds another link meanwhile must wait for nobody."""
+    links = links_of(pool, ManualClock(), most=1)
+    assert links.begin(b"?", 1) is None
+    links.give(links.take())
+    asked = begun_on(links)
+    assert links.begin(b"?", 1) is None
+    pool.made[0][1].sendall(b":1\r\n-OOM no\r\n")
+    one, refused = asked.answers(SILENCE)
+    assert (one, refused.code) == (1, "OOM")
+    asked.give_up()  # it is over
+    assert links.take() is asked.link
+    links._waiting.append(Ticket())  # who waits goes first
+    links.give(asked.link)
+    assert links.begin(b"?", 1) is None
+
+
+@pytest.mark.parametrize("end", ["silence", "the end", "nobody waits"])
+def test_what_was_begun_and_gets_no_answer_leaves_its_place_to_others(pool: Pool, end: str) -> None:
+    links = links_of(pool, ManualClock(), most=1)
+    links.give(links.take())
+    asked = begun_on(links)
+    if end == "the end":
+        pool.made[0][1].close()
+    if end == "nobody waits":
+        asked.give_up()
+    else:
+        with pytest.raises(Unanswered) as failed:
+            asked.answers(0.05)
+        assert failed.value.sent
+    assert links.take(0) is not asked.link  # an answer may yet come on that one
+    assert pool.released == [asked.link.connection]
+
+
+def test_nodes_that_are_silent_together_are_waited_for_once(pool: Pool) -> None:
+    """The time counts from when the request was sent: the wait for another node's answer was before."""
+    clock = ManualClock()
+    links = links_of(pool, clock)
+    links.give(links.take())
+    asked = begun_on(links)
+    asked.link.gather = gathered = Mock(return_value=False)  # type: ignore[method-assign]
+    clock.advance(SILENCE - 1)
+    with pytest.raises(Unanswered):
+        asked.answers(SILENCE)
+    ((_, count, seconds), _) = gathered.call_args
+    assert (count, seconds) == (2, pytest.approx(1))
+
+
+def test_what_is_withdrawn_before_it_is_begun_leaves_its_link_to_others(pool: Pool) -> None:
+    links = links_of(pool, ManualClock(), most=1)
+    link = links.take()
+    links.give(link)
+    with pytest.raises(Withdrawn):
+        links.begin(b"?", 1, on_send=Mock(side_effect=Withdrawn))
+    assert links.take(0) is link
+    assert not pool.released

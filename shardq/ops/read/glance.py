@@ -1,0 +1,39 @@
+"""glance: what a read of a queue would find, without a lease. Whoever reads several queues in turn chooses by it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shardq.ops.queue.retry import always, retry_until
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Op
+
+
+class Glance(msgspec.Struct, frozen=True):
+    """What was seen of a queue.
+
+    `quiet` is how many messages lie in its streams, so of tenants ahead of whom nobody is, and `turns` how many shard
+    keys wait for a turn. `has_come` says whether time has brought something that the next read takes back: leases that
+    ended, or messages that came due.
+
+    >>> Glance(quiet=0, turns=0, has_come=True).may_have_some
+    True
+    """
+
+    quiet: int = 0
+    turns: int = 0
+    has_come: bool = False
+
+    @property
+    def may_have_some(self) -> bool:
+        """Whether a read may find a message. Limits and pauses may yet let none through."""
+        return self.has_come or self.quiet + self.turns > 0
+
+
+def glance(state: QueueState, until: float) -> Op[Glance]:
+    """Return what a read would find in the queue; nothing where there is no such queue.
+
+    It changes nothing and creates nothing. The tries end at local time *until*: BackendTimeout.
+    """
+    reply = yield from retry_until(always(Call.on(state.keys, "glance")), until, state.clock)
+    return Glance(int(reply[0]), int(reply[1]), reply[2] == 1) if reply else Glance()

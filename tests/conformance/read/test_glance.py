@@ -1,0 +1,63 @@
+"""glance: what a read would find, without a lease; and the same two numbers in the answer of each read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardq import Queue
+from shardq.ops.read.command import read_call, request_of
+from shardq.ops.read.glance import Glance, glance
+from shardq.ops.read.waiting import Outstanding
+from tests.conformance.conftest import OpenQueue
+from tests.conformance.world import World
+from tests.inner import run
+
+
+def seen(queue: Queue) -> Glance:
+    """What a glance at *queue* says."""
+    return queue.client.run(glance(queue.state, queue.state.until()))
+
+
+def read_raw(queue: Queue, count: int = 1) -> Any:
+    """The answer to one read call."""
+    state = queue.state
+    call = read_call(state, request_of(state, count, 50.0, None), 0.0, Outstanding(), declare=64)
+    return run(queue, call.call)
+
+
+def test_each_read_tells_what_it_left_as_a_glance_would(open_queue: OpenQueue) -> None:
+    """With a window of 1, one message of each tenant lies in the streams; the others wait for a turn after it."""
+    queue = open_queue(streams=4, streams_per_shard=2, window=1)
+    queue.write_many([(number, tenant) for tenant in "abc" for number in range(4)])
+    assert seen(queue) == Glance(quiet=3)
+    left = set[tuple[int, int]]()
+    for count in (1, 1, 5, 2, 3, 1):
+        reply = read_raw(queue, count)
+        told = Glance(*reply[8:])
+        assert told == seen(queue)
+        left.add((told.quiet, told.turns))
+    assert len(left) > 3
+    assert (told, told.may_have_some) == (Glance(), False)
+
+
+def test_a_glance_says_that_a_lease_ended_or_a_message_came_due(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue()
+    queue.write("later", shard_key="a", delay=50)
+    assert seen(queue) == Glance()
+    world.elapse(queue, 60)
+    assert seen(queue) == Glance(has_come=True)
+    assert seen(queue).may_have_some
+    read_raw(queue)
+    assert seen(queue) == Glance()
+    world.elapse(queue, 60)
+    assert seen(queue) == Glance(has_come=True)
+    assert queue.read().payload == "later"
+
+
+def test_a_glance_at_a_queue_that_is_not_there_sees_nothing_and_makes_none(open_queue: OpenQueue) -> None:
+    queue = open_queue()
+    queue.write(1, shard_key="a")
+    missing = queue.client.queue(f"{queue.name}.missing")
+    assert seen(missing) == Glance()
+    assert read_raw(queue)[8:] == [0, 0]
+    assert missing.name not in queue.client.queues()
