@@ -42,19 +42,19 @@ MOST = 20
 """Calls of one verb that are tried."""
 
 BESIDES = {
-    "producer": "facts len plans present release",
-    "caller": "complete dead due facts fetch held leased len peek plans present recount release runs skip states "
+    "producer": "facts glance len plans present release",
+    "caller": "complete dead due facts fetch glance held leased len peek plans present recount release runs skip states "
     "tenant waiting",
-    "scheduler": "complete facts len move_schedules plans present recount release",
-    "gateway": "complete facts len plans present recount",
+    "scheduler": "complete facts glance len move_schedules plans present recount release",
+    "gateway": "complete facts glance len plans present recount",
     "consumer": "accounts cancel complete dead due facts fetch held holders leased len peek plans present recount "
     "redrive release runs skip states tenant waiting pause_schedule",
-    "autoscaler": "due fetch held peek plans present runs skip tenant waiting",
-    "observer": "holders sample skip states",
-    "analyst": "accounts due held journal peek plans present runs tenant waiting",
-    "operator": "complete holders move_schedules recount release sample skip states",
+    "autoscaler": "due fetch glance held peek plans present runs skip tenant waiting",
+    "observer": "glance holders sample skip states",
+    "analyst": "accounts due glance held journal peek plans present runs tenant waiting",
+    "operator": "complete glance holders move_schedules recount release sample skip states",
     "loader": "",
-    "doctor": "due facts plans present",
+    "doctor": "due facts glance plans present",
 }
 """Verbs that a role is not for, of which some run only what it may all the same: Redis knows of commands, not of verbs.
 """
