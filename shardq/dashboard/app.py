@@ -29,7 +29,7 @@ from shardq.dashboard.live import Live, TooMany
 from shardq.dashboard.login import Login
 from shardq.dashboard.origin import address_of
 from shardq.dashboard.people import ANYBODY, Auth, Person
-from shardq.dashboard.refusals import Refusals
+from shardq.dashboard.refusal_log import Refusals
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.side import side
 from shardq.dashboard.source import Source
