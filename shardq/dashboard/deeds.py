@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from shardq.client import AsyncClient
 from shardq.dashboard import numbers
-from shardq.dashboard.said import Linked, here, spelled
+from shardq.dashboard.marked import Linked, here, spelled
 from shardq.dashboard.source import Source
 from shardq.model.action import ActionKind, ActionStatus
 from shardq.model.controls import Control, Controls

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from shardq.dashboard.login import Login
 from shardq.dashboard.origin import foreign, host_of, is_loopback, path_of
 from shardq.dashboard.people import ANYBODY, Auth, Person, Role
-from shardq.dashboard.refusals import Refusals
+from shardq.dashboard.refusal_log import Refusals
 from shardq.errors import ClosedError
 
 PATIENCE: Final = 10.0

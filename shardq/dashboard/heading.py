@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shardq.dashboard.said import Toned, said
+from shardq.dashboard.marked import Toned, said
 from shardq.outlook.said import Said
 from shardq.outlook.sentence import Bold
 

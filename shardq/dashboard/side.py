@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
 from shardq.dashboard import numbers
 from shardq.dashboard.numbers import Look
-from shardq.dashboard.scene import NotThere
 from shardq.dashboard.source import Source
 from shardq.model import QueueStats
 from shardq.model.verdict import Verdict
@@ -34,14 +32,14 @@ async def side(source: Source) -> dict[str, Any]:
     """Return the queues with how they are, and how many workers and schedules there are."""
     names = await numbers.queues(source)
     found = await numbers.looks(source, names)
-    counts = await asyncio.gather(*(_schedules(source, name) for name in found))
+    schedules = await numbers.schedules_of_all(source, [*found])
     listed = worst_first([_listed(name, found) for name in names[: numbers.MAX_QUEUES]])
     working = {each.id for look in found.values() if look for each in look.facts.workers if each.state == "working"}
     return {
         "queues": [_row(each, _counts(found.get(each.name))) for each in listed[:MAX_LISTED]],
         "more": max(0, len(names) - MAX_LISTED),
         "workers": len(working),
-        "schedules": sum(counts),
+        "schedules": schedules,
     }
 
 
@@ -62,10 +60,3 @@ def _counts(look: Look | None) -> dict[str, int]:
     if look is None:
         return {}
     return {"tenants": look.outlook.tenants_waiting, "failures": len(set(map(kind_of, look.facts.failures)))}
-
-
-async def _schedules(source: Source, name: str) -> int:
-    try:
-        return await numbers.allowed(numbers.schedules(source, name)) or 0
-    except NotThere:
-        return 0

@@ -21,8 +21,8 @@ LONGEST_REST: Final = 300.0
 """Seconds for which an answer counts as fresh at most because of what it took."""
 FAILED: Final = 1.0
 """Seconds for which all who ask get the error of a question that failed."""
-MAX_ANSWERS: Final = 1000
-"""Answers that are kept: those that were asked for last."""
+MAX_ANSWERS: Final = 4000
+"""Answers that are kept: those that were asked for last. Of each of 500 queues, an overview and its side ask three."""
 KEPT: Final = 60.0
 """Seconds for which an answer is kept that nobody asks for, and that is not fresh any more."""
 MAX_KEPT: Final = 1000
@@ -107,6 +107,14 @@ class Source:
         self._answers.move_to_end(question)
         found: T = await asyncio.shield(answer.task)
         return found
+
+    def is_fresh(self, question: Hashable, fresh: float, longest: float = LONGEST_REST) -> bool:
+        """Whether `shared` would return the last answer to this question, without a word to Redis."""
+        answer = self._answers.get(question)
+        if answer is None or not answer.task.done() or answer.failed or not answer.is_fresh(fresh, longest):
+            return False
+        self._answers.move_to_end(question)
+        return True
 
     def last(self, question: Hashable) -> Any:
         """Return the last answer to this question, however old; None if there is none, or it failed."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from shardq.dashboard.marked import Linked, Toned, toned
 from shardq.dashboard.numbers import Look
-from shardq.dashboard.said import Linked, Toned, toned
 from shardq.model.verdict import Verdict, VerdictKind
 from shardq.outlook.sentence import Bold, Parts, parts_of
 

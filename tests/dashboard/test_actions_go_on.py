@@ -11,7 +11,7 @@ import pytest
 from shardq import Client, Queue, Where
 from shardq.client.async_action import AsyncAction
 from shardq.dashboard.actions import actions_of
-from shardq.dashboard.actions.refusals import MAY_HAVE_BEGUN
+from shardq.dashboard.actions.refused import MAY_HAVE_BEGUN
 from shardq.errors import BackendTimeout, OutcomeUnknown
 from shardq.ops.operate import actions
 from tests.dashboard import counter as at

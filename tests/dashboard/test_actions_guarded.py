@@ -13,11 +13,11 @@ from shardq import Client, Queue
 from shardq.clock import SystemClock
 from shardq.dashboard import Person, Role
 from shardq.dashboard.actions import allowed
+from shardq.dashboard.actions.dialog import Said
 from shardq.dashboard.actions.given import Given
 from shardq.dashboard.actions.pauses import PAUSE, RESUME
-from shardq.dashboard.actions.refusals import UNCLEAR, refusal_of
+from shardq.dashboard.actions.refused import UNCLEAR, refusal_of
 from shardq.dashboard.actions.routes import ANYHOW
-from shardq.dashboard.actions.said import Said
 from shardq.dashboard.actions.table import OF_ONE, TABLE
 from shardq.dashboard.actions.tickets import MAX_OF_ONE, MAX_TICKETS, VALID, Tickets
 from shardq.errors import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from typing import Any, cast
 
 import httpx2
@@ -15,6 +16,7 @@ from shardq.client import AsyncClient
 from shardq.dashboard import Person, Role, app
 from shardq.dashboard.app import MAX_LETTERS
 from shardq.dashboard.guard import ELSEWHERE, ENDED, HEADERS
+from shardq.dashboard.pace import AT_ONCE, MAX_PEOPLE, PAUSE, Pace
 from shardq.errors import BackendError, ClosedError, ConfigError
 from shardq.testing import ManualClock, fake_async_client
 from tests.dashboard.asking import ADDRESS, DONE, OWN, asking, hello, said, scenes
@@ -233,6 +235,43 @@ def test_another_site_may_link_to_the_page_but_not_ask_it(clock: ManualClock) ->
     near = {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors"}  # of another port of this machine
     assert browser.get("/live", headers=near).status_code == 403
     assert browser.get("/who", headers={"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}).status_code == 200
+
+
+def test_who_opens_screens_too_fast_waits_and_nobody_else(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each screen of another tenant or message asks Redis something of its own."""
+    scenes(monkeypatch, overview=hello)
+    page = asking(clock)
+    browser, other = page.browser(), page.browser(of="192.0.2.2")
+    assert {browser.get("/scene/overview", params={"search": str(n)}).status_code for n in range(AT_ONCE)} == {200}
+    hasty = browser.get("/scene/overview")
+    assert (hasty.status_code, hasty.json()) == (429, {"text": "You open screens too fast: wait a second."})
+    assert browser.get("/live?scene=overview").status_code == 429
+    assert page.page.state.live.streams == 0
+    assert other.get("/scene/overview").status_code == 200
+    assert "refused 'GET /scene/overview' of anybody: too many screens at once" in said(caplog)
+    clock.advance(PAUSE)
+    assert browser.get("/scene/overview").status_code == 200
+    assert browser.get("/scene/overview").status_code == 429
+
+
+def test_people_whose_pace_is_known_are_bounded(clock: ManualClock) -> None:
+    pace = Pace(clock)
+    for number in range(MAX_PEOPLE + 10):
+        pace.count(f"p{number}")
+    assert len(pace._free_at) == MAX_PEOPLE
+
+
+def test_a_scene_that_takes_too_long_is_not_waited_for(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stands(*_: Any) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    scenes(monkeypatch, overview=stands)
+    monkeypatch.setattr(sys.modules["shardq.dashboard.app"], "PATIENCE", 0.01)
+    answer = asking(clock).browser().get("/scene/overview")
+    assert (answer.status_code, answer.json()) == (503, {"text": "Redis does not answer."})
 
 
 # What fails

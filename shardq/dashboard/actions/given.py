@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from shardq.arguments import check_name
-from shardq.dashboard.actions.refusals import Refused, sentence
+from shardq.dashboard.actions.refused import Refused, sentence
 from shardq.errors import ConfigError
 from shardq.model.where import MAX_TEXT, Where, WhereState
 from shardq.protocol.bodies import text_or_bytes

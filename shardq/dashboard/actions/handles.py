@@ -16,7 +16,7 @@ from shardq.client.async_action import AsyncAction
 from shardq.dashboard import numbers
 from shardq.dashboard.actions.look import queue_of
 from shardq.dashboard.actions.progress import VIA_ONE, shown
-from shardq.dashboard.actions.refusals import MayHaveBegun
+from shardq.dashboard.actions.refused import MayHaveBegun
 from shardq.dashboard.source import Source
 from shardq.errors import BackendError, ConfigError, LeaseLost, OutcomeUnknown, ShardqError
 from shardq.model.action import ActionKind, ActionStatus

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from shardq.dashboard.actions.dialog import Action, Desk, Done, Line, Said, line
 from shardq.dashboard.actions.fields import LASTING, NOTE, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.look import (
@@ -18,7 +19,6 @@ from shardq.dashboard.actions.look import (
     whose,
 )
 from shardq.dashboard.actions.progress import MAX_NOTE
-from shardq.dashboard.actions.said import Action, Desk, Done, Line, Said, line
 from shardq.dashboard.people import Role
 from shardq.model import Controls
 from shardq.model.controls import Control

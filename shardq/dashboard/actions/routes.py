@@ -16,16 +16,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from shardq.dashboard.actions.dialog import Action, Desk, Said
 from shardq.dashboard.actions.fields import MAX_VALUE, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.handles import Handles, actions_of
-from shardq.dashboard.actions.refusals import BAD, CHANGED, FORBIDDEN, GONE, TOO_LARGE, Refused, refusal_of
-from shardq.dashboard.actions.said import Action, Desk, Said
+from shardq.dashboard.actions.refused import BAD, CHANGED, FORBIDDEN, GONE, TOO_LARGE, Refused, refusal_of
 from shardq.dashboard.actions.table import action_of
 from shardq.dashboard.actions.tickets import Ticket, Tickets
 from shardq.dashboard.bodies import TooLarge, body_of
 from shardq.dashboard.people import Person
-from shardq.dashboard.refusals import Refusals
+from shardq.dashboard.refusal_log import Refusals
 from shardq.dashboard.scene import NotThere
 from shardq.dashboard.source import Source
 from shardq.errors import BackendError, BackendTimeout, ShardqError

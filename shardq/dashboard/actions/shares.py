@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from shardq.dashboard.actions.dialog import Action, Desk, Done, Line, Said, line
 from shardq.dashboard.actions.fields import ENDS, LASTING, NOTE, Field, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.look import State, agree_on, controls_of, foresight, queue_of, tenant_of, whose
-from shardq.dashboard.actions.refusals import Refused
-from shardq.dashboard.actions.said import Action, Desk, Done, Line, Said, line
+from shardq.dashboard.actions.refused import Refused
 from shardq.dashboard.people import Role
 from shardq.model import Controls, Limits, Plan, Tenant
 from shardq.model.controls import Control, LimitControl

@@ -9,8 +9,8 @@ from typing import Any, Final
 from shardq.dashboard import numbers
 from shardq.dashboard.actions import actions_of
 from shardq.dashboard.fitting import fitted
+from shardq.dashboard.marked import cut, queue_in, said
 from shardq.dashboard.names import address_of
-from shardq.dashboard.said import cut, queue_in, said
 from shardq.dashboard.scene import Asked
 from shardq.dashboard.source import Source
 from shardq.dashboard.verdicts import bad_news

@@ -10,10 +10,10 @@ from urllib.parse import quote
 from shardq.dashboard import numbers
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.heading import heading
+from shardq.dashboard.marked import Linked, cut, here, spelled, two_in
 from shardq.dashboard.names import address_of, args_of, shown
 from shardq.dashboard.numbers import Look
 from shardq.dashboard.payloads import MAX_READ, payload_text
-from shardq.dashboard.said import Linked, cut, here, spelled, two_in
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.source import FRESH, Source
 from shardq.dashboard.story import Story, story

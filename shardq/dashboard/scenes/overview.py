@@ -9,10 +9,10 @@ from shardq.dashboard import numbers
 from shardq.dashboard.deeds import deeds
 from shardq.dashboard.drains import drains
 from shardq.dashboard.fitting import fitted
+from shardq.dashboard.marked import here, said, spelled
 from shardq.dashboard.numbers import Look
 from shardq.dashboard.past import lately
 from shardq.dashboard.redis_server import server_rows
-from shardq.dashboard.said import here, said, spelled
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.side import tone
 from shardq.dashboard.source import Source

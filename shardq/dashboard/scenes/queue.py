@@ -9,10 +9,10 @@ from urllib.parse import quote
 from shardq.dashboard import numbers
 from shardq.dashboard.drains import drains
 from shardq.dashboard.fitting import fitted
+from shardq.dashboard.marked import Linked, Toned, cut, here, queue_in, said, spelled
 from shardq.dashboard.names import address_of, shown
 from shardq.dashboard.numbers import Look
 from shardq.dashboard.past import durations, past
-from shardq.dashboard.said import Linked, Toned, cut, here, queue_in, said, spelled
 from shardq.dashboard.scene import Asked
 from shardq.dashboard.source import Source
 from shardq.dashboard.verdicts import linked, others_wait, paused_for, said_of

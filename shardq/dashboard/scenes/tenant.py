@@ -11,10 +11,10 @@ from typing import Any, Final
 from shardq.dashboard import numbers
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.heading import heading
+from shardq.dashboard.marked import cut, spelled, two_in
 from shardq.dashboard.names import address_of, args_of, key_of, shown
 from shardq.dashboard.numbers import Look
 from shardq.dashboard.past import past
-from shardq.dashboard.said import cut, spelled, two_in
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.source import FRESH, Source
 from shardq.dashboard.survey import controls_of, look_with

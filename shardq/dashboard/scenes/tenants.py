@@ -8,10 +8,10 @@ from typing import Any, Final
 from shardq.dashboard import numbers
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.heading import heading
+from shardq.dashboard.marked import queue_in, spelled
 from shardq.dashboard.names import address_of, shown
 from shardq.dashboard.numbers import Look
 from shardq.dashboard.past import past
-from shardq.dashboard.said import queue_in, spelled
 from shardq.dashboard.scene import Asked
 from shardq.dashboard.source import Source
 from shardq.dashboard.survey import ORDERS, Works, controls_of, described, first, look_with, survey_age

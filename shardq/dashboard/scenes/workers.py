@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from shardq.dashboard import numbers
 from shardq.dashboard.fitting import fitted
-from shardq.dashboard.said import cut, here, said, toned
+from shardq.dashboard.marked import cut, here, said, toned
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.source import FRESH, Source
 from shardq.model.stats import QueueStats

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from shardq.dashboard.actions.fields import Field, Wish
 from shardq.dashboard.actions.given import Given, Takes
+from shardq.dashboard.marked import spelled
 from shardq.dashboard.people import Person, Role
-from shardq.dashboard.said import spelled
 from shardq.dashboard.source import Source
 from shardq.model.action import ActionKind
 from shardq.model.where import Where
