@@ -1,5 +1,5 @@
 // What several screens are made of.
-import { h, b, n, clock, when, MEANS } from "./dom.js";
+import { h, b, n, plural, clock, when, MEANS } from "./dom.js";
 export { here } from "./routes.js";
 
 let now = Date.now() / 1000;
@@ -47,4 +47,4 @@ export const helpList = (found, none) => found.length
   ? h("ul", { class: "help" }, found.map((x) => h("li", { "data-key": x.what }, h("span", { class: "what" }, x.what), h("span", { class: "effect" }, told(x.text)), h("span", { class: "sign " + (x.helps ? "good" : "soft") }, x.helps ? "helps" : "no use"))))
   : h("p", { class: "soft" }, none);
 /** The slots of a worker as small bars. */
-export const slots = (busy, all, stuck = 0) => h("span", { class: "slots", role: "img", "aria-label": `${n(busy)} of ${n(all)} slots busy` }, Array.from({ length: Math.min(all, 64) }, (_, i) => h("i", { class: i < busy ? (i < stuck ? "stuck" : "on") : null })));
+export const slots = (busy, all, stuck = 0) => h("span", { class: "slots", role: "img", "aria-label": `${n(busy)} of ${plural(all, "slot")} busy` }, Array.from({ length: Math.min(all, 64) }, (_, i) => h("i", { class: i < busy ? (i < stuck ? "stuck" : "on") : null })));
