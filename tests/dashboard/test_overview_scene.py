@@ -50,6 +50,10 @@ def test_a_night(server: Server, client: Client) -> None:
     assert rows["exports"]["tag"] == {"css": "bad", "text": "no worker"}
     assert rows["invoices"]["tag"] == {"css": "pause", "text": "paused"}
     assert rows["invoices"]["reasons"] == {"pause": 2663}
+    assert (rows["invoices"]["oldest"], rows["exports"]["paused_for"]) == (None, None)
+    assert rows["invoices"]["paused_for"] >= 0, "what is paused has no first in line, but a pause"
+    assert text_of(rows["exports"]["line"]).startswith("No worker since "), "its name stands above"
+    assert ["No worker", "bad"] in rows["exports"]["line"]
     assert rows["thumbnails"]["drains"] == {"seconds": None, "text": "at once", "why": ""}
     assert (rows["reports"]["busy"], rows["reports"]["slots"]) == (47, 48)
     assert len(rows["reports"]["lately"]["written"]) == 30
