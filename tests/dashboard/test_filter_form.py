@@ -45,7 +45,7 @@ def test_it_offers_what_the_role_may(server: Server, client: Client, open_look: 
         for screen in ("#/q/mails", "#/q/mails/tenants", "#/q/mails/tenant/tenant-1"):
             page = look.go(screen)
             page.wait_for_selector("main section")
-            page.wait_for_selector("#foot >> text=mira")
+            page.wait_for_selector("#foot >> text=mira", state="attached")
             acts = page.eval_on_selector_all(".filter [data-act]", "(all) => all.map((each) => each.dataset.act)")
             assert sorted(acts) == ROLES[role], screen
             if acts:

@@ -25,7 +25,7 @@ export const head = (crumbs, said) => [
 /** `title` names the room that is kept for it; one that changes is a list: [title, name of the room]. */
 export const section = (name, note, css, ...children) => {
   const [title, room] = Array.isArray(name) ? name : [name];
-  return h("section", { class: css, "data-room": `section ${room ?? title}` }, h("h2", null, title, note ? h("span", { class: "soft" }, note) : null), children);
+  return h("section", { class: css, "data-room": `section ${room ?? title}` }, h("h2", { "data-room": `head ${room ?? title}` }, title, note ? h("span", { class: "soft" }, note) : null), children);
 };
 /** A card that keeps the room that it once had. */
 export const card = (room, ...children) => h("div", { class: "card", "data-room": room }, children);
