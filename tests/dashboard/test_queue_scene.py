@@ -99,7 +99,7 @@ def test_an_empty_queue(server: Server, client: Client) -> None:
     made(client, "jobs")
     found = look_at(server.url, "queue", "jobs")
     assert line_of(found) == "Idle: nothing waits, and nobody reads it."
-    assert found["drains"] == {"seconds": None, "text": "-"}
+    assert found["drains"] == {"seconds": None, "text": "-", "why": ""}
     assert (found["who"]["tenants"], found["helps"], found["past"], found["kinds"]) == ([], [], None, [])
 
 

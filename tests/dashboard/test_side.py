@@ -49,7 +49,9 @@ async def test_a_queue_that_redis_lost_is_bad(source: Source, server: Server) ->
     await queue.declare()
     with server.client() as plain:
         plain.delete(queue.state.keys.meta)
-    assert (await side(source))["queues"] == [{"name": "lost", "tone": "bad", "waiting": None}]
+    assert (await side(source))["queues"] == [
+        {"name": "lost", "tone": "bad", "waiting": None, "tenants": 0, "failures": 0}
+    ]
 
 
 async def test_a_hundred_who_look_cost_what_one_costs(source: Source, server: Server) -> None:

@@ -11,6 +11,11 @@ from tests.dashboard.scenery import beats, line_of, look_at, more_of, told, work
 from tests.servers import Server
 
 
+def test_an_empty_redis_is_no_bad_news(server: Server) -> None:
+    found = look_at(server.url, "workers")
+    assert (found["said"]["tone"], found["said"]["line"][0]) == ("good", ["No worker", True])
+
+
 def test_nobody_works_and_nothing_waits(server: Server, queue: Queue) -> None:
     found = look_at(server.url, "workers")
     assert (line_of(found), found["workers"], found["gone"]) == ("No worker was heard in the last 30 s.", [], [])

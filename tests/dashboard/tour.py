@@ -95,6 +95,7 @@ def _furnish(client: Client) -> tuple[str, str]:
     mails.set_plan("gold", rate=50, weight=3)
     mails.set_limits({"cedar-health": Limits(rate=2)}, seconds=5400, by="mira", note="their import floods us")
     mails.set_limits({"wren-energy": "gold"})
+    client.queue("reports").set_plan("standard", rate=500)
     mails.set_weights({"wren-energy": 5}, by="mira")
     mails.pause("bluefin-group", seconds=3600, by="mira")
     for name, cron in (("digest", "0 6 * * 1-5"), ("year-end-dry-run", "0 3 1 12 *")):

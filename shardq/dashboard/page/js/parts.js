@@ -1,5 +1,5 @@
 // What several screens are made of.
-import { h, b, n, clock, when, MEANS } from "./dom.js";
+import { h, b, n, plural, clock, when, MEANS } from "./dom.js";
 export { here } from "./routes.js";
 
 let now = Date.now() / 1000;
@@ -25,7 +25,7 @@ export const head = (crumbs, said) => [
 /** `title` names the room that is kept for it; one that changes is a list: [title, name of the room]. */
 export const section = (name, note, css, ...children) => {
   const [title, room] = Array.isArray(name) ? name : [name];
-  return h("section", { class: css, "data-room": `section ${room ?? title}` }, h("h2", null, title, note ? h("span", { class: "soft" }, note) : null), children);
+  return h("section", { class: css, "data-room": `section ${room ?? title}` }, h("h2", { "data-room": `head ${room ?? title}` }, title, note ? h("span", { class: "soft" }, note) : null), children);
 };
 /** A card that keeps the room that it once had. */
 export const card = (room, ...children) => h("div", { class: "card", "data-room": room }, children);
@@ -47,4 +47,4 @@ export const helpList = (found, none) => found.length
   ? h("ul", { class: "help" }, found.map((x) => h("li", { "data-key": x.what }, h("span", { class: "what" }, x.what), h("span", { class: "effect" }, told(x.text)), h("span", { class: "sign " + (x.helps ? "good" : "soft") }, x.helps ? "helps" : "no use"))))
   : h("p", { class: "soft" }, none);
 /** The slots of a worker as small bars. */
-export const slots = (busy, all, stuck = 0) => h("span", { class: "slots", role: "img", "aria-label": `${n(busy)} of ${n(all)} slots busy` }, Array.from({ length: Math.min(all, 64) }, (_, i) => h("i", { class: i < busy ? (i < stuck ? "stuck" : "on") : null })));
+export const slots = (busy, all, stuck = 0) => h("span", { class: "slots", role: "img", "aria-label": `${n(busy)} of ${plural(all, "slot")} busy` }, Array.from({ length: Math.min(all, 64) }, (_, i) => h("i", { class: i < busy ? (i < stuck ? "stuck" : "on") : null })));

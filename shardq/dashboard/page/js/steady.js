@@ -4,6 +4,7 @@ const sheet = new CSSStyleSheet();
 document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
 
 const FULL = 0.8; // of a last line, from which on a number with one more digit may need another line
+const SENTENCES = ":scope.answer > *, :scope.card .reasons .soft, :scope.card .effect, :scope.card dd";
 const DIGIT = 12; // px of one more digit of a figure
 let kept = new Map(); // rule without its length → length, px
 
@@ -20,7 +21,7 @@ export function keep(main) {
   const note = (rule, length, spare = 0) => { if (length) kept.set(rule, Math.max(before.get(rule) ?? Math.ceil(length + spare), Math.ceil(length))); };
   for (const part of main.querySelectorAll("[data-room]")) {
     const name = `#main [data-room="${CSS.escape(part.dataset.room)}"]`, { width, height } = part.getBoundingClientRect();
-    note(`${name} { min-height`, height, part.matches(".answer") ? another(part) : 0);
+    note(`${name} { min-height`, height, another(part));
     if (part.matches(".figures > *")) note(`${name} { min-width`, width, DIGIT);
   }
   for (const table of main.querySelectorAll("table[aria-label]")) {
@@ -32,10 +33,10 @@ export function keep(main) {
   sheet.replaceSync([...kept].map(([rule, length]) => `${rule}: ${length}px; }`).join("\n"));
 }
 
-/** The height of a line more of each sentence whose last line is nearly full. */
-function another(answer) {
+/** The height of a line more of each sentence of a part whose last line is nearly full. */
+function another(part) {
   let height = 0;
-  for (const sentence of answer.children) {
+  for (const sentence of part.querySelectorAll(SENTENCES)) {
     const range = document.createRange(), box = sentence.getBoundingClientRect();
     range.selectNodeContents(sentence);
     const last = [...range.getClientRects()].pop();

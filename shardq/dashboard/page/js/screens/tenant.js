@@ -12,7 +12,7 @@ export function draw(d, page) {
     tools(d, page),
     figures(["Waiting", n(f.waiting)], ["First for", span(f.oldest)], ["In flight", n(f.flight), f.cap ? `of ${n(f.cap)}` : null], ["Share of last minute", pct(f.share), f.rate === null ? null : rate(f.rate)], ["Picked up in", span(f.p99), f.p99 === null ? null : "p99"], ["Dead", n(f.dead)]),
     h("div", { class: "grid" },
-      section("Why it waits", all ? plural(all, "message") : "it does not", "c7", card("why it waits", why(d, all)), d.turns.length ? h("div", { class: "card below" }, facts(d.turns.map(([label, words]) => [label, told(words)]))) : null),
+      section("Why it waits", all ? plural(all, "message") : "it does not", "c7", card("why it waits", why(d, all)), d.turns.length ? h("div", { class: "card below", "data-room": "turns" }, facts(d.turns.map(([label, words]) => [label, told(words)]))) : null),
       section("Limits", d.plan ? `plan ${d.plan}` : null, "c5", h("div", { class: "card" }, facts(d.limits.map(([label, words]) => [label, told(words)])))),
       d.past ? section("How long the first in line waits", "of all tenants, by the minute", "c7", h("div", { class: "card" }, chart([{ name: "the one that waits longest", css: "turn", values: d.past.oldest, area: true }], { start: d.past.start, step: d.past.step, marks: d.past.marks, log: true, format: span, label: `How long the first in line of ${d.queue} waits, half an hour` }))) : null,
       section("What would help", "reckoned from the last minutes", "c5", card("helps", helpList(d.helps, d.no_help))),
