@@ -170,9 +170,15 @@ class Dialog {
     if (open !== this || document.hidden) return;
     if (found?.ok) {
       const one = found.body;
+      if (!one.live) { // not in place: what has gone would stay under the pointer, which stopped it
+        this.status.textContent = `${one.line}.`;
+        this.bar.replaceChildren(bar(one));
+        dialog.querySelector("[data-close]").focus();
+        return;
+      }
       this.status.textContent = said;
-      patch(this.bar, [h("span", { "data-key": "line" }, one.line), one.live ? h("button", { class: "btn small", type: "button", "data-key": "stop", disabled: one.state === "stopping", onclick: () => this.stop(queue, id, said) }, "Stop") : null, bar(one), one.live ? h("p", { class: "soft", "data-key": "on" }, "It goes on when this is closed.") : null].filter(Boolean));
-      if (!one.live) { this.status.textContent = `${one.line}.`; this.bar.querySelector("[data-key=line]").remove(); dialog.querySelector("[data-close]").focus(); return; }
+      const stop = h("button", { class: "btn small", type: "button", "data-key": "stop", disabled: one.state === "stopping", onclick: () => this.stop(queue, id, said) }, "Stop");
+      patch(this.bar, [h("span", { "data-key": "line" }, one.line), stop, bar(one), h("p", { class: "soft", "data-key": "on" }, "It goes on when this is closed.")]);
     } else if (found) {
       this.status.textContent = found.text;
       if (found.isGone) return;
