@@ -38,8 +38,8 @@ SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
 MAX_WAITING: Final = 65_536
 """Values of all histograms that wait to be collected: half a MB, and half a second of a processor for the SDK.
 
-Further ones are recorded at once. More would be too many: an SDK gives a collection up after 10 s, and on a busy machine
-this process may get a twentieth of a processor.
+Further ones are recorded at once. More would be too many: an SDK gives a collection up after 10 s, and on a busy
+machine this process may get a twentieth of a processor.
 """
 PIECE: Final = 64
 """Values for which a series gets room at once."""
