@@ -9,7 +9,6 @@ They wait as plain numbers in an array: to keep an object for each costs more th
 from __future__ import annotations
 
 import math
-import os
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Lock
@@ -36,12 +35,14 @@ from shardq.telemetry.tally import Tally
 from shardq.version import __version__
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
-MAX_WAITING: Final = 262_144
-"""Values of all histograms that wait to be collected: 2 MB. Further ones are recorded at once."""
+MAX_WAITING: Final = 65_536
+"""Values of all histograms that wait to be collected: half a MB, and half a second of a processor for the SDK.
+
+Further ones are recorded at once. More would be too many: an SDK gives a collection up after 10 s, and on a busy
+machine this process may get a twentieth of a processor.
+"""
 PIECE: Final = 64
 """Values for which a series gets room at once."""
-TURN: Final = 16
-"""Values that are recorded before other threads have their turn: to record all may take a second."""
 COUNTED: Final = (SENT, CONSUMED, RETRIED, DEAD_LETTERED, LEASE_LOST, REFUSED, SLOTS, BUSY, OLDEST_JOB)
 """What clients and workers measure besides histograms."""
 
@@ -169,14 +170,14 @@ class Waiting:
 
     def flush(self) -> None:
         """Record what waits."""
+        if not self._values:  # as of most series of a process with many queues
+            return
         with self._lock:  # of several threads that collect, each takes values of its own; others may add meanwhile
             values = self._values[:]
             del self._values[: len(values)]
             taken, self._taken = self._taken, 0
         self._room.give_back(taken)
-        for start in range(0, len(values), TURN):
-            self._record(values[start : start + TURN])
-            _let_others_run()
+        self._record(values)
 
     def forget(self) -> None:
         """Forget what waits."""
@@ -191,10 +192,6 @@ class Waiting:
                 return False
             self._taken += pieces * PIECE
             return True
-
-
-_let_others_run: Final[Callable[[], object]] = getattr(os, "sched_yield", int)
-"""Gives up the interpreter for a moment. Else who waits for it, as after each answer of Redis, waits for 5 ms."""
 
 
 def attributes_of(labels: Labels) -> dict[str, Any]:

@@ -150,8 +150,8 @@ def test_values_that_nobody_collects_stay_few(queue: Queue, monkeypatch: pytest.
         assert waits() == [11, 0, 0, 0]
 
 
-def test_a_busy_series_has_the_room_that_others_do_not_need(reader: InMemoryMetricReader) -> None:
-    """An SDK collects once a minute by itself, and a worker may run a thousand jobs a second."""
+def test_a_busy_series_has_the_room_that_others_do_not_need() -> None:
+    """An SDK collects once a minute by itself, and a worker may run hundreds of jobs a second."""
     taken: list[float] = []
     room = export.Room(export.MAX_WAITING)
     busy, idle = (export.Waiting(taken.extend, room) for _ in range(2))
@@ -163,6 +163,17 @@ def test_a_busy_series_has_the_room_that_others_do_not_need(reader: InMemoryMetr
     idle.flush()
     assert len(taken) == 60_001
     assert room._left == export.MAX_WAITING
+
+
+def test_a_forked_child_has_all_the_room(reader: InMemoryMetricReader, queue: Queue) -> None:
+    """What its parent has in there is told by that."""
+    queue.write(1, shard_key="t")
+    kept = cast("Any", measures._export)
+    assert kept._room._left < export.MAX_WAITING
+    kept.forget()
+    assert (kept._room._left, waits()) == (export.MAX_WAITING, [0])
+    queue.write(2, shard_key="t")
+    assert waits() == [1]
 
 
 def test_threads_that_collect_while_others_measure_take_each_value_once() -> None:
