@@ -16,7 +16,7 @@ import pytest
 
 from shardq import AsyncClient
 from shardq.dashboard import live as live_module
-from shardq.dashboard.channel import BROKEN, SHARE, SLOWEST, Channel
+from shardq.dashboard.channel import BROKEN, PERIOD, SHARE, SLOWEST, Channel
 from shardq.dashboard.live import MAX_OF_ONE, MAX_STREAMS, Live, TooMany
 from shardq.dashboard.numbers import LONGEST
 from shardq.dashboard.pulse import BEAT, PATIENCE, Pulse

@@ -43,8 +43,8 @@ MOST = 20
 
 BESIDES = {
     "producer": "facts glance len plans present release",
-    "caller": "complete dead due facts fetch glance held leased len peek plans present recount release runs skip states "
-    "tenant waiting",
+    "caller": "complete dead due facts fetch glance held leased len peek plans present recount release runs skip "
+    "states tenant waiting",
     "scheduler": "complete facts glance len move_schedules plans present recount release",
     "gateway": "complete facts glance len plans present recount",
     "consumer": "accounts cancel complete dead due facts fetch held holders leased len peek plans present recount "
