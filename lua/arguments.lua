@@ -175,7 +175,6 @@ local function names_of(meta)
   local prefix = prefix_of(meta)
   for at, name in ipairs(NAMES) do names[at] = prefix .. name end
   names.prefix, names.streams = prefix, prefix .. 's'
-  names.workers, names.minutes = prefix .. 'workers', prefix .. 'minutes'
   if names[META] ~= meta then refuse_key(META) end
   -- A key that is looked at and is none of these ends the call.
   names.few = setmetatable({unpack(names, 1, FEW)}, {__index = refuse_few}) -- at most 5: the few
@@ -232,12 +231,6 @@ function Arguments.check_keys(keys, names, beginning)
   for at, name in ipairs(names) do
     if keys[at] ~= prefix .. name then refuse_key(at) end
   end
-end
-
--- Looks at the keys of a beat, of which come more than of most other calls.
-function Arguments.check_beat(keys)
-  local names = known[keys[META]] or names_of(keys[META] or '')
-  if keys[2] ~= names.workers or keys[3] ~= names.minutes then refuse_key(2) end
 end
 
 -- Looks at the list of all queues, the only key that is of no queue.

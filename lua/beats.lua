@@ -83,8 +83,8 @@ local function spell_sum(sum)
   return format('%d', min(sum, LARGEST_SUM))
 end
 
--- Returns the row of a task among {name, done, failed, ms, counts by letter} in their order. What has no room, or a name
--- that no worker writes, is among the others.
+-- Returns the row of a task among {name, done, failed, ms, counts by letter} in their order. What has no room, or a
+-- name that no worker writes, is among the others.
 local function row_of(rows, name)
   if rows[name] then return rows[name] end
   if #rows >= MAX_TASKS or #name > LARGEST_NAME or not find(name, '^[%w%%._~-]*$') then name = OTHER end
@@ -180,7 +180,7 @@ end
 local OF_A_WORKER = {'worker', 'worker_row'} -- the arguments of `beat`
 local OF_A_MINUTE = {'work_or_none', 'numbers_or_none', 'flag'} -- those of a beat that tells more
 
--- Looks at them. Nearly all beats tell of the worker alone, and this is half of their cost: so of these it looks itself.
+-- Looks at them. Nearly all beats tell of the worker alone, and of those this looks itself: it takes a fifth of a beat.
 local function check_beat(words)
   local id, row = words[1], words[2]
   if #words == 2 and id ~= '' and #id <= 256 and #row <= 1000 and find(row, '^[01]|%d+|%d+%.?%d*|') then return end
@@ -198,11 +198,11 @@ end
 --             nothing), "minute|number|..." (if an earlier beat asked for those of a minute, '' = none), and 1 if it is
 --             the worker's first beat of a minute, else 0
 -- Reply: "now|cancelled|asked", a text since Redis sends it faster than a list: how many messages were cancelled ('' =
---        none yet), 1 if the numbers of this minute are to come with the next beat, else 0 | "now" when there is no such
---        queue
+--        none yet), 1 if the numbers of this minute are to come with the next beat, else 0 | "now" when there is no
+--        such queue
 function verbs.beat(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_beat(KEYS)
+  Arguments.check_keys(KEYS, {'meta', 'workers', 'minutes'})
   check_beat(ARGV)
   local epoch, cancelled = unpack(call('HMGET', KEYS[1], 'epoch', 'cancelled')) -- at most 2: the fields
   local now = read_time()
