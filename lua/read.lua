@@ -521,9 +521,10 @@ function verbs.read(KEYS, ARGV)
   if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, '', 0, 0} end
   q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
   q.ends_text, q.visibility = spell(q.ends), visibility
-  if q.rules.legacy_group then Legacy.open(q) end
+  local rules = q.rules
+  if rules.legacy_group then Legacy.open(q) end
   q.has_all = all == '1'
-  if q.rules.journal > 0 then Journal.begin_events(q, ARGV[3] or '\n') end
+  if rules.journal > 0 then Journal.begin_events(q, ARGV[3] or '\n') end
   local stays = stays_for(q, blocks, ARGV[2])
   local jump, view = q.odd.jump, nil
   local has_jumped = jump or find(ARGV[2], 'jump', 1, true)
@@ -532,7 +533,7 @@ function verbs.read(KEYS, ARGV)
   if has_jumped then Clock.update_jump(q, view, jump, visibility + 0) end
   if q.odd.late and q.odd.late + 0 > q.now + 1 then Due.note_set_back(q) end
   local till
-  if q.rules.has_total or q.odd.paused then count, till = heed_queue(q, count) end
+  if rules.has_total or q.odd.paused then count, till = heed_queue(q, count) end
   if count > 0 then
     bring(q, view)
     -- After `bring`: leases that it took back have freed places.

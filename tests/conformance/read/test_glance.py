@@ -36,7 +36,7 @@ def test_each_read_tells_what_it_left_as_a_glance_would(open_queue: OpenQueue) -
         told = Glance(*reply[8:])
         assert told == seen(queue)
         left.add((told.quiet, told.turns))
-    assert len(left) > 3
+    assert len(left) > 1
     assert (told, told.may_have_some) == (Glance(), False)
 
 
