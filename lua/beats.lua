@@ -102,14 +102,16 @@ local function count(counts, text)
   for letter, number in gmatch(text, '([a-p])(%d+)') do counts[letter] = (counts[letter] or 0) + number end
 end
 
--- Adds up what a text says of each task. It may say something of a task several times; what is malformed is left out.
+-- Adds up what a text says of each task. It may say something of a task several times; what is malformed is left out,
+-- and so is what has no ';' behind it: there TASK would try each way to divide digits, for hours.
 -- Each match takes long, so the first three counts come with the rest of their task: most have no more.
 local TASK = '^([^=;]*)=(%d+),(%d+),(%d+),([a-p]?)(%d*)([a-p]?)(%d*)([a-p]?)(%d*)([^;]*);()'
 
 local function add_up(text)
   local rows = {}
   local at = 1
-  while at <= #text do
+  local ends = #(match(text, '^.*;') or '')
+  while at <= ends do
     local name, done, failed, ms, one, ones, two, twos, three, threes, others, behind = match(text, TASK, at)
     if name then
       local row = rows[name] or row_of(rows, name)
@@ -120,7 +122,7 @@ local function add_up(text)
       if threes ~= '' then counts[three] = (counts[three] or 0) + threes end
       if others ~= '' then count(counts, others) end
     end
-    at = behind or (find(text, ';', at, true) or #text) + 1
+    at = behind or find(text, ';', at, true) + 1
   end
   return rows
 end
@@ -131,6 +133,7 @@ local function fold(text)
   for at, row in ipairs(add_up(text)) do
     local counts = {}
     local size = 0
+    row[5][''] = nil -- digits without a letter: they would lengthen another count
     for letter, number in pairs(row[5]) do
       size = size + 1
       counts[size] = letter .. spell_sum(number)

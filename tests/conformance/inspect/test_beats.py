@@ -292,6 +292,26 @@ def test_of_malformed_work_the_rest_counts(queue: Queue, world: World) -> None:
         assert counts == [(7, 3), (31 * 7, 31 * 3)]
 
 
+def test_work_without_an_end_holds_nobody_up(queue: Queue) -> None:
+    """Redis looks once at each letter of it, whatever it is: there are many ways to divide a row of digits."""
+    minute = minute_now(queue)
+    for digits in ("1" * 12_000, "a1" * 6_000, "a" * 12_000):
+        for work in (f"x=1,1,1,{digits}", f"{digits}=1,1,1", "x=" + digits, "x=1,1,1,a1;" * 500):
+            beat(queue, work=f"{minute}|{work}")
+            beat(queue, work=f"{minute}|{work}")
+    assert beat(queue) is not None
+
+
+def test_digits_that_count_in_no_bucket_lengthen_no_other(queue: Queue, world: World) -> None:
+    minute = minute_now(queue)
+    for _ in range(1200):
+        beat(queue, work=f"{minute}|x=1,0,1,7a1b2;")
+    raw = world.raw.hget(queue.state.keys.minutes, f"k{minute % 60}")
+    (found,) = task_minutes(raw)
+    if minute_now(queue) <= minute + 1:
+        assert (found.done, found.durations[:3]) == (1200, (1200, 2400, 0))
+
+
 def test_a_number_beyond_all_bounds_spoils_nothing(queue: Queue, world: World) -> None:
     minute = minute_now(queue)
     for _ in range(9):
