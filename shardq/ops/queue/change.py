@@ -39,11 +39,12 @@ def change_queue(
     yield from require_queue(state, until)
     doubt = False  # whether a try for an earlier epoch may have made the change
     while True:
+        epoch = state.epoch  # other calls of this client may look the queue up while `agree` looks
         if agree is not None and not (yield from in_doubt(doubt, agree())):
             if doubt:
                 raise OutcomeUnknown("an earlier try of this call got no answer; it may be what has changed the queue")
             raise Changed
-        call = make(state.epoch, new_epoch())
+        call = make(epoch, new_epoch())
         call.replicas = state.durability.replicas
         # The same call each time, with the same next epoch: by that a repetition sees that it was done.
         same = Same(call)
