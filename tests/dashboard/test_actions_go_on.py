@@ -111,6 +111,31 @@ async def test_an_action_of_which_nobody_heard_whether_it_began_goes_on(
     assert [(each.state, each.done, each.by) for each in mails.actions()] == [("done", 3, "jonas")]
 
 
+async def test_an_action_that_perhaps_began_goes_on_also_if_redis_was_away_again(
+    server: Server, mails: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody looks at the page, so nobody else would go on with it."""
+    bury(mails, "acme", 3)
+    monkeypatch.setattr("shardq.dashboard.actions.handles.GLANCE", 0.05)
+    real, tries = actions.take_over, 0
+
+    def take_over(*args: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise BackendTimeout("no answer after 5 tries")
+        return (yield from real(*args))
+
+    async with at.counter(server.url) as counter:
+        with monkeypatch.context() as meanwhile:
+            lose_the_answer(meanwhile, is_begun=True)
+            assert (await counter.visitor().do("redrive", queue="mails")).status == 503
+        monkeypatch.setattr(actions, "take_over", take_over)
+        silence(server, mails, mails.actions()[0].id)
+        await counter.handles.quiet()
+    assert [(each.state, each.done) for each in mails.actions()] == [("done", 3)]
+
+
 async def test_an_action_that_did_not_begin_is_not_looked_for_for_ever(
     server: Server, mails: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

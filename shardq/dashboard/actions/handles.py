@@ -142,10 +142,7 @@ class Handles:
                 return
             else:
                 one = next((each for each in found if each.id == action_id), None)
-                if one is not None and one.state == "abandoned":
-                    await self._adopt(queue, action_id)
-                    return
-                if one is not None and one.is_over:
+                if one is not None and (one.is_over or (one.state == "abandoned" and await self._adopt(queue, one.id))):
                     return
             await asyncio.sleep(GLANCE)
         log.info("action %s of queue %s did not begin", action_id, queue)
@@ -201,16 +198,18 @@ class Handles:
 
         task.add_done_callback(forget)
 
-    async def _adopt(self, queue: str, action_id: str) -> None:
+    async def _adopt(self, queue: str, action_id: str) -> bool:
+        """Go on with an action to its end, unless somebody else does. Return False if Redis is away."""
         client, state = self._source.client, queue_of(self._source, queue).state
         try:
             # What was seen may be a second old: somebody may have stopped it meanwhile, and then it stays so.
             action = AsyncAction(client, await client.run(actions.take_over(state, action_id, None, "adopt")))
         except ShardqError as error:  # another page was faster, or Redis is away: whoever looks next tries again
             log.debug("action %s of queue %s is not taken over: %s", action_id, queue, error)
-            return
+            return not isinstance(error, BackendError)
         log.info("action %s of queue %s goes on here: its process was silent", action_id, queue)
         await self._go_on(queue, action)
+        return True
 
     async def _go_on(self, queue: str, action: AsyncAction) -> None:
         """Work on an action to its end, also while Redis is away now and then."""
