@@ -103,7 +103,7 @@ class Channel:
             await self._wait(min(SHARE * (self._spent() - begun), SLOWEST))
 
     async def _wait(self, rest: float) -> None:
-        """Wait for so many seconds whatever comes, and then until it is time, or something has changed."""
+        """Wait for *rest* seconds whatever comes, and then until it is time, or something has changed."""
         await asyncio.sleep(rest)
         try:
             async with asyncio.timeout(PERIOD - rest):

@@ -30,7 +30,7 @@ def coloured(verdict: Verdict, parts: Parts, others: float | None = None) -> Par
 
 
 def bad_news(parts: Parts) -> Parts:
-    """Return the parts of a sentence, of which those that are bad news have their colour."""
+    """Return the parts of a sentence. Those that are bad news have their colour."""
     return toned([piece for part in parts for piece in _divided(part)], "bad", *BAD)
 
 

@@ -177,7 +177,7 @@ def _delayed(case: MessageCase) -> Said:
 
 
 def _with(count: int) -> tuple[str, str]:
-    """Return what stands before, and behind, the error with which it failed so many times."""
+    """Return what stands before, and behind, the error with which it failed *count* times."""
     return (" with ", "") if count == 1 else (", the last time with ", ",")
 
 

@@ -1,7 +1,7 @@
 """What goes to one meter provider of OpenTelemetry: instruments, the values of histograms that wait, observations.
 
-Counters and gauges are read from the tally when the provider collects. The values of histograms wait for that, too, so
-many in all: an SDK takes several microseconds to record one, longer than all else that is measured of a call. A reader
+Counters and gauges are read from the tally when the provider collects. The values of histograms wait for that, too, up
+to a bound: an SDK takes several microseconds to record one, longer than all else that is measured of a call. A reader
 collects once a minute unless it is told otherwise, so there is room for what a busy process measures in that time.
 They wait as plain numbers in an array: to keep an object for each costs more than to measure it.
 """
@@ -121,14 +121,14 @@ class Export:
 
 
 class Room:
-    """Room for so *many* values, which series of histograms share. Safe across threads."""
+    """Room for *many* values, which series of histograms share. Safe across threads."""
 
     def __init__(self, many: int) -> None:
         self._many = self._left = many
         self._lock = Lock()
 
     def take(self, many: int) -> bool:
-        """Take room for so *many* values, if there is any."""
+        """Take room for *many* values, if there is as much."""
         with self._lock:
             if has_room := self._left >= many:
                 self._left -= many

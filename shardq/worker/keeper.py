@@ -345,5 +345,5 @@ def seen_lost(job: Job) -> bool:
 
 
 def all_seen_lost(jobs: Sequence[Job]) -> list[Job]:
-    """Return those of *jobs* of which that is so."""
+    """Return those of *jobs* whose lease is lost, and whose handler may have seen it."""
     return [job for job in jobs if job.delivery._lease.state is ENDED]  # type: ignore[attr-defined]

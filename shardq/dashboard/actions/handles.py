@@ -131,7 +131,7 @@ class Handles:
         return None
 
     async def _find(self, queue: str, action_id: str) -> None:
-        """Go on with an action of which nobody heard whether it began, once it is there and silent for long enough."""
+        """Go on with an action that perhaps began, once it is there and was silent for long enough."""
         for _ in range(LOOKS):
             try:
                 found = await queue_of(self._source, queue).actions()

@@ -64,7 +64,7 @@ _PLAIN: Final[Sequence[tuple[type[ShardqError], str]]] = (
 
 
 def refusal_of(error: ShardqError) -> Refused:
-    """Return what a person is told of an error of the library. What Redis says may name hosts: the log alone has it."""
+    """Return what the page says of an error of the library. What Redis says may name hosts: the log alone has it."""
     match error:
         case MessageNotFound():
             return Refused("There is no such message any more: it is done, or was removed.", GONE)

@@ -133,7 +133,7 @@ def _who_waits(state: QueueState, names: Sequence[bytes], until: float) -> Op[An
 
 
 def last_minutes(state: QueueState, until: float) -> Op[tuple[Minute, ...]]:
-    """Return the minutes of which an outlook knows."""
+    """Return the last minutes, as many as an outlook looks at."""
     return tuple((yield from beats.history(state, MINUTES, _left(state, until))))
 
 
