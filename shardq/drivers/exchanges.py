@@ -203,7 +203,7 @@ class Exchanges:
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What of a batch goes to one node: its `exchange`, the `indexes` of its calls, and the commands of each: `sizes`."""
+    """What of a batch goes to one node: its `exchange`, the `indexes` of its calls, and how many commands each has (`sizes`)."""
 
     exchange: Exchange
     indexes: Sequence[int]
