@@ -203,7 +203,10 @@ class Exchanges:
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What of a batch goes to one node: its `exchange`, the `indexes` of its calls, and how many commands each has (`sizes`)."""
+    """What of a batch goes to one node by an `exchange`: the `indexes` of its calls, and the number of commands of each.
+
+    `sizes` are these numbers.
+    """
 
     exchange: Exchange
     indexes: Sequence[int]
