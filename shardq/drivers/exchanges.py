@@ -203,7 +203,7 @@ class Exchanges:
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What of a batch goes to one node by an `exchange`: the `indexes` of its calls, and the number of commands of each.
+    """What of a batch goes to one node by `exchange`: the `indexes` of its calls, and the number of commands of each.
 
     `sizes` are these numbers.
     """
