@@ -14,7 +14,7 @@ from shardq.dashboard.names import address_of
 from shardq.dashboard.scene import Asked
 from shardq.dashboard.source import Source
 from shardq.dashboard.verdicts import bad_news
-from shardq.errors import ShardqError
+from shardq.errors import ConfigError, ShardqError
 from shardq.model.failure import Failure
 from shardq.model.peeked import PeekedMessage, PeekedPage
 from shardq.model.stats import QueueStats
@@ -171,9 +171,12 @@ def _filter(failure: Failure) -> dict[str, str]:
 
 
 async def _waiting(source: Source, name: str, failure: Failure) -> int | None:
-    """Return how many messages of a group wait for their next try; None if they are too many to count at a glance."""
+    """Return how many messages of a group wait for their next try; None if they are not counted at a glance."""
     parts = _filter(failure)
-    where = Where(task=parts.get("task"), error=parts.get("error"), reason=parts.get("reason"), state="retrying")
+    try:
+        where = Where(task=parts.get("task"), error=parts.get("error"), reason=parts.get("reason"), state="retrying")
+    except ConfigError:  # others may call tasks by longer names than a filter takes
+        return None
     state = source.client.queue(name, create=False).state
 
     async def ask() -> Counted:
