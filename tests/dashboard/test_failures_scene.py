@@ -134,9 +134,10 @@ def test_two_hundred_groups_of_hostile_names_are_a_bounded_answer(server: Server
 def test_a_group_is_shown_whatever_its_task_is_called(server: Server, task: str) -> None:
     """Anybody who may write can call a task so. A filter takes no name as long as that."""
     with Client.from_url(server.url, codec=JsonCodec()) as client:
-        queue = client.queue("jobs", visibility_timeout=0.1, create=True)
+        queue = client.queue("jobs", create=True)
         queue.write("another", shard_key="globex")
         queue.nack_many(queue.read_many(1), delay=600.0, error=TimeoutError("no answer"))
+        queue.configure(visibility_timeout=0.1)
         queue.write(call(task), shard_key="acme")
         queue.read()
         queue.read(block=30)  # its lease has ended
