@@ -16,19 +16,24 @@ export function release() {
 
 /** Notes how much room the parts of a screen have now, and leaves it to them. */
 export function keep(main) {
+  note(main);
+  note(main); // the room of a figure may push the next one to another line, so its part is higher than before
+}
+
+function note(main) {
   const before = kept;
   kept = new Map();
-  const note = (rule, length, spare = 0) => { if (length) kept.set(rule, Math.max(before.get(rule) ?? Math.ceil(length + spare), Math.ceil(length))); };
+  const leave = (rule, length, spare = 0) => { if (length) kept.set(rule, Math.max(before.get(rule) ?? Math.ceil(length + spare), Math.ceil(length))); };
   for (const part of main.querySelectorAll("[data-room]")) {
     const name = `#main [data-room="${CSS.escape(part.dataset.room)}"]`, { width, height } = part.getBoundingClientRect();
-    note(`${name} { min-height`, height, another(part));
-    if (part.matches(".figures > *")) note(`${name} { min-width`, width, DIGIT);
+    leave(`${name} { min-height`, height, another(part));
+    if (part.matches(".figures > *")) leave(`${name} { min-width`, width, DIGIT);
   }
   for (const table of main.querySelectorAll("table[aria-label]")) {
     const name = `#main table[aria-label="${CSS.escape(table.getAttribute("aria-label"))}"]`;
     // The first column has what the others leave.
-    [...table.tHead.rows[0].cells].forEach((cell, i) => { if (i) note(`${name} th:nth-child(${i + 1}) { width`, cell.getBoundingClientRect().width); });
-    for (const row of table.tBodies[0].rows) if (row.dataset.key && row.querySelector(".sub")) note(`${name} tr[data-key="${CSS.escape(row.dataset.key)}"] { height`, row.getBoundingClientRect().height);
+    [...table.tHead.rows[0].cells].forEach((cell, i) => { if (i) leave(`${name} th:nth-child(${i + 1}) { width`, cell.getBoundingClientRect().width); });
+    for (const row of table.tBodies[0].rows) if (row.dataset.key && row.querySelector(".sub")) leave(`${name} tr[data-key="${CSS.escape(row.dataset.key)}"] { height`, row.getBoundingClientRect().height);
   }
   sheet.replaceSync([...kept].map(([rule, length]) => `${rule}: ${length}px; }`).join("\n"));
 }
