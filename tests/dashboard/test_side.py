@@ -69,12 +69,12 @@ async def test_a_hundred_who_look_cost_what_one_costs(source: Source, server: Se
 async def test_of_many_queues_those_that_may_lose_their_workers_are_asked_for_as_often_as_of_few(
     server: Server, clock: ManualClock
 ) -> None:
-    """Those that need nobody rest longer: the death of a worker would be told of too late."""
+    """Those that need nobody rest longer: the death of a worker that has work would be told of too late."""
     names = [f"q{number:02}" for number in range(numbers.FEW + 1)]
     with Client.from_url(server.url) as writer:
         for name in names:
-            queue = writer.queue(name, streams=1)
-            queue.declare()
+            queue = writer.queue(name, streams=1, create=True)
+            queue.write(b"1", shard_key="t")
             silent = numbers.MISSED if name == "q00" else 0.0
             beats(server, queue, 2, heard=int(1000 * (queue.stats().time - silent)))
     async with AsyncClient.from_url(server.url, clock=clock) as client:
@@ -84,6 +84,24 @@ async def test_of_many_queues_those_that_may_lose_their_workers_are_asked_for_as
         await numbers.looks(source, names)
         ages = {name: source.age(("look", name)) for name in names}
     assert ages == {name: 0.0 if name == "q00" else FRESH for name in names}
+
+
+async def test_an_idle_queue_whose_workers_were_not_asked_for_lately_rests_on(
+    server: Server, clock: ManualClock
+) -> None:
+    """Of it the numbers alone are asked: that nobody asked when its workers were heard is no news of them."""
+    names = [f"q{number:02}" for number in range(numbers.FEW + 1)]
+    with Client.from_url(server.url) as writer:
+        for name in names:
+            queue = writer.queue(name, streams=1)
+            queue.declare()
+            beats(server, queue, 2, heard=int(1000 * (queue.stats().time - numbers.MISSED)))
+    async with AsyncClient.from_url(server.url, clock=clock) as client:
+        source = Source(client)
+        await numbers.looks(source, names)
+        clock.advance(FRESH)
+        await numbers.looks(source, names)
+        assert {source.age(("look", name)) for name in names} == {FRESH}
 
 
 async def test_a_queue_that_is_not_there_is_said_in_words(source: Source) -> None:
