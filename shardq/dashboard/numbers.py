@@ -155,7 +155,7 @@ def _worst(lately: Mapping[str, Look | None]) -> set[str]:
 
 
 def _is_calm(before: Look) -> bool:
-    """Whether nobody is needed. (Of a queue without messages it is not asked each time when its workers were heard.)"""
+    """Whether nobody is needed. Of a queue without messages it is not asked each time when its workers were heard."""
     facts = before.facts
     heard = max((each.heard for each in facts.working), default=facts.now)
     return before.verdict.severity == "good" and (_is_idle(before.stats) or facts.now - heard < MISSED)
