@@ -55,19 +55,19 @@ def test_a_page_behind_a_site_that_checks_may_have_any_name(clock: ManualClock) 
 
 def test_each_answer_has_the_headers(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     scenes(monkeypatch, overview=hello)
-    browser = asking(clock).browser()
-    answers = {
-        "page": browser.get("/"),
-        "file": browser.get("/css/page.css"),
-        "scene": browser.get("/scene/overview"),
-        "no screen": browser.get("/scene/nothing"),
-        "no file": browser.get("/nothing"),
-        "no method": browser.put("/who", headers=OWN),
-        "failed": browser.get("/fails"),
-        "other host": browser.get("/", headers={"host": "evil.example.com"}),
-        "other origin": browser.post("/act/done", headers={**OWN, "origin": "http://evil.example.com"}),
-        "stranger": asking(clock, auth=lambda _: None).browser().get("/"),
-    }
+    with asking(clock).browser() as browser:  # in one event loop, as the page is served
+        answers = {
+            "page": browser.get("/"),
+            "file": browser.get("/css/page.css"),
+            "scene": browser.get("/scene/overview"),
+            "no screen": browser.get("/scene/nothing"),
+            "no file": browser.get("/nothing"),
+            "no method": browser.put("/who", headers=OWN),
+            "failed": browser.get("/fails"),
+            "other host": browser.get("/", headers={"host": "evil.example.com"}),
+            "other origin": browser.post("/act/done", headers={**OWN, "origin": "http://evil.example.com"}),
+            "stranger": asking(clock, auth=lambda _: None).browser().get("/"),
+        }
     assert {name: answer.status_code for name, answer in answers.items()} == {
         "page": 200, "file": 200, "scene": 200, "no screen": 404, "no file": 404, "no method": 403, "failed": 500,
         "other host": 421, "other origin": 403, "stranger": 401,

@@ -63,9 +63,8 @@ def see(look: Look, screen: str) -> Page:
 def test_each_screen_says_how_things_are(address: str, open_look: Open) -> None:
     look = open_look(address)
     said = {name: see(look, name).text_content("h1") or "" for name in SCREENS}
-    assert re.fullmatch(
-        r"mail\.send_receipt fails since \d\d:\d\d: TimeoutError, 60 in 10 min, 9 tenants\.", said["failures"]
-    )
+    # That is far less than a tenth of what is done.
+    assert said["failures"] == "98 tries failed in 10 min; 38 messages failed for good and are dead."
     assert said["workers"] == "No worker reads exports. 3 workers read the others, 39 of 48 slots busy."
     assert said["schedules"].endswith(". 1 schedule will be late.")
     assert said["settings"] == "1 of 3 queues differs from the file, and 1 queue of the file is not there."

@@ -156,13 +156,13 @@ def test_actions_stand_where_they_are_needed(server: Server, queue: Queue, actin
     page = look.go(addresses["tenant"])
     page.wait_for_selector(".acts button")
     labels = page.locator(".acts button").all_inner_texts()
-    assert labels[:4] == ["Pause for…", "Limit until…", "Weight…", "Plan…"]
-    assert labels[-1].startswith("Purge 1,9")
+    assert labels[:3] == ["Pause for…", "Limit until…", "Weight…"]
+    assert any(each.startswith("Purge 1,9") for each in labels)
     page.goto(acting + here("/tenant/bluefin-group"))
     page.wait_for_selector(".acts button:has-text('End the pause')")
     page.goto(acting + addresses["message"])
     page.wait_for_selector(".acts button:has-text('Try now')")
-    assert page.locator(".acts button").all_inner_texts() == ["Try now", "Cancel…", "Copy id"]
+    assert page.locator(".acts button").all_inner_texts() == ["Try now…", "Cancel…", "Copy id"]
     page.click("text=Cancel…")
     page.wait_for_selector("dialog[open]")
     look.check_axe()
