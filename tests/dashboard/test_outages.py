@@ -76,10 +76,10 @@ def alarm(look: Look) -> str:
     return found
 
 
-def old(look: Look) -> int:
+def old(look: Look) -> float:
     """How many seconds old the page says that it is; from a minute on 60."""
     words = foot(look).split("·")[1].split()
-    return int(words[0]) if words[1] == "s" else 60
+    return float(words[0]) if words[1] == "s" else 60
 
 
 @contextmanager
