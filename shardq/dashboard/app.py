@@ -39,8 +39,8 @@ from shardq.errors import BackendError, ConfigError
 
 MAX_MAKERS: Final = 16
 """Scenes that are made at a time for those who ask once."""
-PATIENCE: Final = 10.0
-"""Seconds for which somebody waits for a scene."""
+SCENE_SECONDS: Final = 10.0
+"""Longest wait for a scene that is asked for once."""
 NO_SCREEN: Final = "There is no such screen."
 MAX_PARTS: Final = 2
 """Parts that name what a screen shows."""
@@ -121,7 +121,7 @@ class _Page:
         if hasty := self._hasty(request):
             return hasty
         try:
-            async with asyncio.timeout(PATIENCE), self._makers:
+            async with asyncio.timeout(SCENE_SECONDS), self._makers:
                 made = await scene(self.source, asked)
         except BackendError as error:
             return _error(trouble(error)[1], 503)

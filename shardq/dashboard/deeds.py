@@ -34,7 +34,7 @@ DID: Final[dict[ActionKind, tuple[str, str]]] = {
 TO_DO: Final[dict[ActionKind, str]] = {
     "redrive": "redrive", "delete_dead": "delete", "cancel": "cancel", "retry_now": "try",
 }  # fmt: skip
-"""What somebody began to do."""
+"""The verb of each action in a sentence such as "mira began to redrive 40 messages"."""
 
 Deed = tuple[float, Parts]
 

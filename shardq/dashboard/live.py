@@ -30,9 +30,9 @@ log = logging.getLogger("shardq.dashboard")
 Events: TypeAlias = AsyncGenerator[bytes, None]
 Side: TypeAlias = Callable[[Source], Awaitable[Mapping[str, Any]]]
 _Key: TypeAlias = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
-"""What is looked at: the name of the scene, its parts, and its query in the order of names."""
+"""The key of a channel: the name of its scene, the parts of its address, and its query, sorted."""
 SIDE: Final[_Key] = ("side", (), ())
-"""What stands beside each scene."""
+"""The key of the channel of the side bar, which is shown beside each scene."""
 
 
 class TooMany(Exception):

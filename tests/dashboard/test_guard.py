@@ -269,7 +269,7 @@ def test_a_scene_that_takes_too_long_is_not_waited_for(clock: ManualClock, monke
         return {}
 
     scenes(monkeypatch, overview=stands)
-    monkeypatch.setattr(sys.modules["shardq.dashboard.app"], "PATIENCE", 0.01)
+    monkeypatch.setattr(sys.modules["shardq.dashboard.app"], "SCENE_SECONDS", 0.01)
     answer = asking(clock).browser().get("/scene/overview")
     assert (answer.status_code, answer.json()) == (503, {"text": "Redis does not answer."})
 

@@ -20,7 +20,7 @@ from shardq.outlook.foresight import Foresight
 from shardq.outlook.names import LETTERS, name_of
 
 State: TypeAlias = Mapping[str, object]
-"""What must still be so when an action is done, by names."""
+"""The facts that a dialog showed, each by its name, such as "the pause": the action is refused if one has changed."""
 COUNTED: Final = 2.0
 """Seconds for which messages are counted that a filter selects: then the dialog says "at least"."""
 
