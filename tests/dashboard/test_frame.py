@@ -373,6 +373,15 @@ def test_keys(look: Look, stage: Stage) -> None:
     look.check("404")
 
 
+def test_a_key_goes_by_the_address_though_its_screen_is_not_drawn_yet(look: Look) -> None:
+    """A quick person presses the next key before the page hears that its address is another."""
+    look.go().evaluate("""() => {
+        location.hash = "#/q/b";
+        document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "/", bubbles: true }));
+    }""")
+    look.until("location.hash === '#/q/b/tenants'")
+
+
 def test_enter_opens_a_row(look: Look) -> None:
     page = look.go()
     page.keyboard.press("j")

@@ -121,7 +121,8 @@ main.addEventListener("focusout", letGo);
 listen({
   queue: (place) => { const q = side?.queues?.[place]; return q && here(q.name); },
   find() {
-    const search = document.getElementById("search"), queue = at?.queue ?? side?.queues?.[0]?.name;
+    const to = route(); // what the address says: a quick person's next key comes before its screen is drawn
+    const search = to?.key === at?.key && document.getElementById("search"), queue = to?.queue ?? side?.queues?.[0]?.name;
     if (search) search.focus();
     else if (queue) { wantsSearch = true; location.hash = here(queue, "/tenants"); }
   },
