@@ -217,5 +217,23 @@ def serve(url: str) -> None:
     server.close()
 
 
+def many(url: str, count: int, seconds: float) -> None:
+    """Print what it costs that one looks at the overview of so many queues, or a hundred do. A tenth has messages."""
+    with Client.from_url(url) as client, connect(url) as server, _page(url) as (process, address):
+        for number in range(count):
+            queue = client.queue(f"dashboard-{number:04}", streams=4, create=True)
+            queue.declare()
+            if not number % 10:
+                queue.write_many([Message(b"x", f"t{n}") for n in range(5)])
+        meter = _Meter(server, process.pid, seconds)
+        for viewers in (1, VIEWERS):
+            cost = meter.looked_at(f"{address}live?scene=overview", viewers)
+            told = f"server {cost.server:.2f} %, page {cost.page:.2f} %, {cost.commands:.0f} commands/s"
+            sys.stdout.write(f"{count} queues, {viewers} look: {told}\n")
+
+
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    if sys.argv[2:3] == ["many"]:  # python -m benchmarks.dashboard URL many: 1,000 queues on a server of their own
+        many(sys.argv[1], 1000, 60.0)
+    else:
+        serve(sys.argv[1])

@@ -85,7 +85,7 @@ local KINDS = {
   ['nothing'] = {'^$', 0},
   ['worker'] = {'.', 256}, -- '' is the sentinel
   ['worker_row'] = {'^[01]|%d+|%d+%.?%d*|', 1000},
-  ['work'] = {'^%d+|[%w%%._~=,;-]*$', 12288},
+  ['work'] = {'^%d+|', 12288}, -- of what is malformed in it the rest is believed (beats.lua)
   ['work_or_none'] = {'^$', 0, also = 'work'},
   ['numbers'] = {'^%d+|[%d|.-]*$', 256},
   ['numbers_or_none'] = {'^$', 0, also = 'numbers'},

@@ -19,7 +19,7 @@ local ANSWER_AWAITED = 2000 -- ms in which the numbers of a minute are awaited o
 local MAX_TASKS = 24 -- that a minute has apart
 local OTHER = 'other' -- the sum of the others
 local LARGEST_SUM = 99999999999999
-local TABLE_FACTOR = 8 -- the tables of a minute's tasks take eight times the memory of their text
+local LARGEST_NAME = 96 -- bytes of a task's name
 local LARGEST_ROW = 1024 -- bytes of a worker's row
 local LARGEST_MINUTE = 16384 -- bytes of a minute's tasks
 
@@ -77,6 +77,98 @@ local function spell_working(key, now)
   return format('%.0f|%.0f|%.2f', workers * scale, slots * scale, busy * scale)
 end
 
+-- Returns a sum as text. Nearly all large ones are new numbers, which `spell` writes more slowly.
+local function spell_sum(sum)
+  if sum < 4096 then return spell(sum) end
+  return format('%d', min(sum, LARGEST_SUM))
+end
+
+-- Returns the row of a task among {name, done, failed, ms, counts by letter} in their order. What has no room, or a
+-- name that no worker writes, is among the others.
+local function row_of(rows, name)
+  if rows[name] then return rows[name] end
+  if #rows >= MAX_TASKS or #name > LARGEST_NAME or not find(name, '^[%w%%._~-]*$') then name = OTHER end
+  local row = rows[name]
+  if not row then
+    row = {name, 0, 0, 0, {}}
+    rows[name] = row
+    rows[#rows + 1] = row
+  end
+  return row
+end
+
+-- Adds to counts by letter.
+local function count(counts, text)
+  for letter, number in gmatch(text, '([a-p])(%d+)') do counts[letter] = (counts[letter] or 0) + number end
+end
+
+-- Adds up what a text says of each task. It may say something of a task several times; what is malformed is left out,
+-- and so is what has no ';' behind it: there TASK would try each way to divide digits, for hours.
+-- Each match takes long, so the first three counts come with the rest of their task: most have no more.
+local TASK = '^([^=;]*)=(%d+),(%d+),(%d+),([a-p]?)(%d*)([a-p]?)(%d*)([a-p]?)(%d*)([^;]*);()'
+
+local function add_up(text)
+  local rows = {}
+  local at = 1
+  local ends = #(match(text, '^.*;') or '')
+  while at <= ends do
+    local name, done, failed, ms, one, ones, two, twos, three, threes, others, behind = match(text, TASK, at)
+    if name then
+      local row = rows[name] or row_of(rows, name)
+      row[2], row[3], row[4] = row[2] + done, row[3] + failed, row[4] + ms
+      local counts = row[5]
+      if ones ~= '' then counts[one] = (counts[one] or 0) + ones end
+      if twos ~= '' then counts[two] = (counts[two] or 0) + twos end
+      if threes ~= '' then counts[three] = (counts[three] or 0) + threes end
+      if others ~= '' then count(counts, others) end
+    end
+    at = behind or find(text, ';', at, true) + 1
+  end
+  return rows
+end
+
+-- Returns the sums that a text of a minute's tasks has, as such a text.
+local function fold(text)
+  local parts = {}
+  for at, row in ipairs(add_up(text)) do
+    local counts = {}
+    local size = 0
+    row[5][''] = nil -- digits without a letter: they would lengthen another count
+    for letter, number in pairs(row[5]) do
+      size = size + 1
+      counts[size] = letter .. spell_sum(number)
+    end
+    parts[at] = row[1] .. '=' .. spell_sum(row[2]) .. ',' .. spell_sum(row[3]) .. ',' .. spell_sum(row[4]) .. ','
+      .. concat(counts) .. ';'
+  end
+  return concat(parts)
+end
+
+-- Adds what a worker did in a minute: "minute|task=done,failed,ms,buckets;...". It is written behind what others did,
+-- and only a text that grows long is added up: to read and write sums takes far longer than all else.
+local function add_work(key, text, now)
+  local minute, work = match(text, '^(%d+)|(.*)$')
+  if not is_recent(minute, now) then return end
+  local field = 'k' .. minute % KEPT_TASKS
+  local stored = call('HGET', key, field) or ''
+  if sub(stored, 1, #minute + 1) ~= minute .. '|' then stored = minute .. '|' end
+  if #stored + #work <= LARGEST_MINUTE then
+    stored = stored .. work
+  else
+    stored = minute .. '|' .. fold(sub(stored, #minute + 2, LARGEST_MINUTE) .. work)
+  end
+  call('HSET', key, field, stored)
+end
+
+-- Adds up what was done in a minute, to which nobody adds any more: so an hour of them takes little memory.
+local function fold_minute(key, minute)
+  local field = 'k' .. minute % KEPT_TASKS
+  local stored = call('HGET', key, field) or ''
+  local beginning = spell(minute) .. '|'
+  if sub(stored, 1, #beginning) ~= beginning or #stored > LARGEST_MINUTE then return end
+  call('HSET', key, field, beginning .. fold(sub(stored, #beginning + 1)))
+end
+
 -- Writes down the numbers of a minute, unless they are there.
 local function write_minute(workers, minutes, text, now)
   local minute, numbers = match(text, '^(%d+)|(.*)$')
@@ -85,94 +177,17 @@ local function write_minute(workers, minutes, text, now)
   if match(call('HGET', minutes, field) or '', '^%d+') == minute then return end
   call('HSET', minutes, field, minute .. '|' .. spell_working(workers, now) .. '|' .. numbers)
   if minute + 0 == floor(now / MINUTE) then call('HSET', minutes, 'told', minute .. '|0') end
+  fold_minute(minutes, minute - 2)
 end
 
--- What the latest texts of minutes say: to read one takes as long as to add to it, and all workers add to the same.
-local known_tasks = {}
-local known_bytes = 0
+local OF_A_WORKER = {'worker', 'worker_row'} -- the arguments of `beat`
+local OF_A_MINUTE = {'work_or_none', 'numbers_or_none', 'flag'} -- those of a beat that tells more
 
--- Reads how many jobs took how long: a letter for each bucket that has any, and how many.
-local function read_buckets(text)
-  local counts = {}
-  for letter, number in gmatch(text, '(%l)(%d+)') do counts[letter] = number + 0 end
-  return counts
-end
-
--- Reads the tasks of a minute: {by name {done, failed, ms, buckets}, the names in their order}.
-local function read_tasks(text)
-  local tasks = {}
-  local names = {}
-  for name, done, failed, ms, buckets in gmatch(text, '([%w%%._~-]*)=(%d+),(%d+),(%d+),(%w*);') do
-    if not tasks[name] and #names <= MAX_TASKS then
-      names[#names + 1] = name
-      tasks[name] = {done + 0, failed + 0, ms + 0, read_buckets(buckets)}
-    end
-  end
-  return {tasks, names}
-end
-
--- Does so, or takes what is known of a text. The caller may change it: it is not known any more.
-local function take_tasks(text)
-  local known = known_tasks[text]
-  if not known then return read_tasks(text) end
-  known_tasks[text] = nil
-  return known
-end
-
--- Returns a sum as text. Nearly all large ones are new numbers, which `spell` writes more slowly.
-local function spell_sum(sum)
-  if sum < 4096 then return spell(sum) end
-  return format('%d', min(sum, LARGEST_SUM))
-end
-
--- Writes them.
-local function spell_tasks(known)
-  local tasks = known[1]
-  local parts = {}
-  for at, name in ipairs(known[2]) do
-    local task = tasks[name]
-    local buckets = {}
-    local size = 0
-    for letter, number in pairs(task[4]) do
-      size = size + 1
-      buckets[size] = letter .. spell_sum(number)
-    end
-    parts[at] = name .. '=' .. spell_sum(task[1]) .. ',' .. spell_sum(task[2]) .. ',' .. spell_sum(task[3]) .. ','
-      .. concat(buckets) .. ';'
-  end
-  return concat(parts)
-end
-
--- Returns what a minute has of a task; of one that has no room among the others what these have.
-local function task_of(known, name)
-  local tasks, names = known[1], known[2]
-  if tasks[name] then return tasks[name] end
-  if #names >= MAX_TASKS and not (#names == MAX_TASKS and name == OTHER) then
-    if tasks[OTHER] then return tasks[OTHER] end
-    name = OTHER
-  end
-  names[#names + 1] = name
-  tasks[name] = {0, 0, 0, {}}
-  return tasks[name]
-end
-
--- Adds what a worker did in a minute: "minute|task=done,failed,ms,buckets;...".
-local function add_work(key, text, now)
-  local minute, work = match(text, '^(%d+)|(.*)$')
-  if not is_recent(minute, now) then return end
-  local field = 'k' .. minute % KEPT_TASKS
-  local its_minute, stored = match(call('HGET', key, field) or '', '^(%d+)|(.*)$')
-  local known = take_tasks(its_minute == minute and #stored <= LARGEST_MINUTE and stored or '')
-  for name, done, failed, ms, buckets in gmatch(work, '([%w%%._~-]*)=(%d+),(%d+),(%d+),(%w*);') do
-    local task = task_of(known, name)
-    task[1], task[2], task[3] = task[1] + done, task[2] + failed, task[3] + ms
-    local counts = task[4]
-    for letter, number in gmatch(buckets, '(%l)(%d+)') do counts[letter] = (counts[letter] or 0) + number end
-  end
-  local sum = spell_tasks(known)
-  -- The tables take more than `keep` thinks.
-  known_bytes = keep(known_tasks, known_bytes + TABLE_FACTOR * #sum, sum, known)
-  call('HSET', key, field, minute .. '|' .. sum)
+-- Looks at them. Nearly all beats tell of the worker alone, and of those this looks itself: it takes a fifth of a beat.
+local function check_beat(words)
+  local id, row = words[1], words[2]
+  if #words == 2 and id ~= '' and #id <= 256 and #row <= 1000 and find(row, '^[01]|%d+|%d+%.?%d*|') then return end
+  Arguments.check(words, OF_A_WORKER, OF_A_MINUTE, 1)
 end
 
 -- @verb beat | allow-oom: note what a worker says of itself, and once a minute what it did. It goes with a call that
@@ -185,24 +200,26 @@ end
 -- ARGV[3..] minute: of a beat that tells more, "minute|task=done,failed,ms,buckets;..." (what it did in a minute, '' =
 --             nothing), "minute|number|..." (if an earlier beat asked for those of a minute, '' = none), and 1 if it is
 --             the worker's first beat of a minute, else 0
--- Reply: {now, how many messages were cancelled ('' = none yet), 1 if the numbers of this minute are to come with the
---        next beat, else 0} | {now} when there is no such queue
+-- Reply: "now|cancelled|asked", a text since Redis sends it faster than a list: how many messages were cancelled ('' =
+--        none yet), 1 if the numbers of this minute are to come with the next beat, else 0 | "now" when there is no
+--        such queue
 function verbs.beat(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta', 'workers', 'minutes'})
-  Arguments.check(ARGV, {'worker', 'worker_row'}, {'work_or_none', 'numbers_or_none', 'flag'}, 1)
+  check_beat(ARGV)
   local epoch, cancelled = unpack(call('HMGET', KEYS[1], 'epoch', 'cancelled')) -- at most 2: the fields
   local now = read_time()
-  if not epoch then return {now} end
+  local heard = spell(now)
+  if not epoch then return heard end
   local workers, minutes = KEYS[2], KEYS[3]
-  call('HLEN', minutes) -- its type, before the effects
-  if call('HSET', workers, ARGV[1], spell(now) .. '|' .. ARGV[2]) == 1 then make_room(workers, ARGV[1]) end
+  if #ARGV > 2 then call('HLEN', minutes) end -- its type, before the effects
+  if call('HSET', workers, ARGV[1], heard .. '|' .. ARGV[2]) == 1 then make_room(workers, ARGV[1]) end
   if now % ONE_BEAT_IN == 0 then drop_silent(workers, now) end
-  if #ARGV == 2 then return {now, cancelled or '', 0} end -- the common case
+  if #ARGV == 2 then return heard .. '|' .. (cancelled or '') .. '|0' end -- the common case
   local work, numbers, first = unpack(ARGV, 3) -- at most 3: what it tells more
   if work ~= '' then add_work(minutes, work, now) end
   if numbers ~= '' then write_minute(workers, minutes, numbers, now) end
-  return {now, cancelled or '', first == '1' and is_asked(minutes, now) or 0}
+  return heard .. '|' .. (cancelled or '') .. '|' .. (first == '1' and is_asked(minutes, now) or 0)
 end
 
 -- @verb workers | no-writes: a page of what workers last said of themselves.

@@ -15,7 +15,7 @@ from shardq.errors import ConfigError
 
 T = TypeVar("T")
 PREFIX = "shardq_"
-"""Fresh tokens begin so, so that people and scanners recognize one that leaked."""
+"""How each fresh token begins. By that people and scanners recognize a token that leaked."""
 MAX_TOKEN = 512
 """Letters of a token."""
 NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")

@@ -21,15 +21,16 @@ from shardq.arguments import check_name
 from shardq.client import AsyncClient
 from shardq.dashboard import table
 from shardq.dashboard.actions import Handles, allowed, routes
-from shardq.dashboard.channel import trouble
+from shardq.dashboard.channel import AWAY, trouble
 from shardq.dashboard.encoding import encoded
 from shardq.dashboard.files import PAGE
 from shardq.dashboard.guard import Guard
 from shardq.dashboard.live import Live, TooMany
 from shardq.dashboard.login import Login
 from shardq.dashboard.origin import address_of
+from shardq.dashboard.pace import Hasty, Pace
 from shardq.dashboard.people import ANYBODY, Auth, Person
-from shardq.dashboard.refusals import Refusals
+from shardq.dashboard.refusal_log import Refusals
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.side import side
 from shardq.dashboard.source import Source
@@ -38,6 +39,8 @@ from shardq.errors import BackendError, ConfigError
 
 MAX_MAKERS: Final = 16
 """Scenes that are made at a time for those who ask once."""
+SCENE_SECONDS: Final = 10.0
+"""Longest wait for a scene that is asked for once."""
 NO_SCREEN: Final = "There is no such screen."
 MAX_PARTS: Final = 2
 """Parts that name what a screen shows."""
@@ -91,6 +94,7 @@ class _Page:
         self.handles = Handles(self.source) if actions else None
         self._login, self._refusals = login, refusals
         self._makers = asyncio.Semaphore(MAX_MAKERS)
+        self._pace = Pace(source.client.clock)
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -114,13 +118,17 @@ class _Page:
         scene, asked = table.scene_of(request.path_params["name"]), asked_in(request)
         if scene is None or asked is None:
             return _error(NO_SCREEN, 404)
+        if hasty := self._hasty(request):
+            return hasty
         try:
-            async with self._makers:
+            async with asyncio.timeout(SCENE_SECONDS), self._makers:
                 made = await scene(self.source, asked)
-        except NotThere as error:
-            return _error(str(error), 404)
         except BackendError as error:
             return _error(trouble(error)[1], 503)
+        except TimeoutError:
+            return _error(AWAY, 503)
+        except NotThere as error:
+            return _error(str(error), 404)
         return Response(encoded(made), media_type="application/json")
 
     async def _live(self, request: Request) -> Response:
@@ -131,14 +139,26 @@ class _Page:
         if request.method == "HEAD":
             return Response(media_type=Stream.media_type)
         person: Person = request.state.person
-        who = person.name if person is not ANYBODY else f"of {address_of(request)}"  # a name has no spaces
         try:
-            place = self.live.place(who)
+            place = self.live.place(_who(request))
         except TooMany as error:
             self._refusals.tell(request, "too many streams", person.name)
             return _error(str(error), 429)
+        if hasty := self._hasty(request):
+            place()
+            return hasty
         events = self.live.events(name, scene, asked, self._you(request))
         return Stream(place, events, partial(self._may_look, request, person), self.source.client.clock)
+
+    def _hasty(self, request: Request) -> Response | None:
+        """Return what one gets who opens screens too fast."""
+        try:
+            self._pace.count(_who(request))
+        except Hasty as error:
+            person: Person = request.state.person
+            self._refusals.tell(request, "too many screens at once", person.name)
+            return _error(str(error), 429)
+        return None
 
     def _may_look(self, request: Request, person: Person) -> bool:
         return self._login is None or self._login(request) == person
@@ -168,6 +188,12 @@ def asked_in(request: Request) -> Asked | None:
     except ConfigError:
         return None
     return Asked(parts, query)
+
+
+def _who(request: Request) -> str:
+    """Return who asks, and where nobody is known, from where."""
+    person: Person = request.state.person
+    return person.name if person is not ANYBODY else f"of {address_of(request)}"  # a name has no spaces
 
 
 def _error(text: str, status: int) -> Response:

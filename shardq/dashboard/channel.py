@@ -74,15 +74,19 @@ class Channel:
         self._away_since = 0.0
         self._hurry = asyncio.Event()
 
+    @property
+    def is_made(self) -> bool:
+        """Whether it is made again and again."""
+        return self.task is not None and not self.task.done()
+
     def hurry(self) -> None:
-        """Make it again now: something has just changed."""
+        """Make it again soon: something has just changed. It rests for what its making took in any case."""
         self._hurry.set()
 
     async def run(self) -> None:
         """Make it until cancelled."""
         while True:
             begun = self._spent()
-            rest = PERIOD
             self._hurry.clear()
             try:
                 self._tell(await self._make())
@@ -94,15 +98,15 @@ class Channel:
             except Exception as error:  # noqa: BLE001 (a screen that fails ends no other)
                 self._complain("failed", error, trace=True)
                 self._say("failed", {"text": BROKEN})
-            else:
-                rest = min(max(PERIOD, SHARE * (self._spent() - begun)), SLOWEST)
             self.made += 1
             self._changed()
-            await self._wait(rest)
+            await self._wait(min(SHARE * (self._spent() - begun), SLOWEST))
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait(self, rest: float) -> None:
+        """Wait for *rest* seconds whatever comes, and then until it is time, or something has changed."""
+        await asyncio.sleep(rest)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(PERIOD - rest):
                 await self._hurry.wait()
         except TimeoutError:
             pass

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from shardq.client import AsyncClient
 from shardq.dashboard import numbers
-from shardq.dashboard.said import Linked, here, spelled
+from shardq.dashboard.marked import Linked, here, spelled
 from shardq.dashboard.source import Source
 from shardq.model.action import ActionKind, ActionStatus
 from shardq.model.controls import Control, Controls
 from shardq.model.limits import Limits
-from shardq.model.wording import number, plural, rate
+from shardq.model.wording import number, plural
 from shardq.ops.operate.controls import own_controls
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Bold, Parts
@@ -31,6 +31,10 @@ DID: Final[dict[ActionKind, tuple[str, str]]] = {
     "retry_now": ("tried again", "message"),
 }
 """What somebody did with an action, and to what."""
+TO_DO: Final[dict[ActionKind, str]] = {
+    "redrive": "redrive", "delete_dead": "delete", "cancel": "cancel", "retry_now": "try",
+}  # fmt: skip
+"""The verb of each action in a sentence such as "mira began to redrive 40 messages"."""
 
 Deed = tuple[float, Parts]
 
@@ -81,7 +85,7 @@ def _whom(key: str | bytes | None, queue: str) -> Parts:
 def _to(limits: Limits | str) -> str:
     if isinstance(limits, str):
         return f"by the plan {name_of(limits)}"
-    told = [] if limits.rate is None else [f"to {rate(limits.rate)}" if limits.rate else "to no rate"]
+    told = [] if limits.rate is None else [f"to {limits.rate:g}/s" if limits.rate else "to no rate"]
     if limits.max_in_flight is not None:
         told.append(
             f"to {number(limits.max_in_flight)} in flight" if limits.max_in_flight else "to no number in flight"
@@ -96,4 +100,6 @@ def _actions(queue: str, found: Sequence[ActionStatus]) -> Iterator[Deed]:
         stopped = ", until it was stopped" if each.state == "stopped" else problem
         of = Linked(queue, here(queue))
         who = Bold(name_of(each.by) if each.by else "somebody")
-        yield each.started, [who, f" {did} ", plural(each.done, what), " of ", of, stopped]
+        is_new = not each.done and each.state in ("running", "stopping")
+        told: Parts = [f" began to {TO_DO[each.kind]} {what}s"] if is_new else [f" {did} {plural(each.done, what)}"]
+        yield each.started, [who, *told, " of ", of, stopped]

@@ -14,11 +14,17 @@ WORDS: Final = {"empty": "-", "grows": "never: it grows", "stands": "it stands",
 
 
 def drains(look: Look) -> dict[str, Any]:
-    """Return `drains` {seconds, text} of a queue, of which one is said; and a `tag` that stands in place of both."""
+    """Return `drains` {seconds, text, why} of a queue; and a `tag` that stands in place of it.
+
+    It is said in seconds or in a text, and `why` is on what condition.
+    """
     found = look.outlook
     seconds, text = found.drain_seconds, WORDS.get(found.drains, "")
     if found.drains == "drains" and seconds is not None and seconds < AT_ONCE:
         seconds, text = None, "at once"
     if found.drains != "drains":
         seconds = None
-    return {"drains": {"seconds": seconds, "text": text}, "tag": tag_of(look.verdict) if found.waits else None}
+    return {
+        "drains": {"seconds": seconds, "text": text, "why": found.why if seconds is not None else ""},
+        "tag": tag_of(look.verdict) if found.waits else None,
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, Final
@@ -17,7 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from shardq.dashboard.login import Login
 from shardq.dashboard.origin import foreign, host_of, is_loopback, path_of
 from shardq.dashboard.people import ANYBODY, Auth, Person, Role
-from shardq.dashboard.refusals import Refusals
+from shardq.dashboard.refusal_log import Refusals
+from shardq.errors import ClosedError
 
 PATIENCE: Final = 10.0
 """Seconds within which it has to be said who asks."""
@@ -34,6 +36,10 @@ HEADERS: Final = {
 OF_ALL: Final = frozenset({"/login", "/logout"})
 """What everybody may POST."""
 
+FAILED: Final = "This failed. The log of the page's process says why."
+ENDED: Final = "The page has ended: its process closed its client of Redis. Try again when it was started again."
+ELSEWHERE: Final = "The page began in another process or event loop, and cannot go on in this one: start it again."
+
 log = logging.getLogger("shardq.dashboard")
 
 
@@ -43,6 +49,8 @@ class Guard:
     def __init__(self, inner: ASGIApp, *, auth: Auth | None, host_names: Iterable[str], refusals: Refusals) -> None:
         self._inner, self._auth, self._refusals = inner, auth, refusals
         self._login = auth if isinstance(auth, Login) else None
+        self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
+        """The process and the loop in which it was asked first: what waits there is of no use elsewhere."""
         self._host_names = {each.lower().rstrip(".") for each in host_names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,14 +71,21 @@ class Guard:
             await send(message)
 
         request = Request(scope, receive)
+        here = os.getpid(), asyncio.get_running_loop()
+        self._home = self._home or here
         try:
             refusal = await self._refusal(request)
             await (refusal or self._inner)(scope, receive, with_headers)
+        except ClosedError:
+            log.exception("the page has ended, and is asked: %s %r", scope["method"], scope["path"][:200])
+            if not has_begun:
+                text = ENDED if here == self._home else ELSEWHERE
+                await JSONResponse({"text": text}, 503)(scope, receive, with_headers)
         except Exception:  # what it says may name hosts, or quote what somebody sent
             log.exception("a request of the page failed: %s %r", scope["method"], scope["path"][:200])
             if not has_begun:
-                failed = JSONResponse({"text": "This failed. The log of the page's process says why."}, 500)
-                await failed(scope, receive, with_headers)
+                text, status = (FAILED, 500) if here == self._home else (ELSEWHERE, 503)
+                await JSONResponse({"text": text}, status)(scope, receive, with_headers)
 
     async def _refusal(self, request: Request) -> Response | None:
         if not self._is_known(host_of(request)):

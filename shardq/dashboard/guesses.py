@@ -26,18 +26,18 @@ class Guesses:
 
     def wait(self, address: str) -> float:
         """Return in how many seconds that address may show a token; 0: now."""
-        left = self._free_at.get(_place(address), 0.0) - self._clock.monotonic()
+        left = self._free_at.get(place_of(address), 0.0) - self._clock.monotonic()
         return max(0.0, left - (AT_ONCE - 1) * PAUSE)
 
     def note(self, address: str) -> None:
         """Count a wrong token."""
-        now, place = self._clock.monotonic(), _place(address)
+        now, place = self._clock.monotonic(), place_of(address)
         self._free_at[place] = max(self._free_at.pop(place, 0.0), now) + PAUSE
         while len(self._free_at) > MAX_ADDRESSES:
             self._free_at.popitem(last=False)
 
 
-def _place(address: str) -> str:
+def place_of(address: str) -> str:
     """Return what is counted together: an address, or the network of one of IPv6, of which everybody has 2**64."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])

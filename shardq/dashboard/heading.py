@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shardq.dashboard.said import Toned, said
+from shardq.dashboard.marked import Toned, said
 from shardq.outlook.said import Said
 from shardq.outlook.sentence import Bold
 
@@ -14,6 +14,8 @@ TONES: Final = {
     "bad": ("no worker reads this queue", "No worker reads this queue", "a worker", "a dead letter"),
 }
 """How bold words end that have a colour; the first that fits counts."""
+BEGINS: Final = {"failed ": "bad"}
+"""How bold words begin that have a colour: "failed 6 times"."""
 
 
 def heading(found: Said) -> dict[str, Any]:
@@ -23,4 +25,5 @@ def heading(found: Said) -> dict[str, Any]:
 
 def _toned(part: str) -> str:
     tone = next((tone for tone, ends in TONES.items() if part.endswith(ends)), None)
+    tone = tone or next((tone for begin, tone in BEGINS.items() if part.startswith(begin)), None)
     return Toned(part, tone) if tone and isinstance(part, Bold) else part

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Mapping
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -25,8 +26,13 @@ LONGEST: Final = 600.0
 RETRY: Final = b"retry: 1000\n\n"
 """Milliseconds after which a browser comes again when its stream ends."""
 
+log = logging.getLogger("shardq.dashboard")
 Events: TypeAlias = AsyncGenerator[bytes, None]
 Side: TypeAlias = Callable[[Source], Awaitable[Mapping[str, Any]]]
+_Key: TypeAlias = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
+"""The key of a channel: the name of its scene, the parts of its address, and its query, sorted."""
+SIDE: Final[_Key] = ("side", (), ())
+"""The key of the channel of the side bar, which is shown beside each scene."""
 
 
 class TooMany(Exception):
@@ -39,7 +45,7 @@ class Live:
     def __init__(self, source: Source, side: Side) -> None:
         self._source, self._clock = source, source.client.clock
         self._side = side
-        self._channels: dict[Hashable, Channel] = {}
+        self._channels: dict[_Key, Channel] = {}
         self._of_one: dict[str, int] = {}
         self._news = asyncio.Event()
         self._pulse = Pulse(source.client, self._beaten)
@@ -51,9 +57,15 @@ class Live:
         """Whether nothing is asked, since nobody looks."""
         return not self._channels and self._beating is None
 
-    def hurry(self) -> None:
-        """Make all scenes again: an action has changed what they show."""
-        self._source.forget()
+    def hurry(self, queue: str) -> None:
+        """Make the scenes soon that show this *queue*: an action has changed it."""
+        self._source.outdate(queue)
+        for key, channel in self._channels.items():
+            if _shows(key, queue):
+                channel.hurry()
+
+    def _recover(self) -> None:
+        self._source.recover()
         for channel in self._channels.values():
             channel.hurry()
 
@@ -80,15 +92,15 @@ class Live:
 
     async def events(self, name: str, scene: Scene, asked: Asked, you: Mapping[str, Any]) -> Events:
         """Return what somebody is told who looks at a scene, until LONGEST is over. *you* is told beside the side."""
-        key = (name, asked.parts, tuple(sorted(asked.query.items())))
+        key: _Key = (name, asked.parts, tuple(sorted(asked.query.items())))
         until = self._clock.monotonic() + LONGEST
         yield RETRY
         with (
             self._look(key, "scene", lambda: scene(self._source, asked)) as channel,
-            self._look("side", "side", lambda: self._side(self._source)) as beside,
+            self._look(SIDE, "side", lambda: self._side(self._source)) as beside,
         ):
             told = _Told(encoded(you)[:-1])
-            while not self._closed and self._clock.monotonic() < until:
+            while not self._closed and self._clock.monotonic() < until and channel.is_made and beside.is_made:
                 news = self._news
                 for each in told.new(channel, beside, self._pulse.away_since):
                     yield each
@@ -96,12 +108,13 @@ class Live:
                     yield HERE
 
     @contextmanager
-    def _look(self, key: Hashable, kind: str, make: Callable[[], Awaitable[Mapping[str, Any]]]) -> Iterator[Channel]:
+    def _look(self, key: _Key, kind: str, make: Callable[[], Awaitable[Mapping[str, Any]]]) -> Iterator[Channel]:
         """Let a scene be made as long as somebody looks at it."""
         channel = self._channels.get(key)
-        if channel is None:
+        if channel is None or not channel.is_made:
             channel = self._channels[key] = Channel(kind, make, self._clock, self._tell)
             channel.task = asyncio.create_task(channel.run())
+            channel.task.add_done_callback(partial(self._ended, channel))
         if self._beating is None:
             self._beating = asyncio.create_task(self._pulse.run())
         channel.lookers += 1
@@ -110,22 +123,35 @@ class Live:
         finally:
             channel.lookers -= 1
             if not channel.lookers and channel.task is not None:
-                del self._channels[key]
                 channel.task.cancel()
+                if self._channels.get(key) is channel:
+                    del self._channels[key]
             if not self._channels and self._beating is not None:
                 self._beating.cancel()
                 self._beating, self._pulse.away_since = None, None
 
+    def _ended(self, channel: Channel, task: asyncio.Task[None]) -> None:
+        """A scene is made no more. By a defect: its streams end, so that browsers come again, and it is made again."""
+        if not task.cancelled():
+            log.error("a scene of the page ended", exc_info=task.exception())
+            self._tell()
+
     def _beaten(self) -> None:
         """Redis went away, or came back: then what failed meanwhile is asked again at once."""
         if self._pulse.away_since is None:
-            self.hurry()
+            self._recover()
         self._tell()
 
     def _tell(self) -> None:
         """Wake all streams: those that have nothing new to say wait again."""
         news, self._news = self._news, asyncio.Event()
         news.set()
+
+
+def _shows(key: _Key, queue: str) -> bool:
+    """Whether what is looked at is of this queue, or of all queues."""
+    _, parts, _ = key
+    return not parts or parts[0] == queue
 
 
 class _Told:

@@ -19,7 +19,7 @@ from shardq.dashboard.files import PAGE
 from shardq.dashboard.guesses import Guesses
 from shardq.dashboard.origin import address_of, host_of, is_loopback, path_of, port_of, prefix_of
 from shardq.dashboard.people import PeopleFile, Person
-from shardq.dashboard.refusals import Refusals
+from shardq.dashboard.refusal_log import Refusals
 from shardq.dashboard.sessions import MAX_AGE, Sessions
 
 MAX_BODY: Final = 4096

@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import heapq
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from shardq.dashboard.scene import NotThere
 from shardq.dashboard.source import FRESH, LONGEST_REST, Source
 from shardq.errors import BackendError, BackendTimeout, QueueMissing
 from shardq.model import Controls, QueueConfig, QueueStats, Schedule
-from shardq.model.failure import Failure
 from shardq.model.minute import Minute
 from shardq.model.outlook import Outlook
-from shardq.model.verdict import Verdict
+from shardq.model.verdict import SEVERITIES, Verdict
 from shardq.model.worker_status import WorkerStatus
-from shardq.ops.inspect.outlook import everything
+from shardq.ops.inspect.outlook import Known, everything, last_minutes, memory_of_node
+from shardq.ops.inspect.stats import statistics
 from shardq.outlook import crew
-from shardq.outlook.facts import Facts
+from shardq.outlook.facts import Facts, Memory
 from shardq.outlook.outlook import outlook_of
 from shardq.outlook.verdict import verdict_of
 
 T = TypeVar("T")
 CALM: Final = 10.0
 """Seconds for which numbers are fresh of a queue that needs nobody, where there are many."""
+MISSED: Final = 10.0
+"""Seconds without a beat of any worker of a queue, from which on it is not calm: they may be dead."""
 LONGEST: Final = 4.0
 """Seconds for which numbers of a queue are fresh at most, however long they took: a drill is told of within 35 s."""
+PAST: Final = 10.0
+"""Seconds for which the minutes of a queue are fresh: workers tell theirs once a minute."""
+CALM_PAST: Final = 30.0
+"""The same of a queue that needs nobody, where there are many."""
+QUIET: Final = 20.0
+"""Seconds for which numbers are fresh of a queue that has no messages, where there are many."""
+IDLE: Final = 60.0
+"""Seconds after which all is asked again of a queue that has no messages, and whose numbers stay as they are."""
 RECENT: Final = 15.0
 """Seconds for which numbers tell, beside those of now, whether somebody reads."""
+SELDOM: Final = 60.0
+"""Seconds for which it is fresh how many schedules there are."""
 FEW: Final = 10
 """Queues that are all looked at as often as one."""
 MAX_QUEUES: Final = 500
@@ -42,6 +58,8 @@ class Look(NamedTuple):
     facts: Facts
     outlook: Outlook
     verdict: Verdict
+    full_at: float = -math.inf
+    """When all of it was asked, by the local monotonic clock: of an idle queue mostly its numbers alone are."""
 
     @property
     def stats(self) -> QueueStats:
@@ -61,31 +79,86 @@ async def look(source: Source, queue: str, fresh: float = FRESH) -> Look:
     before = last.stats if last and (source.age(question) or 0.0) < RECENT else None
 
     async def ask() -> Look:
-        facts = await source.client.run(everything(source.queue(queue).state, before))
+        client, state, now = source.client, source.queue(queue).state, source.client.clock.monotonic()
+        if last is not None and fresh >= CALM and now - last.full_at < IDLE and _is_idle(last.stats):
+            stats = await client.run(statistics(state))
+            if replace(stats, time=last.stats.time) == last.stats:
+                return last._replace(facts=replace(last.facts, stats=stats))
+        known = await _known(source, queue, fresh)
+        facts = await client.run(everything(state, before, known=known))
         outlook = outlook_of(facts)
-        return Look(facts, outlook, verdict_of(facts, outlook))
+        return Look(facts, outlook, verdict_of(facts, outlook), now)
 
     return await of_queue(source, "look", queue, ask, fresh, longest=LONGEST)
+
+
+def _is_idle(stats: QueueStats) -> bool:
+    return not (stats.backlog or stats.in_flight or stats.delayed)
+
+
+async def _known(source: Source, queue: str, fresh: float) -> Known:
+    """Return what changes seldom of a queue, and what all queues of a server have in common."""
+    client, state = source.client, source.queue(queue).state
+
+    async def minutes() -> tuple[Minute, ...]:
+        return await client.run(last_minutes(state, state.until()))
+
+    async def memory() -> Memory | None:
+        return await client.run(memory_of_node(state, state.until()))
+
+    node = queue if state.cluster else ""
+    return Known(
+        await of_queue(source, "minutes", queue, minutes, PAST if fresh < CALM else CALM_PAST),
+        await source.shared(("memory", node), memory, longest=LONGEST),
+    )
 
 
 async def looks(source: Source, names: Sequence[str]) -> dict[str, Look | None]:
     """Return what is known of these queues, 500 at most, without those that are gone. None: one may not look at it.
 
-    Where there are many, those that need nobody are looked at each 10 s, and the others each 2 s.
+    Where there are many, ten of those that need somebody are looked at each 2 s, the worst first, those without
+    messages each 20 s, and others each 10 s. Those whose workers miss their beats need somebody, too, so that a death
+    is told of as soon as where there are few.
     """
     places = asyncio.Semaphore(AT_ONCE)
+    known: dict[str, Look | None] = {}
+    old: list[tuple[str, float]] = []
+    lately: dict[str, Look | None] = {name: source.last(("look", name)) for name in names[:MAX_QUEUES]}
+    often = lately.keys() if len(names) <= FEW else _worst(lately)
+    for name, before in lately.items():  # most are fresh, and then a task for each would cost more than all else
+        fresh = FRESH if before is None or name in often else QUIET if _is_idle(before.stats) else CALM
+        if before is not None and source.is_fresh(("look", name), fresh, LONGEST):
+            known[name] = before
+        else:
+            old.append((name, fresh))
 
-    async def one(name: str) -> tuple[str, Look | None]:
-        before: Look | None = source.last(("look", name))
-        is_calm = len(names) > FEW and before is not None and before.verdict.severity == "good"
+    async def one(name: str, fresh: float) -> tuple[str, Look | None]:
         async with places:
-            return name, await allowed(look(source, name, CALM if is_calm else FRESH))
+            return name, await allowed(look(source, name, fresh))
 
-    found = await asyncio.gather(*map(one, names[:MAX_QUEUES]), return_exceptions=True)
+    found = await asyncio.gather(*(one(*each) for each in old), return_exceptions=True)
     for each in found:
         if isinstance(each, BaseException) and not isinstance(each, NotThere):
             raise each
-    return dict(each for each in found if not isinstance(each, BaseException))
+    known |= dict(each for each in found if not isinstance(each, BaseException))
+    return {name: known[name] for name in names if name in known}
+
+
+def _worst(lately: Mapping[str, Look | None]) -> set[str]:
+    """Return the queues that need somebody most, a few."""
+    needing = {name: each for name, each in lately.items() if each is not None and not _is_calm(each)}
+
+    def rank(name: str) -> tuple[int, int, str]:
+        return SEVERITIES.index(needing[name].verdict.severity), -needing[name].stats.backlog, name
+
+    return set(heapq.nsmallest(FEW, needing, key=rank))
+
+
+def _is_calm(before: Look) -> bool:
+    """Whether nobody is needed. Of a queue without messages it is not asked each time when its workers were heard."""
+    facts = before.facts
+    heard = max((each.heard for each in facts.working), default=facts.now)
+    return before.verdict.severity == "good" and (_is_idle(before.stats) or facts.now - heard < MISSED)
 
 
 async def stats(source: Source, queue: str, fresh: float = FRESH) -> QueueStats:
@@ -111,20 +184,20 @@ async def workers(source: Source, queue: str, fresh: float = 5.0) -> list[Worker
     return await of_queue(source, "workers", queue, source.queue(queue).workers, fresh)
 
 
-async def failures(source: Source, queue: str, fresh: float = FRESH) -> list[Failure]:
-    """Return what failed in a queue, in groups. NotThere if there is no such queue."""
-    return [*(await look(source, queue, fresh)).facts.failures]
-
-
 async def history(source: Source, queue: str, minutes: int = 60, fresh: float = 10.0) -> list[Minute]:
     """Return the last *minutes* of a queue. NotThere if there is no such queue."""
     admin = source.queue(queue)
     return await of_queue(source, f"history {minutes}", queue, lambda: admin.history(minutes), fresh)
 
 
-async def schedules(source: Source, queue: str, fresh: float = 30.0) -> int:
-    """Return how many schedules a queue has. NotThere if there is no such queue."""
-    return len(await stored(source, queue, fresh))
+async def schedules_of_all(source: Source, names: Sequence[str]) -> int:
+    """Return how many schedules these queues have, of those that are there and may be asked."""
+
+    async def ask() -> int:
+        found = await of_each(names, lambda name: stored(source, name, SELDOM))
+        return sum(map(len, found.values()))
+
+    return await source.shared(("schedules of all", *names), ask, fresh=SELDOM, longest=SELDOM)
 
 
 async def stored(source: Source, queue: str, fresh: float = 10.0) -> list[Schedule]:

@@ -33,6 +33,12 @@ class Pulse:
             await self._ask()
             await asyncio.sleep(BEAT)
 
+    def _miss(self, begun: float, why: str) -> None:
+        if self.away_since is None:
+            log.warning("Redis does not answer the page: %s", why)
+            self.away_since = begun
+            self._changed()
+
     async def _ask(self) -> None:
         clock = self._client.clock
         begun = clock.wall()
@@ -41,13 +47,13 @@ class Pulse:
                 until = clock.monotonic() + PATIENCE
                 await self._client.run(retry_until(always(Ask(("PING",), "shardq")), until, clock))
         except TimeoutError as error:  # of the client, too
-            if self.away_since is None:
-                log.warning("Redis does not answer the page: %s", str(error) or "not in time")
-                self.away_since = begun
-                self._changed()
+            self._miss(begun, str(error) or "not in time")
             return
         except ShardqError as error:  # what is refused is an answer, too
             log.debug("Redis refuses to be asked whether it is there: %s", error)
+        except Exception as error:  # noqa: BLE001 (a defect does not end this: nobody would be told any more)
+            self._miss(begun, f"{type(error).__name__} {error}")
+            return
         if self.away_since is not None:
             log.info("Redis answers the page again, after %.0f s", clock.wall() - self.away_since)
             self.away_since = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from shardq.dashboard import numbers
-from shardq.dashboard.said import spelled
+from shardq.dashboard.marked import spelled
 from shardq.dashboard.source import Source
 from shardq.model.wording import share, size
 from shardq.ops.queue.retry import ask

@@ -21,22 +21,22 @@ from starlette.applications import Starlette
 
 from shardq.arguments import shown
 from shardq.client import AsyncClient
-from shardq.errors import ConfigError
+from shardq.dashboard.crowd import ANY, Crowd
+from shardq.errors import ClosedError, ConfigError
 from shardq.sockets import UNIX, address_of, check_address, listeners
 
 ENDING: Final = 2
 """Seconds in which replies that are under way may be sent at the end."""
-MAX_CONNECTIONS: Final = 1000
-"""Connections and requests at a time."""
-
+HANDSHAKE: Final = 10.0
+"""Seconds within which a browser has to begin with TLS."""
+LEAVING: Final = 30.0
+"""Seconds in which the thread that serves has to end, once it was told."""
 BACKLOG: Final = 64
 """Connections that wait to be accepted. Where no more can be opened, asyncio tries each, and tells of each."""
 SELDOM: Final = 60.0
 """Seconds between two lines of the log that say so."""
 FULL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """How a system answers that opens no more connections."""
-ANY: Final = "*"
-"""Any neighbour is a proxy: right on a socket of this machine, which has no addresses."""
 
 log = logging.getLogger("shardq.dashboard")
 Make = Callable[[AsyncClient], Starlette]
@@ -78,7 +78,7 @@ def _check_proxy(address: str) -> None:
             raise ConfigError(f"a proxy is an IP address, or {ANY} for any neighbour, not {shown(address)}") from None
 
 
-class Crowded:
+class Complaints:
     """Tells the log once a minute that no more connections can be opened. All else goes the usual way of a loop."""
 
     def __init__(self) -> None:
@@ -94,8 +94,18 @@ class Crowded:
             log.warning("no more browsers can connect: %s (see ulimit -n)", error.strerror)
 
 
+class Loop(asyncio.SelectorEventLoop):
+    """A loop on which nobody holds a connection open by saying nothing of TLS: asyncio waits for a minute."""
+
+    async def create_server(self, *args: Any, **named: Any) -> asyncio.Server:
+        """Listen."""
+        if named.get("ssl") is not None:
+            named["ssl_handshake_timeout"] = HANDSHAKE
+        return await super().create_server(*args, **named)
+
+
 class PageServer:
-    """Serves what *make* makes of a client, from `open` until `close`.
+    """Serves what *make* makes of a client, from `open` until `close`. Ask with `check` whether it still does.
 
     *connect* makes the client, in the thread that serves. ConfigError for an address on which one cannot listen.
     """
@@ -106,6 +116,7 @@ class PageServer:
         self._sockets: list[socket.socket] = []
         self._thread: threading.Thread | None = None
         self._end: Callable[[], None] = lambda: None
+        self._failed: BaseException | None = None
 
     @property
     def address(self) -> str:
@@ -126,11 +137,17 @@ class PageServer:
             self.close()
             raise failed
 
+    def check(self) -> None:
+        """ClosedError if the page is not served any more, though nobody has closed it."""
+        if self._thread is not None and not self._thread.is_alive():
+            why = f": {type(self._failed).__name__} {self._failed}".rstrip() if self._failed else ""
+            raise ClosedError(f"the page is not served any more{why}; start it again") from self._failed
+
     def close(self) -> None:
         """End all streams, and serve no more."""
         if self._thread is not None:
             self._end()
-            self._thread.join()
+            self._thread.join(LEAVING)
         for each in self._sockets:
             each.close()
         if self._sockets and self._listen.startswith(UNIX):
@@ -139,17 +156,20 @@ class PageServer:
 
     def _run(self, ready: SimpleQueue[BaseException | None]) -> None:
         try:
-            asyncio.run(self._serve(ready))
-        except Exception as error:
+            with asyncio.Runner(loop_factory=Loop) as runner:
+                runner.run(self._serve(ready))
+        except BaseException as error:  # whatever ends the thread: who waits for it is told
             log.debug("the page is not served any more", exc_info=error)
+            self._failed = error
             ready.put(error)
 
     async def _serve(self, ready: SimpleQueue[BaseException | None]) -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(Crowded())
+        loop.set_exception_handler(Complaints())
         async with self._connect() as client:
             page = self._make(client)
-            server = uvicorn.Server(self._config(page))
+            crowd = Crowd(self._settings.proxies)
+            server = uvicorn.Server(self._config(page, crowd))
 
             def end() -> None:
                 page.state.live.close()
@@ -163,18 +183,21 @@ class PageServer:
             ready.put(None)
             if (handles := page.state.handles) is not None:
                 handles.search()
+            watch = asyncio.create_task(crowd.watch())
             try:
                 await server.serve(sockets=self._sockets)
             finally:
+                watch.cancel()
                 if handles is not None:
                     await handles.close()
 
-    def _config(self, page: Starlette) -> uvicorn.Config:
+    def _config(self, page: Starlette, crowd: Crowd) -> uvicorn.Config:
         settings = self._settings
         try:
             config = uvicorn.Config(
                 page,
                 loop="asyncio",
+                http=crowd.protocol(),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -184,7 +207,6 @@ class PageServer:
                 proxy_headers=bool(settings.proxies),
                 forwarded_allow_ips=list(settings.proxies),
                 backlog=BACKLOG,
-                limit_concurrency=MAX_CONNECTIONS,
                 timeout_graceful_shutdown=ENDING,
                 ssl_certfile=settings.tls_cert,
                 ssl_keyfile=settings.tls_key,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
 from shardq.dashboard import numbers
 from shardq.dashboard.numbers import Look
-from shardq.dashboard.scene import NotThere
 from shardq.dashboard.source import Source
 from shardq.model import QueueStats
 from shardq.model.verdict import Verdict
+from shardq.outlook.failing import kind_of
 from shardq.outlook.queues import QueueLook, worst_first
 
 MAX_LISTED: Final = 200
@@ -33,14 +32,14 @@ async def side(source: Source) -> dict[str, Any]:
     """Return the queues with how they are, and how many workers and schedules there are."""
     names = await numbers.queues(source)
     found = await numbers.looks(source, names)
-    counts = await asyncio.gather(*(_schedules(source, name) for name in found))
+    schedules = await numbers.schedules_of_all(source, [*found])
     listed = worst_first([_listed(name, found) for name in names[: numbers.MAX_QUEUES]])
     working = {each.id for look in found.values() if look for each in look.facts.workers if each.state == "working"}
     return {
-        "queues": [_row(each) for each in listed[:MAX_LISTED]],
+        "queues": [_row(each, _counts(found.get(each.name))) for each in listed[:MAX_LISTED]],
         "more": max(0, len(names) - MAX_LISTED),
         "workers": len(working),
-        "schedules": sum(counts),
+        "schedules": schedules,
     }
 
 
@@ -51,13 +50,13 @@ def _listed(name: str, found: Mapping[str, Look | None]) -> QueueLook:
     return QueueLook(name, look.stats, look.verdict, look.outlook) if look else QueueLook(name, None)
 
 
-def _row(look: QueueLook) -> dict[str, Any]:
+def _row(look: QueueLook, counts: Mapping[str, int]) -> dict[str, Any]:
     waiting = None if look.stats is None or look.is_missing else look.stats.backlog
-    return {"name": look.name, "tone": "bad" if look.is_missing else tone(look.verdict), "waiting": waiting}
+    return {"name": look.name, "tone": "bad" if look.is_missing else tone(look.verdict), "waiting": waiting, **counts}
 
 
-async def _schedules(source: Source, name: str) -> int:
-    try:
-        return await numbers.allowed(numbers.schedules(source, name)) or 0
-    except NotThere:
-        return 0
+def _counts(look: Look | None) -> dict[str, int]:
+    """Return how many tenants wait in a queue, and how many kinds of failures it knows: from what is asked anyway."""
+    if look is None:
+        return {}
+    return {"tenants": look.outlook.tenants_waiting, "failures": len(set(map(kind_of, look.facts.failures)))}

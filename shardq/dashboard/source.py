@@ -21,8 +21,8 @@ LONGEST_REST: Final = 300.0
 """Seconds for which an answer counts as fresh at most because of what it took."""
 FAILED: Final = 1.0
 """Seconds for which all who ask get the error of a question that failed."""
-MAX_ANSWERS: Final = 1000
-"""Answers that are kept: those that were asked for last."""
+MAX_ANSWERS: Final = 4000
+"""Answers that are kept: those that were asked for last. Of each of 500 queues, an overview and its side ask three."""
 KEPT: Final = 60.0
 """Seconds for which an answer is kept that nobody asks for, and that is not fresh any more."""
 MAX_KEPT: Final = 1000
@@ -39,6 +39,8 @@ class _Answer:
         self.took = before
         """Seconds that it took."""
         self.failed = False
+        self.is_outdated = False
+        """Whether an action has changed what it tells."""
         self.task = asyncio.ensure_future(asked)
         self.task.add_done_callback(self._end)
 
@@ -52,13 +54,16 @@ class _Answer:
         """Whether this stands for now, if an answer may be so many *seconds* old, and *longest* if it took long.
 
         Of it and the answer before the one that took less tells: one hiccup says nothing of what a question costs.
+        An answer that is outdated still rests for what it took, so that nobody makes others ask much by many actions.
         """
         if not self.task.done():
             return True
         now = self._now()
         if self.failed or self.ended == math.inf:  # its callback comes in this turn of the loop
             return now - min(self.ended, now) < FAILED and not self.task.cancelled()
-        return now - self.begun < seconds or now - self.ended < min(REST * min(self.took, self._before), longest)
+        if now - self.ended < min(REST * min(self.took, self._before), longest):
+            return True
+        return now - self.begun < seconds and not self.is_outdated
 
 
 class Source:
@@ -103,6 +108,14 @@ class Source:
         found: T = await asyncio.shield(answer.task)
         return found
 
+    def is_fresh(self, question: Hashable, fresh: float, longest: float = LONGEST_REST) -> bool:
+        """Whether `shared` would return the last answer to this question, without a word to Redis."""
+        answer = self._answers.get(question)
+        if answer is None or not answer.task.done() or answer.failed or not answer.is_fresh(fresh, longest):
+            return False
+        self._answers.move_to_end(question)
+        return True
+
     def last(self, question: Hashable) -> Any:
         """Return the last answer to this question, however old; None if there is none, or it failed."""
         answer = self._answers.get(question)
@@ -113,12 +126,22 @@ class Source:
         answer = self._answers.get(question)
         return None if answer is None else self.client.clock.monotonic() - answer.begun
 
-    def forget(self, question: Hashable | None = None) -> None:
-        """Ask this question again when somebody wants to know, as after an action; without one, all of them."""
-        if question is None:
-            self._answers.clear()
-        else:
-            self._answers.pop(question, None)
+    def forget(self, question: Hashable) -> None:
+        """Ask this question again when somebody wants to know."""
+        self._answers.pop(question, None)
+
+    def outdate(self, queue: str) -> None:
+        """Note that an action has changed a *queue*: what is known of it is asked again, as soon as it has rested."""
+        for question, answer in self._answers.items():
+            if isinstance(question, tuple) and question[1:2] == (queue,):
+                answer.is_outdated = True
+
+    def recover(self) -> None:
+        """Note that Redis is back: questions that failed are asked again at once, and others as soon as they rested."""
+        for question, answer in list(self._answers.items()):
+            answer.is_outdated = True
+            if answer.failed:
+                del self._answers[question]
 
     def _ask(self, question: Hashable, ask: Callable[[], Awaitable[T]], before: _Answer | None) -> _Answer:
         self._sweep()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from shardq.dashboard.marked import Linked, Toned, toned
 from shardq.dashboard.numbers import Look
-from shardq.dashboard.said import Linked, Toned, toned
 from shardq.model.verdict import Verdict, VerdictKind
 from shardq.outlook.sentence import Bold, Parts, parts_of
 
-BAD: Final = ("no worker", "Redis is full", "Redis is nearly full", "Messages fail", "fails")
+BAD: Final = ("no worker", "No worker", "Redis is full", "Redis is nearly full", "Messages fail", "fails")
 """Bold words that are bad news."""
 SOON: Final = 3.0
 """Seconds of waiting that trouble nobody."""
@@ -19,13 +19,19 @@ TAGS: Final[dict[VerdictKind, tuple[str, str]]] = {"paused": ("pause", "paused")
 
 def coloured(verdict: Verdict, parts: Parts, others: float | None = None) -> Parts:
     """Return the parts of a sentence that has this *verdict* in it. *others* wait so many seconds in a flood."""
-    parts = [piece for part in parts for piece in _divided(part)]
+    if verdict.severity == "bad":
+        return bad_news(parts)
     if verdict.kind == "flows":
         return toned(parts, "good", "Flows")
     if verdict.kind == "flood" and others is not None and others < SOON:
         last = next((at for at in range(len(parts) - 1, -1, -1) if isinstance(parts[at], Bold)), None)
         return [Toned(part, "good") if at == last and part[:1].isdigit() else part for at, part in enumerate(parts)]
-    return toned(parts, "bad", *BAD) if verdict.severity == "bad" else parts
+    return parts
+
+
+def bad_news(parts: Parts) -> Parts:
+    """Return the parts of a sentence. Those that are bad news have their colour."""
+    return toned([piece for part in parts for piece in _divided(part)], "bad", *BAD)
 
 
 def said_of(look: Look) -> Parts:
@@ -37,6 +43,14 @@ def others_wait(look: Look) -> float | None:
     """Return how many seconds all but the largest shard key wait; None if nobody knows."""
     found = look.outlook
     return found.others_pickup if found.others_pickup is not None else found.others_served_in
+
+
+def paused_for(look: Look) -> float | None:
+    """Return for how many seconds the whole queue is paused; None if it is not, or nobody knows."""
+    stats = look.stats
+    if look.facts.paused_until is None or stats.paused_since is None:
+        return None
+    return max(0.0, stats.time - stats.paused_since)
 
 
 def tag_of(verdict: Verdict) -> dict[str, str] | None:

@@ -204,7 +204,10 @@ class Exchanges:
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What of a batch goes to one node: the `exchange`, and at which `indexes` its calls are, of so many `sizes`."""
+    """What of a batch goes to one node by `exchange`: the `indexes` of its calls, and the number of commands of each.
+
+    `sizes` are these numbers.
+    """
 
     exchange: Exchange
     indexes: Sequence[int]

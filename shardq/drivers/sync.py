@@ -276,12 +276,14 @@ class Driver:
         if isinstance(step, Exchange):
             return self._carry_out(step)
         exchanges, begun = step.exchanges, list[Any]()
+        # As of now: how long each answer was waited for comes off it.
+        limits = [self._exchanges.limit(each.until) for each in exchanges]
         try:
             for each in exchanges:
                 begun.append(_outcome(partial(self._begin, each)))
             ended = [
-                _outcome(partial(one.answers, self._exchanges.limit(each.until))) if isinstance(one, Asked) else one
-                for one, each in zip(begun, exchanges, strict=True)
+                _outcome(partial(one.answers, limit)) if isinstance(one, Asked) else one
+                for one, limit in zip(begun, limits, strict=True)
             ]
         finally:
             for one in begun:

@@ -131,10 +131,12 @@ def ends_at(at: float | None, zone: tzinfo | None = None) -> str:
 def share(part: float) -> str:
     """Return a share of one as per cent.
 
-    >>> share(0.984), share(0.012), share(0)
-    ('98 %', '1.2 %', '0 %')
+    >>> share(0.984), share(0.012), share(0.0002), share(0)
+    ('98 %', '1.2 %', '<0.1 %', '0 %')
     """
     percent = 100 * part
+    if 0 < percent < 0.05:
+        return "<0.1 %"
     return f"{percent:.1f} %" if 0 < percent < 9.95 else f"{percent:.0f} %"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -38,6 +38,15 @@ _WITHOUT_CLASS: Final = {
 }
 
 
+Kind = tuple[str, str]
+"""What fails: a task, and what its error is called."""
+
+
+def kind_of(failure: Failure) -> Kind:
+    """Return what fails in a group."""
+    return failure.task, error_of(failure)
+
+
 def error_of(failure: Failure) -> str:
     """What the error of a group is called: its class, or how the tries failed where there was none."""
     if failure.reason in ("retry", "dead", "rejected"):
@@ -53,7 +62,7 @@ def united(failures: Iterable[Failure]) -> list[Failure]:
     """
     found: dict[tuple[str, str], Failure] = {}
     for each in failures:
-        kind = each.task, error_of(each)
+        kind = kind_of(each)
         found[kind] = _both(found[kind], each) if kind in found else each
     return sorted(found.values(), key=lambda each: (-each.recent, -each.last))
 
@@ -80,6 +89,16 @@ def groups_of(facts: Facts) -> list[Failure]:
     """Return what fails now, that first which fails most."""
     found = [each for each in united(facts.failures) if each.recent > FAILS and _is_large_part(facts, each)]
     return sorted(found, key=lambda each: (-each.recent, each.task, each.error_type))
+
+
+def fails_of(facts: Facts) -> frozenset[Kind]:
+    """Return the kinds that fail now: by the rule of the verdict, which each screen goes by."""
+    return frozenset(map(kind_of, groups_of(facts)))
+
+
+def fails_by_count(failures: Iterable[Failure]) -> frozenset[Kind]:
+    """Return the same where nobody knows how much is done beside: what fails more than a few times."""
+    return frozenset(kind_of(each) for each in united(failures) if each.recent > FAILS)
 
 
 def _is_large_part(facts: Facts, group: Failure) -> bool:
@@ -133,9 +152,9 @@ def group_parts(group: Failure, now: float) -> tuple[Parts, float | None]:
     return [Bold(subject), *when, ": ", Bold(error), how_often], since
 
 
-def lately(failures: Sequence[Failure], now: float) -> Parts:
-    """Return what fails now; else what failed before, and what of it is dead."""
-    groups = sorted((each for each in failures if each.recent > FAILS), key=lambda each: -each.recent)
+def lately(failures: Sequence[Failure], fails: Collection[Kind], now: float) -> Parts:
+    """Return what *fails* now; else what failed before, and what of it is dead."""
+    groups = sorted((each for each in failures if kind_of(each) in fails), key=lambda each: -each.recent)
     if groups:
         *parts, how_often = group_parts(groups[0], now)[0]  # how others are is in the table
         return [*parts, how_often.replace(", of ", ", ")]
@@ -147,10 +166,10 @@ def lately(failures: Sequence[Failure], now: float) -> Parts:
     return [f"{told}; ", Bold(plural(dead, "message")), f" failed for good and {verb} dead."]
 
 
-def advice(failures: Sequence[Failure], retrying: int) -> Parts:
+def advice(failures: Sequence[Failure], fails: Collection[Kind], retrying: int) -> Parts:
     """Return what is to be done about tries that failed: *retrying* messages wait for their next try."""
     dead = sum(each.dead for each in failures)
-    again = sum(each.dead for each in failures if each.recent > FAILS)
+    again = sum(each.dead for each in failures if kind_of(each) in fails)
     parts: Parts = []
     if retrying:
         waits, needs = ("waits", "needs") if retrying == 1 else ("wait", "need")
@@ -160,7 +179,7 @@ def advice(failures: Sequence[Failure], retrying: int) -> Parts:
         if again:
             of = "" if again == dead else f", {number(again)} of {'it' if dead == 1 else 'them'}"
             parts.append(f"{of} of what still fails: mend that before you redrive.")
-        elif any(each.recent > FAILS for each in failures):
+        elif any(kind_of(each) in fails for each in failures):
             parts.append(" of other errors than what fails now: redrive when their cause is mended.")
         else:
             parts.append(": redrive when the cause is mended.")

@@ -196,3 +196,15 @@ def effect_of(found: Help) -> Parts:
         instead = "" if found.instead_of is None else f" instead of {span(found.instead_of)}"
         return [Bold(found.text), *filter(None, [instead])]
     return [found.text.removeprefix("no use: ")]
+
+
+def effect_of_whom(found: Help) -> Parts:
+    """Return the same, and of whom a time is: of one tenant, or of all that wait.
+
+    >>> effect_of_whom(Help("two more workers", True, 240.0, 480.0, "4 min"))
+    ['all served in ', '4 min', ' instead of 8 min']
+    """
+    parts = effect_of(found)
+    if not isinstance(parts[0], Bold):
+        return parts
+    return ["all served in " if found.shard_key is None else "its last message in ", *parts]

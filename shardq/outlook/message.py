@@ -7,11 +7,14 @@ from typing import Final, Literal
 import msgspec
 
 from shardq.model.outlook import Outlook, TenantOutlook
-from shardq.model.status import MessageStatus
+from shardq.model.status import MessageStatus, Progress
 from shardq.model.wording import number, plural, span
 from shardq.outlook.names import name_of
 from shardq.outlook.said import Said, said
 from shardq.outlook.sentence import Bold, Parts
+
+MAX_NOTE: Final = 500
+"""Letters of a note on how far it is."""
 
 _DEAD: Final = {
     "max_deliveries": "it had all of its deliveries",
@@ -148,7 +151,8 @@ def _delivered(status: MessageStatus) -> str:
     if status.deliveries == 0:
         return "It was never delivered."
     error = status.error_type or status.last_error
-    failed = f", and failed the last time with {name_of(error)}" if error else ""
+    when = "" if status.deliveries == 1 else " the last time"
+    failed = f", and failed{when} with {name_of(error)}" if error else ""
     return f"It was delivered {_times(status.deliveries)} before{failed}."
 
 
@@ -166,9 +170,15 @@ def _delayed(case: MessageCase) -> Said:
         return said("good", ["It was ", Bold("written for later"), ", and is due ", Bold(f"in {_left(case)}"), "."])
     parts: Parts = ["It ", Bold(f"failed {_times(status.deliveries)}")]
     if status.last_error or status.error_type:
-        parts += [", the last time with ", Bold(name_of(status.error_type or status.last_error)), ","]
+        first, last = _with(status.deliveries)
+        parts += [first, Bold(name_of(status.error_type or status.last_error)), last]
     parts += [" and is tried again ", Bold(f"in {_left(case)}"), "."]
     return said("bad", parts, _tries_left(case))
+
+
+def _with(count: int) -> tuple[str, str]:
+    """Return what stands before, and behind, the error with which it failed *count* times."""
+    return (" with ", "") if count == 1 else (", the last time with ", ",")
 
 
 def _tries_left(case: MessageCase) -> str:
@@ -210,7 +220,8 @@ def _dead(case: MessageCase) -> Said:
     error = name_of(status.error_type or status.last_error) if status.last_error or status.error_type else ""
     parts: Parts = ["It is ", Bold("a dead letter"), f" for {since}", f": {why}" if why else "", "."]
     is_new = error and error != why and status.deliveries
-    second = f"It failed {_times(status.deliveries or 0)}, the last time with {error}. " if is_new else ""
+    tries = status.deliveries or 0
+    second = f"It failed {_times(tries)}{_with(tries)[0]}{error}. " if is_new else ""
     return said("bad", parts, f"{second}It is delivered again only if somebody redrives it.")
 
 
@@ -219,6 +230,13 @@ def _done(case: MessageCase) -> Said:
     since = span(max(0.0, case.now - (status.since or case.now)))
     kept = f"Its result was not kept ({status.reason})." if status.reason else f"Its result is kept for {_left(case)}."
     return said("good", ["It is ", Bold("done"), f", since {since}."], kept)
+
+
+def progress_said(progress: Progress, now: float) -> str:
+    """Return how far its handler says that it is, and how long ago it said so."""
+    total = "" if progress.total is None else f" of {progress.total:,.15g}"
+    note = f": {name_of(progress.note, MAX_NOTE)}" if progress.note else ""
+    return f"{progress.done:,.15g}{total}{note} ({span(max(0.0, now - progress.at))} ago)"
 
 
 def next_of(case: MessageCase) -> Next | None:

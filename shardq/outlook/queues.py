@@ -88,6 +88,17 @@ def _parts(look: QueueLook) -> Parts:
     return parts_of(look.verdict)
 
 
+def beside_name(parts: Parts, name: str) -> Parts:
+    """Return a sentence as it stands beside the name of its queue: without that name at its beginning.
+
+    >>> beside_name([Bold("exports"), " has ", Bold("no worker"), "."], "exports")
+    ['No worker', '.']
+    """
+    if len(parts) < 3 or parts[0] != name or parts[1] != " has ":
+        return parts
+    return [Bold(parts[2][:1].upper() + parts[2][1:]), *parts[3:]]
+
+
 def _named(look: QueueLook) -> Sentence:
     """Return the sentence of a queue, which names it: among those of others."""
     parts = _parts(look)

@@ -29,6 +29,8 @@ MAX_RANK: Final = 20
 """So many tasks and tenants a row has at most."""
 MAX_MINUTE_TASKS: Final = 24
 """So many tasks a minute has apart."""
+MAX_SUM: Final = 99_999_999_999_999
+"""No number of a minute's tasks is told to be larger."""
 GONE: Final = 30.0
 """A worker that was silent for so many seconds is gone."""
 OTHER: Final = "other"
@@ -38,7 +40,9 @@ BUCKETS: Final = len(PICKUP_BOUNDS)
 _LETTERS: Final = "abcdefghijklmnop"
 _FINITE: Final = PICKUP_BOUNDS[:-1]
 _BUCKET: Final = re.compile(r"([a-p])(\d{1,16})", re.ASCII)
-_TASK: Final = re.compile(r"([\w%.~-]{0,96})=(\d{1,16}),(\d{1,16}),(\d{1,16}),?([a-p\d]*);", re.ASCII)
+_TASK: Final = re.compile(r"([\w%.~-]{0,96})=(\d{1,16}),(\d{1,16}),(\d{1,16});", re.ASCII)
+_WORK: Final = re.compile(r"([^=]*)=(\d{1,400}),(\d{1,400}),(\d{1,400}),([a-p\d]*)", re.ASCII)
+_NAME: Final = re.compile(r"[\w%.~-]{0,96}", re.ASCII)
 _TENANT: Final = re.compile(r"([\w%.~-]{1,96})=(\d{1,16}),(\d{1,16}),(\d{0,16});", re.ASCII)
 
 
@@ -244,7 +248,7 @@ def _finite(text: str) -> float:
     return found
 
 
-def _task_work(name: str, done: str, failed: str, ms: str, _: str) -> TaskWork:
+def _task_work(name: str, done: str, failed: str, ms: str) -> TaskWork:
     return TaskWork(_unquoted(name), int(done), int(failed), int(ms) / 1000)
 
 
@@ -287,13 +291,27 @@ def minute_row(raw: bytes) -> MinuteRow | None:
 
 
 def task_minutes(raw: bytes) -> tuple[TaskMinute, ...]:
-    """Return what was done of each task in a stored minute, most of it first."""
-    text = raw.decode("ascii", "replace").partition("|")[2]
-    found = [
-        TaskMinute(_unquoted(name), int(done), int(failed), int(ms) / 1000, _buckets(buckets))
-        for name, done, failed, ms, buckets in _TASK.findall(text)[: MAX_MINUTE_TASKS + 1]
+    """Return what was done of each task in a stored minute, most of it first.
+
+    The text may say something of a task several times: workers write behind each other, and only what grows long is
+    added up (lua/beats.lua).
+    """
+    rows: dict[str, list[int]] = {}
+    for part in raw.decode("ascii", "replace").partition("|")[2].split(";")[:-1]:
+        found = _WORK.fullmatch(part)
+        if not found:
+            continue
+        name, *numbers, buckets = found.groups()
+        if name not in rows and (len(rows) >= MAX_MINUTE_TASKS or not _NAME.fullmatch(name)):
+            name = OTHER
+        row = rows.setdefault(name, [0] * (3 + BUCKETS))
+        for at, number in enumerate([*map(int, numbers), *_buckets(buckets)]):
+            row[at] = min(row[at] + number, MAX_SUM)
+    tasks = [
+        TaskMinute(_unquoted(name), done, failed, ms / 1000, tuple(buckets))
+        for name, (done, failed, ms, *buckets) in rows.items()
     ]
-    return tuple(sorted(found, key=lambda each: (each.task == OTHER, -each.done - each.failed, each.task)))
+    return tuple(sorted(tasks, key=lambda each: (each.task == OTHER, -each.done - each.failed, each.task)))
 
 
 def minutes_of(rows: Iterable[tuple[bytes, bytes]], first: int) -> list[Minute]:

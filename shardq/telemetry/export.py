@@ -1,7 +1,8 @@
 """What goes to one meter provider of OpenTelemetry: instruments, the values of histograms that wait, observations.
 
-Counters and gauges are read from the tally when the provider collects. The values of histograms wait for that, too,
-some of each series: an SDK takes several microseconds to record one, longer than all else that is measured of a call.
+Counters and gauges are read from the tally when the provider collects. The values of histograms wait for that, too, up
+to a bound: an SDK takes several microseconds to record one, longer than all else that is measured of a call. A reader
+collects once a minute unless it is told otherwise, so there is room for what a busy process measures in that time.
 They wait as plain numbers in an array: to keep an object for each costs more than to measure it.
 """
 
@@ -34,10 +35,14 @@ from shardq.telemetry.tally import Tally
 from shardq.version import __version__
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
-MAX_WAITING: Final = 4_096
-"""Values of one series of a histogram that wait to be collected. Further ones are recorded at once."""
-MAX_WAITING_SERIES: Final = 1_000
-"""Series whose values may wait: all of them hold 32 MB at most. Values of further ones are recorded at once."""
+MAX_WAITING: Final = 65_536
+"""Values of all histograms that wait to be collected: half a MB, and half a second of a processor for the SDK.
+
+Further ones are recorded at once. More would be too many: an SDK gives a collection up after 10 s, and on a busy
+machine this process may get a twentieth of a processor.
+"""
+PIECE: Final = 64
+"""Values for which a series gets room at once."""
 COUNTED: Final = (SENT, CONSUMED, RETRIED, DEAD_LETTERED, LEASE_LOST, REFUSED, SLOTS, BUSY, OLDEST_JOB)
 """What clients and workers measure besides histograms."""
 
@@ -49,6 +54,7 @@ class Export:
         self.provider, self._tally, self._note_failure = provider, tally, note_failure
         self._meter = provider.get_meter("shardq", __version__, schema_url=SCHEMA_URL)
         self._waiting: dict[tuple[str, Labels], Waiting] = {}
+        self._room = Room(MAX_WAITING)
         self._lock = Lock()
         self._works = True
         self._observed: set[str] = set()
@@ -86,10 +92,8 @@ class Export:
             found = self._waiting.get((instrument.name, labels))
             if found is None:
                 histogram, attributes = self._histograms[instrument.name], attributes_of(labels)
-                room = MAX_WAITING if len(self._waiting) < MAX_WAITING_SERIES else 0
-                found = Waiting(lambda values: self._record(histogram, values, attributes), room)
-                if room:
-                    self._waiting[instrument.name, labels] = found
+                found = Waiting(lambda values: self._record(histogram, values, attributes), self._room)
+                self._waiting[instrument.name, labels] = found
             return found
 
     def flush(self) -> None:
@@ -102,6 +106,7 @@ class Export:
     def forget(self) -> None:
         """Forget what waits: in a child process, since its parent records that."""
         self._lock = Lock()
+        self._room.forget()
         for each in self._waiting.values():
             each.forget()
 
@@ -115,39 +120,78 @@ class Export:
                 self._note_failure(self.provider, error)
 
 
+class Room:
+    """Room for *many* values, which series of histograms share. Safe across threads."""
+
+    def __init__(self, many: int) -> None:
+        self._many = self._left = many
+        self._lock = Lock()
+
+    def take(self, many: int) -> bool:
+        """Take room for *many* values, if there is as much."""
+        with self._lock:
+            if has_room := self._left >= many:
+                self._left -= many
+            return has_room
+
+    def give_back(self, many: int) -> None:
+        """Give room back that was taken."""
+        with self._lock:
+            self._left += many
+
+    def forget(self) -> None:
+        """All room is there again, in a child process."""
+        self._lock, self._left = Lock(), self._many
+
+
 class Waiting:
-    """Values of one series of a histogram that wait until somebody collects them, as many as there is *room* for."""
+    """Values of one series of a histogram that wait until somebody collects them, as many as it gets *room* for."""
 
-    __slots__ = ("_lock", "_record", "_room", "_values")
+    __slots__ = ("_lock", "_record", "_room", "_taken", "_values")
 
-    def __init__(self, record: Callable[[Iterable[float]], object], room: int) -> None:
+    def __init__(self, record: Callable[[Iterable[float]], object], room: Room) -> None:
         self._record, self._room = record, room
         self._values, self._lock = array("d"), Lock()
+        self._taken = 0
 
     def add(self, value: float) -> None:
         """Let *value* wait, or record it at once."""
-        if len(self._values) < self._room:
+        if len(self._values) < self._taken or self._take(1):
             self._values.append(value)
         else:
             self._record((value,))
 
     def add_each(self, values: Sequence[float]) -> None:
         """Let *values* wait, or record them at once."""
-        if len(self._values) < self._room:
+        if len(self._values) + len(values) <= self._taken or self._take(len(values)):
             self._values.extend(array("d", values))
         else:
             self._record(values)
 
     def flush(self) -> None:
         """Record what waits."""
+        if not self._values:  # as of most series of a process with many queues
+            return
         with self._lock:  # of several threads that collect, each takes values of its own; others may add meanwhile
             values = self._values[:]
             del self._values[: len(values)]
+            taken, self._taken = self._taken, 0
+        self._room.give_back(taken)
         self._record(values)
 
     def forget(self) -> None:
         """Forget what waits."""
-        self._values, self._lock = array("d"), Lock()
+        self._values, self._lock, self._taken = array("d"), Lock(), 0
+
+    def _take(self, count: int) -> bool:
+        """Take room for *count* values more. Threads that add at once may find a few more in it than it is for."""
+        with self._lock:
+            missing = len(self._values) + count - self._taken
+            pieces = -(-missing // PIECE)
+            if pieces > 0 and not self._room.take(pieces * PIECE):
+                return False
+            self._taken += pieces * PIECE
+            return True
 
 
 def attributes_of(labels: Labels) -> dict[str, Any]:

@@ -96,8 +96,7 @@ class Telemetry:
         if began.is_traced:
             self._end(self._spans.call("read", rows, round(began.wall * 1e9), batch=batch))
         if began.is_measured:
-            self.meter.took("read", self._clock.monotonic() - began.at)
-            self.meter.consumed(rows)
+            self.meter.consumed(self._clock.monotonic() - began.at, rows)
 
     @guarded(nothing)
     def read_failed(self, began: Began | None, error: BaseException) -> None:

@@ -19,7 +19,7 @@ from shardq import __version__
 from shardq.client import Queue
 from shardq.client.base import host_name
 from shardq.errors import ShardqError
-from shardq.ops.inspect.beats import beat_call, numbers_call
+from shardq.ops.inspect.beats import beat_call, beat_reply, numbers_call
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Refused, Unanswered
 from shardq.platforms import memory_limit, resident_memory
@@ -79,9 +79,8 @@ class Ride:
         for part in self._parts:
             part.pulse.answered(part, outcomes[at : at + len(part.calls)])
             at += len(part.calls)
-        first = outcomes[0]
-        if isinstance(first, list) and len(first) == 3:
-            self.is_answered, self.cancels = True, first[1] or None
+        if not isinstance(outcomes[0], Exception) and (first := beat_reply(outcomes[0])):
+            self.is_answered, self.cancels = True, first.cancels
 
     def left(self) -> None:
         """Take note that nobody took it along: all of it was not told."""
@@ -162,12 +161,13 @@ class Pulse:
             if isinstance(told, Refused):
                 self._beats.failed(self.state, told)
             return
-        if len(told) < 3:  # there is no such queue
+        found = beat_reply(told)
+        if found is None:  # there is no such queue
             return
         self.is_known = True
-        self.state.note_server_time(int(told[0]), part.sent, part.sent)
+        self.state.note_server_time(found.now, part.sent, part.sent)
         with self._lock:
-            if told[2] == 1:
+            if found.is_asked:
                 self._asks = True
             if len(outcomes) > 1 and not isinstance(outcomes[1], Exception):
                 self._numbers = spell_numbers(stats(self.state.keys.name, outcomes[1]))

@@ -377,3 +377,8 @@ def _delivery(job: Job) -> LeasedDelivery:
 def seen_lost(job: Job) -> bool:
     """Return whether the lease of *job* is lost, and the handler may have seen it. Then nothing must be acked."""
     return job.delivery._lease.state is ENDED  # type: ignore[attr-defined]  # a look makes it so
+
+
+def all_seen_lost(jobs: Sequence[Job]) -> list[Job]:
+    """Return those of *jobs* whose lease is lost, and whose handler may have seen it."""
+    return [job for job in jobs if job.delivery._lease.state is ENDED]  # type: ignore[attr-defined]

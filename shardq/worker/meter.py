@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 from shardq.client import Queue
 from shardq.telemetry.calls import QueueMeter
-from shardq.telemetry.instruments import BUSY, CONSUMED, DEAD_LETTERED, LEASE_LOST, OLDEST_JOB, RETRIED, SLOTS
+from shardq.telemetry.instruments import (
+    BUSY,
+    CONSUMED,
+    DEAD_LETTERED,
+    LEASE_LOST,
+    OLDEST_JOB,
+    RETRIED,
+    SLOTS,
+    Instrument,
+)
 from shardq.telemetry.measures import unwatch, watch
 from shardq.telemetry.tally import OTHER, Observed, Source
-from shardq.worker.keeper import seen_lost
+from shardq.worker.keeper import all_seen_lost, seen_lost
 from shardq.worker.outcome import Outcome, Verb
 from shardq.worker.state import BUSY as RUNS
 from shardq.worker.state import Job, WorkerState
@@ -47,7 +57,6 @@ class Meter:
 
     def start(self, tasks: Sequence[str] | None) -> None:
         """Begin to tell how many jobs run, of these *tasks*; None if what runs them is a function."""
-        self._source = watch((SLOTS, BUSY, OLDEST_JOB), self._present)
         self._queue.begin(CONSUMED, "read")
         for task in ("",) if tasks is None else (*tasks[:MAX_BEGUN], OTHER):
             for instrument, reasons in REASONS:
@@ -55,6 +64,7 @@ class Meter:
                     self._queue.begin(instrument, reason, task)
         if tasks is not None:
             self._queue.begin(DEAD_LETTERED, "no such task", OTHER)
+        self._source = watch((SLOTS, BUSY, OLDEST_JOB), self._present)  # who sees its slots sees its counts, too
 
     def close(self) -> None:
         """Tell nothing more of how many jobs run."""
@@ -65,22 +75,22 @@ class Meter:
         """Measure a job that has ended. What was decided while it ran comes first: it ran for too long."""
         outcome = job.outcome or outcome
         if outcome.verb != "give back" and job.started:
+            task = job.call.name
             error = "" if outcome.verb == "ack" else outcome.error_type or _UNNAMED[outcome.verb]
-            self._queue.processed(_task(job), job.ended - job.started, error)
+            self._queue.processed(OTHER if task is None else task, job.ended - job.started, error)
 
     def settled(self, jobs: Sequence[Job], verb: Verb) -> None:
         """Count jobs that were settled so: those that are tried again, are dead, or whose lease was lost."""
-        for job in jobs:
-            if seen_lost(job):
-                self.lost(job)
-            elif job.delivery.dead:
-                self._queue.counted(DEAD_LETTERED, _reason(job, "rejected" if verb == "reject" else "dead"), _task(job))
-            elif verb == "nack":
-                self._queue.counted(RETRIED, _reason(job, "retry"), _task(job))
+        if verb == "ack":
+            jobs = all_seen_lost(jobs)  # of most there is nothing to count
+        if jobs:
+            for what, count in Counter(_counted(job, verb) for job in jobs).items():
+                if what is not None:
+                    self._queue.counted(*what, count)
 
     def lost(self, job: Job) -> None:
         """Count a job whose lease is lost."""
-        self._queue.counted(LEASE_LOST, CANCELLED if job.delivery.cancelled else LEASE_ENDED, _task(job))
+        self._queue.counted(*_lost(job))
 
     def _present(self) -> Sequence[Observed]:
         """Return how many jobs may run and do run, and for how long the oldest one has."""
@@ -90,6 +100,19 @@ class Meter:
         oldest = max(0.0, self._clock.monotonic() - min(began)) if began else 0.0
         labels = self._queue.labels()
         return (SLOTS, self._slots, labels), (BUSY, busy, labels), (OLDEST_JOB, oldest, labels)
+
+
+def _counted(job: Job, verb: Verb) -> tuple[Instrument, str, str] | None:
+    """Return as what a job counts that was settled so, with a reason and its task; None for nothing."""
+    if seen_lost(job):
+        return _lost(job)
+    if job.delivery.dead:
+        return DEAD_LETTERED, _reason(job, "rejected" if verb == "reject" else "dead"), _task(job)
+    return (RETRIED, _reason(job, "retry"), _task(job)) if verb == "nack" else None
+
+
+def _lost(job: Job) -> tuple[Instrument, str, str]:
+    return LEASE_LOST, CANCELLED if job.delivery.cancelled else LEASE_ENDED, _task(job)
 
 
 def _task(job: Job) -> str:

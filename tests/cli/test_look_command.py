@@ -15,21 +15,31 @@ def shown(text: str) -> dict[str, str]:
     return dict(re.split(r"  +", line, maxsplit=1) for line in text.splitlines())
 
 
+def headed(text: str) -> tuple[str, dict[str, str]]:
+    """What stands above, on one line, and the names and values below it."""
+    head, _, rest = text.partition("\n\n")
+    return " ".join(head.split()), shown(rest)
+
+
 @pytest.mark.runs_in("test-all")
 def test_a_message_is_followed_through_its_life(cli: Command, queue: Queue) -> None:
     message_id = queue.write(b"hello", shard_key="acct\x1b-7")
     told = cli("message", "jobs", message_id)
     assert (told.code, max(map(len, told.out.splitlines())) <= 80) == (0, True)
-    facts = shown(told.out)
-    assert re.fullmatch(r"waiting in stream \d; about 0 messages before it in that stream", facts["state"])
+    line, facts = headed(told.out)
+    waits = r"It waits for a worker: none reads this queue; nothing of stream \d comes before it\."
+    assert re.fullmatch(rf"{waits} It was never delivered\.", line)
+    assert facts["state"] == "waiting"
     assert (facts["tenant"], facts["size"], facts["deliveries"]) == (r"acct\x1b-7", "5 bytes", "0")
     delivery = queue.read()
-    facts = shown(cli("message", "jobs", message_id).out)
-    assert re.fullmatch(r"in flight; its lease ends in [\d.]+ s unless it is extended", facts["state"])
+    line, facts = headed(cli("message", "jobs", message_id).out)
+    assert re.fullmatch(r"It is worked on\. Its lease ends in [\d.]+ s unless its worker extends it\.", line)
+    assert facts["state"] == "in_flight"
     assert facts["holder"].startswith(delivery.received.token.split(":")[3][:8])
     delivery.nack(delay=600, error="no\x1b luck")
-    facts = shown(cli("message", "jobs", message_id).out)
-    assert facts["state"] == "delayed: due in 10 min"
+    line, facts = headed(cli("message", "jobs", message_id).out)
+    assert re.match(r"It failed once with no\\x1b luck and is tried again in (10|9) min\.", line)
+    assert facts["state"] == "delayed"
     assert facts["last error"] == r"no\x1b luck"
     [fields] = cli("message", "jobs", message_id, "--json").objects
     assert (fields["state"], fields["message_id"], fields["shard_key"]) == ("delayed", message_id, "acct\x1b-7")
@@ -42,8 +52,11 @@ def test_a_message_is_followed_through_its_life(cli: Command, queue: Queue) -> N
 
 def test_a_message_that_is_held_back_says_by_what(cli: Command, queue: Queue) -> None:
     ids = queue.write_many([(b"x", f"other-{at}") for at in range(8)] + [(b"x", "flood")] * 10)
-    facts = shown(cli("message", "jobs", ids[-1]).out)
-    assert facts["state"] == "held back by window; about 9 messages before it of its tenant"
+    line, facts = headed(cli("message", "jobs", ids[-1]).out)
+    assert line.endswith("none reads this queue; about 9 messages of flood come before it. It was never delivered.")
+    assert facts["state"] == "held_back, window"
+    [told] = cli("message", "jobs", ids[-1], "--json").objects
+    assert f"{told['sentence']} {told['second']}" == line
 
 
 def test_a_bad_id_or_queue_is_told(cli: Command, queue: Queue) -> None:
@@ -83,7 +96,7 @@ def test_other_states_are_looked_at(cli: Command, queue: Queue) -> None:
     for state in ("in_flight", "dead", "waiting", "held_back"):
         told = cli("peek", "jobs", "--state", state)
         assert (told.code, told.out) == (3, "")
-    assert re.search(r" due in (10|9\.\d) min ", cli("peek", "jobs", "--state", "delayed").out)
+    assert re.search(r" due in (10|9) min ", cli("peek", "jobs", "--state", "delayed").out)
     queue.write(b"now", shard_key="t")
     queue.read()
     assert re.search(r" leased \d+ s ", cli("peek", "jobs", "--state", "in_flight").out)

@@ -57,6 +57,7 @@ def test_stats_tell_what_the_queue_holds(cli: Command, queue: Queue) -> None:
     assert [shown[name] for name in ("backlog", "in flight", "delayed", "dead", "written", "acked")] == [
         "3", "1", "1 (the next in 10 min)", "0", "6", "1",
     ]  # fmt: skip
+    assert shown["tenants waiting"] == "0 besides those in streams"
     assert shown["streams"].startswith("8; ")
     assert re.search(r"^[·▁▂▃▄▅▆▇█]{8}$", told.out, re.MULTILINE)
     numbers = cli("stats", "jobs", "--json").objects[0]

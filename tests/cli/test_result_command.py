@@ -34,7 +34,8 @@ def test_a_result_is_printed(cli: Command, kept: Queue) -> None:
         {"message_id": message_id, "result": {"sum": 3}}
     ]
     shown = cli("message", "jobs", message_id).out
-    assert re.search(r"^state +done since [\d.]+ m?s; its result ends in [\d.]+ min$", shown, re.MULTILINE)
+    assert re.match(r"It is done, since [\d.]+ m?s\.\nIts result is kept for [\d.]+ min\.\n\n", shown)
+    assert re.search(r"^state +done$", shown, re.MULTILINE)
     assert max(map(len, shown.splitlines())) <= 80
     assert re.search(r"^results +1 kept, \d+ bytes$", cli("stats", "jobs").out, re.MULTILINE)
 

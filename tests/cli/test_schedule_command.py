@@ -13,7 +13,7 @@ ADD = ("add", "nightly", "--task", "app.report", "--arguments", '{"days": 1}', "
 @pytest.mark.runs_in("test-all")
 def test_schedules_are_added_listed_changed_and_removed(cli: Command, queue: Queue) -> None:
     assert "configure(max_schedules=1000)" in cli("schedule", "jobs", *ADD, "--every", "60").err
-    cli("configure", "jobs", "max_schedules=10", "--yes")
+    cli("configure", "jobs", "max_schedules=10", "journal=100", "--yes")
     told = cli("schedule", "jobs")
     assert (told.code, told.out, told.err) == (3, "", "shardq: queue 'jobs' stores no schedules\n")
     told = cli("schedule", "jobs", *ADD, "--cron", "0 3 * * *", "--tz", "Europe/Berlin", "--catch-up", "once")
@@ -26,9 +26,12 @@ def test_schedules_are_added_listed_changed_and_removed(cli: Command, queue: Que
     assert (shown["cron"], shown["catch_up"], shown["paused"]) == ("0 3 * * *", "once", False)
     assert cli("schedule", "jobs", "pause", "nightly").out == "schedule nightly is paused until it is resumed\n"
     assert "paused" in cli("schedule", "jobs").out
-    message_id = cli("schedule", "jobs", "run", "nightly").out.strip()
+    assert "go with run" in cli("schedule", "jobs", "pause", "nightly", "--note", "why").err
+    message_id = cli("schedule", "jobs", "run", "nightly", "--by", "mira", "--note", "ticket 812").out.strip()
     delivery = queue.read()
     assert (delivery.message_id, delivery.payload) == (message_id, ["app.report", {"days": 1}])
+    (written,) = [each for each in queue.journal().events if each.kind == "written"]
+    assert (written.by, written.note) == ("mira", "ticket 812")
     assert cli("schedule", "jobs", "resume", "nightly").out == "schedule nightly goes on\n"
     assert cli.terminal("schedule", "jobs", "remove", "nightly", typed="n\n").code == 1
     assert cli("schedule", "jobs", "remove", "nightly", "--yes").out == "schedule nightly is removed\n"

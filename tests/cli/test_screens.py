@@ -20,6 +20,7 @@ from shardq.model.stats import QueueStats
 from shardq.model.verdict import Verdict
 from shardq.model.where import Where
 from shardq.model.worker_status import WorkerStatus
+from shardq.outlook.failing import fails_by_count
 from shardq.outlook.queues import QueueLook
 from tests.cli.test_text import obeyed
 
@@ -154,7 +155,8 @@ def test_failures_are_as_designed() -> None:
         task="mail.send_digest", error_type="SMTPRecipientsRefused", reason="dead", retried=0, dead=33,
         first=NOW - 9 * 86_400, last=NOW - 180, recent=2, minutes=(0,) * 11 + (2,), tenants_lately=1,
     )  # fmt: skip
-    assert failures.lines([failure(), digest], NOW, queue="mails") == text(
+    fails = frozenset({("mail.send_receipt", "TimeoutError")})
+    assert failures.lines([failure(), digest], fails, NOW, queue="mails") == text(
         "mail.send_receipt fails since 02:13: TimeoutError, 2,104 in 10 min, 9 tenants.",
         "TASK               ERROR                  10 MIN  RETRIED  DEAD  SINCE    LAST",
         "mail.send_receipt  TimeoutError            2,104    1,840     0  02:13     1 s",
@@ -251,9 +253,9 @@ def hostile_screens(name: str, columns: int) -> Iterator[list[str]]:
         failure(task=name, error_type=name, dead=3, tenants=(name, b"\xff"), trace=f"{name}\n{name}", newest=name),
         failure(task=name, error_type="", reason="lease ended", dead=2, recent=0),
     ]
-    yield failures.lines(groups, NOW, queue="jobs")
+    yield failures.lines(groups, fails_by_count(groups), NOW, queue="jobs")
     yield [line for group in groups for line in failures.details(group, NOW)]
-    yield failures.lines([failure(task="", error_type=name, dead=7, recent=0)], NOW, queue="jobs")
+    yield failures.lines([failure(task="", error_type=name, dead=7, recent=0)], (), NOW, queue="jobs")
     allowed = name[:300].encode("utf-8", "ignore").decode() or None  # others are refused
     where = Where(tenant=allowed, task=allowed, error=allowed)
     yield actions.lines([action(id="1", by=name, where=where, state="failed", problem=name)], NOW, queue="jobs")
@@ -282,7 +284,7 @@ def test_numbers_of_any_size_leave_the_table_in_80_columns() -> None:
     one = worker(slots=10**4, busy=1e4, done=10**9, failed=1, longest_since=NOW - 1e8, heard=NOW - 29)
     assert max(map(width, workers.lines([one, worker(queue="z" * 99, id=one.id)], NOW))) <= 80
     many = failure(recent=10**9, retried=10**9, dead=10**9, first=1.0, last=2.0, task="t" * 99, error_type="E" * 99)
-    assert max(map(width, failures.lines([many], NOW, queue="q"))) <= 80
+    assert max(map(width, failures.lines([many], fails_by_count([many]), NOW, queue="q"))) <= 80
     much = action(
         done=10**9, left=10**9, started=NOW - 5e5, id="1795833060000-12", kind="delete_dead", state="abandoned"
     )
@@ -292,7 +294,7 @@ def test_numbers_of_any_size_leave_the_table_in_80_columns() -> None:
 def test_a_command_that_is_shown_can_be_pasted_whatever_the_errors_are_called() -> None:
     """A class is called by who raises it: a shell must not run what stands in its name."""
     for name in ("$(reboot)", "`reboot`", "a; reboot", "'; reboot #", "-rf", "a b"):
-        command = failures.mending([failure(error_type=name, dead=3, recent=0)], "jobs")[0].partition("    #")[0]
+        command = failures.mending([failure(error_type=name, dead=3, recent=0)], (), "jobs")[0].partition("    #")[0]
         import shlex
 
         words = shlex.split(command)
@@ -300,7 +302,7 @@ def test_a_command_that_is_shown_can_be_pasted_whatever_the_errors_are_called() 
         assert (f"--error={name}" in words) or words[words.index("--error") + 1] == name
     assert not any(
         "shardq redrive jobs --error" in line
-        for line in failures.mending([failure(error_type="\x1b[2J", dead=1)], "jobs")
+        for line in failures.mending([failure(error_type="\x1b[2J", dead=1)], (), "jobs")
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.dashboard.browser import Look
+from tests.dashboard.browser import SIZES, THEMES, Look
 
 _TORN: Final = """
 () => {
@@ -15,6 +15,9 @@ _TORN: Final = """
   for (const box of document.querySelectorAll("main .wide")) {
     const more = box.scrollWidth - box.clientWidth;
     if (more > 1) told(`${box.querySelector("table").getAttribute("aria-label")}, by ${more} px`, box);
+  }
+  for (const box of document.querySelectorAll("dialog[open]")) {
+    if (box.scrollWidth > box.clientWidth) told(box.textContent, box);
   }
   const isOut = (box) => box.getBoundingClientRect().right > innerWidth + 1;
   if (document.documentElement.scrollWidth > innerWidth) {
@@ -48,3 +51,12 @@ def check_layout(look: Look) -> None:
     torn: list[str] = look.page.evaluate(_TORN)
     assert not torn, "\n".join([look.page.url, *torn])
     look.check_width()
+
+
+def check_all_sizes(look: Look) -> None:
+    """Assert that what is shown holds together and can be used by all, in each width and both colours."""
+    for width in SIZES:
+        for theme in THEMES:
+            look.wear(width, theme)
+            check_layout(look)
+            look.check_axe()

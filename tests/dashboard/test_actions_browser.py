@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,8 @@ from shardq.dashboard import app
 from shardq.dashboard.serving import PageServer, PageSettings
 from tests.dashboard import counter as at
 from tests.dashboard.browser import Look, Open
-from tests.dashboard.counter import bury, fail, fill
+from tests.dashboard.counter import bury, events, fail, fill
+from tests.dashboard.layout import check_all_sizes
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -39,12 +39,6 @@ async ([action, args, label, options]) => {
   return made !== null;
 }
 """
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url, name="writer") as client:
-        yield client
 
 
 @pytest.fixture
@@ -161,6 +155,11 @@ def hands(open_look: Open, address: str) -> Callable[..., Hands]:
 Made = Callable[..., Hands]
 
 
+def noted(queue: Queue, kind: str, by: str = "ada") -> None:
+    """The journal has rows of that, and only of the person who acted."""
+    assert {who for who, _ in events(queue, kind)} == {by}
+
+
 def test_a_tenant_is_paused(mails: Queue, hands: Made) -> None:
     fill(mails, "acme", 12)
     me = hands("keyboard", "jonas")
@@ -189,6 +188,7 @@ class TestEachAction:
         assert me.go("Pause") == "mails is paused until somebody ends it."
         me.close()
         assert list(mails.paused()) == [None]
+        noted(mails, "paused")
         me.look.check()
 
     def test_resume(self, hand: str, mails: Queue, hands: Made) -> None:
@@ -198,6 +198,7 @@ class TestEachAction:
         me.says("mia paused it at ")
         assert me.go("End the pause") == "acme in mails goes on."
         assert mails.paused() == {}
+        noted(mails, "resumed")
         me.look.check()
 
     def test_limit(self, hand: str, mails: Queue, hands: Made) -> None:
@@ -209,6 +210,7 @@ class TestEachAction:
         me.says("At most 2.5 a second and 3 in flight, until ")
         assert me.go("Limit") == "acme in mails is limited for 1 hour."
         assert mails.limits() == {"acme": Limits(rate=2.5, max_in_flight=3)}
+        noted(mails, "limited")
         me.look.check()
 
     def test_weight(self, hand: str, mails: Queue, hands: Made) -> None:
@@ -218,6 +220,7 @@ class TestEachAction:
         me.says("7 times the share")
         assert me.go("Set the weight") == "acme in mails has weight 7 without an end."
         assert mails.weights() == {"acme": 7}
+        noted(mails, "weighted")
         me.look.check()
 
     def test_plan(self, hand: str, mails: Queue, hands: Made) -> None:
@@ -228,6 +231,7 @@ class TestEachAction:
         me.says("On gold without an end")
         assert me.go("Set the plan") == "acme in mails is on plan gold without an end."
         assert mails.limits() == {"acme": "gold"}
+        noted(mails, "limited")
         me.look.check()
 
     def test_purge(self, hand: str, mails: Queue, hands: Made) -> None:
@@ -247,6 +251,7 @@ class TestEachAction:
         assert "5 waiting" in me.go("Purge")
         assert mails.tenant("acme").backlog == 0
         assert mails.tenant("bolt").in_flight == 2
+        noted(mails, "purged")
         me.look.check()
 
     def test_redrive(self, hand: str, mails: Queue, hands: Made) -> None:
@@ -255,9 +260,10 @@ class TestEachAction:
         me = hands(hand)
         me.open("redrive", "Redrive 9 at 50/s", queue="mails", task="mail.send", error="TimeoutError")
         me.says("It takes 0.2 s at 50/s.")
-        assert me.go("Redrive") == "Redrive: 9 dead letters of mails, under way."
+        me.go("Redrive")
         me.says("9 redriven, done.")
         assert (mails.stats().dead, mails.stats().backlog) == (2, 9)
+        noted(mails, "redriven")
         me.close()
         me.look.check()
 
@@ -267,12 +273,13 @@ class TestEachAction:
         me.open("redrive", "Redrive 50", queue="mails")
         me.write("rate", "5")
         me.says("It takes 10 s at 5/s.")
-        me.go("Redrive")
+        assert me.go("Redrive") == "Redrive: 50 dead letters of mails, under way."
         me.says("of 50 redriven, 5/s")
         me.press("#act button:text-is('Stop')")
         me.says("redriven, stopped.")
         assert 0 < mails.stats().dead < 50
         assert [each.state for each in mails.actions()] == ["stopped"]
+        noted(mails, "stopped")
         me.look.check()
 
     def test_stop_of_what_another_began(self, hand: str, mails: Queue, hands: Made) -> None:
@@ -283,6 +290,21 @@ class TestEachAction:
         me.says("Stop the redrive of mia in mails")
         assert me.go("Stop it") == "The redrive stops with its next piece."
         assert action.wait().state == "stopped"
+        noted(mails, "stopped")
+        me.look.check()
+
+    def test_go_on_with_what_was_stopped(self, hand: str, mails: Queue, hands: Made) -> None:
+        bury(mails, "acme", 9)
+        action = mails.redrive(Where(state="dead"), by="mia")
+        mails.stop_action(action.id)
+        assert action.wait().state == "stopped"
+        me = hands(hand)
+        me.open("go_on", "Go on", queue="mails", id=action.id)
+        me.says("This page goes on with it, under the same name.")
+        me.go("Go on")
+        me.says("9 redriven, done.")
+        assert (mails.stats().dead, mails.stats().backlog) == (0, 9)
+        noted(mails, "redriven", "mia")
         me.look.check()
 
     def test_retry_now(self, hand: str, mails: Queue, hands: Made) -> None:
@@ -292,6 +314,37 @@ class TestEachAction:
         me.go("Try now")
         me.says("4 tried now, done.")
         assert mails.stats().delayed == 0
+        noted(mails, "hastened")
+        me.look.check()
+
+    def test_retry_now_of_one(self, hand: str, mails: Queue, hands: Made) -> None:
+        _, second, _ = fail(mails, "acme", 3)
+        me = hands(hand, "jonas")
+        me.open("retry_now", "Try now", queue="mails", message_id=second)
+        me.says("It failed with TimeoutError.")
+        assert me.go("Try now") == "It can be delivered now."
+        assert [each.message_id for each in mails.read_many(5)] == [second]
+        noted(mails, "hastened", "jonas")
+        me.look.check()
+
+    def test_redrive_of_one(self, hand: str, mails: Queue, hands: Made) -> None:
+        _, second = bury(mails, "acme", 2)
+        me = hands(hand, "jonas")
+        me.open("redrive", "Redrive…", queue="mails", message_id=second)
+        me.says("A dead letter of acme, 1 delivery so far.")
+        assert me.go("Redrive") == "It waits for its turn again."
+        assert [each.message_id for each in mails.read_many(5)] == [second]
+        noted(mails, "redriven", "jonas")
+        me.look.check()
+
+    def test_delete_of_one(self, hand: str, mails: Queue, hands: Made) -> None:
+        first, second = bury(mails, "acme", 2)
+        me = hands(hand)
+        me.open("delete", "Delete…", queue="mails", message_id=second)
+        me.write("typed", "mails")
+        assert me.go("Delete") == "It is deleted."
+        assert [each.message_id for each in mails.dead()] == [first]
+        noted(mails, "deleted")
         me.look.check()
 
     def test_cancel_of_one(self, hand: str, mails: Queue, hands: Made) -> None:
@@ -301,6 +354,7 @@ class TestEachAction:
         me.says("It waits for its turn, of acme.")
         assert me.go("Cancel the message") == "It is removed."
         assert [each.message_id for each in mails.read_many(5)] == [second]
+        noted(mails, "cancelled", "jonas")
         me.look.check()
 
     def test_cancel_of_many(self, hand: str, mails: Queue, hands: Made) -> None:
@@ -311,6 +365,7 @@ class TestEachAction:
         me.go("Cancel")
         me.says("6 cancelled, done.")
         assert mails.stats().backlog == 0
+        noted(mails, "cancelled")
         me.look.check()
 
     def test_delete(self, hand: str, mails: Queue, hands: Made) -> None:
@@ -321,6 +376,7 @@ class TestEachAction:
         me.go("Delete")
         me.says("6 deleted, done.")
         assert mails.stats().dead == 0
+        noted(mails, "deleted")
         me.look.check()
 
     def test_run_now(self, hand: str, client: Client, hands: Made) -> None:
@@ -331,6 +387,7 @@ class TestEachAction:
         me.says("One message is written now: app.report, of acme.")
         assert me.go("Run now").startswith("Written: message ")
         assert reports.stats().backlog == 1
+        noted(reports, "written")
         me.look.check()
 
 
@@ -359,6 +416,7 @@ def test_what_changed_meanwhile_is_said_before_it_is_done(mails: Queue, hands: M
     me.press("#act button[type=submit]")
     me.says("Nothing was done yet: 50 are waiting by now, and not 10 messages.")
     me.says("50 messages are gone for good")
+    check_all_sizes(me.look)
     assert mails.stats().backlog == 50
     assert "50 waiting" in me.go("Purge")
     assert mails.stats().backlog == 0
@@ -384,6 +442,7 @@ def test_what_cannot_be_done_is_said_and_has_no_button(mails: Queue, hands: Made
     me.says("It is not paused.")
     assert me.page.query_selector("#act button[type=submit]") is None
     assert me.page.get_attribute("#act .says", "aria-busy") == "false"
+    check_all_sizes(me.look)
     me.close()
     me.look.check()
 
@@ -395,6 +454,7 @@ def test_a_value_that_is_none_is_said_and_kept_from_being_sent(mails: Queue, han
     me.write("rate", "many")
     me.says("Deliveries a second is a number from 0.001 to 1,000,000, or empty.")
     assert me.page.is_disabled("#act button[type=submit]")
+    check_all_sizes(me.look)
     me.write("rate", "4")
     me.says("At most 4 a second")
     assert me.go("Limit") == "acme in mails is limited for 1 hour."
@@ -436,35 +496,19 @@ def test_hostile_names_are_names(mails: Queue, hands: Made) -> None:
 
 
 @LONG
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 900, 360])
-def test_dialogs_fit_and_axe_finds_nothing(theme: str, width: int, mails: Queue, hands: Made, tmp_path: Path) -> None:
-    fill(mails, "acme", 1200)
-    bury(mails, "bolt", 40)
-    mails.set_plan("gold", rate=50, weight=3)
-    me = hands(width=width, theme=theme)
-    for action, args in (
-        ("pause", {"shard_key": "acme"}), ("limit", {"shard_key": "acme"}), ("plan", {"shard_key": "acme"}),
-        ("purge", {"shard_key": "acme"}), ("redrive", {"error": "TimeoutError"}), ("delete", {"shard_key": "bolt"}),
-    ):  # fmt: skip
-        me.open(action, "Do it", queue="mails", **args)
-        me.look.check_width()
-        me.look.check_axe()
-        me.look.picture(tmp_path / f"{action}-{width}-{theme}.png")
-        wide = me.page.evaluate(
-            "(() => { const d = document.getElementById('act'); return d.scrollWidth <= d.clientWidth; })()"
-        )
-        assert wide, f"{action} is wider than its dialog"
-        me.close()
+def test_how_far_it_is_fits_and_axe_finds_nothing(mails: Queue, hands: Made) -> None:
+    """What a dialog says first is in test_matrix.py."""
+    bury(mails, "acme", 400)
+    me = hands()
     me.open("redrive", "Do it", queue="mails", error="TimeoutError")
     me.write("rate", "4")
-    me.says("It takes 10 s at 4/s.")
+    me.says(" at 4/s.")
     me.go("Redrive")
-    me.says("of 40 redriven")
-    me.look.check_axe()
-    me.look.picture(tmp_path / f"progress-{width}-{theme}.png")
-    me.page.click("#act button:text-is('Stop')")
+    me.says("of 400 redriven")
+    check_all_sizes(me.look)
+    me.press("#act button:text-is('Stop')")
     me.says("redriven, stopped.")
+    check_all_sizes(me.look)
     me.look.check()
 
 

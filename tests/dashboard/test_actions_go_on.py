@@ -11,9 +11,11 @@ import pytest
 from shardq import Client, Queue, Where
 from shardq.client.async_action import AsyncAction
 from shardq.dashboard.actions import actions_of
-from shardq.errors import BackendTimeout
+from shardq.dashboard.actions.refused import MAY_HAVE_BEGUN
+from shardq.errors import BackendTimeout, OutcomeUnknown
+from shardq.ops.operate import actions
 from tests.dashboard import counter as at
-from tests.dashboard.counter import bury, events
+from tests.dashboard.counter import bury, events, fail
 from tests.servers import Server
 
 pytestmark = pytest.mark.once
@@ -77,6 +79,89 @@ async def test_the_page_shows_how_far_an_action_is(server: Server, mails: Queue)
         await counter.handles.quiet()
     assert mails.stats().dead + mails.stats().backlog == 40
     assert len(events(mails, "redriven")) == mails.stats().backlog >= stopped_at
+
+
+def lose_the_answer(monkeypatch: pytest.MonkeyPatch, *, is_begun: bool) -> None:
+    """Let no answer come to the call that begins an action."""
+    real = actions.begin
+
+    def lost(*args: Any) -> Any:
+        if is_begun:
+            yield from real(*args)
+        raise OutcomeUnknown("no answer from 10.1.2.3 after 5 tries")
+
+    monkeypatch.setattr(actions, "begin", lost)
+
+
+async def test_an_action_of_which_nobody_heard_whether_it_began_goes_on(
+    server: Server, mails: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person finds it on Failures, and need not do anything."""
+    bury(mails, "acme", 3)
+    monkeypatch.setattr("shardq.dashboard.actions.handles.GLANCE", 0.05)
+    async with at.counter(server.url) as counter:
+        with monkeypatch.context() as meanwhile:
+            lose_the_answer(meanwhile, is_begun=True)
+            told = await counter.visitor().do("redrive", queue="mails")
+        assert (told.status, told.text) == (503, MAY_HAVE_BEGUN)
+        (begun,) = await actions_of(counter.page.state.source, "mails")
+        assert (begun["by"], begun["state"], begun["done"]) == ("jonas", "running", 0)
+        silence(server, mails, begun["id"])
+        await counter.handles.quiet()
+    assert [(each.state, each.done, each.by) for each in mails.actions()] == [("done", 3, "jonas")]
+
+
+async def test_an_action_that_perhaps_began_goes_on_also_if_redis_was_away_again(
+    server: Server, mails: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody looks at the page, so nobody else would go on with it."""
+    bury(mails, "acme", 3)
+    monkeypatch.setattr("shardq.dashboard.actions.handles.GLANCE", 0.05)
+    real, tries = actions.take_over, 0
+
+    def take_over(*args: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise BackendTimeout("no answer after 5 tries")
+        return (yield from real(*args))
+
+    async with at.counter(server.url) as counter:
+        with monkeypatch.context() as meanwhile:
+            lose_the_answer(meanwhile, is_begun=True)
+            assert (await counter.visitor().do("redrive", queue="mails")).status == 503
+        monkeypatch.setattr(actions, "take_over", take_over)
+        silence(server, mails, mails.actions()[0].id)
+        await counter.handles.quiet()
+    assert [(each.state, each.done) for each in mails.actions()] == [("done", 3)]
+
+
+async def test_an_action_that_did_not_begin_is_not_looked_for_for_ever(
+    server: Server, mails: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury(mails, "acme", 3)
+    monkeypatch.setattr("shardq.dashboard.actions.handles.GLANCE", 0.01)
+    monkeypatch.setattr("shardq.dashboard.actions.handles.LOOKS", 3)
+    lose_the_answer(monkeypatch, is_begun=False)
+    async with at.counter(server.url) as counter:
+        assert (await counter.visitor().do("redrive", queue="mails")).status == 503
+        await counter.handles.quiet()
+    assert (mails.actions(), mails.stats().dead) == ([], 3)
+
+
+async def test_a_try_of_one_message_of_which_nobody_heard_whether_it_began_is_in_nobodys_way(
+    server: Server, mails: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (failed,) = fail(mails, "acme", 1)
+    lose_the_answer(monkeypatch, is_begun=True)
+    async with at.counter(server.url) as counter:
+        told = await counter.visitor().do("retry_now", queue="mails", message_id=failed)
+        assert (told.status, told.text[:56]) == (503, "No answer came: it may have been done, or not. Look befo")
+        await counter.handles.quiet()
+    (begun,) = mails.actions()
+    assert begun.state == "stopping"
+    silence(server, mails, begun.id)
+    assert [each.state for each in mails.actions()] == ["stopped"]
 
 
 async def _is(counter: at.Counter, queue: str, handle: str, state: str) -> bool:

@@ -5,20 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
+from typing import NoReturn
 
 import pytest
 
 from shardq import Client, Queue
-from shardq.client.async_queue import AsyncQueue
 from shardq.clock import SystemClock
 from shardq.dashboard import Person, Role
 from shardq.dashboard.actions import allowed
+from shardq.dashboard.actions.dialog import Said
 from shardq.dashboard.actions.given import Given
 from shardq.dashboard.actions.pauses import PAUSE, RESUME
-from shardq.dashboard.actions.said import Said
+from shardq.dashboard.actions.refused import UNCLEAR, refusal_of
+from shardq.dashboard.actions.routes import ANYHOW
 from shardq.dashboard.actions.table import OF_ONE, TABLE
 from shardq.dashboard.actions.tickets import MAX_OF_ONE, MAX_TICKETS, VALID, Tickets
-from shardq.errors import OutcomeUnknown
+from shardq.errors import (
+    BackendError,
+    BackendTimeout,
+    ClosedError,
+    LeaseLost,
+    OutcomeUnknown,
+    OutOfMemory,
+    PartlyDone,
+    ServerUnfit,
+    ShardqError,
+)
+from shardq.ops.operate import limits
+from shardq.ops.queue.change import Changed
 from shardq.testing import ManualClock
 from tests.dashboard import counter as at
 from tests.dashboard.counter import PEOPLE, Counter, fill
@@ -74,6 +88,54 @@ async def test_of_many_who_send_one_ticket_at_once_one_acts(counter: Counter, ma
     ticket = (await jonas.ask("cancel", queue="mails", message_id=ids[0]))["ticket"]
     found = await asyncio.gather(*(jonas.act("cancel", ticket) for _ in range(20)))
     assert sorted(each.status for each in found) == [200] + [409] * 19
+
+
+@pytest.mark.parametrize(
+    ("action", "args", "what"),
+    [
+        ("pause", {"seconds": "300"}, "{} has paused it meanwhile, for a while"),
+        ("pause", {"shard_key": "acme", "seconds": ""}, "{} has paused it meanwhile, without an end"),
+        ("resume", {"shard_key": "paused"}, ""),
+        ("limit", {"shard_key": "acme", "rate": "5"}, "{} has limited it to 5 a second meanwhile"),
+        ("plan", {"shard_key": "acme", "plan": "gold"}, "{} has put it on the plan gold meanwhile"),
+        ("weight", {"shard_key": "acme", "weight": "7"}, "{} has given it the weight 7 meanwhile"),
+    ],
+)
+async def test_of_many_who_do_it_in_one_moment_one_does_it_and_the_others_hear_who(
+    counter: Counter, mails: Queue, action: str, args: dict[str, str], what: str
+) -> None:
+    """What each was told holds until it is done: nobody takes a pause away of which the dialog did not say a word."""
+    mails.set_plan("gold", rate=50)
+    mails.pause("paused")
+    fill(mails, "acme", 1)
+    visitors = {name: counter.visitor(name) for name in ("jonas", "axel", "ada")}
+    tickets = {name: (await each.ask(action, queue="mails", **args))["ticket"] for name, each in visitors.items()}
+    acts = (each.act(action, tickets[name]) for name, each in visitors.items())
+    found = dict(zip(visitors, await asyncio.gather(*acts), strict=True))
+    (first,) = (name for name, each in found.items() if each.status == 200)
+    for name in visitors.keys() - {first}:
+        assert found[name].status == 409
+        if what:
+            told = f"Nothing was done yet: {what.format(first)}. Look at what it does now."
+            assert (found[name].text, found[name]["ask"]["possible"]) == (told, True)
+        else:
+            assert found[name].text == "Nothing was done: It is not paused."
+    assert [each.by for each in mails.journal(100).events if each.by in visitors] == [first]
+
+
+async def test_what_was_changed_and_changed_back_is_told(
+    counter: Counter, mails: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changes(*_: object, **_named: object) -> NoReturn:
+        raise Changed
+
+    jonas = counter.visitor()
+    ticket = (await jonas.ask("pause", **ABOUT))["ticket"]
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(limits, "pause", changes)
+        told = await jonas.act("pause", ticket)
+    assert (told.status, told.text) == (409, ANYHOW)
+    assert (await jonas.act("pause", told["ask"]["ticket"])).status == 200
 
 
 async def test_a_ticket_is_of_one_person_and_one_action(counter: Counter, mails: Queue) -> None:
@@ -155,12 +217,47 @@ async def test_what_was_done_is_in_the_log_with_the_person(
 async def test_what_may_have_been_done_is_in_the_log_with_the_person(
     counter: Counter, mails: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def lost(*_: object, **_named: object) -> None:
+    def lost(*_: object, **_named: object) -> NoReturn:
         raise OutcomeUnknown("no answer came")
 
-    monkeypatch.setattr(AsyncQueue, "pause", lost)
+    monkeypatch.setattr(limits, "pause", lost)
     assert (await counter.visitor().do("pause", **ABOUT)).status == 503
     assert "jonas (act) tried pause of queue mails, tenant 'acme': no answer came" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (BackendError("Redis refused the call: ERR 10.1.2.3 of ops"), UNCLEAR),
+        (
+            BackendTimeout("no answer from 10.1.2.3 after 5 tries"),
+            "Redis did not answer in time, and nothing was done.",
+        ),
+        (OutcomeUnknown("no answer from 10.1.2.3"), "No answer came: it may have been done, or not."),
+        (PartlyDone("purged 3, then no answer from 10.1.2.3", 3), "It was done in part, of 3 messages so far."),
+        (OutOfMemory("10.1.2.3 is full"), "Redis is full, so nothing was done"),
+        (ServerUnfit("10.1.2.3 is old"), UNCLEAR),
+        (ClosedError("the client of 10.1.2.3 was closed"), "The page has ended, and nothing was done."),
+        (LeaseLost("10.1.2.3 lost it"), UNCLEAR),
+    ],
+)
+def test_what_redis_says_is_not_told_to_people(error: ShardqError, text: str) -> None:
+    told = refusal_of(error)
+    assert told.text.startswith(text)
+    assert "10.1.2.3" not in told.text
+    assert told.status == 503
+
+
+async def test_a_dialog_that_fails_says_no_more_than_that_and_the_log_says_why(
+    counter: Counter, mails: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: object, **_named: object) -> NoReturn:
+        raise BackendError("Redis refused the call: ERR 10.1.2.3 of ops")
+
+    monkeypatch.setattr("shardq.ops.operate.controls.controls", refused)
+    asked = await counter.visitor().ask("pause", **ABOUT)
+    assert (asked.status, asked.text) == (503, UNCLEAR)
+    assert "refused 'GET /ask/pause' of jonas: Redis refused the call: ERR 10.1.2.3 of ops" in caplog.text
 
 
 def test_tickets_end_and_are_bounded() -> None:

@@ -7,6 +7,7 @@ import errno
 import http.client
 import json
 import ssl
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import trustme
+from packaging.requirements import Requirement
 from starlette.applications import Starlette
 from starlette.requests import Request
 
@@ -22,9 +24,10 @@ from shardq import AsyncClient
 from shardq.dashboard import Person, Role, app
 from shardq.dashboard.guesses import AT_ONCE
 from shardq.dashboard.live import MAX_OF_ONE, MAX_STREAMS
-from shardq.dashboard.serving import Crowded, PageServer, PageSettings
+from shardq.dashboard.serving import Complaints, PageServer, PageSettings
 from shardq.errors import ConfigError
 from tests.dashboard.asking import TokenFile, hello, said, scenes
+from tests.house.doc_blocks import ROOT
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -228,6 +231,17 @@ def test_the_word_of_a_proxy_is_believed_if_it_is_one(serve: Serve, people: Toke
     assert "of 192.0.2.7: nobody has this token" in said(caplog)
 
 
+def test_a_network_of_proxies_is_believed(serve: Serve, people: TokenFile, caplog: Any) -> None:
+    """uvicorn knows networks from 0.31 on, so the extra asks for that at least."""
+    behind = serve(settings=PageSettings("127.0.0.1:0", proxies=["127.0.0.0/8"]), people=people.path)
+    behind.own("/login", {"token": "shardq_x"}, x_forwarded_for="192.0.2.7")
+    assert "of 192.0.2.7: nobody has this token" in said(caplog)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    bounds = next(each.specifier for each in map(Requirement, extras["dashboard"]) if each.name == "uvicorn")
+    assert "0.30.6" not in bounds
+    assert "0.31.0" in bounds
+
+
 def test_an_address_that_is_taken_is_an_error_that_says_so(serve: Serve, server: Server) -> None:
     site = serve()
     taken = PageSettings(urlsplit(site.address).netloc)
@@ -236,7 +250,7 @@ def test_an_address_that_is_taken_is_an_error_that_says_so(serve: Serve, server:
 
 
 async def test_a_crowd_is_one_line_of_the_log_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    loop, crowded = asyncio.get_running_loop(), Crowded()
+    loop, crowded = asyncio.get_running_loop(), Complaints()
     for _ in range(100):
         crowded(loop, {"message": "socket.accept()", "exception": OSError(errno.EMFILE, "Too many open files")})
     assert said(caplog) == "no more browsers can connect: Too many open files (see ulimit -n)"

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from shardq import Client, Queue, Reject, Where
+from shardq.codec import JsonCodec
 from shardq.dashboard.scene import NotThere
+from shardq.model.where import MAX_TEXT
 from shardq.tasks import Tasks
+from tests.dashboard.counter import call
 from tests.dashboard.scenery import line_of, look_at, more_of, told, working
 from tests.servers import Server
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(client: Client) -> Queue:
-    queue = client.queue("jobs", streams=2)
-    queue.declare()
-    return queue
 
 
 class SmtpError(Exception):
@@ -140,3 +128,21 @@ def test_two_hundred_groups_of_hostile_names_are_a_bounded_answer(server: Server
     assert line_of(found) == "400 tries failed in 10 min; 400 messages failed for good and are dead."
     last = look_at(server.url, "failures", "jobs", group=found["groups"][-1]["key"])
     assert last["chosen"]["key"] == found["groups"][-1]["key"]
+
+
+@pytest.mark.parametrize("task", ["x" * 600, "mail.send"])
+def test_a_group_is_shown_whatever_its_task_is_called(server: Server, task: str) -> None:
+    """Anybody who may write can call a task so. A filter takes no name as long as that."""
+    with Client.from_url(server.url, codec=JsonCodec()) as client:
+        queue = client.queue("jobs", create=True)
+        queue.write("another", shard_key="globex")
+        queue.nack_many(queue.read_many(1), delay=600.0, error=TimeoutError("no answer"))
+        queue.configure(visibility_timeout=0.1)
+        queue.write(call(task), shard_key="acme")
+        queue.read()
+        queue.read(block=30)  # its lease has ended
+    found = look_at(server.url, "failures", "jobs")
+    (group,) = (each["key"] for each in found["groups"] if each["task"])
+    found = look_at(server.url, "failures", "jobs", group=group)
+    assert found["chosen"]["task"].startswith(task[:100])
+    assert found["chosen"]["waiting"] == (None if len(task) > MAX_TEXT else 0)

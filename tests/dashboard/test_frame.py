@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from shardq.dashboard.channel import UNREADABLE
 from tests.dashboard.browser import Look, Open, served
+from tests.dashboard.layout import check_all_sizes
 from tests.dashboard.stage import Stage
 
 pytestmark = pytest.mark.runs_in("test-all")
@@ -255,6 +257,40 @@ def test_a_screen_that_failed_says_so(look: Look, stage: Stage) -> None:
     look.check()
 
 
+TROUBLE: dict[str, tuple[str, dict[str, Any]]] = {
+    "away": ("away", {"text": "Redis does not answer.", "since": NOW}),
+    "failed": ("failed", {"text": "This screen failed. The log of the page's process says why."}),
+    "gone": ("gone", {"text": "There is no queue a."}),
+    "unreadable": ("gone", {"text": UNREADABLE}),
+}
+"""What a stream may bring where the numbers should be."""
+
+
+@pytest.mark.parametrize("trouble", [*TROUBLE, "refused", "broken"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "after a scene"])
+def test_what_is_wrong_fits_and_can_be_used_by_all(
+    opened: ExitStack, open_look: Open, trouble: str, is_first: bool
+) -> None:
+    stage = Stage()
+    stage.tell("side", side("a", "b", "c"))
+    if not is_first:
+        stage.tell("scene", scene(row("a", 1), row("b", 2), row("c", 3)))
+    look = open_look(opened.enter_context(served(stage.app)))
+    if is_first:
+        look.page.goto(look.address)
+    else:
+        look.go()
+    if trouble in TROUBLE:
+        stage.tell(*TROUBLE[trouble])
+    else:
+        stage.refuses = (429, "You have 10 pages open: close one.") if trouble == "refused" else (503, "")
+        stage.end_streams()
+    text = {"refused": "close one", "broken": "No connection"}.get(trouble) or TROUBLE[trouble][1]["text"]
+    look.page.wait_for_selector(f"main >> text={text}")
+    check_all_sizes(look)
+    look.check("429", "503")
+
+
 def test_what_is_gone_is_said_in_a_sentence(look: Look, stage: Stage) -> None:
     page = look.go()
     stage.tell("gone", {"text": "There is no queue a."})
@@ -335,6 +371,15 @@ def test_keys(look: Look, stage: Stage) -> None:
         page.keyboard.press(key)
         look.until("(hash) => location.hash === hash", hash_)
     look.check("404")
+
+
+def test_a_key_goes_by_the_address_though_its_screen_is_not_drawn_yet(look: Look) -> None:
+    """A quick person presses the next key before the page hears that its address is another."""
+    look.go().evaluate("""() => {
+        location.hash = "#/q/b";
+        document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "/", bubbles: true }));
+    }""")
+    look.until("location.hash === '#/q/b/tenants'")
 
 
 def test_enter_opens_a_row(look: Look) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from typing import Any, cast
 
+import httpx2
 import pytest
 from starlette.requests import Request
 from starlette.websockets import WebSocketDisconnect
@@ -13,8 +15,9 @@ from starlette.websockets import WebSocketDisconnect
 from shardq.client import AsyncClient
 from shardq.dashboard import Person, Role, app
 from shardq.dashboard.app import MAX_LETTERS
-from shardq.dashboard.guard import HEADERS
-from shardq.errors import BackendError, ConfigError
+from shardq.dashboard.guard import ELSEWHERE, ENDED, HEADERS
+from shardq.dashboard.pace import AT_ONCE, MAX_PEOPLE, PAUSE, Pace
+from shardq.errors import BackendError, ClosedError, ConfigError
 from shardq.testing import ManualClock, fake_async_client
 from tests.dashboard.asking import ADDRESS, DONE, OWN, asking, hello, said, scenes
 
@@ -52,19 +55,19 @@ def test_a_page_behind_a_site_that_checks_may_have_any_name(clock: ManualClock) 
 
 def test_each_answer_has_the_headers(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     scenes(monkeypatch, overview=hello)
-    browser = asking(clock).browser()
-    answers = {
-        "page": browser.get("/"),
-        "file": browser.get("/css/page.css"),
-        "scene": browser.get("/scene/overview"),
-        "no screen": browser.get("/scene/nothing"),
-        "no file": browser.get("/nothing"),
-        "no method": browser.put("/who", headers=OWN),
-        "failed": browser.get("/fails"),
-        "other host": browser.get("/", headers={"host": "evil.example.com"}),
-        "other origin": browser.post("/act/done", headers={**OWN, "origin": "http://evil.example.com"}),
-        "stranger": asking(clock, auth=lambda _: None).browser().get("/"),
-    }
+    with asking(clock).browser() as browser:  # in one event loop, as the page is served
+        answers = {
+            "page": browser.get("/"),
+            "file": browser.get("/css/page.css"),
+            "scene": browser.get("/scene/overview"),
+            "no screen": browser.get("/scene/nothing"),
+            "no file": browser.get("/nothing"),
+            "no method": browser.put("/who", headers=OWN),
+            "failed": browser.get("/fails"),
+            "other host": browser.get("/", headers={"host": "evil.example.com"}),
+            "other origin": browser.post("/act/done", headers={**OWN, "origin": "http://evil.example.com"}),
+            "stranger": asking(clock, auth=lambda _: None).browser().get("/"),
+        }
     assert {name: answer.status_code for name, answer in answers.items()} == {
         "page": 200, "file": 200, "scene": 200, "no screen": 404, "no file": 404, "no method": 403, "failed": 500,
         "other host": 421, "other origin": 403, "stranger": 401,
@@ -234,6 +237,43 @@ def test_another_site_may_link_to_the_page_but_not_ask_it(clock: ManualClock) ->
     assert browser.get("/who", headers={"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}).status_code == 200
 
 
+def test_who_opens_screens_too_fast_waits_and_nobody_else(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each screen of another tenant or message asks Redis something of its own."""
+    scenes(monkeypatch, overview=hello)
+    page = asking(clock)
+    browser, other = page.browser(), page.browser(of="192.0.2.2")
+    assert {browser.get("/scene/overview", params={"search": str(n)}).status_code for n in range(AT_ONCE)} == {200}
+    hasty = browser.get("/scene/overview")
+    assert (hasty.status_code, hasty.json()) == (429, {"text": "You open screens too fast: wait a second."})
+    assert browser.get("/live?scene=overview").status_code == 429
+    assert page.page.state.live.streams == 0
+    assert other.get("/scene/overview").status_code == 200
+    assert "refused 'GET /scene/overview' of anybody: too many screens at once" in said(caplog)
+    clock.advance(PAUSE)
+    assert browser.get("/scene/overview").status_code == 200
+    assert browser.get("/scene/overview").status_code == 429
+
+
+def test_people_whose_pace_is_known_are_bounded(clock: ManualClock) -> None:
+    pace = Pace(clock)
+    for number in range(MAX_PEOPLE + 10):
+        pace.count(f"p{number}")
+    assert len(pace._free_at) == MAX_PEOPLE
+
+
+def test_a_scene_that_takes_too_long_is_not_waited_for(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stands(*_: Any) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    scenes(monkeypatch, overview=stands)
+    monkeypatch.setattr(sys.modules["shardq.dashboard.app"], "SCENE_SECONDS", 0.01)
+    answer = asking(clock).browser().get("/scene/overview")
+    assert (answer.status_code, answer.json()) == (503, {"text": "Redis does not answer."})
+
+
 # What fails
 
 
@@ -246,6 +286,27 @@ def test_what_fails_says_nothing_but_to_the_log(clock: ManualClock, caplog: pyte
     assert "secret" not in answer.text
     (record,) = [each for each in caplog.records if each.name == "shardq.dashboard"]
     assert record.exc_info is not None
+
+
+async def test_a_page_that_goes_on_elsewhere_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """As one that was asked before a fork, or in a loop that has ended: what waits there is of no use here."""
+    page = asking(ManualClock())
+
+    def ask() -> httpx2.Response:
+        return page.browser().get("/fails")
+
+    assert (await asyncio.to_thread(ask)).status_code == 500
+    again = await asyncio.to_thread(ask)
+    assert (again.status_code, again.json()) == (503, {"text": ELSEWHERE})
+
+
+def test_a_page_whose_client_is_closed_says_so(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def closed(*_: Any) -> dict[str, Any]:
+        raise ClosedError("this client was closed")
+
+    scenes(monkeypatch, overview=closed)
+    answer = asking(clock).browser().get("/scene/overview")
+    assert (answer.status_code, answer.json()) == (503, {"text": ENDED})
 
 
 def test_an_error_of_redis_names_no_host(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:

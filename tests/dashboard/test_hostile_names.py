@@ -58,12 +58,6 @@ def check(look: Look) -> None:
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
-
-
-@pytest.fixture
 def address(server: Server) -> Iterator[str]:
     page = page_of(server.url, auth=lambda _: Person("mira", Role.ADMIN), actions=True, payloads=True)
     with served(page) as address:

@@ -16,13 +16,15 @@ import pytest
 
 from shardq import AsyncClient
 from shardq.dashboard import live as live_module
-from shardq.dashboard.channel import BROKEN, PERIOD, SLOWEST, Channel
+from shardq.dashboard.channel import BROKEN, PERIOD, SHARE, SLOWEST, Channel
 from shardq.dashboard.live import MAX_OF_ONE, MAX_STREAMS, Live, TooMany
+from shardq.dashboard.numbers import LONGEST
 from shardq.dashboard.pulse import BEAT, PATIENCE, Pulse
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.source import Source
 from shardq.dashboard.stream import Stream
 from shardq.errors import BackendError
+from shardq.protocol.beats import GONE
 from shardq.testing import ManualClock
 from tests.dashboard.asking import said
 from tests.servers import Server
@@ -108,15 +110,29 @@ async def test_what_changes_is_told_to_all_who_look_and_made_once(live: Live, sh
         assert (await first.scene(), await second.scene()) == (1, 1)
         made = shown.made
         shown.value = 2
-        live.hurry()
+        live.hurry("jobs")
         assert (await first.scene(), await second.scene()) == (2, 2)
         assert shown.made == made + 1
+
+
+async def test_an_action_hurries_the_screens_of_its_queue_alone(live: Live, shown: Shown) -> None:
+    others = Shown(shown.source)
+    async with (
+        looking(live, shown, "jobs") as mine,
+        aclosing(live.events("other", others, Asked(("mails",)), YOU)) as events,
+    ):
+        await mine.scene()
+        await Looker(events).scene()
+        hurried = {key[1] for key, channel in live._channels.items() if not channel._hurry.is_set()}
+        live.hurry("jobs")
+        assert hurried == {(), ("jobs",), ("mails",)}
+        assert {key[1] for key, channel in live._channels.items() if not channel._hurry.is_set()} == {("mails",)}
 
 
 async def test_what_does_not_change_is_only_said_to_be_as_it_was(live: Live, shown: Shown) -> None:
     async with looking(live, shown) as looker:
         await looker.scene()
-        live.hurry()
+        live.hurry("jobs")
         assert await looker.next("scene", "beat") == ("beat", {})
 
 
@@ -176,7 +192,7 @@ async def test_who_reads_slowly_skips_what_was_between(live: Live, shown: Shown)
         assert (await quick.scene(), await slow.scene()) == (1, 1)
         for value in range(2, 50):
             shown.value = value
-            live.hurry()
+            live.hurry("jobs")
             assert await quick.scene() == value
         assert await slow.scene() == 49
 
@@ -186,7 +202,7 @@ async def test_what_is_not_there_is_said_until_it_is(live: Live, shown: Shown) -
     async with looking(live, shown) as looker:
         assert await looker.next("scene", "gone") == ("gone", {"text": "There is no queue jobs."})
         shown.error = None
-        live.hurry()
+        live.hurry("jobs")
         assert await looker.scene() == 1
 
 
@@ -197,10 +213,10 @@ async def test_a_screen_that_fails_says_no_more_than_that(
     async with looking(live, shown) as looker:
         assert await looker.next("scene", "failed") == ("failed", {"text": BROKEN})
         made = shown.made
-        live.hurry()
+        live.hurry("jobs")
         await until(lambda: shown.made > made)
         shown.error = None
-        live.hurry()
+        live.hurry("jobs")
         assert await looker.scene() == 1
     assert len(said(caplog).splitlines()) == 1  # not a line each time
 
@@ -210,7 +226,7 @@ async def test_a_screen_that_no_json_can_say_fails_and_goes_on(live: Live, shown
     async with looking(live, shown) as looker:
         assert await looker.next("scene", "failed") == ("failed", {"text": BROKEN})
         shown.value = 2
-        live.hurry()
+        live.hurry("jobs")
         assert await looker.scene() == 2
 
 
@@ -218,14 +234,43 @@ async def test_a_screen_that_still_fails_is_not_said_to_be_as_it_was(live: Live,
     async with looking(live, shown) as looker:
         await looker.scene()
         shown.error = RuntimeError("it broke")
-        live.hurry()
+        live.hurry("jobs")
         await looker.next("failed", "gone")
         made = shown.made
-        live.hurry()
+        live.hurry("jobs")
         await until(lambda: shown.made > made)
         shown.error = None
-        live.hurry()
+        live.hurry("jobs")
         assert await looker.next("scene", "beat") == ("scene", ANY)
+
+
+async def test_a_scene_that_ends_by_a_defect_is_made_again_for_those_who_come_again(
+    live: Live, shown: Shown, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those who look would see no more changes, and no word of that."""
+    async with looking(live, shown) as looker:
+        await looker.scene()
+        with monkeypatch.context() as broken:
+            broken.setattr(Channel, "_tell", None)
+            broken.setattr(Channel, "_say", None)
+            live.hurry("jobs")
+            await looker.rest()
+        assert "a scene of the page ended" in said(caplog)
+        async with looking(live, shown) as again:
+            assert await again.scene() == 1
+    assert live.asks_nothing()
+
+
+async def test_a_pulse_goes_on_after_a_defect(client: AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float | None] = []
+    pulse = Pulse(client, lambda: told.append(pulse.away_since))
+    with monkeypatch.context() as broken:
+        broken.setattr(client, "run", None)
+        task = asyncio.create_task(pulse.run())
+        await until(lambda: told)
+    await until(lambda: len(told) == 2)
+    assert (told[0] is not None, told[1]) == (True, None)
+    task.cancel()
 
 
 async def test_an_error_of_redis_is_told_without_its_text(live: Live, shown: Shown) -> None:
@@ -268,13 +313,19 @@ def test_redis_away_is_said_within_five_seconds() -> None:
     assert BEAT + PATIENCE < 5
 
 
+def test_the_death_of_all_workers_is_said_within_35_seconds() -> None:
+    """Scenes are made each 2 s, of numbers that rest for at most 4 s; the first ones of 30 s later say it."""
+    assert PERIOD <= LONGEST
+    assert GONE + LONGEST < 35
+
+
 @pytest.mark.runs_in("test-all")
 async def test_what_changes_for_ten_minutes_leaves_nothing_in_memory(live: Live, shown: Shown) -> None:
     async def change(looker: Looker, times: int) -> int:
         """Tell so many scenes, each of 20 kB; return the bytes that are held after that."""
         for _ in range(times):
             shown.value = [str(shown.made)] * 5_000
-            live.hurry()
+            live.hurry("jobs")
             await looker.scene()
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
@@ -334,9 +385,9 @@ async def test_a_scene_that_takes_long_is_made_less_often(clock: ManualClock) ->
 
     channel = Channel("scene", make, clock, lambda: None, clock.monotonic)
 
-    async def wait(seconds: float) -> None:
+    async def wait(rest: float) -> None:
         nonlocal takes
-        rests.append(seconds)
+        rests.append(rest)
         takes = {0.0: 0.1, 0.1: 3.0}.get(takes, -1)
         if takes < 0:
             raise asyncio.CancelledError
@@ -344,7 +395,28 @@ async def test_a_scene_that_takes_long_is_made_less_often(clock: ManualClock) ->
     channel._wait = wait  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await channel.run()
-    assert rests == [PERIOD, pytest.approx(5.0), SLOWEST]
+    assert rests == [0.0, pytest.approx(5.0), SLOWEST]
+
+
+async def test_a_scene_rests_however_often_something_is_done(clock: ManualClock) -> None:
+    """Else one who acts all the time would make it all the time, for all who look."""
+    made, may = 0, asyncio.Event()
+
+    async def make() -> dict[str, Any]:
+        nonlocal made
+        made += 1
+        clock.advance(0.01)
+        channel.hurry()
+        if made == 3:
+            may.set()
+        return {}
+
+    channel = Channel("scene", make, clock, lambda: None, clock.monotonic)
+    began = asyncio.get_running_loop().time()
+    task = asyncio.create_task(channel.run())
+    await may.wait()
+    task.cancel()
+    assert asyncio.get_running_loop().time() - began >= 2 * SHARE * 0.01
 
 
 async def test_a_scene_is_not_larger_than_it_may_be_without_a_word(

@@ -62,12 +62,6 @@ def site(server: Server) -> Iterator[Site]:
     site.close()
 
 
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
-
-
 def fill(client: Client, **counts: int) -> dict[str, Queue]:
     """Queues of which so many messages wait, which nobody reads."""
     queues = {name: counter.open_queue(client, name) for name in counts}

@@ -16,12 +16,6 @@ LARGE = 3000
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
-
-
-@pytest.fixture
 def address(server: Server, client: Client) -> Iterator[str]:
     with night.fallen(server, client, large=LARGE), served(page_of(server.url)) as address:
         yield address
@@ -62,38 +56,6 @@ def test_a_queue_says_who_waits_and_what_helps(address: str, open_look: Open, cl
     check(look)
     client.queue("reports").delete(expected=None)
     page.wait_for_selector("h1 >> text='There is no queue reports.'")
-    look.check()
-
-
-@pytest.mark.once
-@pytest.mark.runs_in("test-all")
-@pytest.mark.parametrize("width", [1440, 900, 360])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_they_fit_and_can_be_used_by_all(address: str, open_look: Open, width: int, theme: str) -> None:
-    look = open_look(address, width=width, theme=theme)
-    for screen in ("#/", "#/q/reports", "#/q/exports", "#/q/invoices", "#/q/mails", "#/q/thumbnails"):
-        page = look.go(screen)
-        page.wait_for_selector("main section")
-        check(look)
-
-
-@pytest.mark.once
-@pytest.mark.runs_in("test-all")
-def test_by_keyboard_alone(address: str, open_look: Open) -> None:
-    look = open_look(address)
-    page = look.go()
-    page.wait_for_selector("tr[data-key=reports]")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "skip"
-    for _ in range(4):
-        page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("h1 >> text=lumen-labs holds")
-    look.until("document.activeElement.id === 'main'")
-    page.keyboard.press("u")
-    page.wait_for_selector("h1 >> text=2 of 5 queues")
-    page.keyboard.press("3")
-    page.wait_for_selector("h1 >> text=jonas paused it")
     look.check()
 
 

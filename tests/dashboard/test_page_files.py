@@ -39,6 +39,12 @@ def test_no_file_has_a_style_of_its_own(path: Path) -> None:
     assert re.findall(r"<script(?![^>]*\bsrc=)|\son\w+=", text) == []
 
 
+def test_a_row_that_takes_the_focus_opens_something() -> None:
+    """Enter opens it, as a click does: what opens nothing is passed over by the keys."""
+    rows = [line for path in SCRIPTS for line in path.read_text().splitlines() if "tabindex: 0" in line]
+    assert [line for line in rows if 'h("tr"' in line and "onclick" not in line] == []
+
+
 @pytest.mark.parametrize("path", FILES, ids=named)
 def test_no_file_names_another_address(path: Path) -> None:
     text = "\n".join(_without_comments(path.read_text()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,12 +14,6 @@ from tests.dashboard import night
 from tests.dashboard.scenery import beats, line_of, look_at, more_of, text_of
 from tests.outlook.given import NOON, minutes
 from tests.servers import Server
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
 
 
 def made(client: Client, name: str) -> Queue:
@@ -106,7 +99,7 @@ def test_an_empty_queue(server: Server, client: Client) -> None:
     made(client, "jobs")
     found = look_at(server.url, "queue", "jobs")
     assert line_of(found) == "Idle: nothing waits, and nobody reads it."
-    assert found["drains"] == {"seconds": None, "text": "-"}
+    assert found["drains"] == {"seconds": None, "text": "-", "why": ""}
     assert (found["who"]["tenants"], found["helps"], found["past"], found["kinds"]) == ([], [], None, [])
 
 

@@ -44,7 +44,9 @@ async def test_an_observer_sees_every_screen(server: Server, id_of_one: str) -> 
             pulse = Pulse(client, lambda: None)
             await pulse._ask()
             assert pulse.away_since is None
-            assert (await side(source))["queues"] == [{"name": "jobs", "tone": "bad", "waiting": 1}]
+            assert (await side(source))["queues"] == [
+                {"name": "jobs", "tone": "bad", "waiting": 1, "tenants": 1, "failures": 0}
+            ]
             for name, parts in {**PARTS, "message": ("jobs", id_of_one)}.items():
                 scene = table.scene_of(name)
                 assert scene is not None

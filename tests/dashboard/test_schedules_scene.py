@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,19 +12,7 @@ from tests.dashboard.scenery import line_of, look_at, more_of, told, working, wr
 from tests.servers import Server
 
 CALL: Call[Any] = Call("reports.rollup", {"days": 1})
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(client: Client) -> Queue:
-    queue = client.queue("jobs", streams=2, max_schedules=10_000)
-    queue.declare()
-    return queue
+SETTINGS = {"streams": 2, "max_schedules": 10_000}
 
 
 def test_none_is_stored(server: Server, queue: Queue) -> None:

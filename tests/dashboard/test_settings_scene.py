@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +35,7 @@ pattern = "orders.*"
 queue = "jobs"
 """
 
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(client: Client) -> Queue:
-    queue = client.queue("jobs", streams=2, journal=1000)
-    queue.declare()
-    return queue
+SETTINGS = {"streams": 2, "journal": 1000}
 
 
 def beside_file(url: str, path: Path, *parts: str) -> dict[str, Any]:

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shardq import AsyncClient
+from shardq import AsyncClient, Client
 from shardq.dashboard import numbers
 from shardq.dashboard.scene import NotThere
 from shardq.dashboard.side import side
-from shardq.dashboard.source import Source
+from shardq.dashboard.source import FRESH, Source
 from shardq.errors import BackendError, BackendTimeout
+from shardq.testing import ManualClock
+from tests.dashboard.scenery import beats
 from tests.servers import Server
 
 pytestmark = pytest.mark.once
@@ -32,9 +34,9 @@ async def test_the_queue_that_needs_somebody_most_is_first(source: Source) -> No
     await source.client.queue("more").pause(by="mara")
     assert await side(source) == {
         "queues": [
-            {"name": "some", "tone": "bad", "waiting": 1},  # nobody reads it
-            {"name": "more", "tone": "pause", "waiting": 3},
-            {"name": "calm", "tone": "idle", "waiting": 0},
+            {"name": "some", "tone": "bad", "waiting": 1, "tenants": 1, "failures": 0},  # nobody reads it
+            {"name": "more", "tone": "pause", "waiting": 3, "tenants": 1, "failures": 0},
+            {"name": "calm", "tone": "idle", "waiting": 0, "tenants": 0, "failures": 0},
         ],
         "more": 0,
         "workers": 0,
@@ -47,7 +49,9 @@ async def test_a_queue_that_redis_lost_is_bad(source: Source, server: Server) ->
     await queue.declare()
     with server.client() as plain:
         plain.delete(queue.state.keys.meta)
-    assert (await side(source))["queues"] == [{"name": "lost", "tone": "bad", "waiting": None}]
+    assert (await side(source))["queues"] == [
+        {"name": "lost", "tone": "bad", "waiting": None, "tenants": 0, "failures": 0}
+    ]
 
 
 async def test_a_hundred_who_look_cost_what_one_costs(source: Source, server: Server) -> None:
@@ -59,8 +63,45 @@ async def test_a_hundred_who_look_cost_what_one_costs(source: Source, server: Se
         await numbers.verdict(source, "jobs", 60)
         await numbers.outlook(source, "jobs", 60)
         await numbers.stats(source, "jobs", 60)
-        await numbers.failures(source, "jobs", 60)
     assert server.info("stats")["total_commands_processed"] - before < 10  # what this test asks itself
+
+
+async def test_of_many_queues_those_that_may_lose_their_workers_are_asked_for_as_often_as_of_few(
+    server: Server, clock: ManualClock
+) -> None:
+    """Those that need nobody rest longer: the death of a worker that has work would be told of too late."""
+    names = [f"q{number:02}" for number in range(numbers.FEW + 1)]
+    with Client.from_url(server.url) as writer:
+        for name in names:
+            queue = writer.queue(name, streams=1, create=True)
+            queue.write(b"1", shard_key="t")
+            silent = numbers.MISSED if name == "q00" else 0.0
+            beats(server, queue, 2, heard=int(1000 * (queue.stats().time - silent)))
+    async with AsyncClient.from_url(server.url, clock=clock) as client:
+        source = Source(client)
+        await numbers.looks(source, names)
+        clock.advance(FRESH)
+        await numbers.looks(source, names)
+        ages = {name: source.age(("look", name)) for name in names}
+    assert ages == {name: 0.0 if name == "q00" else FRESH for name in names}
+
+
+async def test_an_idle_queue_whose_workers_were_not_asked_for_lately_rests_on(
+    server: Server, clock: ManualClock
+) -> None:
+    """Of it the numbers alone are asked: that nobody asked when its workers were heard is no news of them."""
+    names = [f"q{number:02}" for number in range(numbers.FEW + 1)]
+    with Client.from_url(server.url) as writer:
+        for name in names:
+            queue = writer.queue(name, streams=1)
+            queue.declare()
+            beats(server, queue, 2, heard=int(1000 * (queue.stats().time - numbers.MISSED)))
+    async with AsyncClient.from_url(server.url, clock=clock) as client:
+        source = Source(client)
+        await numbers.looks(source, names)
+        clock.advance(FRESH)
+        await numbers.looks(source, names)
+        assert {source.age(("look", name)) for name in names} == {FRESH}
 
 
 async def test_a_queue_that_is_not_there_is_said_in_words(source: Source) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,19 +15,7 @@ from tests.dashboard.scenery import line_of, look_at, more_of, text_of
 from tests.servers import Server
 
 pytestmark = pytest.mark.once
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(client: Client) -> Queue:
-    queue = client.queue("jobs", streams=8, streams_per_shard=2, window=1, max_len=100_000, max_dead=100)
-    queue.declare()
-    return queue
+SETTINGS = {"streams": 8, "streams_per_shard": 2, "window": 1, "max_len": 100_000, "max_dead": 100}
 
 
 def write(queue: Queue, count: int, key: str | bytes, **options: Any) -> None:

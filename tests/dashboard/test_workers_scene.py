@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,17 +11,9 @@ from tests.dashboard.scenery import beats, line_of, look_at, more_of, told, work
 from tests.servers import Server
 
 
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(client: Client) -> Queue:
-    queue = client.queue("jobs", streams=2)
-    queue.declare()
-    return queue
+def test_an_empty_redis_is_no_bad_news(server: Server) -> None:
+    found = look_at(server.url, "workers")
+    assert (found["said"]["tone"], found["said"]["line"][0]) == ("good", ["No worker", True])
 
 
 def test_nobody_works_and_nothing_waits(server: Server, queue: Queue) -> None:

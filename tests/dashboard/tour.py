@@ -79,6 +79,10 @@ def toured(folder: Path) -> Iterator[Tour]:
         yield Tour(stack.enter_context(served(page)), client, _addresses(client, dead, retried))
 
 
+DAY: Final = 86_400.0
+"""Seconds for which all lasts that ends by itself: the tour may take more than an hour on a busy machine."""
+
+
 def _furnish(client: Client) -> tuple[str, str]:
     """Add what that night has not: dead letters, schedules, plans, an action. Return a dead and a retried message."""
     mails, exports = client.queue("mails"), client.queue("exports")
@@ -91,12 +95,14 @@ def _furnish(client: Client) -> tuple[str, str]:
     _each(mails, lambda each: each.reject(lost))
     fail(mails, 12, "mail.send_receipt", late)
     retried: Any = mails.write(Call("mail.send_receipt", {"n": 812}), shard_key="wren-co")
-    _each(mails, lambda each: each.nack(delay=3600, error=late))
+    _each(mails, lambda each: each.nack(delay=DAY, error=late))
     mails.set_plan("gold", rate=50, weight=3)
-    mails.set_limits({"cedar-health": Limits(rate=2)}, seconds=5400, by="mira", note="their import floods us")
+    mails.set_limits({"cedar-health": Limits(rate=2)}, seconds=DAY, by="mira", note="their import floods us")
     mails.set_limits({"wren-energy": "gold"})
+    client.queue("reports").set_plan("standard", rate=500)
     mails.set_weights({"wren-energy": 5}, by="mira")
-    mails.pause("bluefin-group", seconds=3600, by="mira")
+    for queue in (mails, client.queue("reports")):
+        queue.pause("bluefin-group", seconds=DAY, by="mira")
     for name, cron in (("digest", "0 6 * * 1-5"), ("year-end-dry-run", "0 3 1 12 *")):
         mails.schedules.add(name, Call(f"mail.{name}", {}), shard_key="cron", cron=cron, paused=name != "digest")
     exports.schedules.add("sync-crm", Call("exports.sync", {}), shard_key="cron", every=900, catch_up="once")

@@ -10,15 +10,27 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from shardq import Client
+from shardq import Client, OutOfMemory, Queue
 from tests.servers import Server, available, free_ports
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def fill_up(queue: Queue, refusals: int = 20) -> None:
+    """Write until so many writes were refused: between two of them, another client may give memory back."""
+    for number in count():
+        try:
+            queue.write(b"x" * 20_000, shard_key=f"t{number % 5}")
+        except OutOfMemory:
+            refusals -= 1
+            if not refusals:
+                return
 
 
 @dataclass
@@ -34,6 +46,12 @@ class Watch:
     def url(self) -> str:
         """Where the server is."""
         return self.server.url
+
+    def now(self) -> float:
+        """The time, by the server's clock."""
+        with self.server.client() as raw:
+            seconds, micros = raw.time()
+        return float(seconds) + float(micros) / 1e6
 
     def shardq(self, *words: str, columns: int = 80) -> str:
         """Run a command, and return what it printed; its exit code is 0."""

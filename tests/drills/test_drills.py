@@ -11,8 +11,8 @@ from itertools import count
 
 import pytest
 
-from shardq import Message, OutOfMemory
-from tests.drills.conftest import Watch
+from shardq import Message
+from tests.drills.conftest import Watch, fill_up
 from tests.drills.handlers import send_digest, send_receipt
 from tests.waiting import eventually
 
@@ -101,14 +101,7 @@ def test_one_kind_of_task_fails(watch: Watch) -> None:
 
 def test_redis_is_full(small: Watch) -> None:
     reports = small.client.queue("reports", create=True)
-    for number in count():
-        try:
-            reports.write(b"x" * 20_000, shard_key=f"t{number % 5}")
-        except OutOfMemory:
-            break
-    for _ in range(20):
-        with pytest.raises(OutOfMemory):
-            reports.write(b"x" * 20_000, shard_key="t1")
+    fill_up(reports)
     said = small.says(
         re.compile(
             rf"Redis is full \(\d\d\d? % of 12 MB\): writes fail since {CLOCK}, [\d,]+ so far; reads and acks go on\.$"

@@ -139,7 +139,6 @@ def nothing_changes_between_calls(module: Module) -> Iterator[str]:
 
 
 _CACHE = "a value follows from its text alone, is never changed, and bytes are bounded by `keep`"
-_TAKEN = "a value follows from its text alone, who changes one takes it out before, and bytes are bounded by `keep`"
 _SPELLED = "a text follows from a whole number that a double holds exactly; at most 4,096, 4,096 and 1,000 of them"
 KEPT = {
     ("rules", "Rules.known"): _CACHE,
@@ -154,8 +153,6 @@ KEPT = {
     ("streams", "known_streams"): _CACHE,
     ("failures", "known_tries"): _CACHE,
     ("failures", "known_bytes"): _CACHE,
-    ("beats", "known_tasks"): _TAKEN,
-    ("beats", "known_bytes"): _TAKEN,
     ("base", "spelled"): _SPELLED,
     ("base", "heads"): _SPELLED,
     ("base", "heads_known"): _SPELLED,

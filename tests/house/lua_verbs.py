@@ -70,6 +70,7 @@ def _block(node: Any) -> list[Any]:
 OWN_GATE = {
     "write": "a single write is the commonest call: its head and its messages are looked at as they are taken apart",
     "read": "a single read is as common: so is its head",
+    "beat": "nearly all tell of a worker alone: its id and row are looked at first, and all else by the gate",
     "settle": "an ack is as common: tokens are looked at as they are taken apart",
 }
 """Verbs that look at ARGV themselves, and refuse what is wrong by `Arguments.refuse`; each with the reason."""

@@ -18,8 +18,9 @@ from shardq.model.waiter import Waiter
 from shardq.model.wording import moment
 from shardq.model.worker_status import TaskWork, TenantWork
 from shardq.outlook.facts import Facts, Memory
-from shardq.outlook.failing import united
+from shardq.outlook.failing import advice, fails_of, lately, united
 from shardq.outlook.outlook import outlook_of
+from shardq.outlook.sentence import joined
 from shardq.outlook.verdict import verdict_of
 from tests.outlook.given import NOON, facts, group, minutes, stats, worker
 
@@ -250,6 +251,17 @@ def test_what_fails_without_a_class_of_error(reason: str, told: str) -> None:
 def test_few_failures_are_none(recent: int, done: int, kind: str) -> None:
     """Of all tries of the task a tenth."""
     assert verdict(failing(group(recent=recent), done=done)).kind == kind
+
+
+@pytest.mark.parametrize("done", [188, 200, 100_000])
+def test_what_fails_is_what_the_verdict_says_on_each_screen(done: int) -> None:
+    """The heading of the failures, on the page and of the command line, goes by the same rule."""
+    given = failing(group(recent=21, dead=2), done=done)
+    fails, told = fails_of(given), joined(lately(united(given.failures), fails_of(given), NOON))[0]
+    assert (verdict(given).kind == "failing") == bool(fails) == ("fails since" in told)
+    assert told.startswith("mail.send_receipt fails since" if fails else "21 tries failed in 10 min; 2")
+    advised = joined(advice(united(given.failures), fails, 0))[0]
+    assert advised.startswith("2 are dead of what still fails" if fails else "2 are dead: redrive")
 
 
 @pytest.mark.parametrize(("done", "kind"), [(100, "failing"), (300, "flows")])

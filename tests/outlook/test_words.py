@@ -85,7 +85,7 @@ def test_what_a_task_usually_takes_is_what_99_of_100_of_its_jobs_took() -> None:
     ],
 )
 def test_it_is_said_what_is_to_be_done_about_failures(groups: list[Failure], retrying: int, said: str) -> None:
-    assert joined(failing.advice(groups, retrying))[0] == said
+    assert joined(failing.advice(groups, failing.fails_by_count(groups), retrying))[0] == said
 
 
 def action(**known: Any) -> ActionStatus:

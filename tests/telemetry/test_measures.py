@@ -127,34 +127,58 @@ def test_threads_that_find_a_provider_at_once_make_its_instruments_once(reader: 
     assert [point.count for _, point in measuring.points(reader, DURATION)] == [8 * count]
 
 
-def test_values_that_nobody_collects_stay_few(
-    reader: InMemoryMetricReader, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(export, "MAX_WAITING", 10)
-    for number in range(30):
-        queue.write(number, shard_key="t")
-    waiting = cast("Any", measures._export)._waiting
-    assert {len(each._values) for each in waiting.values()} == {10}
-    assert [point.count for _, point in measuring.points(reader, DURATION)] == [30]
+def waits() -> list[int]:
+    """How many values of each histogram wait to be collected."""
+    return [len(each._values) for each in cast("Any", measures._export)._waiting.values()]
 
 
-def test_only_so_many_series_have_values_that_wait(
-    reader: InMemoryMetricReader, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of further ones are recorded at once, and of an error as of others: none is lost."""
-    monkeypatch.setattr(export, "MAX_WAITING_SERIES", 1)
-    for number in range(3):
-        queue.write(number, shard_key="t")
-    queue.ack_many(queue.read_many(3))
-    assert [len(each._values) for each in cast("Any", measures._export)._waiting.values()] == [3]
-    assert {held["messaging.operation.name"]: point.count for held, point in measuring.points(reader, DURATION)} == {
-        "write": 3, "read": 1, "ack": 1,
-    }  # fmt: skip
+def test_values_that_nobody_collects_stay_few(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of further ones are recorded at once: none is lost."""
+    monkeypatch.setattr(export, "MAX_WAITING", 20)
+    monkeypatch.setattr(export, "PIECE", 10)
+    with measuring.metrics_on() as reader:
+        for number in range(30):
+            queue.write(number, shard_key="t")
+        assert waits() == [20]
+        queue.ack_many(queue.read_many(30))
+        assert waits() == [20, 0, 0, 0]
+        found = {held["messaging.operation.name"]: point.count for held, point in measuring.points(reader, DURATION)}
+        assert found == {"write": 30, "read": 1, "ack": 1}
+        assert [point.count for _, point in measuring.points(reader, PICKUP)] == [30]
+        for number in range(11):  # what was collected has made room
+            queue.write(number, shard_key="t")
+        assert waits() == [11, 0, 0, 0]
+
+
+def test_a_busy_series_has_the_room_that_others_do_not_need() -> None:
+    """An SDK collects once a minute by itself, and a worker may run hundreds of jobs a second."""
+    taken: list[float] = []
+    room = export.Room(export.MAX_WAITING)
+    busy, idle = (export.Waiting(taken.extend, room) for _ in range(2))
+    idle.add(1)
+    for _ in range(60):
+        busy.add_each([0.5] * 1_000)
+    assert taken == []
+    busy.flush()
+    idle.flush()
+    assert len(taken) == 60_001
+    assert room._left == export.MAX_WAITING
+
+
+def test_a_forked_child_has_all_the_room(reader: InMemoryMetricReader, queue: Queue) -> None:
+    """What its parent has in there is told by that."""
+    queue.write(1, shard_key="t")
+    kept = cast("Any", measures._export)
+    assert kept._room._left < export.MAX_WAITING
+    kept.forget()
+    assert (kept._room._left, waits()) == (export.MAX_WAITING, [0])
+    queue.write(2, shard_key="t")
+    assert waits() == [1]
 
 
 def test_threads_that_collect_while_others_measure_take_each_value_once() -> None:
     taken: list[float] = []
-    waiting = export.Waiting(taken.extend, 50)
+    waiting = export.Waiting(taken.extend, export.Room(128))
     together, is_over = threading.Barrier(4), threading.Event()
 
     def add(first: int) -> None:
@@ -222,6 +246,7 @@ def test_an_sdk_that_fails_is_logged_once_and_fails_no_call(
     what: Any, name: str, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(export, "MAX_WAITING", 2)
+    monkeypatch.setattr(export, "PIECE", 1)
     monkeypatch.setattr(what, name, fail)
     monkeypatch.setattr("opentelemetry.metrics.get_meter_provider", _internal.get_meter_provider)
     with measuring.metrics_on() as reader, caplog.at_level(logging.ERROR):

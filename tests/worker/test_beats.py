@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from shardq import Client, Queue, WorkerStatus
+from shardq.backoff import Constant
 from shardq.tasks import Tasks
 from shardq.worker.beats import PATIENCE, PERIOD, QUIET, Beats, Pulse
 from shardq.worker.state import Read
@@ -52,7 +53,7 @@ def test_a_worker_tells_of_itself_and_of_its_end(begin: Begin, jobs: Queue, cloc
         if delivery.payload == "bad":
             raise ValueError(delivery.payload)
 
-    begun = begin(work, concurrency=4)
+    begun = begin(work, concurrency=4, backoff=Constant(3600))
     first = told(jobs)
     assert (first.state, first.slots, first.pid, first.queue, first.longest_since) == (
         "working",

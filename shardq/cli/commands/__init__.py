@@ -43,7 +43,7 @@ COMMANDS: Final = Menu(
         },
         "groups": {
             "topics": "list, bind, unbind, route: topics and queues",
-            "serve": "metrics, scaler, gateway, token: what others connect to",
+            "serve": "dashboard, metrics, scaler, gateway, token: what others see",
             "server": "doctor, acl, lua, size: the server of the queues",
         },
         "run": {

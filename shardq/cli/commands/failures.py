@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -12,13 +12,14 @@ from shardq.cli.filters import told, where_of
 from shardq.cli.flags import add_filter
 from shardq.cli.letters import fields_of
 from shardq.cli.letters import lines as lines_of_letters
+from shardq.cli.looking import allowed
 from shardq.cli.output import remark
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.screens.failures import details, lines
 from shardq.cli.shell import Shell
 from shardq.cli.text import bytes_fields, shown_key
 from shardq.cli.watching import show, watch
-from shardq.outlook.failing import united
+from shardq.outlook.failing import Kind, fails_by_count, fails_of, united
 
 if TYPE_CHECKING:
     from shardq.client import Queue
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from shardq.model.where import Where
 
 ABOUT = """Tries that failed stand in groups: of one task, with one class of error (or how they failed, where there was
-none: their lease ended, their process died, ...). The first line says what fails now; the last one is the command that
-sends dead letters again, fifty a second: run it when the cause is mended.
+none: their lease ended, their process died, ...). The first line says what fails now, by the rule of the queue's
+verdict: more than 20 tries in ten minutes, and a tenth of all at least. The last one is the command that sends dead
+letters again, fifty a second: run it when the cause is mended.
 
 10 MIN is how many tries failed in the last ten minutes. RETRIED is how many were tried again ever since the group was
 first seen (SINCE), DEAD how many dead letters there are of it now, LAST how long ago the last try failed. If one group
@@ -61,11 +63,11 @@ def run(args: Args, shell: Shell) -> None:
 
     def look() -> tuple[list[str], list[dict[str, Any]]]:
         nonlocal found
-        now = queue.stats().time
-        failures = [each for each in queue.failures() if _is_meant(where, each, now)]
+        now, every, fails = _looked_at(queue)
+        failures = [each for each in every if _is_meant(where, each, now)]
         kinds = united(failures)
         found = len(kinds)
-        shown = lines(kinds, now, queue=args.queue, most=args.limit) if kinds else []
+        shown = lines(kinds, fails, now, queue=args.queue, most=args.limit) if kinds else []
         if found == 1 and not where.is_empty:
             shown += details(kinds[0], now)
         return shown, [_fields(args.queue, each) for each in failures]
@@ -81,6 +83,17 @@ def run(args: Args, shell: Shell) -> None:
         )
     if not found:
         raise Nothing(f"nothing failed in queue {args.queue!r}{told(where)}")
+
+
+def _looked_at(queue: Queue) -> tuple[float, Sequence[Failure], frozenset[Kind]]:
+    """Return the server's time, the groups, and which of them fail now, as the queue's verdict says it."""
+    from shardq.ops.inspect.outlook import everything
+
+    facts = allowed(lambda: queue.client.run(everything(queue.state)))
+    if facts is not None:
+        return facts.now, facts.failures, fails_of(facts)
+    failures = queue.failures()  # this user may not see what is done beside
+    return queue.stats().time, failures, fails_by_count(failures)
 
 
 def _is_meant(where: Where, failure: Failure, now: float) -> bool:

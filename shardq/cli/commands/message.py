@@ -6,20 +6,24 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.looking import allowed
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import bytes_fields, duration, payload_fields, payload_text, plural, shown_key
+from shardq.cli.width import wrapped
 from shardq.errors import NoResult, ResultPending
-from shardq.model import MessageStatus, Progress
+from shardq.model import MessageStatus
+from shardq.outlook.message import MessageCase, message_said, progress_said
 
 if TYPE_CHECKING:
     from shardq.client import Queue
+    from shardq.outlook.said import Said
 
-ABOUT = """It says whether the message waits and about how many come before it, is held back and by which setting, is
-delayed, or is being worked on, until when and how far; or when it was done, if its result is kept. Nothing is delivered
-or changed. Exit code 3 when the queue knows nothing of the id: the message was settled, removed or expired, or never
-was.
+ABOUT = """It says what the message waits for and about how many come before it, whether it is delayed, or is being
+worked on, until when and how far; or when it was done, if its result is kept: in the words of the page. Nothing is
+delivered or changed. Exit code 3 when the queue knows nothing of the id: the message was settled, removed or expired,
+or never was.
 
 With --result it prints what the handler returned, if the queue keeps results (its result_ttl). Exit code 3 if there is
 no result yet, or there will be none; stderr says which."""
@@ -46,7 +50,9 @@ def run(args: Args, shell: Shell) -> None:
         if shell.json:
             shell.show("", fields_of(status))
         raise Nothing(f"queue {args.queue!r} has no message {args.message_id}: it was settled, or never was")
-    shell.show(facts([("state", sentence(status)), *_details(status)]), fields_of(status))
+    said = _said(queue, status)
+    told = [*wrapped(said.sentence), *(wrapped(said.reason) if said.second else []), "", facts(_details(status))]
+    shell.show("\n".join(told), fields_of(status) | {"sentence": said.sentence, "second": said.reason})
 
 
 def _show_result(queue: Queue, args: Args, shell: Shell) -> None:
@@ -60,72 +66,18 @@ def _show_result(queue: Queue, args: Args, shell: Shell) -> None:
     shell.show(payload_text(shell.client.codecs, tag, body), {"message_id": args.message_id} | named)
 
 
-def sentence(status: MessageStatus) -> str:
-    """Where the message is, in words."""
-    match status.state:
-        case "waiting":
-            return _waiting(status)
-        case "held_back" if status.reason == "paused":
-            return f"held back: paused{_pause_left(status)}; {_before(status)} of its tenant"
-        case "held_back":
-            return f"held back by {status.reason}; {_before(status)} of its tenant"
-        case "delayed" if status.reason == "max_dead":
-            return f"waiting for room among the dead letters (max_dead); tried again in {_left(status)}"
-        case "delayed":
-            return f"delayed: due in {_left(status)}"
-        case "in_flight":
-            return _in_flight(status)
-        case "dead":
-            return f"a dead letter for {duration(status.time - (status.since or status.time))}: {status.reason}"
-        case "done":
-            return _done(status)
-    return status.state
-
-
-def _done(status: MessageStatus) -> str:
-    since = duration(max(0.0, status.time - (status.since or status.time)))
-    result = f"its result was not kept ({status.reason})" if status.reason else f"its result ends in {_left(status)}"
-    return f"done since {since}; {result}"
-
-
-def _progress(progress: Progress, now: float) -> str:
-    total = "" if progress.total is None else f" of {progress.total:,.15g}"
-    note = f": {progress.note}" if progress.note else ""
-    return f"{progress.done:,.15g}{total}{note} ({duration(max(0.0, now - progress.at))} ago)"
-
-
-def _waiting(status: MessageStatus) -> str:
-    if status.reason == "lease ended":
-        return "waiting: its lease has ended, and the next read takes it back"
-    if status.reason == "max_deliveries":
-        return "waiting: its last delivery has ended, and the next read makes it a dead letter"
-    if status.stream is None:
-        return "waiting: it was given back or is due, and comes with the next reads"
-    if status.reason == "paused":
-        return f"paused{_pause_left(status)}, in stream {status.stream}; {_before(status)} in that stream"
-    return f"waiting in stream {status.stream}; {_before(status)} in that stream"
-
-
-def _in_flight(status: MessageStatus) -> str:
-    lease = "" if status.until is None else f"; its lease ends in {_left(status)} unless it is extended"
-    return f"in flight{', and cancelled' if status.cancelled else ''}{lease}"
-
-
-def _before(status: MessageStatus) -> str:
-    return f"about {plural(status.ahead or 0, 'message')} before it"
-
-
-def _pause_left(status: MessageStatus) -> str:
-    return "" if status.until is None else f" for {_left(status)}"
-
-
-def _left(status: MessageStatus) -> str:
-    return duration(max(0.0, (status.until or status.time) - status.time))
+def _said(queue: Queue, status: MessageStatus) -> Said:
+    """Where it is and what it waits for, as the page says it: of what waits also whether anybody reads the queue."""
+    waits = status.state in ("waiting", "held_back")
+    outlook = allowed(lambda: queue.outlook(status.shard_key)) if waits else None
+    settings = allowed(queue.settings)
+    return message_said(MessageCase(status, outlook, settings.max_deliveries if settings else 0))
 
 
 def _details(status: MessageStatus) -> list[tuple[str, str]]:
     """What else is known of the message, by name."""
-    now, found = status.time, [("message id", status.message_id)]
+    state = f"{status.state}, {status.reason}" if status.reason else status.state
+    now, found = status.time, [("message id", status.message_id), ("state", state)]
     if status.task:
         found.append(("task", status.task))
     if status.shard_key is not None:
@@ -141,7 +93,7 @@ def _details(status: MessageStatus) -> list[tuple[str, str]]:
     if status.holder is not None:
         found.append(("holder", f"{status.holder}… (a nonce of the read that leased it)"))
     if status.progress is not None:
-        found.append(("progress", _progress(status.progress, now)))
+        found.append(("progress", progress_said(status.progress, now)))
     if status.last_error:
         found.append(("last error", status.last_error))
     if status.size is not None:

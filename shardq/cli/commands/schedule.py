@@ -12,7 +12,7 @@ from shardq.cli.filters import tenant_of
 from shardq.cli.flags import add_sure
 from shardq.cli.output import say
 from shardq.cli.parsing import Args, add_queue, argument, command, flag, takes
-from shardq.cli.shell import Shell
+from shardq.cli.shell import Shell, asked_by
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, date_and_time, duration, json_line, plural, shown_key
 from shardq.model.schedule import CATCH_UPS, Schedule
@@ -24,14 +24,15 @@ ACTIONS: Final = ("list", "add", "pause", "resume", "run", "remove")
 
 ABOUT = """A stored schedule writes a call of a task at the times of a cron line, or every so many seconds; workers of
 the queue's tasks do that. The queue stores as many as its setting `max_schedules` says, which is none by default. `add`
-also changes the one of that name. `run` writes its call now, besides. What was written already, up to 75 s ahead, still
-comes after `pause` and `remove`. The schedules that a program declares by @tasks.cron are not among these."""
+also changes the one of that name. `run` writes its call now, besides; the journal has who asked for it, and why. What
+was written already, up to 75 s ahead, still comes after `pause` and `remove`. The schedules that a program declares by
+@tasks.cron are not among these."""
 
 EXAMPLES = """  shardq configure reports max_schedules=1000 --yes
   shardq schedule reports add daily --task app.report -t acct --cron '0 3 * * *'
   shardq schedule reports
   shardq schedule reports pause daily
-  shardq schedule reports run daily
+  shardq schedule reports run daily --note 'ticket 812'
   shardq schedule reports remove daily --yes"""
 
 
@@ -47,8 +48,12 @@ EXAMPLES = """  shardq configure reports max_schedules=1000 --yes
 @flag("every", "; of add, instead of --cron")
 @argument("--catch-up", choices=CATCH_UPS, default="skip", help="add: what is missed while no worker is there (skip)")
 @takes(add_sure)
+@flag("by", "; of run")
+@flag("note", "; of run")
 def run(args: Args, shell: Shell) -> None:
     """Do what was asked."""
+    if args.action != "run" and (args.by or args.note):
+        raise UsageError(f"--by and --note go with run: the journal has nothing of {args.action}")
     if args.action == "list":
         if args.name:
             raise UsageError("list shows all schedules: it takes no name")
@@ -97,7 +102,7 @@ def _resume(args: Args, queue: Queue, shell: Shell) -> None:
 
 
 def _run(args: Args, queue: Queue, shell: Shell) -> None:
-    message_id = queue.schedules.run(args.name)
+    message_id = queue.schedules.run(args.name, **asked_by(args))
     shell.show(message_id, {"name": args.name, "message_id": message_id})
 
 

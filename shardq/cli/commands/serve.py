@@ -7,8 +7,8 @@ from typing import Final
 from shardq.cli.menu import Menu
 from shardq.cli.parsing import group
 
-ABOUT = """Programs that others connect to: Prometheus, an autoscaler, or producers without access to Redis; and the
-tokens of these producers. A program runs until SIGTERM or Ctrl-C."""
+ABOUT = """Programs that others connect to: people, Prometheus, an autoscaler, or producers without access to
+Redis; and the tokens of people and producers. A program runs until SIGTERM or Ctrl-C."""
 
 EXAMPLES = """  shardq serve dashboard
   shardq serve token site-7 --allow-queue metrics

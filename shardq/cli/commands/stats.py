@@ -122,7 +122,7 @@ def _numbers(now: QueueStats) -> list[tuple[str, str]]:
         ("id", now.id),
         ("backlog", f"{now.backlog:,}" + _held_back(now)),
         ("runnable", f"{now.runnable:,}"),
-        ("tenants waiting", f"{now.tenants_waiting:,}"),
+        ("tenants waiting", f"{now.tenants_waiting:,}" + (" besides those in streams" if any(now.streams) else "")),
         ("in flight", f"{now.in_flight:,}"),
         ("delayed", f"{now.delayed:,}" + _delayed(now)),
         ("dead", f"{now.dead:,}"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from shardq.cli.grid import Column, grid, listing
@@ -11,7 +11,7 @@ from shardq.cli.text import shown_key
 from shardq.cli.width import columns, cut, width, wrapped
 from shardq.model.failure import Failure
 from shardq.model.wording import age, number, plural, short_moment, short_number
-from shardq.outlook.failing import FAILS, RATE, error_of, lately
+from shardq.outlook.failing import RATE, Kind, error_of, kind_of, lately
 from shardq.outlook.sentence import joined
 
 TABLE: Final = (
@@ -27,17 +27,19 @@ MAX_NAME: Final = 40
 """Columns of a name in a line of details."""
 
 
-def lines(failures: Sequence[Failure], now: float, *, queue: str, most: int | None = None) -> list[str]:
-    """Return what fails now, a line on each group, and the command that moves dead letters back."""
-    told = [*wrapped(sentence(failures, now)), *grid(TABLE, (_row(each, now) for each in failures[:most]))]
+def lines(
+    failures: Sequence[Failure], fails: Collection[Kind], now: float, *, queue: str, most: int | None = None
+) -> list[str]:
+    """Return what *fails* now, a line on each group, and the command that moves dead letters back."""
+    told = [*wrapped(sentence(failures, fails, now)), *grid(TABLE, (_row(each, now) for each in failures[:most]))]
     if most is not None and len(failures) > most:
         told.append(f"... and {plural(len(failures) - most, 'group')} more: --limit")
-    return [*told, *mending(failures, queue)]
+    return [*told, *mending(failures, fails, queue)]
 
 
-def sentence(failures: Sequence[Failure], now: float) -> str:
-    """Return what fails now, in the words of the verdict; else what failed before."""
-    return joined(lately(failures, now))[0]
+def sentence(failures: Sequence[Failure], fails: Collection[Kind], now: float) -> str:
+    """Return what *fails* now, in the words of the verdict; else what failed before."""
+    return joined(lately(failures, fails, now))[0]
 
 
 def _row(failure: Failure, now: float) -> list[str]:
@@ -52,15 +54,15 @@ def _row(failure: Failure, now: float) -> list[str]:
     ]
 
 
-def mending(failures: Sequence[Failure], queue: str) -> list[str]:
-    """Return the command for the dead letters of the group that has most of them and does not fail now."""
-    dead = sorted((each for each in failures if each.dead), key=lambda each: (each.recent > FAILS, -each.dead))
+def mending(failures: Sequence[Failure], fails: Collection[Kind], queue: str) -> list[str]:
+    """Return the command for the dead letters of the group that has most of them and is none that *fails* now."""
+    dead = sorted((each for each in failures if each.dead), key=lambda each: (kind_of(each) in fails, -each.dead))
     if not dead:
         return []
     first = dead[0]
     words = ["shardq", "redrive", queue, *_filter(first, failures), "--rate", str(RATE)]
     command = " ".join(map(shlex.quote, words))
-    remark = f"# {plural(first.dead, 'dead letter')}" + ("; it still fails" if first.recent > FAILS else "")
+    remark = f"# {plural(first.dead, 'dead letter')}" + ("; it still fails" if kind_of(first) in fails else "")
     if not all(word.isprintable() for word in words) or width(command) > columns():
         return wrapped(f"{remark}: shardq redrive --help tells how to send them again", indent="# ")
     for gap in ("    ", "  "):

@@ -23,8 +23,8 @@ LISTEN: Final = "127.0.0.1:8321"
 LOCAL: Final = re.compile(r"(127\.[0-9.]+|localhost|\[::1\]):|unix:")
 """How an address begins where only this machine comes."""
 
-ABOUT = """The page says why each message waits, when it is served, and what would help (docs/dashboard.md). It listens
-on 127.0.0.1 unless told, shows no payloads, and changes nothing.
+ABOUT = """It also says when each message is served, and what would help (docs/dashboard.md). It listens on 127.0.0.1
+unless told, shows no payloads, and changes nothing.
 
 With --people only those may look whom the file names: they log in with the token that `shardq serve token NAME --role
 view` made. The file is read again when it changes. With --actions people with the roles act and admin may also change
@@ -80,7 +80,7 @@ def run(args: Args, shell: Shell) -> None:
         server.open()
         try:
             _announce(server.address, args, shell)
-            wait_for(asked)
+            wait_for(asked, server.check)
         finally:
             server.close()
 

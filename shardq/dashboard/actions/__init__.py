@@ -1,4 +1,4 @@
-"""What a person may do on the page: each action says what it will do, by numbers, before it is done.
+"""The actions of the page: pause, limit, purge, redrive and the others. Each says what it will do before it is done.
 
 `table.py` has all of them. A person *asks* for one (`GET ask/NAME`), reads what it would do, and *acts* by the ticket
 that came with it (`POST act/NAME`). Begin with `routes.py`; a small action is in `pauses.py`.

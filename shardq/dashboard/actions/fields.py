@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from shardq.arguments import line
-from shardq.dashboard.actions.refusals import Refused
+from shardq.dashboard.actions.refused import Refused
 from shardq.errors import ConfigError
 from shardq.ops.queue.who import MAX_NOTE
 

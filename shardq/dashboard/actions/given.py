@@ -1,6 +1,7 @@
-"""What an action is about: a queue, and of it a tenant, a message, a schedule, another action, or a filter.
+"""The arguments of an action: a queue, and in it a tenant, a message, a schedule, another action, or a filter.
 
-All of it comes from outside, so it is checked before anything is asked of Redis.
+`Takes` says which of them an action has, and reads them from a query. `Given` holds them. A query comes from outside,
+so it is checked before anything is asked of Redis.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from shardq.arguments import check_name
-from shardq.dashboard.actions.refusals import Refused, sentence
+from shardq.dashboard.actions.refused import Refused, sentence
 from shardq.errors import ConfigError
 from shardq.model.where import MAX_TEXT, Where, WhereState
 from shardq.protocol.bodies import text_or_bytes

@@ -1,8 +1,8 @@
-"""What takes long goes on in the process of the page, which works on the actions that people began on it.
+"""`Handles`: the long actions that people began on this page, and on which this process works.
 
-If it ends, its actions stand in Redis, and after 30 s without a word another may take them over. So a page that starts
-looks once for those of a page before it, and takes them over; a page that shows one which nobody works on does so, too.
-Nothing is asked for while nobody looks and nothing is under way.
+If the process ends, its actions stay in Redis, and after 30 s of silence another process may take them over. So a page
+looks once after its start for actions of a page before it, and takes them over. It also takes over an action that a
+screen shows and on which nobody works. It asks nothing while nobody looks and no action is under way.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from shardq.client.async_action import AsyncAction
 from shardq.dashboard import numbers
 from shardq.dashboard.actions.look import queue_of
 from shardq.dashboard.actions.progress import VIA_ONE, shown
+from shardq.dashboard.actions.refused import MayHaveBegun
 from shardq.dashboard.source import Source
 from shardq.errors import BackendError, ConfigError, LeaseLost, OutcomeUnknown, ShardqError
 from shardq.model.action import ActionKind, ActionStatus
@@ -36,6 +37,8 @@ AGAIN: Final = 2.0
 """Seconds after which an action goes on when Redis did not answer."""
 GLANCE: Final = LEASE / 6
 """Seconds between two looks at actions of a page that has ended perhaps."""
+LOOKS: Final = 120
+"""Looks for an action that perhaps began: ten minutes. So long Redis may be away."""
 SHOWN: Final = 1.0
 """Seconds for which the actions of a queue count as those of now."""
 
@@ -73,15 +76,24 @@ class Handles:
         self, queue: str, kind: ActionKind, where: Where, rate: float | None, limit: int | None, by: str, note: str
     ) -> str:
         """Begin an action, and return its id: this process goes on with it. ConfigError if another one is under way."""
-        client, state = self._source.client, queue_of(self._source, queue).state
-        op = actions.begin(state, kind, where, rate, limit, Who(by, note), None, VIA)
-        action = AsyncAction(client, await client.run(op))
+        client, state, action_id = self._source.client, queue_of(self._source, queue).state, actions.new_id()
+        op = actions.begin(state, kind, where, rate, limit, Who(by, note), None, VIA, action_id)
+        try:
+            action = AsyncAction(client, await client.run(op))
+        except OutcomeUnknown as error:
+            self._keep(action_id, self._find(queue, action_id))
+            raise MayHaveBegun(f"action {action_id} may have begun, or not") from error
         self._drive(queue, action)
         return action.id
 
     async def take_over(self, queue: str, action_id: str) -> None:
         """Go on with an action. ConfigError if somebody works on it, or it is done."""
-        self._drive(queue, await queue_of(self._source, queue).take_over(action_id))
+        try:
+            action = await queue_of(self._source, queue).take_over(action_id)
+        except OutcomeUnknown as error:
+            self._keep(action_id, self._find(queue, action_id))
+            raise MayHaveBegun(f"action {action_id} may go on, or not") from error
+        self._drive(queue, action)
 
     async def retry_one(self, queue: str, message_id: str, key: str | bytes, by: str, note: str) -> bool:
         """Make one message deliverable at once, and return whether it waited for its next try.
@@ -93,13 +105,19 @@ class Handles:
         chosen = await self._retrying(state, where, message_id)
         if chosen is None:
             return False
-        running = await client.run(actions.begin(state, "retry_now", where, None, 1, Who(by, note), None, VIA_ONE))
-        running.search.is_over = True
-        running.chosen.append(chosen)
+        own = actions.new_id()
+        begin = actions.begin(state, "retry_now", where, None, 1, Who(by, note), None, VIA_ONE, own)
+        is_begun = False
         try:
+            running = await client.run(begin)
+            is_begun = True
+            running.search.is_over = True
+            running.chosen.append(chosen)
             return (await AsyncAction(client, running).wait()).done == 1
         except BackendError as error:
-            self._keep(running.id, self._end(queue, running.id))
+            if not is_begun and not isinstance(error, OutcomeUnknown):
+                raise
+            self._keep(own, self._end(queue, own))
             raise OutcomeUnknown(f"message {message_id} may have been made deliverable, or not") from error
 
     async def _retrying(self, state: QueueState, where: Where, message_id: str) -> Chosen | None:
@@ -111,6 +129,23 @@ class Handles:
                 if each.message_id == message_id:
                     return each
         return None
+
+    async def _find(self, queue: str, action_id: str) -> None:
+        """Go on with an action that perhaps began, once it is there and was silent for long enough."""
+        for _ in range(LOOKS):
+            try:
+                found = await queue_of(self._source, queue).actions()
+            except BackendError as error:
+                log.debug("action %s of queue %s is looked for again: %s", action_id, queue, error)
+            except ShardqError as error:  # there is no such queue any more
+                log.debug("action %s of queue %s is not looked for: %s", action_id, queue, error)
+                return
+            else:
+                one = next((each for each in found if each.id == action_id), None)
+                if one is not None and (one.is_over or (one.state == "abandoned" and await self._adopt(queue, one.id))):
+                    return
+            await asyncio.sleep(GLANCE)
+        log.info("action %s of queue %s did not begin", action_id, queue)
 
     async def _end(self, queue: str, action_id: str) -> None:
         """Stop an action with which nobody can go on, so that others need not wait until it was silent for 30 s."""
@@ -163,16 +198,18 @@ class Handles:
 
         task.add_done_callback(forget)
 
-    async def _adopt(self, queue: str, action_id: str) -> None:
+    async def _adopt(self, queue: str, action_id: str) -> bool:
+        """Go on with an action to its end, unless somebody else does. Return False if Redis is away."""
         client, state = self._source.client, queue_of(self._source, queue).state
         try:
             # What was seen may be a second old: somebody may have stopped it meanwhile, and then it stays so.
             action = AsyncAction(client, await client.run(actions.take_over(state, action_id, None, "adopt")))
         except ShardqError as error:  # another page was faster, or Redis is away: whoever looks next tries again
             log.debug("action %s of queue %s is not taken over: %s", action_id, queue, error)
-            return
+            return not isinstance(error, BackendError)
         log.info("action %s of queue %s goes on here: its process was silent", action_id, queue)
         await self._go_on(queue, action)
+        return True
 
     async def _go_on(self, queue: str, action: AsyncAction) -> None:
         """Work on an action to its end, also while Redis is away now and then."""

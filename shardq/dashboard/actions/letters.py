@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from shardq.dashboard.actions.dialog import Action, Desk, Done, Line, Said, line
 from shardq.dashboard.actions.fields import NOTE, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.look import queue_of
-from shardq.dashboard.actions.refusals import GONE, Refused
-from shardq.dashboard.actions.said import Action, Desk, Done, Line, Said, line
+from shardq.dashboard.actions.refused import GONE, Refused
 from shardq.dashboard.people import Role
 from shardq.model import DeadLetter, MessageStatus
 from shardq.model.wording import plural

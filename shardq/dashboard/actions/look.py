@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 from shardq.client.async_queue import AsyncQueue
 from shardq.dashboard import numbers
@@ -12,9 +13,14 @@ from shardq.model.action import ActionKind
 from shardq.model.where import Where
 from shardq.ops.operate import controls, counting
 from shardq.ops.operate.counting import Counted
+from shardq.ops.queue.change import Agree
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
 from shardq.outlook.foresight import Foresight
 from shardq.outlook.names import LETTERS, name_of
 
+State: TypeAlias = Mapping[str, object]
+"""The facts that a dialog showed, each by its name, such as "the pause": the action is refused if one has changed."""
 COUNTED: Final = 2.0
 """Seconds for which messages are counted that a filter selects: then the dialog says "at least"."""
 
@@ -48,9 +54,22 @@ async def tenant_of(source: Source, queue: str, key: str | bytes) -> Tenant:
 
 async def controls_of(source: Source, queue: str, key: str | bytes | None) -> Controls:
     """Return what people set of a tenant and of the whole queue, as it is now. With a tenant there are all plans."""
-    state = queue_of(source, queue).state
-    op = controls.own_controls(state, some=True) if key is None else controls.controls(state, key)
-    return await source.client.run(op)
+    return await source.client.run(_controls(queue_of(source, queue).state, key))
+
+
+def agree_on(
+    source: Source, queue: str, key: str | bytes | None, was: State, state_of: Callable[[Controls], State]
+) -> Agree:
+    """Return what looks once more, where an action is done, whether what people set is as the dialog showed it."""
+
+    def ask() -> Op[bool]:
+        return state_of((yield from _controls(queue_of(source, queue).state, key))) == was
+
+    return ask
+
+
+def _controls(state: QueueState, key: str | bytes | None) -> Op[Controls]:
+    return controls.own_controls(state, some=True) if key is None else controls.controls(state, key)
 
 
 def typed_name(key: str | bytes | None, queue: str) -> str:

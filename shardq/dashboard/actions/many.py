@@ -8,10 +8,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from shardq.dashboard.actions.dialog import Action, Desk, Done, Line, Said, line
 from shardq.dashboard.actions.fields import NOTE, RATE, Field, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.look import counted, foresight, queue_of, stats_of, typed_name
-from shardq.dashboard.actions.said import Action, Desk, Done, Line, Said, line
 from shardq.dashboard.people import Role
 from shardq.model.action import ActionKind, ActionStatus
 from shardq.model.where import Where, WhereState

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from shardq.dashboard.actions.dialog import Action, Desk, Done, Said, line
 from shardq.dashboard.actions.fields import NOTE, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.look import queue_of
 from shardq.dashboard.actions.progress import VIA_ONE, WHAT, can_go_on
-from shardq.dashboard.actions.refusals import FORBIDDEN, GONE, Refused
-from shardq.dashboard.actions.said import Action, Desk, Done, Said, line
+from shardq.dashboard.actions.refused import FORBIDDEN, GONE, Refused
 from shardq.dashboard.people import Role
 from shardq.model.action import ActionStatus
 from shardq.model.schedule import Schedule

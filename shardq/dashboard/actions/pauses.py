@@ -5,15 +5,27 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from shardq.dashboard.actions.dialog import Action, Desk, Done, Line, Said, line
 from shardq.dashboard.actions.fields import LASTING, NOTE, Wish
 from shardq.dashboard.actions.given import Given, Takes
-from shardq.dashboard.actions.look import controls_of, foresight, queue_of, stats_of, tenant_of, whose
+from shardq.dashboard.actions.look import (
+    State,
+    agree_on,
+    controls_of,
+    foresight,
+    queue_of,
+    stats_of,
+    tenant_of,
+    whose,
+)
 from shardq.dashboard.actions.progress import MAX_NOTE
-from shardq.dashboard.actions.said import Action, Desk, Done, Line, Said, line
 from shardq.dashboard.people import Role
 from shardq.model import Controls
 from shardq.model.controls import Control
 from shardq.model.wording import number, plural, span
+from shardq.ops.operate import limits
+from shardq.ops.queue.change import Agree
+from shardq.ops.queue.who import Who
 from shardq.outlook.foresight import LONG, Foresight
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Parts
@@ -38,8 +50,22 @@ async def _say_pause(desk: Desk, given: Given, wish: Wish) -> Said:
         title=f"Pause {whose(given.key, given.queue)}",
         verb="Pause",
         lines=lines,
-        state={"the pause": None if before is None else (before.until, before.by)},
+        state=_state(controls, given),
+        changed={"the pause": _changed(before)},
     )
+
+
+def _state(controls: Controls, given: Given) -> State:
+    before = controls.paused.get(given.key)
+    return {"the pause": None if before is None else (before.until, before.by, before.since)}
+
+
+def _changed(pause: Control | None) -> str:
+    """What somebody has done who was faster."""
+    if pause is None:
+        return "the pause has ended meanwhile"
+    ends = "without an end" if math.isinf(pause.until) else "for a while"
+    return f"{name_of(pause.by) if pause.by else 'somebody'} has paused it meanwhile, {ends}"
 
 
 async def _pause_of_one(desk: Desk, given: Given, ends: Parts) -> list[Line]:
@@ -93,8 +119,8 @@ def _who_paused(before: Control, now: float) -> Parts:
 
 async def _pause(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
     seconds = _seconds(wish)
-    queue = queue_of(desk.source, given.queue)
-    await queue.pause(given.key, seconds=seconds, by=desk.person.name, note=wish["note"])
+    state, who = queue_of(desk.source, given.queue).state, Who(desk.person.name, wish["note"])
+    await desk.source.client.run(limits.pause(state, given.key, seconds, None, who, _agree(desk, given, said)))
     lasts = "until somebody ends it" if seconds is None else f"for {dict(LASTING.choices)[wish['seconds']]}"
     return Done(f"{whose(given.key, given.queue)} is paused {lasts}.")
 
@@ -111,7 +137,8 @@ async def _say_resume(desk: Desk, given: Given, wish: Wish) -> Said:
         lines.append(line("The whole queue is paused, too: nothing comes before that ends.", tone="warn"))
     if not sight.has_reader:
         lines.append(line("No worker reads the queue.", tone="warn"))
-    return Said(title, "End the pause", lines, state={"the pause": (before.until, before.by)})
+    changed = {"the pause": _changed(before)}
+    return Said(title, "End the pause", lines, state=_state(controls, given), changed=changed)
 
 
 async def _resume_of_all(desk: Desk, given: Given, sight: Foresight) -> list[Line]:
@@ -143,8 +170,13 @@ def _not_paused(controls: Controls, given: Given) -> Line:
 
 
 async def _resume(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
-    await queue_of(desk.source, given.queue).resume(given.key, by=desk.person.name, note=wish["note"])
+    state, who = queue_of(desk.source, given.queue).state, Who(desk.person.name, wish["note"])
+    await desk.source.client.run(limits.resume(state, given.key, None, who, _agree(desk, given, said)))
     return Done(f"{whose(given.key, given.queue)} goes on.")
+
+
+def _agree(desk: Desk, given: Given, said: Said) -> Agree:
+    return agree_on(desk.source, given.queue, given.key, said.state, lambda found: _state(found, given))
 
 
 _ONE_OR_ALL: Final = Takes(key=True, or_all=True)

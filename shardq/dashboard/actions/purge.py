@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from shardq.dashboard.actions.dialog import Action, Desk, Done, Said, line
 from shardq.dashboard.actions.fields import NOTE, Field, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.look import foresight, queue_of, tenant_of, typed_name, whose
-from shardq.dashboard.actions.said import Action, Desk, Done, Said, line
 from shardq.dashboard.people import Role
 from shardq.model.wording import number, plural
 from shardq.outlook.names import name_of

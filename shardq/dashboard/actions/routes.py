@@ -16,20 +16,21 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from shardq.dashboard.actions.dialog import Action, Desk, Said
 from shardq.dashboard.actions.fields import MAX_VALUE, Wish
 from shardq.dashboard.actions.given import Given, Takes
 from shardq.dashboard.actions.handles import Handles, actions_of
-from shardq.dashboard.actions.refusals import BAD, CHANGED, FORBIDDEN, GONE, TOO_LARGE, Refused, refusal_of
-from shardq.dashboard.actions.said import Action, Desk, Said
+from shardq.dashboard.actions.refused import BAD, CHANGED, FORBIDDEN, GONE, TOO_LARGE, Refused, refusal_of
 from shardq.dashboard.actions.table import action_of
 from shardq.dashboard.actions.tickets import Ticket, Tickets
 from shardq.dashboard.bodies import TooLarge, body_of
 from shardq.dashboard.people import Person
-from shardq.dashboard.refusals import Refusals
+from shardq.dashboard.refusal_log import Refusals
 from shardq.dashboard.scene import NotThere
 from shardq.dashboard.source import Source
-from shardq.errors import BackendTimeout, ShardqError
+from shardq.errors import BackendError, BackendTimeout, ShardqError
 from shardq.model.wording import number, plural
+from shardq.ops.queue.change import Changed
 
 log = logging.getLogger("shardq.dashboard")
 
@@ -43,6 +44,9 @@ PATIENCE: Final = 5.0
 """Seconds for which a person waits for what a dialog says."""
 GROWN: Final = 10
 """A count may grow by so many, and by a tenth, before the person is asked again."""
+
+LOOK_AGAIN: Final = "Look at what it does now."
+ANYHOW: Final = f"Nothing was done yet: it was changed meanwhile, and changed back. {LOOK_AGAIN}"
 
 Handler = Callable[[Request], Awaitable[dict[str, Any]]]
 _HANDLE: Final = Takes(name="id")
@@ -58,7 +62,7 @@ class Posted(msgspec.Struct, forbid_unknown_fields=True):
 class Counter:
     """Takes what people ask for and do. For one event loop."""
 
-    def __init__(self, source: Source, handles: Handles, refusals: Refusals, changed: Callable[[], None]) -> None:
+    def __init__(self, source: Source, handles: Handles, refusals: Refusals, changed: Callable[[str], None]) -> None:
         self.source = source
         self.handles = handles
         self._refusals, self._tell_screens = refusals, changed
@@ -88,18 +92,21 @@ class Counter:
         desk = Desk(self.source, person, self.handles)
         now = await self._say(desk, action, ticket.given, wish)
         if told := _changed(ticket.said, now):
-            dialog = self._dialog(person, action, ticket.given, wish, now)
-            return {"status": CHANGED, "text": told, "ask": dialog}
+            return self._again(person, ticket, wish, now, told)
         try:
             done = await action.do(desk, ticket.given, wish, ticket.said, now)
+        except Changed:  # by somebody who was faster by less than it took to look
+            now = await self._say(desk, action, ticket.given, wish)
+            return self._again(person, ticket, wish, now, _changed(ticket.said, now) or ANYHOW)
         except ShardqError as error:  # it may be done, or a part of it
             log.warning(
                 "%s (%s) tried %s: %s", person.name, person.role.name.lower(), _told(action, ticket.given), error
             )
-            self._tell_screens()
+            self._tell_screens(ticket.given.queue)
             raise
         log.info("%s (%s) did %s", person.name, person.role.name.lower(), _told(action, ticket.given))
-        self._tell_screens()
+        self.source.forget(("actions", ticket.given.queue))  # it is cheap, and the person looks at it next
+        self._tell_screens(ticket.given.queue)
         return {"said": done.text, "queue": ticket.given.queue, "handle": done.handle}
 
     async def handle(self, request: Request) -> dict[str, Any]:
@@ -110,6 +117,11 @@ class Counter:
             if each["id"] == given.name:
                 return each
         raise Refused("There is no such action any more.", GONE)
+
+    def _again(self, person: Person, ticket: Ticket, wish: Wish, now: Said, told: str) -> dict[str, Any]:
+        """Return what is said to one who was told what does not hold any more."""
+        dialog = self._dialog(person, ticket.action, ticket.given, wish, now)
+        return {"status": CHANGED, "text": told, "ask": dialog}
 
     def _dialog(self, person: Person, action: Action, given: Given, wish: Wish, said: Said) -> dict[str, Any]:
         found = action.shown(said, wish)
@@ -144,22 +156,22 @@ class Counter:
         return found
 
 
-def routes(source: Source, handles: Handles, refusals: Refusals, changed: Callable[[], None]) -> list[BaseRoute]:
+def routes(source: Source, handles: Handles, refusals: Refusals, changed: Callable[[str], None]) -> list[BaseRoute]:
     """Return the addresses of actions, for a page whose actions are on.
 
-    *handles* goes on with what takes long, *refusals* tells the log of what is refused. *changed* is called when
-    something was done, which screens may show.
+    *handles* goes on with what takes long, *refusals* tells the log of what is refused. *changed* is called
+    with the name of a queue to which something was done, which screens may show.
     """
     counter = Counter(source, handles, refusals, changed)
     return [
-        Route("/ask/{action}", _answered(counter.ask), methods=["GET"]),
-        Route("/act/{action}", _answered(counter.act), methods=["POST"]),
-        Route("/handle", _answered(counter.handle), methods=["GET"]),
+        Route("/ask/{action}", _answered(counter.ask, refusals), methods=["GET"]),
+        Route("/act/{action}", _answered(counter.act, refusals), methods=["POST"]),
+        Route("/handle", _answered(counter.handle, refusals), methods=["GET"]),
     ]
 
 
-def _answered(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """Answer with JSON; why something is not done as a sentence."""
+def _answered(handler: Handler, refusals: Refusals) -> Callable[[Request], Awaitable[Response]]:
+    """Answer with JSON; why something is not done as a sentence. The log has what Redis said."""
 
     @wraps(handler)
     async def answer(request: Request) -> Response:
@@ -170,6 +182,8 @@ def _answered(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         except NotThere as error:
             return JSONResponse({"text": str(error)}, GONE)
         except ShardqError as error:
+            if isinstance(error, BackendError) and request.method == "GET":  # of an act it stands there already
+                refusals.tell(request, str(error), _person(request).name)
             told = refusal_of(error)
             return JSONResponse({"text": told.text}, told.status)
         return JSONResponse(found, found.pop("status", 200))
@@ -220,7 +234,7 @@ def _changed(before: Said, now: Said) -> str:
         return f"Nothing was done: {' '.join(each.text for each in now.lines)}"
     for name, value in before.state.items():
         if now.state.get(name) != value:
-            return f"Nothing was done yet: {name} has changed meanwhile. Look at what it does now."
+            return f"Nothing was done yet: {now.changed.get(name, f'{name} has changed meanwhile')}. {LOOK_AGAIN}"
     for name, count in before.counts.items():
         grown = now.counts.get(name, 0)
         if grown > count + max(GROWN, count // 10):

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from shardq.dashboard.actions.dialog import Action, Desk, Done, Line, Said, line
 from shardq.dashboard.actions.fields import ENDS, LASTING, NOTE, Field, Wish
 from shardq.dashboard.actions.given import Given, Takes
-from shardq.dashboard.actions.look import controls_of, foresight, queue_of, tenant_of, whose
-from shardq.dashboard.actions.refusals import Refused
-from shardq.dashboard.actions.said import Action, Desk, Done, Line, Said, line
+from shardq.dashboard.actions.look import State, agree_on, controls_of, foresight, queue_of, tenant_of, whose
+from shardq.dashboard.actions.refused import Refused
 from shardq.dashboard.people import Role
 from shardq.model import Controls, Limits, Plan, Tenant
-from shardq.model.controls import Control
+from shardq.model.controls import Control, LimitControl
 from shardq.model.limits import MAX_WEIGHT
 from shardq.model.wording import number, plural, span
+from shardq.ops.operate import limits, weights
+from shardq.ops.queue.change import Agree
+from shardq.ops.queue.who import Who
 from shardq.outlook.foresight import LONG, Effect, Foresight
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Parts
@@ -53,8 +56,14 @@ async def _say_limit(desk: Desk, given: Given, wish: Wish) -> Said:
             told = "At the end it has no limits of its own: what it has now does not come back."
             lines.append(line(told, tone="warn"))
     lines += _served(has, sight.limited(has.shard_key, rate=rate, max_in_flight=most))
-    state = {"its limits": None if own is None else (str(own.limits), own.until)}
-    return Said(f"Limit {whose(given.key, given.queue)}", "Limit", lines, values=values, state=state)
+    title = f"Limit {whose(given.key, given.queue)}"
+    state = _limit_state(controls, given)
+    return Said(title, "Limit", lines, values=values, state=state, changed={"its limits": _limits_changed(own)})
+
+
+def _limit_state(controls: Controls, given: Given) -> State:
+    own = controls.limits.get(given.tenant)
+    return {"its limits": None if own is None else (str(own.limits), own.until, own.by, own.since)}
 
 
 async def _limit(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
@@ -62,7 +71,8 @@ async def _limit(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) ->
     is_none = wanted == Limits()
     if is_none and said.state["its limits"] is None:
         raise Refused("Say how many deliveries a second, or how many messages in flight at once.")
-    await _set_limits(desk, given, wanted, None if is_none else _seconds(wish), wish["note"])
+    agree = agree_on(desk.source, given.queue, given.key, said.state, lambda found: _limit_state(found, given))
+    await _set_limits(desk, given, wanted, None if is_none else _seconds(wish), wish["note"], agree)
     name = whose(given.key, given.queue)
     return Done(f"{name} has no limits of its own." if is_none else f"{name} is limited {_for(wish)}.")
 
@@ -92,13 +102,20 @@ async def _say_plan(desk: Desk, given: Given, wish: Wish) -> Said:
         has, sight.limited(has.shard_key, rate=plan.rate, max_in_flight=plan.max_in_flight, weight=plan.weight)
     )
     choices = (("", "no plan"), *((each, f"{each}: {_plan_words(plan)}") for each, plan in controls.plans.items()))
-    state = {"its limits": None if own is None else (str(own.limits), own.until), "the plan": _plan_words(plan)}
-    return Said(title, "Set the plan", lines, choices={"plan": choices}, values=values, state=state)
+    changed = {"its limits": _limits_changed(own), "the plan": f"the plan is {_plan_words(plan)} by now"}
+    state = _plan_state(controls, given, name)
+    return Said(title, "Set the plan", lines, {"plan": choices}, values, state=state, changed=changed)
+
+
+def _plan_state(controls: Controls, given: Given, name: str) -> State:
+    plan = controls.plans.get(name) if name else NO_PLAN
+    return {**_limit_state(controls, given), "the plan": None if plan is None else _plan_words(plan)}
 
 
 async def _plan(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
     name, whom = wish["plan"], whose(given.key, given.queue)
-    await _set_limits(desk, given, name or Limits(), _seconds(wish) if name else None, wish["note"])
+    agree = agree_on(desk.source, given.queue, given.key, said.state, lambda found: _plan_state(found, given, name))
+    await _set_limits(desk, given, name or Limits(), _seconds(wish) if name else None, wish["note"], agree)
     return Done(f"{whom} is on plan {name} {_for(wish)}." if name else f"{whom} is on no plan.")
 
 
@@ -117,15 +134,22 @@ async def _say_weight(desk: Desk, given: Given, wish: Wish) -> Said:
         lines += _served(has, sight.weighed(has.shard_key, weight))
     if wish["seconds"] and weight != 1:
         lines.append(line("After that it is 1."))
-    state = {"its weight": None if own is None else (own.weight, own.until)}
-    return Said(f"Weight of {whose(given.key, given.queue)}", "Set the weight", lines, values=values, state=state)
+    changed = {"its weight": f"{_by(own)} has given it the weight {has.weight} meanwhile"}
+    title, state = f"Weight of {whose(given.key, given.queue)}", _weight_state(controls, given)
+    return Said(title, "Set the weight", lines, values=values, state=state, changed=changed)
+
+
+def _weight_state(controls: Controls, given: Given) -> State:
+    own = controls.weights.get(given.tenant)
+    return {"its weight": None if own is None else (own.weight, own.until, own.by, own.since)}
 
 
 async def _weight(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
     weight: int = wish["weight"]
     seconds = None if weight == 1 else _seconds(wish)
-    queue = queue_of(desk.source, given.queue)
-    await queue.set_weights({given.tenant: weight}, seconds=seconds, by=desk.person.name, note=wish["note"])
+    state, who = queue_of(desk.source, given.queue).state, Who(desk.person.name, wish["note"])
+    agree = agree_on(desk.source, given.queue, given.key, said.state, lambda found: _weight_state(found, given))
+    await desk.source.client.run(weights.set_weights(state, {given.tenant: weight}, None, seconds, who, agree))
     return Done(f"{whose(given.key, given.queue)} has weight {weight}{'' if weight == 1 else ' ' + _for(wish)}.")
 
 
@@ -134,9 +158,24 @@ async def _tenant(desk: Desk, given: Given) -> tuple[Tenant, Foresight]:
     return has, await foresight(desk.source, given.queue)
 
 
-async def _set_limits(desk: Desk, given: Given, wanted: Limits | str, seconds: float | None, note: str) -> None:
-    queue = queue_of(desk.source, given.queue)
-    await queue.set_limits({given.tenant: wanted}, seconds=seconds, by=desk.person.name, note=note)
+async def _set_limits(
+    desk: Desk, given: Given, wanted: Limits | str, seconds: float | None, note: str, agree: Agree
+) -> None:
+    state, who = queue_of(desk.source, given.queue).state, Who(desk.person.name, note)
+    await desk.source.client.run(limits.set_limits(state, {given.tenant: wanted}, None, seconds, who, agree))
+
+
+def _limits_changed(own: LimitControl | None) -> str:
+    """What somebody has done who was faster."""
+    if own is None:
+        return "its own limits have ended meanwhile"
+    if isinstance(own.limits, str):
+        return f"{_by(own)} has put it on the plan {own.limits} meanwhile"
+    return f"{_by(own)} has limited it to {_limit_words(own.limits)} meanwhile"
+
+
+def _by(own: Control | None) -> str:
+    return name_of(own.by) if own is not None and own.by else "somebody"
 
 
 def _limits_now(has: Tenant, own: Control | None, controls: Controls) -> Line:

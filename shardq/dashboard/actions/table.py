@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from shardq.dashboard.actions import letters, many, one, pauses, purge, shares
-from shardq.dashboard.actions.said import Action
+from shardq.dashboard.actions.dialog import Action
 from shardq.dashboard.people import Person
 
 TABLE: Final[Mapping[str, Action]] = {

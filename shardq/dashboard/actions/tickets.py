@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from shardq.clock import Clock
+from shardq.dashboard.actions.dialog import Action, Said
 from shardq.dashboard.actions.given import Given
-from shardq.dashboard.actions.said import Action, Said
 from shardq.dashboard.people import Person
 
 VALID: Final = 600.0

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2s
 from typing import Any, Final
 
 from shardq.dashboard import numbers
 from shardq.dashboard.actions import actions_of
 from shardq.dashboard.fitting import fitted
+from shardq.dashboard.marked import cut, queue_in, said
 from shardq.dashboard.names import address_of
-from shardq.dashboard.said import cut, queue_in, said
 from shardq.dashboard.scene import Asked
 from shardq.dashboard.source import Source
-from shardq.errors import ShardqError
+from shardq.dashboard.verdicts import bad_news
+from shardq.errors import ConfigError, ShardqError
 from shardq.model.failure import Failure
 from shardq.model.peeked import PeekedMessage, PeekedPage
+from shardq.model.stats import QueueStats
 from shardq.model.status import MessageStatus
-from shardq.outlook.failing import FAILS, MANY_TENANTS, RATE, advice, error_of, lately, united
+from shardq.model.where import Where
+from shardq.ops.operate import counting
+from shardq.ops.operate.counting import Counted
+from shardq.outlook.failing import MANY_TENANTS, RATE, Kind, advice, error_of, fails_of, kind_of, lately, united
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import Bold
 
@@ -29,6 +34,8 @@ MAX_LETTERS: Final = 8
 """Dead letters of the chosen group that are shown."""
 MAX_LOOKED: Final = 200
 """Dead letters of the queue that are looked through for these: the oldest ones."""
+GLANCE: Final = 0.1
+"""Seconds for which messages of the chosen group are counted that wait for their next try."""
 MAX_NAME: Final = 200
 """Letters of the name of a task, or of the reason of a dead letter."""
 MAX_TEXT: Final = 500
@@ -41,31 +48,37 @@ async def failures(source: Source, asked: Asked) -> dict[str, Any]:
     """Return the groups of what fails, the one that was chosen in full, and the actions under way."""
     name = queue_in(asked)
     stats = await numbers.stats(source, name)
-    groups = united(await numbers.failures(source, name))
+    groups, fails = await _groups(source, name)
     actions = await numbers.allowed(actions_of(source, name)) or []
     shown = groups[:MAX_GROUPS]
     chosen = next((each for each in groups if key_of(each) == asked.query.get("group")), groups[0] if groups else None)
     if chosen is not None and chosen not in shown:
         shown[-1] = chosen
     scene = {
-        "said": _said(name, groups, stats.retrying, stats.time),
+        "said": _said(name, groups, fails, stats),
         "now": stats.time,
         "queue": name,
         "dead": stats.dead,
-        "groups": [_group(each) for each in shown],
+        "groups": [_group(each, fails) for each in shown],
         "more": len(groups) - len(shown),
-        "chosen": None if chosen is None else await _chosen(source, name, chosen),
+        "chosen": None if chosen is None else await _chosen(source, name, chosen, fails, stats),
         "actions": sorted(actions, key=lambda each: not each["live"])[:MAX_ACTIONS],
     }
     return fitted(scene, {"groups": "more"})
 
 
-def _said(name: str, groups: Sequence[Failure], retrying: int, now: float) -> dict[str, Any]:
+async def _groups(source: Source, name: str) -> tuple[list[Failure], frozenset[Kind]]:
+    """Return what fails, or failed, and which of it fails now."""
+    facts = (await numbers.look(source, name)).facts
+    return united(facts.failures), fails_of(facts)
+
+
+def _said(name: str, groups: Sequence[Failure], fails: Collection[Kind], stats: QueueStats) -> dict[str, Any]:
     if not groups:
         return said([Bold("Nothing fails"), f" in {name}, and nothing failed lately."], "good")
-    fails = any(each.recent > FAILS for each in groups)
     is_left = any(each.dead for each in groups)
-    return said(lately(groups, now), "bad" if fails else "warn" if is_left else "good", advice(groups, retrying))
+    told, tone = bad_news(lately(groups, fails, stats.time)), "bad" if fails else "warn" if is_left else "good"
+    return said(told, tone, advice(groups, fails, stats.retrying))
 
 
 def key_of(failure: Failure) -> str:
@@ -74,14 +87,14 @@ def key_of(failure: Failure) -> str:
     return blake2s(told, digest_size=8).hexdigest()
 
 
-def _group(failure: Failure) -> dict[str, Any]:
+def _group(failure: Failure, fails: Collection[Kind]) -> dict[str, Any]:
     return {
         "key": key_of(failure),
         "task": cut(failure.task, MAX_NAME),
         "error": cut(error_of(failure), MAX_NAME),
         "reason": cut(failure.reason, MAX_NAME),
         "recent": failure.recent,
-        "fails": failure.recent > FAILS,
+        "fails": kind_of(failure) in fails,
         "retried": failure.retried,
         "dead": failure.dead,
         "tenants": failure.tenants_lately,
@@ -91,11 +104,13 @@ def _group(failure: Failure) -> dict[str, Any]:
     }
 
 
-async def _chosen(source: Source, name: str, failure: Failure) -> dict[str, Any]:
+async def _chosen(
+    source: Source, name: str, failure: Failure, fails: Collection[Kind], stats: QueueStats
+) -> dict[str, Any]:
     newest = await _status(source, name, failure.newest)
     others = failure.tenants_lately - len(failure.tenants)
     return {
-        **_group(failure),
+        **_group(failure, fails),
         "trace": failure.trace[-MAX_TRACE:],
         "why": "" if failure.trace else _why_no_trace(failure),
         "whose": [{"key": address_of(each), "name": name_of(each)} for each in failure.tenants],
@@ -109,6 +124,7 @@ async def _chosen(source: Source, name: str, failure: Failure) -> dict[str, Any]
         },
         "letters": await _letters(source, name, failure) if failure.dead else [],
         "where": _filter(failure),
+        "waiting": await _waiting(source, name, failure) if stats.retrying else 0,
         "rate": RATE,
     }
 
@@ -152,6 +168,24 @@ def _filter(failure: Failure) -> dict[str, str]:
     """Return the filter by which an action is about this group, as `Where` takes it."""
     named: dict[str, str] = {"error": failure.error_type} if failure.error_type else {"reason": failure.reason}
     return {"task": failure.task, **named} if failure.task else named
+
+
+async def _waiting(source: Source, name: str, failure: Failure) -> int | None:
+    """Return how many messages of a group wait for their next try; None if they are not counted at a glance."""
+    parts = _filter(failure)
+    try:
+        where = Where(task=parts.get("task"), error=parts.get("error"), reason=parts.get("reason"), state="retrying")
+    except ConfigError:  # others may call tasks by longer names than a filter takes
+        return None
+    state = source.client.queue(name, create=False).state
+
+    async def ask() -> Counted:
+        now = (await numbers.stats(source, name)).time
+        return await source.client.run(counting.glance(state, "retry_now", where, now, seconds=GLANCE))
+
+    question = f"retrying {key_of(failure)}"
+    found = await numbers.allowed(numbers.of_queue(source, question, name, ask, numbers.CALM))
+    return found.found if found is not None and found.are_all else None
 
 
 async def _status(source: Source, name: str, message_id: str) -> MessageStatus | None:

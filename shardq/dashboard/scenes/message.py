@@ -10,10 +10,10 @@ from urllib.parse import quote
 from shardq.dashboard import numbers
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.heading import heading
+from shardq.dashboard.marked import Linked, cut, here, spelled, two_in
 from shardq.dashboard.names import address_of, args_of, shown
 from shardq.dashboard.numbers import Look
 from shardq.dashboard.payloads import MAX_READ, payload_text
-from shardq.dashboard.said import Linked, cut, here, spelled, two_in
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.source import FRESH, Source
 from shardq.dashboard.story import Story, story
@@ -21,10 +21,10 @@ from shardq.dashboard.survey import look_with
 from shardq.errors import MessageNotFound, QueueMissing
 from shardq.model.failure import Failure
 from shardq.model.message import MessageId
-from shardq.model.status import MessageStatus, Progress
+from shardq.model.status import MessageStatus
 from shardq.model.wording import number, plural, size, span
 from shardq.ops.inspect.status import whole_status
-from shardq.outlook.message import MessageCase, message_said, next_of
+from shardq.outlook.message import MessageCase, message_said, next_of, progress_said
 from shardq.outlook.names import name_of
 from shardq.outlook.said import Said, said
 from shardq.outlook.sentence import At, Bold, Parts
@@ -162,7 +162,7 @@ def _facts(status: MessageStatus, case: MessageCase, told: Story, queue: str) ->
         ("Written", [At(written, now), f", {span(max(0.0, now - written))} ago"]),
         ("Tries", _tries(status, case)),
         ("Deadline", None if status.deadline is None else ["ends at ", At(status.deadline, now)]),
-        ("Progress", None if status.progress is None else [_progress(status.progress, now)]),
+        ("Progress", None if status.progress is None else [progress_said(status.progress, now)]),
         ("Stream", None if status.stream is None else [number(status.stream)]),
         ("Size of its result" if status.state == "done" else "Size", _size(status)),
         ("Trace", _trace(status)),
@@ -187,12 +187,6 @@ def _tries(status: MessageStatus, case: MessageCase) -> Parts | None:
 
 def _size(status: MessageStatus) -> Parts | None:
     return None if status.size is None else [size(status.size) if status.size >= 1000 else plural(status.size, "byte")]
-
-
-def _progress(progress: Progress, now: float) -> str:
-    total = "" if progress.total is None else f" of {progress.total:,.15g}"
-    note = f": {name_of(progress.note, MAX_TEXT)}" if progress.note else ""
-    return f"{progress.done:,.15g}{total}{note} ({span(max(0.0, now - progress.at))} ago)"
 
 
 def _trace(status: MessageStatus) -> Parts | None:

@@ -9,18 +9,18 @@ from shardq.dashboard import numbers
 from shardq.dashboard.deeds import deeds
 from shardq.dashboard.drains import drains
 from shardq.dashboard.fitting import fitted
+from shardq.dashboard.marked import here, said, spelled
 from shardq.dashboard.numbers import Look
 from shardq.dashboard.past import lately
 from shardq.dashboard.redis_server import server_rows
-from shardq.dashboard.said import here, said, spelled
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.side import tone
 from shardq.dashboard.source import Source
-from shardq.dashboard.verdicts import coloured, linked, others_wait, said_of
+from shardq.dashboard.verdicts import coloured, linked, others_wait, paused_for
 from shardq.model.stats import QueueStats
 from shardq.model.wording import plural
-from shardq.outlook.queues import QueueLook, Sentence, sentences, worst_first
-from shardq.outlook.sentence import Bold, Parts
+from shardq.outlook.queues import QueueLook, Sentence, beside_name, sentences, worst_first
+from shardq.outlook.sentence import Bold, Parts, parts_of
 
 MAX_QUEUES: Final = 60
 """Queues that are shown: those that need somebody first."""
@@ -109,6 +109,12 @@ def _linked(each: Sentence, found: dict[str, Look | None]) -> Parts:
     return linked(parts, each.look.name, here(each.look.name))
 
 
+def _beside_name(look: Look) -> Parts:
+    """Return the sentence of a queue as it stands below its name."""
+    parts = beside_name(parts_of(look.verdict), look.stats.queue)
+    return coloured(look.verdict, parts, others_wait(look))
+
+
 def _figures(looks: Sequence[Look]) -> dict[str, Any]:
     """Return the sums of all queues. A worker's slots count once, however many queues it reads."""
     workers = {each.id: each for look in looks for each in look.facts.working}
@@ -137,13 +143,14 @@ def _row(each: QueueLook, look: Look | None) -> dict[str, Any]:
     return {
         "name": each.name,
         "tone": tone(look.verdict),
-        "line": spelled(said_of(look)),
+        "line": spelled(_beside_name(look)),
         "lately": lately(look.facts.minutes, look.facts.now),
         "written": outlook.written_rate,
         "done": outlook.rate,
         "waiting": stats.backlog,
         "reasons": {reason: count for reason, count in outlook.reasons.items() if count},
         "oldest": stats.oldest_age,
+        "paused_for": paused_for(look),
         "busy": round(outlook.busy),
         "slots": outlook.slots,
         "dead": stats.dead,

@@ -9,20 +9,20 @@ from urllib.parse import quote
 from shardq.dashboard import numbers
 from shardq.dashboard.drains import drains
 from shardq.dashboard.fitting import fitted
+from shardq.dashboard.marked import Linked, Toned, cut, here, queue_in, said, spelled
 from shardq.dashboard.names import address_of, shown
 from shardq.dashboard.numbers import Look
 from shardq.dashboard.past import durations, past
-from shardq.dashboard.said import Linked, Toned, cut, here, queue_in, said, spelled
 from shardq.dashboard.scene import Asked
 from shardq.dashboard.source import Source
-from shardq.dashboard.verdicts import linked, others_wait, said_of
+from shardq.dashboard.verdicts import linked, others_wait, paused_for, said_of
 from shardq.model.minute import Minute
 from shardq.model.outlook import TenantOutlook
 from shardq.model.wording import plural, span
 from shardq.model.worker_status import PICKUP_BOUNDS, WorkerStatus
 from shardq.outlook import reasons
 from shardq.outlook.crew import LONG, longest_of, usual
-from shardq.outlook.helps import effect_of
+from shardq.outlook.helps import effect_of_whom
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Parts
 from shardq.outlook.turns import next_turns
@@ -55,6 +55,7 @@ async def queue(source: Source, asked: Asked) -> dict[str, Any]:
         "now": now,
         "name": name,
         "is_paused": facts.paused_until is not None,
+        "paused_for": paused_for(look),
         "figures": {
             "waiting": stats.backlog,
             "oldest": stats.oldest_age,
@@ -71,7 +72,7 @@ async def queue(source: Source, asked: Asked) -> dict[str, Any]:
         "helps": _helps(look),
         "no_help": spelled(_no_help(look)),
         "turns": _turns(look),
-        "past": past(facts.minutes, now),
+        "past": past(facts.minutes, now, facts.working),
         "kinds": _kinds(look),
         "workers": workers[:MAX_WORKERS],
         "more_workers": max(0, len(workers) - MAX_WORKERS),
@@ -137,7 +138,7 @@ def _is_due(tenant: TenantOutlook) -> bool:
 def _helps(look: Look) -> list[dict[str, Any]]:
     """Return what would help, and what would not."""
     found = look.outlook.helps[:MAX_HELPS]
-    return [{"what": each.what, "text": spelled(effect_of(each)), "helps": each.helps} for each in found]
+    return [{"what": each.what, "text": spelled(effect_of_whom(each)), "helps": each.helps} for each in found]
 
 
 def _turns(look: Look) -> list[list[Any]]:

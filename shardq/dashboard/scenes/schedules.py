@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from shardq.dashboard import numbers
 from shardq.dashboard.fitting import fitted
-from shardq.dashboard.said import cut, here, said, toned
+from shardq.dashboard.marked import cut, here, said, toned
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.source import Source
 from shardq.errors import BackendError, MessageNotFound, ShardqError

@@ -12,7 +12,7 @@ from shardq import __version__
 from shardq.dashboard import numbers
 from shardq.dashboard.declaring import Compared, File, compared, file_of
 from shardq.dashboard.fitting import fitted
-from shardq.dashboard.said import cut, here, queue_in, said
+from shardq.dashboard.marked import cut, here, queue_in, said
 from shardq.dashboard.scene import Asked
 from shardq.dashboard.source import Source
 from shardq.declared.changes import named

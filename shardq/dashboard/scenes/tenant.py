@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
 from shardq.dashboard import numbers
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.heading import heading
+from shardq.dashboard.marked import cut, spelled, two_in
 from shardq.dashboard.names import address_of, args_of, key_of, shown
 from shardq.dashboard.numbers import Look
 from shardq.dashboard.past import past
-from shardq.dashboard.said import cut, spelled, two_in
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.source import FRESH, Source
 from shardq.dashboard.survey import controls_of, look_with
 from shardq.errors import ConfigError
 from shardq.model.controls import Control
 from shardq.model.failure import Failure
-from shardq.model.outlook import Help
 from shardq.model.peeked import PeekedMessage, PeekState
 from shardq.model.settings import QueueConfig
 from shardq.model.tenant import Tenant
 from shardq.model.wording import number, plural, rate, share, span
-from shardq.outlook.failing import error_of, united
-from shardq.outlook.helps import effect_of
+from shardq.ops.operate.plans import plans
+from shardq.outlook.failing import Kind, error_of, fails_of, kind_of, united
+from shardq.outlook.helps import effect_of_whom
 from shardq.outlook.names import name_of
 from shardq.outlook.peeked import when
 from shardq.outlook.sentence import At, Bold, Parts
@@ -52,10 +52,11 @@ async def tenant(source: Source, asked: Asked) -> dict[str, Any]:
     names = (key_bytes(key),)
     look = await look_with(source, await numbers.look(source, name), names)
     wants_neighbours = asked.query.get("neighbours") == "1"
-    found, given, config = await asyncio.gather(
-        _tenant(source, name, key), controls_of(source, name, names), _settings(source, name)
+    found, given, config, count = await asyncio.gather(
+        _tenant(source, name, key), controls_of(source, name, names), _settings(source, name), _plans(source, name)
     )
     work = works_of(look.facts.workers).get(key)
+    fails = fails_of(look.facts)
     case = TenantCase(found, look.outlook, given, work)
     scene = {
         "said": heading(tenant_said(case)),
@@ -71,11 +72,12 @@ async def tenant(source: Source, asked: Asked) -> dict[str, Any]:
         "why": {reason: spelled(parts) for reason, parts in untils(case).items()},
         "turns": [[label, spelled(parts)] for label, parts in _turns(case, look)],
         "plan": name_of(found.plan) if found.plan else "",
+        "can_plan": bool(count or found.plan),
         "limits": [[label, spelled(parts)] for label, parts in _limits(case, config)],
         "past": _past(look),
         "helps": _helps(case),
         "no_help": "Nothing that one could do would change much." if case.waits else "Nothing is needed.",
-        "failures": [_failure(each) for each in _failures_of(look, key)[:MAX_GROUPS]],
+        "failures": [_failure(each, fails) for each in _failures_of(look, key)[:MAX_GROUPS]],
         "messages": await _messages(source, name, found),
         "more_messages": 0,
         "window": config.window,
@@ -94,6 +96,13 @@ async def _tenant(source: Source, queue: str, key: str | bytes) -> Tenant:
 
 async def _settings(source: Source, queue: str) -> QueueConfig:
     return await source.shared(("settings", queue), source.client.queue(queue, create=False).settings, fresh=SELDOM)
+
+
+async def _plans(source: Source, queue: str) -> int:
+    """Return how many plans there are, on which a tenant may be put."""
+    state = source.client.queue(queue, create=False).state
+    ask = numbers.of_queue(source, "plans", queue, lambda: source.client.run(plans(state)), SELDOM)
+    return len(await numbers.allowed(ask) or ())
 
 
 def _figures(case: TenantCase) -> dict[str, Any]:
@@ -118,7 +127,7 @@ def _turns(case: TenantCase, look: Look) -> list[tuple[str, Parts]]:
     found: list[tuple[str, Parts]] = []
     if outlook.capacity and outlook.weights >= row.weight:
         had = f"; it had {rate(case.work.rate)} in the last minute" if case.work else ""
-        least = Bold(f"{number(row.weight)} of {number(outlook.weights)} parts")
+        least = Bold(f"{number(row.weight)} of {plural(round(outlook.weights), 'part')}")
         fair = outlook.capacity * row.weight / outlook.weights
         found.append(("Its fair share", ["at least ", least, f", {rate(fair)}{had}"]))
     turns = next_turns(look.facts)
@@ -185,8 +194,8 @@ def _bounds(tenant: Tenant, config: QueueConfig) -> str:
 
 
 def _past(look: Look) -> dict[str, Any] | None:
-    lines = past(look.facts.minutes, look.stats.time)
-    return lines and {name: lines[name] for name in ("start", "step", "oldest")}
+    lines = past(look.facts.minutes, look.stats.time, look.facts.working)
+    return lines and {name: lines[name] for name in ("start", "step", "marks", "oldest")}
 
 
 def _helps(case: TenantCase) -> list[dict[str, Any]]:
@@ -194,18 +203,10 @@ def _helps(case: TenantCase) -> list[dict[str, Any]]:
     key, reasons = case.tenant.shard_key, case.reasons
     is_of_all = bool(reasons["turn"] or case.pause_of_queue or not case.outlook.is_read)
     return [
-        {"what": each.what, "text": spelled(_effect(each)), "helps": each.helps}
+        {"what": each.what, "text": spelled(effect_of_whom(each)), "helps": each.helps}
         for each in case.outlook.helps
         if case.waits and (each.shard_key == key or (each.shard_key is None and is_of_all))
     ]
-
-
-def _effect(found: Help) -> Parts:
-    """Return what it would change, and of what: of the tenant's messages, or of all."""
-    parts = effect_of(found)
-    if not isinstance(parts[0], Bold):
-        return parts
-    return ["its last message in " if found.shard_key is not None else "all of the queue in ", *parts]
 
 
 def _failures_of(look: Look, key: str | bytes) -> list[Failure]:
@@ -213,11 +214,12 @@ def _failures_of(look: Look, key: str | bytes) -> list[Failure]:
     return [each for each in united(look.facts.failures) if key in each.tenants]
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
+def _failure(failure: Failure, fails: Collection[Kind]) -> dict[str, Any]:
     return {
         "task": cut(failure.task, MAX_TEXT),
         "error": cut(error_of(failure), MAX_TEXT),
         "recent": failure.recent,
+        "fails": kind_of(failure) in fails,
         "retried": failure.retried,
         "dead": failure.dead,
         "last": failure.last,

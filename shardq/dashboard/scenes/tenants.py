@@ -8,10 +8,10 @@ from typing import Any, Final
 from shardq.dashboard import numbers
 from shardq.dashboard.fitting import fitted
 from shardq.dashboard.heading import heading
+from shardq.dashboard.marked import queue_in, spelled
 from shardq.dashboard.names import address_of, shown
 from shardq.dashboard.numbers import Look
 from shardq.dashboard.past import past
-from shardq.dashboard.said import queue_in, spelled
 from shardq.dashboard.scene import Asked
 from shardq.dashboard.source import Source
 from shardq.dashboard.survey import ORDERS, Works, controls_of, described, first, look_with, survey_age
@@ -63,8 +63,8 @@ async def tenants(source: Source, asked: Asked) -> dict[str, Any]:
 
 def _past(look: Look) -> dict[str, Any] | None:
     """Return how long the first in line had waited in each minute of the last half hour; None if nobody told."""
-    lines = past(look.facts.minutes, look.stats.time)
-    return lines and {name: lines[name] for name in ("start", "step", "oldest")}
+    lines = past(look.facts.minutes, look.stats.time, look.facts.working)
+    return lines and {name: lines[name] for name in ("start", "step", "marks", "oldest")}
 
 
 def _rows(rows: list[Tenant], outlook: Outlook, given: Controls, works: Works) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from shardq.dashboard import numbers
 from shardq.dashboard.fitting import fitted
-from shardq.dashboard.said import cut, here, said, toned
+from shardq.dashboard.marked import cut, here, said, toned
 from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.source import FRESH, Source
 from shardq.model.stats import QueueStats
@@ -53,7 +53,7 @@ async def workers(source: Source, asked: Asked) -> dict[str, Any]:
     rows = sorted((_row(each, now, usually) for each in working), key=lambda row: -row["unusual"])
     left = sorted((each for each in found if each[0].state != "working"), key=lambda each: -_heard(each))
     scene = {
-        "said": said(toned(heading(found, unread), "bad", "No worker"), _tone(found, unread), _more(rows, working)),
+        "said": said(_heading(found, unread), _tone(found, unread, names), _more(rows, working)),
         "now": now,
         "workers": rows[:MAX_WORKERS],
         "more": max(0, len(rows) - MAX_WORKERS),
@@ -69,10 +69,16 @@ def _heard(worker: Worker) -> float:
     return max(each.heard for each in worker)
 
 
-def _tone(found: Sequence[Worker], unread: Sequence[str]) -> str:
+def _heading(found: Sequence[Worker], unread: Sequence[str]) -> Parts:
+    """Return the sentence. That nobody works is bad news only where something waits for that."""
+    line = heading(found, unread)
+    return toned(line, "bad", "No worker") if unread else line
+
+
+def _tone(found: Sequence[Worker], unread: Sequence[str], names: Sequence[str]) -> str:
     if unread:
         return "bad"
-    return "good" if any(each[0].state == "working" for each in found) else "warn"
+    return "good" if not names or any(each[0].state == "working" for each in found) else "warn"
 
 
 def _more(rows: Sequence[Mapping[str, Any]], working: Sequence[Worker]) -> Parts:

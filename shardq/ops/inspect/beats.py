@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shardq.arguments import whole
 from shardq.model.minute import Minute
@@ -80,6 +80,24 @@ def beat_call(state: QueueState, worker: str, row: str, work: str, numbers: str,
     """
     more = (work, numbers, int(first)) if work or numbers or first else ()
     return Call.on(state.keys, "beat", (worker, row, *more))
+
+
+class BeatReply(NamedTuple):
+    """What Redis says to a beat."""
+
+    now: int
+    """Milliseconds of the server's clock."""
+    cancels: bytes | None
+    """How many messages were cancelled, as HGET says it."""
+    is_asked: bool
+    """Whether the next beat is to tell the numbers of this minute."""
+
+
+def beat_reply(reply: bytes) -> BeatReply | None:
+    """Return what Redis says to a beat; None if there is no such queue."""
+    now, _, rest = reply.partition(b"|")
+    cancels, _, asked = rest.partition(b"|")
+    return BeatReply(int(now), cancels or None, asked == b"1") if rest else None
 
 
 def numbers_call(state: QueueState) -> Call:

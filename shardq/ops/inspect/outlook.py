@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from shardq.errors import BackendError, BackendTimeout
 from shardq.model import QueueStats
+from shardq.model.minute import Minute
 from shardq.model.outlook import Outlook
 from shardq.model.verdict import Verdict
 from shardq.model.waiter import Waiters
@@ -19,7 +20,7 @@ from shardq.ops.inspect.stats import numbers, statistics
 from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Sleep
-from shardq.outlook.facts import Facts
+from shardq.outlook.facts import Facts, Memory
 from shardq.outlook.outlook import outlook_of
 from shardq.outlook.server import memory_of
 from shardq.outlook.verdict import verdict_of
@@ -47,13 +48,17 @@ def outlook(state: QueueState, shard_key: str | bytes | None = None, timeout: fl
 
 
 def facts_beside(
-    state: QueueState, stats: QueueStats, before: QueueStats | None, timeout: float | None = None
+    state: QueueState,
+    stats: QueueStats,
+    before: QueueStats | None,
+    timeout: float | None = None,
+    minutes: tuple[Minute, ...] | None = None,
 ) -> Op[Facts]:
     """Return what an outlook is reckoned from, of *stats* that were asked for just now.
 
     *before* are those of a moment earlier, if there are any: what was delivered since tells whether somebody reads.
     """
-    found = yield from _facts_of(state, stats, state.until(timeout))
+    found = yield from _facts_of(state, stats, state.until(timeout), minutes=minutes)
     if before is not None and _may_be_read(found):
         found = replace(found, is_read=_has_delivered(before, stats))
     return found
@@ -66,28 +71,46 @@ def verdict(state: QueueState, timeout: float | None = None) -> Op[Verdict]:
     return verdict_of(found, outlook_of(found))
 
 
-def everything(state: QueueState, before: QueueStats | None = None, timeout: float | None = None) -> Op[Facts]:
+class Known(NamedTuple):
+    """What is known already of a queue, or of its server, and is not asked for again."""
+
+    minutes: tuple[Minute, ...]
+    memory: Memory | None
+
+
+def everything(
+    state: QueueState, before: QueueStats | None = None, timeout: float | None = None, known: Known | None = None
+) -> Op[Facts]:
     """Return what both an outlook and a verdict are reckoned from. *before* as of `facts_beside`."""
     until = state.until(timeout)
+    minutes = None if known is None else known.minutes
     if before is None:
-        found = yield from facts(state, until)
+        found = yield from facts(state, until, minutes=minutes)
     else:
         stats = yield from statistics(state, _left(state, until))
-        found = yield from facts_beside(state, stats, before, _left(state, until))
-    return (yield from _with_failures(state, found, until))
+        found = yield from facts_beside(state, stats, before, _left(state, until), minutes)
+    return (yield from _with_failures(state, found, until, known))
 
 
-def _with_failures(state: QueueState, found: Facts, until: float) -> Op[Facts]:
+def _with_failures(state: QueueState, found: Facts, until: float, known: Known | None = None) -> Op[Facts]:
     fails = yield from failures(state, _left(state, until))
-    memory = yield from _memory(state, until)
+    memory = (yield from memory_of_node(state, until)) if known is None else known.memory
     return replace(found, failures=tuple(fails), memory=memory)
 
 
-def facts(state: QueueState, until: float, shard_key: str | bytes | None = None) -> Op[Facts]:
-    """Ask for all that an outlook is reckoned from, and for what one *shard_key* has if that is given."""
+def facts(
+    state: QueueState,
+    until: float,
+    shard_key: str | bytes | None = None,
+    minutes: tuple[Minute, ...] | None = None,
+) -> Op[Facts]:
+    """Ask for all that an outlook is reckoned from, and for what one *shard_key* has if that is given.
+
+    *minutes* are the last ones, if they are known.
+    """
     names = () if shard_key is None else (key_bytes(shard_key),)
     stats = yield from statistics(state, _left(state, until))
-    found = yield from _facts_of(state, stats, until, names)
+    found = yield from _facts_of(state, stats, until, names, minutes)
     if _may_be_read(found):
         yield Sleep(GLANCE)
         soon = yield from numbers(state, _left(state, until))
@@ -109,10 +132,21 @@ def _who_waits(state: QueueState, names: Sequence[bytes], until: float) -> Op[An
     return (yield from retry_until(always(Call.on(state.keys, "outlook", tuple(names))), until, state.clock))
 
 
-def _facts_of(state: QueueState, stats: QueueStats, until: float, names: Sequence[bytes] = ()) -> Op[Facts]:
+def last_minutes(state: QueueState, until: float) -> Op[tuple[Minute, ...]]:
+    """Return the last minutes, as many as an outlook looks at."""
+    return tuple((yield from beats.history(state, MINUTES, _left(state, until))))
+
+
+def _facts_of(
+    state: QueueState,
+    stats: QueueStats,
+    until: float,
+    names: Sequence[bytes] = (),
+    minutes: tuple[Minute, ...] | None = None,
+) -> Op[Facts]:
     reply = yield from _who_waits(state, names, until)
     waiters = waiters_of(reply) if reply else Waiters(time=stats.time)
-    past = tuple((yield from beats.history(state, MINUTES, _left(state, until))))
+    past = (yield from last_minutes(state, until)) if minutes is None else minutes
     workers, are_all = yield from _workers(state, until)
     working = sum(each.state == "working" for each in workers)
     factor = 1.0 if are_all or not past or not working else max(1.0, past[-1].workers / working)
@@ -162,11 +196,11 @@ def _seen_reading(found: Facts, ended: float | None) -> list[float]:
     them.
     """
     waiters = found.waiters
-    blocked = waiters.blocked_until
-    # A reader stays for a slice at most, and is noted for two. So a later end than that was written before the clock
-    # was set back. Another reader than the workers comes again after each slice, unless it holds a lease.
-    is_told = 0 < blocked <= found.now + 2 * SLICE and (ended is None or blocked - 2 * SLICE > ended)
-    seen = [min(found.now, blocked - SLICE)] if is_told else []
+    # A reader stays for a slice at most, and is noted for two. It was there when it was noted, and may have died right
+    # then. A moment to come was noted before the clock was set back. Another reader than the workers comes again after
+    # each slice, unless it holds a lease.
+    came = waiters.blocked_until - 2 * SLICE
+    seen = [came] if waiters.blocked_until > 0 and came <= found.now and (ended is None or came > ended) else []
     if waiters.last_lease_end is not None:
         leased = waiters.last_lease_end - waiters.visibility_timeout
         # A lease that is longer than the setting tells of no moment. Then those that tell of themselves count.
@@ -184,10 +218,9 @@ def _has_delivered(before: QueueStats, after: QueueStats) -> bool:
     return after.delivered > before.delivered or after.acked > before.acked
 
 
-def _memory(state: QueueState, until: float) -> Op[Any]:
-    """Return what the server says of its memory; None if it does not say it."""
+def memory_of_node(state: QueueState, until: float) -> Op[Memory | None]:
+    """Return what the node that has the queue says of its memory; None if it does not say it."""
     try:
-        # Of the node that has the queue.
         info = yield from ask(state, "INFO", "memory", "errorstats", key=state.keys.meta, until=until)
     except BackendTimeout:
         raise

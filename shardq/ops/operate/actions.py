@@ -72,6 +72,11 @@ class Running:
         return len(self.chosen) if limit is None else min(len(self.chosen), max(0, limit - self.record.done))
 
 
+def new_id() -> str:
+    """Return the id of a new action."""
+    return secrets.token_hex(4)
+
+
 def begin(
     state: QueueState,
     kind: ActionKind,
@@ -85,8 +90,8 @@ def begin(
 ) -> Op[Running]:
     """Begin an action. ConfigError if something is wrong with it, or another one is under way.
 
-    *via* names the program that begins it, so that it finds its own after a restart. Of a queue with partitions it has
-    the same *action_id* in all.
+    *via* names the program that begins it, so that it finds its own after a restart. *action_id* is a `new_id`, by
+    which the caller finds it if no answer comes; of a queue with partitions it is the same in all.
     """
     check(kind, where)
     if rate is not None:
@@ -97,7 +102,7 @@ def begin(
     asked = Asked(kind, where, who.by or state.client[:MAX_BY], who.note or "", rate or None, limit, via)
     until = state.until(timeout)
     yield from require_queue(state, until)
-    action_id, holder = action_id or secrets.token_hex(4), secrets.token_hex(8)
+    action_id, holder = action_id or new_id(), secrets.token_hex(8)
     reply = yield from _steer(state, "begin", action_id, holder, until, spelled(asked))
     return _running(state, action_id, holder, reply)
 

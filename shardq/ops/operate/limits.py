@@ -13,7 +13,7 @@ from typing import Any, Final
 from shardq.arguments import seconds, shown
 from shardq.errors import ConfigError
 from shardq.model import Limits, Plan
-from shardq.ops.queue.change import change_queue, check_replicas
+from shardq.ops.queue.change import Agree, change_queue, check_replicas
 from shardq.ops.queue.outcome import fail_after, part_of
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
@@ -41,10 +41,11 @@ def set_limits(
     timeout: float | None = None,
     lasting: float | None = None,
     who: Who = NOBODY,
+    agree: Agree | None = None,
 ) -> Op[None]:
     """Give shard keys limits, or put them on a plan, for *lasting* seconds, None for no end.
 
-    ConfigError for a bad one; then nothing is changed.
+    ConfigError for a bad one; then nothing is changed. *agree* as of `change_queue`, once.
     """
     if not isinstance(changes, Mapping):
         raise ConfigError(f"limits must be a dict of shard key: Limits or the name of a plan, not {shown(changes)}")
@@ -56,7 +57,7 @@ def set_limits(
     # To take limits back is always possible, of however many.
     if sum(each != Limits() for each in changes.values()) > MOST:
         raise ConfigError(f"at most {MOST:,} shard keys can be given limits at once")
-    yield from _limit(state, [*rows.values()], lasts, who, timeout)
+    yield from _limit(state, [*rows.values()], lasts, who, timeout, agree)
 
 
 def _spelled(key: Key, each: Limits | str) -> tuple[Argument, Argument, Argument]:
@@ -81,33 +82,61 @@ def spelled_end(lasting: float | None, what: str, *, none: bool) -> Argument:
 
 
 def pause(
-    state: QueueState, key: Key | None, lasting: float | None, timeout: float | None = None, who: Who = NOBODY
+    state: QueueState,
+    key: Key | None,
+    lasting: float | None,
+    timeout: float | None = None,
+    who: Who = NOBODY,
+    agree: Agree | None = None,
 ) -> Op[None]:
-    """Pause the queue, or one shard key (with a parent all its children), for *lasting* seconds, None for no end."""
+    """Pause the queue, or one shard key (with a parent all its children), for *lasting* seconds, None for no end.
+
+    *agree* as of `change_queue`.
+    """
     if lasting is not None:
         seconds("a pause", lasting, 0.001, LONGEST_PAUSE)
-    yield from _pause(state, key, NEVER if lasting is None else f"+{round(lasting * 1000)}", who, timeout)
+    yield from _pause(state, key, NEVER if lasting is None else f"+{round(lasting * 1000)}", who, timeout, agree)
 
 
-def resume(state: QueueState, key: Key | None, timeout: float | None = None, who: Who = NOBODY) -> Op[None]:
-    """Let the queue, or a shard key, go on."""
-    yield from _pause(state, key, 0, who, timeout)
+def resume(
+    state: QueueState,
+    key: Key | None,
+    timeout: float | None = None,
+    who: Who = NOBODY,
+    agree: Agree | None = None,
+) -> Op[None]:
+    """Let the queue, or a shard key, go on. *agree* as of `change_queue`."""
+    yield from _pause(state, key, 0, who, timeout, agree)
 
 
-def _pause(state: QueueState, key: Key | None, until_when: Argument, who: Who, timeout: float | None) -> Op[None]:
+def _pause(
+    state: QueueState,
+    key: Key | None,
+    until_when: Argument,
+    who: Who,
+    timeout: float | None,
+    agree: Agree | None,
+) -> Op[None]:
     if key is not None:
-        yield from _limit(state, [(key_bytes(key), _SAME, _SAME, _SAME, until_when)], "", who, timeout)
+        yield from _limit(state, [(key_bytes(key), _SAME, _SAME, _SAME, until_when)], "", who, timeout, agree)
         return
     said = who.said_by(state)
 
     def make(epoch: str, following: str) -> Call:
         return Call.on(state.keys, "pause", (epoch, following, until_when, READERS, said))
 
-    _, underreplicated = yield from change_queue(state, make, state.until(timeout))
+    _, underreplicated = yield from change_queue(state, make, state.until(timeout), agree)
     check_replicas(state, underreplicated, None)
 
 
-def _limit(state: QueueState, rows: Sequence[Change], lasts: Argument, who: Who, timeout: float | None) -> Op[None]:
+def _limit(
+    state: QueueState,
+    rows: Sequence[Change],
+    lasts: Argument,
+    who: Who,
+    timeout: float | None,
+    agree: Agree | None = None,
+) -> Op[None]:
     until, missing, at, said = state.until(timeout), None, 0, who.said_by(state)
     while at < len(rows):
         part = rows[at : at + PER_CALL]
@@ -116,7 +145,7 @@ def _limit(state: QueueState, rows: Sequence[Change], lasts: Argument, who: Who,
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
             return Call.on(state.keys, "limit", (epoch, following, said, lasts, *args))
 
-        reply, underreplicated = yield from part_of(at, change_queue(state, make, until))
+        reply, underreplicated = yield from part_of(at, change_queue(state, make, until, None if at else agree))
         if (refused := _refused(state, reply)) is not None:
             fail_after(at, refused)
         missing, at = missing or underreplicated, at + len(part)

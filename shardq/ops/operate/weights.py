@@ -9,7 +9,7 @@ from shardq.arguments import shown, whole
 from shardq.errors import ConfigError
 from shardq.model.limits import MAX_WEIGHT
 from shardq.ops.operate.limits import spelled_end
-from shardq.ops.queue.change import change_queue, check_replicas
+from shardq.ops.queue.change import Agree, change_queue, check_replicas
 from shardq.ops.queue.outcome import part_of, told_after
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.sight import sight
@@ -49,10 +49,11 @@ def set_weights(
     timeout: float | None = None,
     lasting: float | None = None,
     who: Who = NOBODY,
+    agree: Agree | None = None,
 ) -> Op[Weights]:
     """Set weights of shard keys for *lasting* seconds, None for no end, and return all weights.
 
-    ConfigError for a bad one; then nothing is changed.
+    ConfigError for a bad one; then nothing is changed. *agree* as of `change_queue`, once.
     """
     if not isinstance(changes, Mapping):
         raise ConfigError(f"weights must be a dict of shard key: weight, not {shown(changes)}")
@@ -68,7 +69,7 @@ def set_weights(
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
             return Call.on(state.keys, "weigh", (epoch, following, said, lasts, *args))
 
-        _, missing = yield from part_of(at, change_queue(state, make, until))
+        _, missing = yield from part_of(at, change_queue(state, make, until, None if at else agree))
         underreplicated = underreplicated or missing
     known = yield from told_after("the weights were changed", _known(state, until))
     return check_replicas(state, underreplicated, known)

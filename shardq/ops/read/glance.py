@@ -1,4 +1,4 @@
-"""glance: what a read of a queue would find, without a lease. Whoever reads several queues in turn chooses by it."""
+"""glance: what a read of a queue would find, without a lease. A reader of several queues in turn chooses by it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class Glance(msgspec.Struct, frozen=True):
 
     `quiet` is how many messages lie in its streams, so of tenants ahead of whom nobody is, and `turns` how many shard
     keys wait for a turn. `has_come` says whether time has brought something that the next read takes back: leases that
-    ended, or messages that came due. Where there is no such queue, it is not there, and has nothing.
+    ended, or messages that came due. Of a queue with a legacy stream it is always so: only a read looks into that.
+    Where there is no such queue, it is not there, and has nothing.
 
     >>> Glance(quiet=0, turns=0, has_come=True).may_have_some
     True

@@ -206,14 +206,28 @@ def test_who_reads_and_tells_nothing_is_a_reader(queue: Queue, world: World) -> 
     assert queue.verdict().kind == "no_worker"
 
 
+def note_blocked(queue: Queue, world: World, until: float) -> None:
+    """Note until when a reader may be blocked."""
+    words = world.raw.hget(queue.state.keys.meta, "line").split(b" ")
+    words[5] = b"%d" % (1000 * until)
+    world.raw.hset(queue.state.keys.meta, "line", b" ".join(words))
+
+
 @pytest.mark.once
 def test_a_reader_that_was_blocked_before_the_clock_was_set_back_is_none(queue: Queue, world: World) -> None:
     """Its time is to come, and who is blocked by now has written an earlier one."""
     queue.write_many([(number, "t") for number in range(3)])
-    words = world.raw.hget(queue.state.keys.meta, "line").split(b" ")
-    words[5] = b"%d" % (1000 * (queue.stats().time + HOUR))
-    world.raw.hset(queue.state.keys.meta, "line", b" ".join(words))
+    note_blocked(queue, world, queue.stats().time + HOUR)
     assert queue.verdict().kind == "no_worker"
+
+
+@pytest.mark.once
+def test_a_reader_that_died_right_after_it_was_blocked_was_not_there_any_longer(queue: Queue, world: World) -> None:
+    """A slice of 5 s was noted twice as long; all that is certain is that it was there when that was noted."""
+    queue.write_many([(number, "t") for number in range(3)])
+    for ago, kind in ((20.0, "flows"), (30.5, "no_worker")):
+        note_blocked(queue, world, queue.stats().time - ago + 10.0)
+        assert queue.verdict().kind == kind
 
 
 def test_a_reader_that_was_blocked_is_one(queue: Queue, world: World) -> None:

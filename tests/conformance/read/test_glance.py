@@ -54,6 +54,18 @@ def test_a_glance_says_that_a_lease_ended_or_a_message_came_due(open_queue: Open
     assert queue.read().payload == "later"
 
 
+def test_a_queue_with_a_legacy_stream_may_always_have_some(
+    open_queue: OpenQueue, queue_name: str, world: World
+) -> None:
+    key = f"{{{queue_name}}}:plain"
+    world.raw.xadd(key, {"payload": "old"})
+    world.raw.xgroup_create(key, "group", "0")
+    queue = open_queue(streams=2, legacy_stream=key, legacy_group="group")
+    queue.declare()
+    assert seen(queue).may_have_some
+    assert queue.read_many(1)
+
+
 def test_a_glance_at_a_queue_that_is_not_there_sees_nothing_and_makes_none(open_queue: OpenQueue) -> None:
     queue = open_queue()
     queue.write(1, shard_key="a")

@@ -15,6 +15,8 @@ from unittest.mock import Mock
 import pytest
 import redis
 
+from shardq.drivers import Driver, Target
+from shardq.drivers.exchanges import Exchange, Together
 from shardq.drivers.links import TRUSTED, Asked, Link, Links, Ticket
 from shardq.drivers.permits import AllBusy
 from shardq.errors import ClosedError
@@ -337,6 +339,28 @@ def test_nodes_that_are_silent_together_are_waited_for_once(pool: Pool) -> None:
         asked.answers(SILENCE)
     ((_, count, seconds), _) = gathered.call_args
     assert (count, seconds) == (2, pytest.approx(1))
+
+
+def test_the_wait_for_another_node_counts_once(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five seconds are left for each, of which the first answer takes three: two for the next one, and not none."""
+    clock = ManualClock()
+    driver = Driver(Target.parse("redis://localhost"), max_connections=1, block=1, clock=clock)
+    links = links_of(pool, clock)
+    monkeypatch.setattr(driver, "_links_to", Mock(return_value=links))
+    waits: list[float] = []
+
+    def gather(_: Link, answers: list[Any], _count: int, seconds: float) -> bool:
+        waits.append(seconds)
+        clock.advance(3)
+        answers.append(1)
+        return True
+
+    monkeypatch.setattr(Link, "gather", gather)
+    for link in [links.take(), links.take()]:
+        links.give(link)
+    exchange = Exchange(None, (("PING",),), clock.monotonic() + 6)
+    assert driver._carry_out_all(Together((exchange, exchange))) == [[1], [1]]
+    assert waits == pytest.approx([driver._timeout, min(driver._timeout - 3, 3)])
 
 
 def test_what_is_withdrawn_before_it_is_begun_leaves_its_link_to_others(pool: Pool) -> None:

@@ -13,14 +13,15 @@ const LOST = "No answer came: it may have been done, or not. Look before you do 
 const dialog = document.body.appendChild(h("dialog", { id: "act", class: "act", "aria-labelledby": "act-title" }));
 let open = null; // what the dialog is about, while it is open
 
-/** A button for an action, or null for who may not do it. args: {queue, shard_key, …}; options: {side, bad, first, small}. */
+/** A button for an action, or null for who may not do it. args: {queue, shard_key, …}; options: {side, bad, first, small, more},
+    of which `more` tells further arguments when it is pressed. */
 export function button(action, args, label, options = {}) {
-  const { side, bad, first, small } = options;
+  const { side, bad, first, small, more } = options;
   if (!side?.actions || !side.may?.includes(OF_ONE in args ? `${action} one` : action)) return null;
   const about = Object.entries(args).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const css = ["btn", bad && "bad", first && "first", small && "small"].filter(Boolean).join(" ");
   return h("button", { class: css, type: "button", "data-act": action, "aria-haspopup": "dialog",
-    onclick: (e) => { if (!open) open = new Dialog(action, Object.fromEntries(about), e.currentTarget); } }, label);
+    onclick: (e) => { if (!open) open = new Dialog(action, { ...Object.fromEntries(about), ...more?.(e) }, e.currentTarget); } }, label);
 }
 
 async function call(path, options) {
@@ -169,9 +170,15 @@ class Dialog {
     if (open !== this || document.hidden) return;
     if (found?.ok) {
       const one = found.body;
+      if (!one.live) { // not in place: what has gone would stay under the pointer, which stopped it
+        this.status.textContent = `${one.line}.`;
+        this.bar.replaceChildren(bar(one));
+        dialog.querySelector("[data-close]").focus();
+        return;
+      }
       this.status.textContent = said;
-      patch(this.bar, [h("span", { "data-key": "line" }, one.line), one.live ? h("button", { class: "btn small", type: "button", "data-key": "stop", disabled: one.state === "stopping", onclick: () => this.stop(queue, id, said) }, "Stop") : null, bar(one), one.live ? h("p", { class: "soft", "data-key": "on" }, "It goes on when this is closed.") : null].filter(Boolean));
-      if (!one.live) { this.status.textContent = `${one.line}.`; this.bar.querySelector("[data-key=line]").remove(); dialog.querySelector("[data-close]").focus(); return; }
+      const stop = h("button", { class: "btn small", type: "button", "data-key": "stop", disabled: one.state === "stopping", onclick: () => this.stop(queue, id, said) }, "Stop");
+      patch(this.bar, [h("span", { "data-key": "line" }, one.line), stop, bar(one), h("p", { class: "soft", "data-key": "on" }, "It goes on when this is closed.")]);
     } else if (found) {
       this.status.textContent = found.text;
       if (found.isGone) return;

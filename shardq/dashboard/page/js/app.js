@@ -5,6 +5,7 @@ import { listen } from "./keys.js";
 import { Live } from "./live.js";
 import { head, setNow } from "./parts.js";
 import { patch, takeHeld } from "./patch.js";
+import { keep, release } from "./steady.js";
 import { address, here, route, withQuery } from "./routes.js";
 import { drawFoot, drawSide, showHere } from "./side.js";
 
@@ -21,6 +22,7 @@ let failed = null; // why what is shown is not new
 let refusal = ""; // why the server lets nobody look
 let away = null; // {text, since} while Redis does not answer
 let side = null;
+let asked; // what the screen was asked for when it was drawn last
 let asking = 0, wantsSearch = false, isNew = false, isDue = false;
 
 const live = new Live({
@@ -90,8 +92,11 @@ function draw() {
   const shown = gone !== null ? nothing(gone) : screen && data ? screen.draw(data, page) : alarm() && [head([link("#/", "Overview")], { line: "There is nothing to show yet.", tone: "warn" })];
   if (!shown) return;
   const nodes = [alarm(), ...shown].flat(9).filter(Boolean);
+  if (isNew || asked !== at?.asked) release();
+  asked = at?.asked;
   if (isNew) main.replaceChildren(...nodes);
   else patch(main, nodes);
+  keep(main);
   if (screen?.title && data) document.title = `${screen.title(data)} · shardq`;
   if (isNew) { isNew = false; say(main.querySelector("h1")?.textContent ?? ""); }
   if (wantsSearch && document.getElementById("search")) { wantsSearch = false; document.getElementById("search").focus(); }
@@ -116,14 +121,16 @@ main.addEventListener("focusout", letGo);
 listen({
   queue: (place) => { const q = side?.queues?.[place]; return q && here(q.name); },
   find() {
-    const search = document.getElementById("search"), queue = at?.queue ?? side?.queues?.[0]?.name;
+    const to = route(); // what the address says: a quick person's next key comes before its screen is drawn
+    const search = to?.key === at?.key && document.getElementById("search"), queue = to?.queue ?? side?.queues?.[0]?.name;
     if (search) search.focus();
     else if (queue) { wantsSearch = true; location.hash = here(queue, "/tenants"); }
   },
 });
 addEventListener("hashchange", go);
+main.addEventListener("toggle", () => { release(); keep(main); }, true);
 let wide = innerWidth;
-addEventListener("resize", () => { if (wide !== innerWidth) { wide = innerWidth; drawSoon(); } });
+addEventListener("resize", () => { if (wide !== innerWidth) { wide = innerWidth; release(); drawSoon(); } });
 setInterval(() => { if (!document.hidden) drawFoot(side, live); }, 1000);
 drawSide(side, null);
 drawFoot(side, live);

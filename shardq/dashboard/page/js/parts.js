@@ -1,5 +1,5 @@
 // What several screens are made of.
-import { h, b, n, clock, when, MEANS } from "./dom.js";
+import { h, b, n, plural, clock, when, MEANS } from "./dom.js";
 export { here } from "./routes.js";
 
 let now = Date.now() / 1000;
@@ -20,11 +20,17 @@ function part(one) {
 /** The top of a screen: where one is, and the answer. `said` is {line, more, tone}. */
 export const head = (crumbs, said) => [
   h("p", { class: "crumbs" }, crumbs.flatMap((c, i) => (i ? [h("span", { "aria-hidden": "true" }, "/"), c] : [c]))),
-  h("div", { class: "answer" }, h("h1", { class: "verdict", "data-tone": said.tone }, told(said.line)), said.more?.length ? h("p", { class: "why-line" }, told(said.more)) : null),
+  h("div", { class: "answer", "data-room": "answer" }, h("h1", { class: "verdict", "data-tone": said.tone }, told(said.line)), said.more?.length ? h("p", { class: "why-line" }, told(said.more)) : null),
 ];
-export const section = (title, note, css, ...children) => h("section", { class: css, "data-key": null }, h("h2", null, title, note ? h("span", { class: "soft" }, note) : null), children);
+/** `title` names the room that is kept for it; one that changes is a list: [title, name of the room]. */
+export const section = (name, note, css, ...children) => {
+  const [title, room] = Array.isArray(name) ? name : [name];
+  return h("section", { class: css, "data-room": `section ${room ?? title}` }, h("h2", { "data-room": `head ${room ?? title}` }, title, note ? h("span", { class: "soft" }, note) : null), children);
+};
+/** A card that keeps the room that it once had. */
+export const card = (room, ...children) => h("div", { class: "card", "data-room": room }, children);
 /** A row of figures: [name, value, what is said small]. */
-export const figures = (...pairs) => h("dl", { class: "figures" }, pairs.filter(Boolean).map(([name, value, small]) => h("div", null, h("dt", null, name), h("dd", null, value, small ? h("small", null, " ", small) : null))));
+export const figures = (...pairs) => h("dl", { class: "figures" }, pairs.filter(Boolean).map(([name, value, small]) => h("div", { "data-room": `figure ${name}` }, h("dt", null, name), h("dd", null, value, small ? h("small", null, " ", small) : null))));
 /** The name in a row, which opens what it names. */
 export const row = (to, name) => h("a", { href: to, class: "plain name", title: name.length > 24 ? name : null }, name);
 export const zero = (x, text = n(x), css = "num") => h("td", { class: x ? css : css + " zero" }, x ? text : "0");
@@ -41,4 +47,4 @@ export const helpList = (found, none) => found.length
   ? h("ul", { class: "help" }, found.map((x) => h("li", { "data-key": x.what }, h("span", { class: "what" }, x.what), h("span", { class: "effect" }, told(x.text)), h("span", { class: "sign " + (x.helps ? "good" : "soft") }, x.helps ? "helps" : "no use"))))
   : h("p", { class: "soft" }, none);
 /** The slots of a worker as small bars. */
-export const slots = (busy, all, stuck = 0) => h("span", { class: "slots", role: "img", "aria-label": `${n(busy)} of ${n(all)} slots busy` }, Array.from({ length: Math.min(all, 64) }, (_, i) => h("i", { class: i < busy ? (i < stuck ? "stuck" : "on") : null })));
+export const slots = (busy, all, stuck = 0) => h("span", { class: "slots", role: "img", "aria-label": `${n(busy)} of ${plural(all, "slot")} busy` }, Array.from({ length: Math.min(all, 64) }, (_, i) => h("i", { class: i < busy ? (i < stuck ? "stuck" : "on") : null })));

@@ -7,14 +7,14 @@ const TITLES = { overview: "Overview", workers: "Workers", schedules: "Schedules
 /** The address of a queue, and of what is in it: here("mails", "/tenants"). */
 export const here = (queue, rest = "") => "#/q/" + encodeURIComponent(queue) + rest;
 
-/** {scene, parts, query, queue, at, title}: `at` is the entry of the side; null: no screen has this address. */
+/** {scene, parts, query, queue, at, title}: `at` is the entry of the side, `asked` the query as text; null: no screen has this address. */
 export function route(hash = location.hash) {
   const [path, query = ""] = split(hash.replace(/^#\/?/, ""));
   const asked = Object.fromEntries(new URLSearchParams(query));
   let parts;
   try { parts = path.split("/").map(decodeURIComponent); } catch { return null; }
   const [kind, name, screen, ...rest] = parts;
-  const found = (scene, parts, queue, at, title) => ({ scene, parts, query: asked, queue, at, title, key: JSON.stringify([scene, parts]) });
+  const found = (scene, parts, queue, at, title) => ({ scene, parts, query: asked, asked: query, queue, at, title, key: JSON.stringify([scene, parts]) });
   if (kind === "" && parts.length === 1) return found("overview", [], null, "overview", TITLES.overview);
   if (OF_ALL.includes(kind) && parts.length === 1) return found(kind, [], null, kind, TITLES[kind]);
   if (kind !== "q" || !name) return null;

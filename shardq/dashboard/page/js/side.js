@@ -1,5 +1,5 @@
 // The side: screens, queues, and how live all this is.
-import { h, n, span, zone } from "./dom.js";
+import { h, n, plural, span, zone } from "./dom.js";
 import { patch } from "./patch.js";
 import { here } from "./routes.js";
 import { showKeys } from "./keys.js";
@@ -13,9 +13,9 @@ const count = (x) => x === undefined || x === null ? null : h("span", { class: "
 export function drawSide(side, at) {
   const queues = (side?.queues ?? []).flatMap((q) => {
     const isOpen = at?.queue === q.name;
-    const sub = (rest, text) => item(here(q.name, "/" + rest), "sub", at.at === rest, text);
+    const sub = (rest, text, x, what) => item(here(q.name, "/" + rest), "sub", at.at === rest, text, x ? h("span", { class: "n", title: what }, n(x)) : null);
     return [item(here(q.name), "", isOpen && at.at === "queue", h("span", { class: "dot", "data-tone": q.tone }), h("span", { class: "label" }, q.name), count(q.waiting)),
-      ...(isOpen ? [sub("tenants", "Tenants"), sub("failures", "Failures"), sub("settings", "Settings")] : [])];
+      ...(isOpen ? [sub("tenants", "Tenants", q.tenants, `${plural(q.tenants, "tenant")} with messages that wait`), sub("failures", "Failures", q.failures, `${plural(q.failures, "group")} of failures`), sub("settings", "Settings")] : [])];
   });
   const isAll = (name) => at?.queue === null && at.at === name;
   patch(nav, [item("#/", "", isAll("overview"), "Overview"), item("#/workers", "", isAll("workers"), "Workers", count(side?.workers)), item("#/schedules", "", isAll("schedules"), "Schedules", count(side?.schedules)), item("#/settings", "", isAll("settings"), "Settings"), ...(queues.length ? [h("h2", { "data-key": "queues" }, "Queues"), ...queues] : [])]);

@@ -23,7 +23,7 @@ const isNone = (x) => x === null || x === undefined;
 export const n = (x) => isNone(x) ? NONE : fixed(x, 0);
 export const plural = (x, one, many = one + "s") => `${n(x)} ${Math.round(x) === 1 ? one : many}`;
 export const rate = (x) => isNone(x) ? NONE : fixed(x, x >= 9.95 || x === 0 ? 0 : x >= 0.995 ? 1 : 2) + "/s";
-export const pct = (x) => isNone(x) ? NONE : fixed(100 * x, x > 0 && 100 * x < 9.95 ? 1 : 0) + " %";
+export const pct = (x) => isNone(x) ? NONE : x > 0 && 100 * x < 0.05 ? "<0.1 %" : fixed(100 * x, x > 0 && 100 * x < 9.95 ? 1 : 0) + " %";
 
 /** A length of time in one unit. JSON has no infinity: "never" is what a scene says in words. */
 export function span(t) {

@@ -28,11 +28,11 @@ function chosen(d, page) {
   const g = d.chosen, about = { queue: d.queue, ...g.where };
   const tools = [
     g.dead ? page.button("redrive", about, `Redrive ${n(g.dead)}…`, { first: !g.fails }) : null,
-    g.retried ? page.button("retry_now", about, "Try now…") : null,
-    g.retried ? page.button("cancel", about, "Cancel…", { bad: true }) : null,
+    g.waiting === 0 ? null : page.button("retry_now", about, g.waiting === null ? "Try now…" : `Try ${n(g.waiting)} now…`),
+    g.waiting === 0 ? null : page.button("cancel", { ...about, state: "retrying" }, g.waiting === null ? "Cancel…" : `Cancel ${n(g.waiting)}…`, { bad: true }),
     g.dead ? page.button("delete", about, `Delete ${n(g.dead)}…`, { bad: true }) : null,
   ].filter(Boolean);
-  return section(g.error, g.task ? `in ${g.task} · ${g.reason}` : g.reason, "c7",
+  return section([g.error, "chosen"], g.task ? `in ${g.task} · ${g.reason}` : g.reason, "c7",
     tools.length ? h("div", { class: "tools" }, tools) : null,
     g.trace ? h("pre", { tabindex: 0, "aria-label": "The newest traceback of this group: frames without values" }, g.trace) : h("p", { class: "soft" }, g.why),
     g.letters.length ? h("div", { class: "below" }, letters(d)) : null);

@@ -18,7 +18,7 @@ export function draw(d, page) {
 function tools(d, page) {
   const it = { queue: d.queue, message_id: d.id };
   return h("div", { class: "tools acts" },
-    d.can_hasten ? page.button("retry_now", it, "Try now") : null,
+    d.can_hasten ? page.button("retry_now", it, "Try now…") : null,
     d.can_redrive ? page.button("redrive", it, "Send it again…") : null,
     d.can_redrive ? page.button("delete", it, "Delete…", { bad: true }) : null,
     d.can_cancel ? page.button("cancel", it, "Cancel…", { bad: true }) : null,

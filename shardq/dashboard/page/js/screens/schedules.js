@@ -22,7 +22,7 @@ function dots(kinds) {
 function schedules(d, page) {
   const buttons = d.schedules.map((x) => page.button("run_now", { queue: x.queue, schedule: x.name }, "Run now…", { small: true })), acts = buttons.some(Boolean);
   return table("Schedules", [["Schedule", ""], ["When", "p2"], ["Next", "num"], ["Last run", "num p2"], ["Last runs", "p3"], ["For", "p3"], ["Catches up", "p3"], ...(acts ? [[h("span", { class: "unseen" }, "Do"), ""]] : [])],
-    d.schedules.map((x, i) => h("tr", { tabindex: 0, "data-key": x.key, "data-tone": x.last?.kind === "failed" ? "bad" : x.paused ? "pause" : x.late || x.wait ? "warn" : null },
+    d.schedules.map((x, i) => h("tr", { "data-key": x.key, "data-tone": x.last?.kind === "failed" ? "bad" : x.paused ? "pause" : x.late || x.wait ? "warn" : null },
       h("td", null, h("span", { class: "name", title: x.name.length > 24 ? x.name : null }, x.name), h("span", { class: "sub" }, x.task ? [x.task, " in "] : "a message in ", link(x.to, x.queue), x.late ? [" · ", tone("warn", x.late)] : "", x.wait ? [" · ", tone("warn", `${plural(x.wait, "call")} of the last ${n(x.runs.length)} ${x.wait === 1 ? "waits" : "wait"}`)] : "")),
       h("td", { class: "p2" }, x.when),
       h("td", { class: "num" }, x.paused ? h("span", { class: "tag pause" }, "paused") : x.next === null ? h("span", { class: "soft" }, "never") : [b("in ", span(x.next - d.now)), h("span", { class: "sub" }, moment(x.next, d.now))]),

@@ -1,14 +1,16 @@
 // Tenants: who is noisy, whether anybody suffers, and who has what. Order and search are of the server: it knows all.
 import { h, b, age, link, n, pct, span } from "../dom.js";
 import { bar, chart } from "../charts.js";
+import { byFilter } from "../filter.js";
 import { head, here, legend, opens, row, section, table, told, zero } from "../parts.js";
 
 export const title = (d) => `Tenants · ${d.queue}`;
 
 export function draw(d, page) {
   return [head([link("#/", "Overview"), link(here(d.queue), d.queue), b("tenants")], d.said),
+    byFilter(page, { queue: d.queue }),
     h("div", { class: "grid" },
-      d.past ? section("How long the first in line waits", "half an hour, by the minute", "", h("div", { class: "card" }, chart([{ name: "the one that waits longest", css: "turn", values: d.past.oldest, area: true }], { start: d.past.start, step: d.past.step, log: true, width: 1240, height: 170, format: span, label: `How long the first in line of ${d.queue} waits, half an hour` }))) : null,
+      d.past ? section("How long the first in line waits", "half an hour, by the minute", "", h("div", { class: "card" }, chart([{ name: "the one that waits longest", css: "turn", values: d.past.oldest, area: true }], { start: d.past.start, step: d.past.step, marks: d.past.marks, log: true, width: 1240, height: 170, format: span, label: `How long the first in line of ${d.queue} waits, half an hour` }))) : null,
       h("section", { "data-key": "tenants" }, h("h2", null, "Tenants", h("span", { class: "soft" }, note(d))),
         h("div", { class: "tools" }, search(d, page), h("kbd", null, "/"), legend("worker", "turn", "limit", "pause", "delay", "retry")),
         d.rows.length ? rows(d, page) : h("p", { class: "soft" }, d.search ? "No tenant has this in its name." : "Nobody has anything in this queue.")))];

@@ -15,8 +15,8 @@ export function draw(d) {
 const queues = (w) => [w.queues.map((name, i) => [i ? ", " : "", link(here(name), name)]), w.more ? ` and ${n(w.more)} more` : ""];
 
 const workers = (d) => table("Workers", [["Worker", ""], ["Queues", "p2"], ["Slots", ""], ["Longest job", "num"], ["Done a minute", "num p2"], ["Fail", "num p2"], ["Memory", "num p3"], ["Up since", "num p3"], ["Version", "p3"], ["Heard of", "num p2"]],
-  d.workers.map((w) => h("tr", { tabindex: 0, "data-key": w.id, "data-tone": w.unusual ? "warn" : null },
-    h("td", null, h("span", { class: "name", title: w.id }, w.id), h("span", { class: "sub" }, `${w.host}, pid ${w.pid}`, stuck(w))),
+  d.workers.map((w) => h("tr", { "data-key": w.id, "data-tone": w.unusual ? "warn" : null },
+    h("td", null, h("span", { class: "name", title: w.id }, w.id), h("span", { class: "sub" }, w.host === w.id ? `pid ${w.pid}` : `${w.host}, pid ${w.pid}`, stuck(w))),
     h("td", { class: "p2 words" }, queues(w)),
     h("td", null, slots(Math.round(w.busy), w.slots, w.unusual ? 1 : 0)),
     h("td", { class: w.longest === null ? "num zero" : "num" }, span(w.longest)),

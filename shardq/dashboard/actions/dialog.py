@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from shardq.dashboard.actions.fields import Field, Wish
 from shardq.dashboard.actions.given import Given, Takes
+from shardq.dashboard.marked import spelled
 from shardq.dashboard.people import Person, Role
-from shardq.dashboard.said import spelled
 from shardq.dashboard.source import Source
 from shardq.model.action import ActionKind
 from shardq.model.where import Where
@@ -43,7 +43,8 @@ class Said:
     """What an action will do. `verb` stands on its button, `lines` say it, the worst in the tone "bad".
 
     `danger` is a name that the person must type first. `state` are things that must still be so when it is done, by
-    their names; `counts` numbers that may not have grown by much. An action on many messages acts on `limit` at most.
+    their names, and `changed` says of each in words how it is now, for one who was told otherwise; `counts` are numbers
+    that may not have grown by much. An action on many messages acts on `limit` at most.
     """
 
     title: str
@@ -53,6 +54,7 @@ class Said:
     values: Mapping[str, str] = field(default_factory=dict)
     danger: str = ""
     state: Mapping[str, object] = field(default_factory=dict)
+    changed: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     limit: int | None = None
     is_possible: bool = True
