@@ -17,6 +17,7 @@ local KINDS = {
   ['key'] = {'.', 1024}, -- a shard key; '' is the sentinel of hashes
   ['key_or_none'] = {'', 1024},
   ['unique_key'] = {'.', 512},
+  ['kind_of_key'] = {'^[kgu]$', 1},
   ['tag'] = {'^[^l]$', 1}, -- 'l' is of what other programs wrote
   ['message_id'] = {'^%d+%-%d+%-%w[%w.%%_~-]*$', 3200},
   ['origin'] = {'^%w+$', 8},

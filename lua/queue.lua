@@ -48,7 +48,10 @@ local function facts_of(meta)
     if values[at] then facts[#facts + 1], facts[#facts + 2] = name, values[at] end
   end
   local last = call('HGET', meta, 'last')
-  if last then facts[#facts + 1], facts[#facts + 2] = 'n', match(last, '%d+$') end
+  if last then
+    local at, n = match(last, '^(%d+)-(%d+)$')
+    facts[#facts + 1], facts[#facts + 2], facts[#facts + 3], facts[#facts + 4] = 'n', n, 'last_at', at
+  end
   return facts
 end
 

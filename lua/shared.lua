@@ -90,21 +90,34 @@ function verbs.touch(KEYS)
   return keys
 end
 
+-- Says whether somebody may yet ask for something of a queue without messages: a result, a call of a schedule, or a
+-- write that got no answer, in the last so many ms.
+local function is_of_use(KEYS, quiet)
+  local now = read_time()
+  local last = call('HGET', KEYS[META], 'last')
+  return now - match(last, '^%d+') < quiet + 0 or call('ZCOUNT', KEYS[5], now, '(' .. NEVER) > 0
+    or call('ZCARD', KEYS[6]) > 1 -- the sentinel is one
+end
+
 -- @verb delete | allow-oom: remove a queue with all of its keys, unless it holds other messages than the caller
 -- expects. (A queue of the first format counts those that are over: `gone`.)
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2] dead: dead letters
 -- KEYS[3] delayed: messages that are not yet due
 -- KEYS[4] leases: tokens by end
--- KEYS[5..] rest: all other keys of the queue
+-- KEYS[5] result_ends: what is kept of messages, by end
+-- KEYS[6] schedule_due: all schedules by their next slots
+-- KEYS[7..] rest: all other keys of the queue
 -- ARGV[1] epoch: for which the streams were declared
 -- ARGV[2] expected: how many messages it holds, dead letters included; '' = however many
+-- ARGV[3..] quiet: for how many ms nothing was written to it, and that it keeps no result and no schedule; none =
+--           whatever it keeps
 -- Reply: {'OK' | 'HELD', how many it holds} | {'NOQUEUE', 0} | {'EPOCH', 0}
 function verbs.delete(KEYS, ARGV)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta', 'dead', 'delayed', 'leases'})
-  Arguments.check_own(KEYS, 5)
-  Arguments.check(ARGV, {'epoch', 'number_or_none'})
+  Arguments.check_keys(KEYS, {'meta', 'dead', 'delayed', 'leases', 'result-ends', 'schedule-due'})
+  Arguments.check_own(KEYS, 7)
+  Arguments.check(ARGV, {'epoch', 'number_or_none'}, {'ms'}, 1)
   local epoch, written, adopted, gone, shared, line, odd = unpack( -- at most 7: the fields
     call('HMGET', KEYS[META], 'epoch', 'n', 'adopted', 'gone', 'shared', 'line', 'odd'))
   if not epoch then return {'NOQUEUE', 0} end
@@ -119,6 +132,7 @@ function verbs.delete(KEYS, ARGV)
   end
   local held = living + call('XLEN', KEYS[2])
   if ARGV[2] ~= '' and held ~= ARGV[2] + 0 then return {'HELD', held} end
+  if ARGV[3] and is_of_use(KEYS, ARGV[3]) then return {'HELD', held} end
   for _, key in ipairs(KEYS) do call('UNLINK', key) end
   return {'OK', held}
 end

@@ -28,6 +28,7 @@ from shardq.model.dead_letter import letters_of
 from shardq.model.failure import Failure
 from shardq.model.minute import Minute
 from shardq.model.outlook import Outlook
+from shardq.model.partitions import Partition
 from shardq.model.verdict import Verdict
 from shardq.model.worker_status import WorkerStatus
 from shardq.ops import inspect, operate
@@ -51,6 +52,9 @@ class AsyncRunner(Protocol):
 
     async def run(self, op: Op[T]) -> T:
         """Run one operation, and return its result."""
+
+    def state_of_part(self, head: QueueState, number: int, name: str) -> QueueState:
+        """Return a state of a partition."""
 
 
 class AsyncQueueAdmin:
@@ -164,12 +168,35 @@ class AsyncQueueAdmin:
         """
         return await self._client.run(operate.queues.delete(self.state, expected, timeout))
 
-    async def resize(self, streams: int, *, timeout: float | None = None) -> tuple[int, int]:
-        """Change the number of streams (1 to 4,096) while the queue is used. Return (streams read, streams written to).
+    async def resize(
+        self, streams: int | None = None, *, partitions: int | None = None, timeout: float | None = None
+    ) -> tuple[int, int]:
+        """Change the number of *streams* (1 to 4,096) or of *partitions* (1 to 64) while the queue is used.
 
-        When there are fewer, the streams above the new number are read until they are empty.
+        Return how many are read, and how many are written to. When there are fewer, those above the new number are read
+        until they are empty.
+
+        A change of partitions takes 5.5 seconds more than its calls: until then all clients know of it
+        (docs/partitions.md). If it ends by an error, call it again: it goes on. Partitions above the new number are
+        removed an hour after the last write, or after the `dedup_window` if that is longer. ConfigError if another
+        client changes the partitions meanwhile.
         """
-        return await self._client.run(operate.queues.resize(self.state, streams, timeout))
+        if (streams is None) == (partitions is None):
+            raise ConfigError("resize changes the number of streams or of partitions: name one of both")
+        if streams is not None:
+            return await self._client.run(operate.queues.resize(self.state, streams, timeout))
+        from shardq.partitions.resize import resize  # few queues have any
+
+        return await self._client.run(resize(self.state, self._client.state_of_part, partitions or 0, timeout))
+
+    async def partitions(self, *, timeout: float | None = None) -> list[Partition]:
+        """Return the partitions of the queue, in the order of their numbers: where each is, and its numbers.
+
+        A queue that is not spread has one. QueueMissing if there is no such queue.
+        """
+        from shardq.partitions.listed import listed  # few queues have any
+
+        return await self._client.run(listed(self.state, self._client.state_of_part, timeout))
 
     async def assign(
         self, names: Iterable[str | bytes], *, max_overlap: int | None = None, timeout: float | None = None

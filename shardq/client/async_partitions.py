@@ -16,14 +16,17 @@ from shardq.client.async_queue import AsyncQueue
 from shardq.client.async_stands import AsyncStands
 from shardq.client.leases import delivered
 from shardq.client.parted import PartedAction, PartedDelivery, PartedJob, PartedPart, PartedQueue, spread
+from shardq.errors import PartlyWritten
 from shardq.model import Message, Written
+from shardq.model.call import Call
 from shardq.model.message import messages_of
 from shardq.ops.read.give_back import give_back_all
 from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
 from shardq.partitions.parts import Parts
 from shardq.partitions.reads import Rows, Wanted, read_turns
-from shardq.partitions.writes import write_dealt
+from shardq.partitions.tidy import tidy
+from shardq.partitions.writes import first_error, write_dealt
 from shardq.telemetry.gate import watched
 
 T = TypeVar("T")
@@ -68,9 +71,20 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
         """Store one message in the home of its shard key: see `AsyncQueue.write`."""
         if self.state.parts is None:
             self._check_message(payload, options)
-            await self._parts(options.get("timeout"))
+        parts = await self._parts(options.get("timeout"))
+        if parts.others() and (options.get("dedup_key") or options.get("unique_key")):
+            return await self._write_known(payload, options)
         written = await super().write(payload, **options)
         return AsyncPartJob.of(self, written, written._returns) if isinstance(written, AsyncJob) else written
+
+    async def _write_known(self, payload: Any, options: dict[str, Any]) -> Any:
+        """Store a message with a key where that is known, or in its home."""
+        timeout = options.pop("timeout", None)
+        try:
+            (written,) = await self.write_many([Message(payload, **options)], timeout=timeout)
+        except PartlyWritten as failed:
+            raise first_error(failed) from None
+        return AsyncPartJob.of(self, written, payload.returns) if isinstance(payload, Call) else written
 
     async def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
@@ -96,6 +110,8 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
         checked_wanted(block, visibility, prefer)
         acking = self._to_ack(ack)
         parts = await self._parts(timeout)
+        if parts.map.read > parts.map.written and await self._client.run(tidy(parts)):
+            parts = await self._parts(timeout)
         began = self._telemetry.begin() if watched() else None
         until = self.state.clock.monotonic() + block
         wanted = Wanted(count, visibility, max(until, self.state.until(timeout)), acking.parts)

@@ -16,13 +16,16 @@ from shardq.client.leases import delivered
 from shardq.client.parted import PartedAction, PartedDelivery, PartedJob, PartedPart, PartedQueue, spread
 from shardq.client.queue import Queue
 from shardq.client.sync_stands import Stands
+from shardq.errors import PartlyWritten
 from shardq.model import Message, Written
+from shardq.model.call import Call
 from shardq.model.message import messages_of
 from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
 from shardq.partitions.parts import Parts
 from shardq.partitions.reads import Rows, Wanted, read_turns
-from shardq.partitions.writes import write_dealt
+from shardq.partitions.tidy import tidy
+from shardq.partitions.writes import first_error, write_dealt
 from shardq.telemetry.gate import watched
 
 T = TypeVar("T")
@@ -67,9 +70,20 @@ class PartitionedQueue(PartedQueue, Queue):
         """Store one message in the home of its shard key: see `Queue.write`."""
         if self.state.parts is None:
             self._check_message(payload, options)
-            self._parts(options.get("timeout"))
+        parts = self._parts(options.get("timeout"))
+        if parts.others() and (options.get("dedup_key") or options.get("unique_key")):
+            return self._write_known(payload, options)
         written = super().write(payload, **options)
         return PartJob.of(self, written, written._returns) if isinstance(written, Job) else written
+
+    def _write_known(self, payload: Any, options: dict[str, Any]) -> Any:
+        """Store a message with a key where that is known, or in its home."""
+        timeout = options.pop("timeout", None)
+        try:
+            (written,) = self.write_many([Message(payload, **options)], timeout=timeout)
+        except PartlyWritten as failed:
+            raise first_error(failed) from None
+        return PartJob.of(self, written, payload.returns) if isinstance(payload, Call) else written
 
     def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
@@ -95,6 +109,8 @@ class PartitionedQueue(PartedQueue, Queue):
         checked_wanted(block, visibility, prefer)
         acking = self._to_ack(ack)
         parts = self._parts(timeout)
+        if parts.map.read > parts.map.written and self._client.run(tidy(parts)):
+            parts = self._parts(timeout)
         began = self._telemetry.begin() if watched() else None
         until = self.state.clock.monotonic() + block
         wanted = Wanted(count, visibility, max(until, self.state.until(timeout)), acking.parts)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final, Self
 
+import msgspec
+
 from shardq.errors import ConfigError
+from shardq.model.stats import QueueStats
 
 MAX_PARTITIONS: Final = 64
 """The most partitions that one queue may have: more than nodes that it pays for."""
 
-KIND: Final = "{'^%d+:[%w,:@]*$', 512}"
-"""What Redis may keep, in Lua."""
+KIND: Final = "{'^%d+:[%w,:@]*$', 2048}"
+"""What Redis may keep, in Lua: 63 salts, and as many former numbers."""
 
 _NUMBER: Final = re.compile(r"([1-9]\d?):[0-9a-z,:@]*")
 
@@ -39,9 +42,32 @@ class Partitions(int):
         return number
 
 
+class Partition(msgspec.Struct, frozen=True):
+    """One of the parts of a queue, as `Queue.partitions` lists them.
+
+    `node` is the host and port of the cluster's master that has it, '' where there is no cluster. `is_written` says
+    whether shard keys are dealt to it; if not, it is read until it is empty, and removed later. Its numbers are in
+    `stats`, None if it does not answer.
+    """
+
+    number: int
+    node: str
+    is_written: bool
+    stats: QueueStats | None
+
+
 def map_of(partitions: int) -> str:
     """Return the text of the map; "1:", a queue with one partition, for a number that has none yet."""
     return getattr(partitions, "map", "1:")
+
+
+def is_spread(partitions: int) -> bool:
+    """Return whether a queue has a partition beside its head, if only one that is read until it is empty.
+
+    >>> is_spread(1), is_spread(3), is_spread(Partitions.parse("1:4"))
+    (False, True, True)
+    """
+    return partitions != 1 or map_of(partitions) != "1:"
 
 
 def check_partitions(name: str, value: int) -> None:

@@ -6,19 +6,24 @@ import re
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from shardq.errors import ConfigError
 from shardq.model.partitions import MAX_PARTITIONS
 
-_TEXT: Final = re.compile(r"(\d{1,2}):((?:[0-9a-z]{1,4}(?:,[0-9a-z]{1,4}){0,62})?)(?::(\d{1,2})@(\d{1,16}))?")
+MAX_AGE: Final = 5.0
+"""Seconds after which a client asks for the map again, so that nobody goes by an older one."""
+
+_FORMER: Final = r":(\d{1,2})@(\d{1,16})"
+_TEXT: Final = re.compile(rf"(\d{{1,2}}):((?:[0-9a-z]{{1,4}}(?:,[0-9a-z]{{1,4}}){{0,62}})?)((?:{_FORMER}){{0,64}})")
 
 
 class PartitionMap(msgspec.Struct, frozen=True):
     """Which partitions there are: the first `written` ones are written to, and all are read.
 
     Partition 0 is the head, the queue itself. The others have a salt each, which puts them into their cluster slots.
-    Until `until` (ms of the head's clock) keys are remembered where they were dealt when `before` partitions were
-    written to; 0: nothing was dealt otherwise.
+    `others` are other numbers of partitions, by which shard keys were dealt before, or will be: until a time in ms of
+    the head's clock, what has a dedup or unique key may be known where these put it.
 
     >>> found = PartitionMap.parse("3:4,a:2@1795897620221")
     >>> found.read, found.name_of("jobs", 0), found.name_of("jobs", 2)
@@ -27,13 +32,13 @@ class PartitionMap(msgspec.Struct, frozen=True):
 
     written: int = 1
     salts: tuple[str, ...] = ()
-    before: int = 0
-    until: int = 0
+    others: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         """ConfigError if it is no map."""
-        is_known = 1 <= self.written <= self.read <= MAX_PARTITIONS and 0 <= self.before <= MAX_PARTITIONS
-        if not is_known or not _TEXT.fullmatch(self._spelled()):
+        is_known = 1 <= self.written <= self.read <= MAX_PARTITIONS
+        are_known = all(1 <= number <= MAX_PARTITIONS for number, _ in self.others)
+        if not (is_known and are_known) or not _TEXT.fullmatch(self._spelled()):
             raise ConfigError(
                 f"a map has 1 to {MAX_PARTITIONS} partitions, of which it writes to some; its salts are 1 to 4 of 0-9 "
                 "and a-z"
@@ -54,7 +59,8 @@ class PartitionMap(msgspec.Struct, frozen=True):
                 "the setting 'partitions' of this queue is no map: was it changed by hand, or by a later version?"
             )
         salts = tuple(found[2].split(",")) if found[2] else ()
-        return cls(int(found[1]), salts, int(found[3] or 0), int(found[4] or 0))
+        others = tuple([(int(number), int(until)) for number, until in re.findall(_FORMER, found[3])])
+        return cls(int(found[1]), salts, others)
 
     @property
     def text(self) -> str:
@@ -70,6 +76,10 @@ class PartitionMap(msgspec.Struct, frozen=True):
         """Return the name of the queue that is partition *number* of *queue*. IndexError if there is no such one."""
         return queue if number == 0 else f"{queue}#{number}.{self.salts[number - 1]}"
 
+    def remembering(self, number: int, until: int, now: int) -> PartitionMap:
+        """Return the same map with one more of the `others`, which counts *until* then. Those that are over go."""
+        others = dict(self.others) | {number: until}
+        return replace(self, others=tuple(sorted((each, end) for each, end in others.items() if end > now)))
+
     def _spelled(self) -> str:
-        former = f":{self.before}@{self.until}" if self.before else ""
-        return f"{self.written}:{','.join(self.salts)}{former}"
+        return f"{self.written}:{','.join(self.salts)}{''.join(f':{each}@{until}' for each, until in self.others)}"

@@ -49,6 +49,7 @@ class Parts:
     def __init__(self, head: QueueState, found: PartitionMap, make: MakeState, codecs: Codecs) -> None:
         name = head.keys.name
         self._head, self.codecs, self._parents = head, codecs, head.config.parents
+        self.make, self.tidy_at = make, 0.0
         self.map = found
         self.states = tuple([make(head, number, found.name_of(name, number)) for number in range(found.read)])
         self.turns = Turns(found.read, head.clock.monotonic)
@@ -64,19 +65,26 @@ class Parts:
         self._head.parts = None
         self._head.forget()
 
-    def number_of(self, shard_key: str | bytes) -> int:
+    def number_of(self, shard_key: str | bytes, written: int = 0) -> int:
         """Return the number of the partition that messages of this shard key are written to.
 
-        Where the queue has parents, all children of one have one home: what limits a parent is exact there.
+        It is by the map, or where another number is *written* to. Where the queue has parents, all children of one have
+        one home: what limits a parent is exact there.
         """
         if self._parents:
             name = key_bytes(shard_key)
             shard_key = name.split(b"/", 1)[0] or name
-        return home(shard_key, self.map.written)
+        return home(shard_key, written or self.map.written)
 
     def home_of(self, shard_key: str | bytes) -> QueueState:
         """Return the state of the partition that messages of this shard key are written to."""
         return self.states[self.number_of(shard_key)]
+
+    def others(self) -> list[int]:
+        """Return by which other numbers of partitions a key may be known elsewhere than in its home."""
+        known = self._head.server_time
+        now = 0.0 if known is None else known.ms + (self._head.clock.monotonic() - known.at) * 1000
+        return [number for number, until in self.map.others if until > now]
 
     def of(self, number: int) -> QueueState:
         """Return the state of partition *number*. ConfigError if there is none."""
@@ -166,16 +174,19 @@ def _create(head: QueueState, make: MakeState, codecs: Codecs, until: float) -> 
     config, name = head.requested, head.keys.name
     check_settings(config)
     wanted = int(config.partitions)
-    slots = (
-        Slots.of_reply((yield from ask(head, "CLUSTER", "SLOTS", key=head.keys.meta, until=until)))
-        if (head.cluster)
-        else Slots([])
-    )
+    slots = yield from slots_of(head, until)
     found = PartitionMap(wanted, placed(name, wanted, slots))
     parts = Parts(head, found, make, codecs)
     all_of((yield from run_together([create(state, until) for state in parts.states[1:]])))
     head.requested = replace(config, partitions=Partitions.parse(found.text) if wanted > 1 else 1)
     yield from create(head, until)
+
+
+def slots_of(head: QueueState, until: float) -> Op[Slots]:
+    """Return which master has which slots; without a cluster one has all."""
+    if not head.cluster:
+        return Slots([])
+    return Slots.of_reply((yield from ask(head, "CLUSTER", "SLOTS", key=head.keys.meta, until=until)))
 
 
 def check_settings(config: QueueConfig) -> None:

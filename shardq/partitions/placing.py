@@ -11,8 +11,9 @@ the fewest partitions of this queue: clients that do so at the same time take th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
+from types import MappingProxyType
 from typing import Any, Final
 
 from shardq.partitions.map import PartitionMap
@@ -29,14 +30,21 @@ class Slots:
     Without any, as on a server that is no cluster, all lies on one.
     """
 
-    def __init__(self, ranges: Iterable[tuple[int, int, str]]) -> None:
-        self._ranges = sorted(ranges)
+    def __init__(
+        self, ranges: Iterable[tuple[int, int, str]], addresses: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self._ranges, self._addresses = sorted(ranges), addresses
         self.masters = sorted({name for _, _, name in self._ranges}) or [""]
 
     @classmethod
     def of_reply(cls, reply: Sequence[Any]) -> Slots:
         """Return what CLUSTER SLOTS answered: for each range its first and last slot, its master, and replicas."""
-        return cls([(int(first), int(last), _name(master)) for first, last, master, *_ in reply])
+        masters = {_name(master): f"{_text(master[0] or '')}:{master[1]}" for _, _, master, *_ in reply}
+        return cls([(int(first), int(last), _name(master)) for first, last, master, *_ in reply], masters)
+
+    def address_of(self, queue: str) -> str:
+        """Return the host and port of the master that has the queue of this name; '' if nobody knows any."""
+        return self._addresses.get(self.master_of(queue) or "", "")
 
     def master_of(self, queue: str) -> str | None:
         """Return the master that has the keys of the queue of this name; None if nobody serves that slot."""

@@ -43,10 +43,10 @@ _NAMES: Final[Mapping[Shape, str]] = {
     Shape.EVERYWHERE: (
         "Queue.actions Queue.assign Queue.assignment Queue.configure Queue.controls Queue.dead Queue.declare "
         "Queue.delete Queue.delete_dead Queue.delete_plan Queue.failures Queue.history Queue.journal Queue.len "
-        "Queue.limits Queue.outlook Queue.pause Queue.paused Queue.peek Queue.plans Queue.purge Queue.redrive "
-        "Queue.resize Queue.resume Queue.retry_now Queue.set_limits Queue.set_plan Queue.set_weights Queue.settings "
-        "Queue.stats Queue.stop_action Queue.take_over Queue.tenants Queue.unassign Queue.verdict Queue.weights "
-        "Queue.workers Schedules.list Schedules.pause Schedules.remove Schedules.resume Schedules.run"
+        "Queue.limits Queue.outlook Queue.partitions Queue.pause Queue.paused Queue.peek Queue.plans Queue.purge "
+        "Queue.redrive Queue.resize Queue.resume Queue.retry_now Queue.set_limits Queue.set_plan Queue.set_weights "
+        "Queue.settings Queue.stats Queue.stop_action Queue.take_over Queue.tenants Queue.unassign Queue.verdict "
+        "Queue.weights Queue.workers Schedules.list Schedules.pause Schedules.remove Schedules.resume Schedules.run"
     ),
     Shape.READ: "Queue.read Queue.read_many",
 }  # fmt: skip

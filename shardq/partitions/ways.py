@@ -37,6 +37,7 @@ from shardq.ops.settle.cancel import Cancelled, cancel
 from shardq.partitions import sums
 from shardq.partitions.acts import known
 from shardq.partitions.parts import Parts, all_of, check_changes
+from shardq.partitions.resize import resize
 from shardq.protocol.ids import split, with_partition
 
 T = TypeVar("T")
@@ -130,6 +131,15 @@ def _delete(parts: Parts, expected: int | None, timeout: float | None) -> Op[int
         deleted += yield from queues.delete(state, expected, timeout)
     parts.forget()
     return deleted
+
+
+def _resize(parts: Parts, streams: int | None, partitions: int | None, timeout: float | None) -> Op[tuple[int, int]]:
+    if partitions is None:
+        found = yield from parts.everywhere(lambda state: queues.resize(state, cast("int", streams), timeout))
+        return found[0]
+    numbers = yield from resize(parts.states[0], parts.make, partitions, timeout)
+    parts.forget()
+    return numbers
 
 
 def _purge(
@@ -317,7 +327,7 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
         "plans": _in_head(plans.plans, "timeout"),
         "purge": _way(_purge, "shard_key in_flight timeout who"),
         "redrive": _way(_redrive, "letters rate limit timeout who"),
-        "resize": _everywhere(queues.resize, "streams timeout", _first),
+        "resize": _way(_resize, "streams partitions timeout"),
         "result": _way(_result, "message_id timeout"),
         "resume": _everywhere(limits.resume, "shard_key timeout who", _nothing),
         "set_limits": _everywhere(limits.set_limits, "changes timeout seconds who", _nothing),

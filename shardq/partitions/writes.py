@@ -11,6 +11,7 @@ from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import Result, placed_ids, write_many
+from shardq.partitions.knows import places
 from shardq.partitions.parts import Parts
 
 
@@ -20,10 +21,13 @@ def write_dealt(parts: Parts, messages: Sequence[Outgoing], timeout: float | Non
     PartlyWritten if some failed, with an id or an error for each; QueueMissing if the queue is not there any more.
     """
     dealt: dict[int, list[int]] = {}
-    for at, message in enumerate(messages):
-        dealt.setdefault(parts.number_of(message.shard_key), []).append(at)
-    ops = [write_many(parts.states[number], [messages[at] for at in every], timeout) for number, every in dealt.items()]
     results: dict[int, Result] = {}
+    for at, number in enumerate((yield from places(parts, messages, parts.states[0].until(timeout)))):
+        if isinstance(number, ShardqError):
+            results[at] = number
+        else:
+            dealt.setdefault(number, []).append(at)
+    ops = [write_many(parts.states[number], [messages[at] for at in every], timeout) for number, every in dealt.items()]
     for (number, every), outcome in zip(dealt.items(), (yield from run_together(ops)), strict=True):
         results.update(zip(every, _of_each(outcome, number, len(every)), strict=True))
     ordered = [results[at] for at in range(len(messages))]
@@ -32,6 +36,11 @@ def write_dealt(parts: Parts, messages: Sequence[Outgoing], timeout: float | Non
             raise failed
         raise PartlyWritten(ordered, failed) from failed
     return [each for each in ordered if isinstance(each, Written)]
+
+
+def first_error(failed: PartlyWritten) -> ShardqError:
+    """Return the error with which the write of the first message ended."""
+    return next(each for each in failed.results if isinstance(each, ShardqError))
 
 
 def _of_each(outcome: list[Written] | ShardqError, number: int, count: int) -> list[Result]:

@@ -128,11 +128,14 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "meta": "hget",
     },
     "delete": {
+        "": "time",
         "dead": "unlink xlen",
         "delayed": "unlink zcard",
         "leases": "unlink zcard",
-        "meta": "hmget unlink",
+        "meta": "hget hmget unlink",
         "rest": "unlink",
+        "result_ends": "unlink zcount",
+        "schedule_due": "unlink zcard",
     },
     "delete_dead": {
         "": "time",
@@ -228,6 +231,13 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "meta": "hdel hget hincrby hmget hset",
         "result_ends": "zadd zcard zrangebyscore zrem",
         "results": "hdel hlen hmget hset",
+    },
+    "knows": {
+        "": "time",
+        "bodies": "hget",
+        "dedup": "hget",
+        "leases": "zscore",
+        "meta": "hmget",
     },
     "leased": {
         "": "time",

@@ -86,7 +86,7 @@ class Role:
 _WAITS: Final = "client|id client|unblock"
 _WATCHES: Final = "client|id"
 """Beside `xread` of the streams, what it takes to hear at once that something was written."""
-_PRODUCES: Final = "find write assignment"
+_PRODUCES: Final = "find write knows assignment"
 _FOLLOWS: Final = "bindings follow"
 _LISTS: Final = (
     f"{_LOOK} assignment status peek held due leased fetch dead failures journal limits weights plans accounts actions "
@@ -139,7 +139,7 @@ ROLES: Final[Mapping[str, Role]] = {
         Role(
             "consumer",
             "creates the queue, reads and settles messages, keeps results, writes follow-ups and calls of schedules",
-            "open write assignment read settle extend lost keep forget_results progress shrink touch delete_dead "
+            "open write knows assignment read settle extend lost keep forget_results progress shrink touch delete_dead "
             "remember begin_schedule due_schedules move_schedules beat stats glance",
             {"meta": "hget", "notifications": "xreadgroup", "holds": "hget"},
             _WAITS,

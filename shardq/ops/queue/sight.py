@@ -16,12 +16,13 @@ from shardq.protocol.replies import next_stream, pairs, stored_assignment
 class Sight(NamedTuple):
     """A queue at one moment: its settings, and the number of the stream at which the next read begins.
 
-    `time` is the server's, in seconds.
+    `time` is the server's, in seconds; by the same clock the last message was written at `written_at`.
     """
 
     time: float
     view: QueueView
     offset: int
+    written_at: float
 
 
 def sight(state: QueueState, until: float) -> Op[Sight]:
@@ -45,4 +46,5 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     if config.legacy_stream:
         state.names["l"] = config.legacy_stream
     view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=meta["id"])
-    return Sight(int(seconds) + int(micros) / 1_000_000, view, next_stream(meta.get("offset", "0")))
+    time, written_at = int(seconds) + int(micros) / 1_000_000, int(meta["last_at"]) / 1000
+    return Sight(time, view, next_stream(meta.get("offset", "0")), written_at)

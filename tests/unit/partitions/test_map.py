@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -18,9 +19,8 @@ salts = st.text("0123456789abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=4)
 @st.composite
 def maps(draw: Any) -> PartitionMap:
     found = tuple(draw(st.lists(salts, max_size=MAX_PARTITIONS - 1)))
-    before = draw(st.integers(0, MAX_PARTITIONS))
-    until = draw(st.integers(1, 10**15)) if before else 0
-    return PartitionMap(draw(st.integers(1, 1 + len(found))), found, before, until)
+    others = draw(st.dictionaries(st.integers(1, MAX_PARTITIONS), st.integers(1, 10**15)))
+    return PartitionMap(draw(st.integers(1, 1 + len(found))), found, tuple(others.items()))
 
 
 @given(maps())
@@ -31,7 +31,8 @@ def test_a_map_is_what_its_text_says(found: PartitionMap) -> None:
 
 def test_the_texts_stay_as_they_are() -> None:
     """Clients of other versions read them."""
-    assert PartitionMap.parse("3:4,a:2@1795897620221") == PartitionMap(3, ("4", "a"), 2, 1795897620221)
+    assert PartitionMap.parse("3:4,a:2@1795897620221") == PartitionMap(3, ("4", "a"), ((2, 1795897620221),))
+    assert PartitionMap.parse("3:4,a:2@5:8@6").others == ((2, 5), (8, 6))
     assert PartitionMap.parse("1:4") == PartitionMap(1, ("4",))
     assert PartitionMap.parse("") == PartitionMap.parse("1:") == PartitionMap()
     assert PartitionMap().text == ""
@@ -39,7 +40,20 @@ def test_the_texts_stay_as_they_are() -> None:
 
 
 def test_a_former_map_may_have_had_more() -> None:
-    assert PartitionMap.parse("1::8@5").before == 8
+    assert PartitionMap.parse("1::8@5").others == ((8, 5),)
+
+
+def test_what_is_over_is_forgotten_when_another_number_is_remembered() -> None:
+    found = PartitionMap(3, ("4", "a"), ((2, 50), (8, 99)))
+    assert found.remembering(6, 120, 50).others == ((6, 120), (8, 99))
+    assert found.remembering(8, 120, 49).others == ((2, 50), (8, 120))
+
+
+@given(maps())
+def test_redis_keeps_each_map(found: PartitionMap) -> None:
+    """The text that the Lua code takes for one (`KIND`)."""
+    assert re.fullmatch(r"\d+:[0-9A-Za-z,:@]*", found.text or "1:")
+    assert len(found.text) <= 2048
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,26 @@
+-- The verb knows: which keys of messages are known here. Who writes a message with a key asks where its shard key had
+-- its home before (shardq/partitions/knows.py).
+
+-- @verb knows | no-writes: which of these keys stand for a message, so that another one with it would not be stored.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2] bodies: what does not lie in streams
+-- KEYS[3] leases: tokens by end
+-- KEYS[4] dedup: dedup keys and unique keys
+-- ARGV[1..] rest: of each key the shard key, 'k' (a dedup key), 'g' (an id of a gateway) or 'u' (a unique key), the key
+-- Reply: a digit for each, 1 if it is known and 0 if not; '' when there is no such queue
+function verbs.knows(KEYS, ARGV)
+  if not call then begin() end
+  Arguments.check_keys(KEYS, {'meta', 'bodies', 'leases', 'dedup'})
+  Arguments.check(ARGV, {}, {'key', 'kind_of_key', 'key'}, 1000)
+  local keys = {[META] = KEYS[1], [BODIES] = KEYS[2], [LEASES] = KEYS[3], [DEDUP] = KEYS[4]}
+  local q = State.open_call(keys, 4)
+  if not q then return '' end
+  local found = {}
+  for at = 1, #ARGV, 3 do
+    local kind, key, id = ARGV[at + 1], ARGV[at + 2], nil
+    if kind ~= 'g' then key = Producers.scope_key(q, ARGV[at], key) end
+    if kind == 'u' then id = Unique.find_unique(q, key) else id = Unique.find_duplicate(q, kind .. ':' .. key) end
+    found[#found + 1] = id and '1' or '0'
+  end
+  return concat(found)
+end

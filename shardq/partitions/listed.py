@@ -1,0 +1,32 @@
+"""The partitions of a queue, as programs and people see them."""
+
+from __future__ import annotations
+
+from shardq.errors import BackendError, QueueMissing, ShardqError
+from shardq.model.partitions import Partition, map_of
+from shardq.ops.inspect.stats import numbers
+from shardq.ops.queue.sight import sight
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
+from shardq.ops.queue.together import run_together
+from shardq.partitions.map import PartitionMap
+from shardq.partitions.parts import MakeState, slots_of
+
+
+def listed(head: QueueState, make: MakeState, timeout: float | None = None) -> Op[list[Partition]]:
+    """Return the partitions of a queue, by the map that it has now. It only reads."""
+    until = head.until(timeout)
+    seen = yield from sight(head, until)
+    found, slots = PartitionMap.parse(map_of(seen.view.config.partitions)), (yield from slots_of(head, until))
+    names = [found.name_of(head.keys.name, number) for number in range(found.read)]
+    states = [head if number == 0 else make(head, number, name) for number, name in enumerate(names)]
+    told = yield from run_together([numbers(state, timeout) for state in states])
+    for each in told:
+        if isinstance(each, ShardqError) and not isinstance(each, (BackendError, QueueMissing)):
+            raise each
+    return [
+        Partition(
+            number, slots.address_of(name), number < found.written, None if isinstance(each, ShardqError) else each
+        )
+        for number, (name, each) in enumerate(zip(names, told, strict=True))
+    ]

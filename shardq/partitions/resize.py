@@ -1,0 +1,135 @@
+"""resize: more partitions, or fewer, while the queue is used.
+
+A map that is old by `MAX_AGE` does no harm to who writes, since every partition in it is read. So two maps are stored,
+with that time between them: the first has more to read, and says where keys may be known; the second is written by.
+Whoever writes a keyed message by the one asks where the other puts it, too. Both are stored only if nobody changed the
+queue since it was looked at. One that died between them is called again, and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NoReturn, TypeAlias
+
+from msgspec.structs import replace
+
+from shardq.errors import ConfigError
+from shardq.model.partitions import check_partitions, map_of
+from shardq.ops.queue.change import Changed, change_queue, check_replicas
+from shardq.ops.queue.opening import require_queue
+from shardq.ops.queue.retry import ask
+from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Call, Op, Sleep
+from shardq.ops.queue.together import run_together
+from shardq.partitions.furnish import furnish
+from shardq.partitions.map import MAX_AGE, PartitionMap
+from shardq.partitions.parts import MakeState, all_of, check_settings, slots_of
+from shardq.partitions.placing import placed
+
+Agree: TypeAlias = Callable[[], Op[bool]]
+PAUSE: Final = MAX_AGE + 0.5
+"""Seconds between the two maps."""
+REMEMBERED: Final = 7 * 86_400.0
+"""Seconds for which the former home of a shard key is remembered at least: messages with a unique key may wait so long.
+"""
+
+
+def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None = None) -> Op[tuple[int, int]]:
+    """Write to *wanted* partitions from now on. Return how many are read, and how many are written to.
+
+    ConfigError if another client changes the partitions meanwhile.
+    """
+    check_partitions("partitions", wanted)
+    yield from require_queue(head, head.until(timeout))
+    check_settings(replace(head.config, partitions=wanted))
+    found = map_in(head)
+    if found.written != wanted and not _is_announced(found, wanted):
+        found = yield from _announce(head, make, found, wanted, timeout)
+    if found.written != wanted:
+        yield Sleep(PAUSE)
+        yield from require_queue(head, head.until(timeout))
+        if map_in(head).written != wanted:  # another one may have ended what this one began
+            found = yield from _write_by(head, make, found, wanted, timeout)
+    return map_in(head).read, wanted
+
+
+def map_in(head: QueueState) -> PartitionMap:
+    """Return the map of the queue as it was seen last."""
+    return PartitionMap.parse(map_of(head.config.partitions))
+
+
+def _is_announced(found: PartitionMap, wanted: int) -> bool:
+    return found.read >= wanted and wanted in dict(found.others)
+
+
+def _announce(
+    head: QueueState, make: MakeState, found: PartitionMap, wanted: int, timeout: float | None
+) -> Op[PartitionMap]:
+    slots, until = (yield from slots_of(head, head.until(timeout))), head.until(timeout)
+    salts = placed(head.keys.name, wanted, slots, found)
+    now, over = yield from _times(head, until)
+    more = replace(found, salts=salts).remembering(wanted, over, now)
+    return (yield from _store(head, make, found, more, wanted, timeout, lambda each: _is_announced(each, wanted)))
+
+
+def _write_by(
+    head: QueueState, make: MakeState, found: PartitionMap, wanted: int, timeout: float | None
+) -> Op[PartitionMap]:
+    now, over = yield from _times(head, head.until(timeout))
+    following = replace(found, written=wanted).remembering(found.written, over, now)
+    return (yield from _store(head, make, found, following, wanted, timeout, lambda each: each.written == wanted))
+
+
+def _times(head: QueueState, until: float) -> Op[tuple[int, int]]:
+    """Return the time of the head's clock, and until when a former home is remembered, both in ms."""
+    seconds, micros = yield from ask(head, "TIME", key=head.keys.meta, until=until)
+    now = int(seconds) * 1000 + int(micros) // 1000
+    return now, now + round(max(head.config.dedup_window, REMEMBERED) * 1000)
+
+
+def _store(
+    head: QueueState,
+    make: MakeState,
+    found: PartitionMap,
+    following: PartitionMap,
+    wanted: int,
+    timeout: float | None,
+    will_do: Callable[[PartitionMap], bool],
+) -> Op[PartitionMap]:
+    """Store the map *following*, once those partitions are as the head is that will be written to.
+
+    Return the map that is stored then: that of another client *will do*, too.
+    """
+
+    def agree() -> Op[bool]:
+        if map_in(head) != found:
+            return False
+        names = {number: following.name_of(head.keys.name, number) for number in range(found.written, wanted)}
+        states = [make(head, number, name) for number, name in names.items()]
+        all_of((yield from run_together([furnish(head, state, timeout) for state in states])))
+        return True
+
+    try:
+        yield from store_map(head, following, timeout, agree)
+    except Changed:
+        if not will_do(map_in(head)):
+            _refuse(head)
+    return map_in(head)
+
+
+def store_map(head: QueueState, following: PartitionMap, timeout: float | None, agree: Agree) -> Op[None]:
+    """Store a map as the setting of the head, if *agree* says so. Changed if it does not."""
+
+    def make(epoch: str, after: str) -> Call:
+        return Call.on(head.keys, "configure", (epoch, after, head.client, "partitions", following.text))
+
+    _, underreplicated = yield from change_queue(head, make, head.until(timeout), agree)
+    yield from require_queue(head, head.until(timeout))
+    check_replicas(head, underreplicated, None)
+
+
+def _refuse(head: QueueState) -> NoReturn:
+    raise ConfigError(
+        f"another client has changed the partitions of queue {head.keys.name!r} meanwhile: see partitions(), and call "
+        "resize again if you want another number"
+    )
