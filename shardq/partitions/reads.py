@@ -84,7 +84,10 @@ def _look(parts: Parts, numbers: Iterable[int], until: float, failed: list[Shard
                 parts.turns.heard(number, each.quiet, max(each.turns, int(each.has_come)))
             else:
                 parts.turns.is_empty(number)
-                failed.append(missing(parts.states[number]) if isinstance(each, Glance) else each)
+                if not isinstance(each, Glance):
+                    failed.append(each)
+                elif number < parts.map.written:  # else it was drained, and is removed by now
+                    failed.append(missing(parts.states[number]))
 
 
 def _read(parts: Parts, wanted: Wanted, dealt: Mapping[int, int], failed: list[ShardqError]) -> Op[Rows]:

@@ -1,0 +1,197 @@
+"""A drained partition is removed once its time is over, and never while anybody can ask for anything of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from shardq import Client, Queue
+from shardq.ops.queue.steps import Call, Step
+from shardq.partitions.homes import home
+from shardq.partitions.tidy import RETENTION, SELDOM
+from shardq.testing import ManualClock
+from tests.servers import Server
+from tests.simulated import ClockedDriver, clocked_client
+
+_HOMES = {home(f"tenant-{number}", 3): f"tenant-{number}" for number in range(20)}
+TENANTS = {number: _HOMES[number] for number in range(3)}
+"""A tenant of each partition of three."""
+SOON = 60.0
+OpenClient = Callable[[], tuple[Client, ClockedDriver]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def open_client(server: Server, clock: ManualClock) -> Iterator[OpenClient]:
+    made = []
+
+    def open_client() -> tuple[Client, ClockedDriver]:
+        made.append(clocked_client(server, clock))
+        return made[-1]
+
+    yield open_client
+    for _, driver in made:
+        driver._connection.close()
+
+
+@pytest.fixture
+def queue(open_client: OpenClient, queue_name: str) -> Queue:
+    client, _ = open_client()
+    queue = client.queue(queue_name, partitions=3, streams=2, streams_per_shard=2, result_ttl=86_400, dedup_window=60)
+    queue.write_many([(number, tenant) for number, tenant in TENANTS.items()])
+    return queue
+
+
+def numbers(queue: Queue) -> list[int]:
+    """The partitions that the queue has, as one sees who looks anew."""
+    return [each.number for each in queue.partitions() if each.stats and each.stats.id]
+
+
+def emptied(queue: Queue) -> None:
+    queue.ack_many(queue.read_many(100))
+
+
+def upkept(queue: Queue) -> None:
+    """Read a few times, as a worker does."""
+    for _ in range(5):
+        assert queue.read_many(10) == []
+
+
+def test_a_drained_partition_is_removed_when_its_time_is_over(
+    server: Server, clock: ManualClock, queue: Queue
+) -> None:
+    queue.resize(partitions=1)
+    emptied(queue)
+    upkept(queue)
+    clock.advance(RETENTION - SOON)
+    upkept(queue)
+    assert numbers(queue) == [0, 1, 2]
+    clock.advance(2 * SOON + SELDOM)
+    upkept(queue)
+    assert numbers(queue) == [0]
+    assert not [key for key in server.client().keys("*") if b"#" in key]
+    assert (queue.settings().partitions, queue.len()) == (1, 0)
+    assert server.client().hget(f"shardq:{{{queue.name}}}:meta", "partitions") is None
+    queue.write_many([(number, tenant) for number, tenant in TENANTS.items()])
+    clock.advance(1)
+    assert sorted(each.payload for each in queue.read_many(10)) == [0, 1, 2]
+
+
+def test_the_highest_goes_first_and_only_those_that_are_not_written_to(clock: ManualClock, queue: Queue) -> None:
+    queue.resize(partitions=2)
+    emptied(queue)
+    clock.advance(2 * RETENTION)
+    upkept(queue)
+    assert [(each.number, each.is_written) for each in queue.partitions()] == [(0, True), (1, True)]
+    queue.resize(partitions=3)
+    queue.write("x", shard_key=TENANTS[2])
+    assert [each.payload for each in queue.read_many(10)] == ["x"]
+
+
+def waiting(queue: Queue) -> None:
+    """It has yet to be read."""
+
+
+def delayed(queue: Queue) -> None:
+    _read(queue).nack(delay=3 * RETENTION)
+
+
+def in_flight(queue: Queue) -> None:
+    queue.read_many(10, visibility_timeout=4 * RETENTION)
+
+
+def dead(queue: Queue) -> None:
+    _read(queue).reject("bad")
+
+
+def with_a_result(queue: Queue) -> None:
+    _read(queue).ack(result="kept")
+
+
+def _read(queue: Queue) -> Any:
+    for each in queue.read_many(10):
+        if each.payload == 2:
+            found = each
+        else:
+            each.ack()
+    return found
+
+
+@pytest.mark.parametrize("keeps", [waiting, delayed, in_flight, dead, with_a_result])
+def test_it_stays_while_it_has_anything(
+    open_client: OpenClient, clock: ManualClock, queue: Queue, keeps: Callable[[Queue], None]
+) -> None:
+    queue.resize(partitions=1)
+    keeps(queue)
+    clock.advance(2 * RETENTION)
+    looking = open_client()[0].queue(queue.name)
+    looking.partitions()
+    looking.pause()
+    for _ in range(5):
+        assert looking.read_many(10) == []
+        clock.advance(SELDOM)
+    assert numbers(looking) == [0, 1, 2]
+
+
+def test_it_stays_while_it_has_a_schedule(server: Server, clock: ManualClock, queue: Queue) -> None:
+    queue.resize(partitions=1)
+    emptied(queue)
+    key = f"shardq:{{{queue.name}#2.0}}:schedule-due"
+    server.client().zadd(key, {"nightly": 2e12})
+    clock.advance(2 * RETENTION)
+    upkept(queue)
+    assert numbers(queue) == [0, 1, 2]
+    server.client().zrem(key, "nightly")
+    clock.advance(SELDOM)
+    upkept(queue)
+    assert numbers(queue) == [0]
+
+
+def test_it_stays_while_a_write_may_come_again(clock: ManualClock, queue: Queue) -> None:
+    """For an hour, or a longer `dedup_window`, after the last write."""
+    queue.configure(dedup_window=3 * RETENTION)
+    queue.resize(partitions=1)
+    emptied(queue)
+    clock.advance(2 * RETENTION)
+    upkept(queue)
+    assert numbers(queue) == [0, 1, 2]
+    clock.advance(RETENTION + SELDOM)
+    upkept(queue)
+    assert numbers(queue) == [0]
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_a_resize_at_each_moment_of_it_finds_all_that_it_writes_to(
+    open_client: OpenClient, clock: ManualClock, queue: Queue, at: int
+) -> None:
+    """Before the head's epoch moves, before the partition is deleted, before it leaves the map."""
+    queue.resize(partitions=2)
+    emptied(queue)
+    clock.advance(2 * RETENTION)
+    client, driver = open_client()
+    tidying, other = client.queue(queue.name), open_client()[0].queue(queue.name)
+    tidying.partitions()
+    seen: list[str] = []
+
+    def interrupt(step: Step, is_done: bool) -> None:
+        if isinstance(step, Call) and step.script.name in ("configure", "delete") and not is_done:
+            seen.append(step.script.name)
+            if len(seen) == at + 1:
+                other.resize(partitions=3)
+
+    driver.hook = interrupt
+    assert tidying.read_many(10) == []
+    driver.hook = None
+    assert seen[: at + 1] == ["configure", "delete", "configure"][: at + 1]
+    after = open_client()[0].queue(queue.name)
+    after.partitions()
+    ids = after.write_many([(number, tenant) for number, tenant in TENANTS.items()])
+    assert [int(each.partition("@")[2] or 0) for each in ids] == [0, 1, 2]
+    assert sorted(each.payload for each in after.read_many(10)) == [0, 1, 2]
+    assert numbers(after) == [0, 1, 2]
