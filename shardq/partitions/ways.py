@@ -11,10 +11,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
+from msgspec.structs import replace as merged
+
 from shardq.arguments import flag, iterable, text, whole
 from shardq.errors import ConfigError
 from shardq.model import DeadLetter, Limits, MessageStatus, PeekedPage, Plan, Purged, QueueConfig, Tenant
 from shardq.model.dead_letter import letters_of
+from shardq.model.shares import shared
 from shardq.ops.inspect import beats, dead_letters, failures, peek, stats, status, tenants
 from shardq.ops.operate import (
     actions,
@@ -36,7 +39,7 @@ from shardq.ops.results.wait import result
 from shardq.ops.settle.cancel import Cancelled, cancel
 from shardq.partitions import sums
 from shardq.partitions.acts import known
-from shardq.partitions.parts import Parts, all_of, check_changes
+from shardq.partitions.parts import Parts, all_of, check_settings
 from shardq.protocol.ids import split, with_partition
 
 T = TypeVar("T")
@@ -116,8 +119,19 @@ def _declare(parts: Parts) -> Op[QueueConfig]:
 
 
 def _configure(parts: Parts, settings: dict[str, Any], timeout: float | None, who: Who) -> Op[QueueConfig]:
-    check_changes(settings)
-    found = yield from parts.everywhere(lambda state: queues.configure(state, settings, timeout, who))
+    """Give each partition its part of what changes, all at once. The head keeps what the whole queue has."""
+    if "parents" in settings:
+        raise ConfigError("parents of a queue with partitions stay as they are: the homes of shard keys go by them")
+    queues.check_changes(settings)
+    before = yield from queues.settings(parts.states[0], timeout)
+    target, count = merged(before, **settings), len(parts.states)
+    if count == 1:
+        return (yield from queues.configure(parts.states[0], settings, timeout, who))
+    check_settings(target, count)
+    names = dict.fromkeys(settings if "total_rate" not in settings else (*settings, "total_burst"))
+    of_each = [target, *(shared(target, number, count) for number in range(1, count))]
+    changes = [{name: getattr(each, name) for name in names} for each in of_each]
+    found = yield from parts.everywhere(lambda state: queues.configure(state, changes[state.number], timeout, who))
     return found[0]
 
 
