@@ -38,12 +38,12 @@ _opening = Lock()
 class Parts:
     """The partitions of the queue of *head*, by the map that was *found*. Threads share it; `lock` guards `turns`.
 
-    `codecs` read what messages carry.
+    `codecs` read what messages carry, and `whole` is the state of the queue as its users have it.
     """
 
     def __init__(self, head: QueueState, found: PartitionMap, make: MakeState, codecs: Codecs) -> None:
         name = head.keys.name
-        self._head, self.codecs, self._parents = head, codecs, head.config.parents
+        self.whole, self.codecs, self._parents = head, codecs, head.config.parents
         self.map = found
         self.states = tuple([make(head, number, found.name_of(name, number)) for number in range(found.read)])
         self.turns = Turns(found.read, head.clock.monotonic)
@@ -56,8 +56,8 @@ class Parts:
 
     def forget(self) -> None:
         """Forget all: the queue is gone. The next call looks it up anew."""
-        self._head.parts = None
-        self._head.forget()
+        self.whole.parts = None
+        self.whole.forget()
 
     def number_of(self, shard_key: str | bytes) -> int:
         """Return the number of the partition that messages of this shard key are written to.

@@ -33,7 +33,7 @@ from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.queue.upkeep import touch, upkeep
 from shardq.ops.queue.view import QueueView
 from shardq.ops.queue.who import NOBODY, Who
-from shardq.ops.write.refusal import shares
+from shardq.ops.write.refusal import part_told, shares
 
 PURGE_CHUNK = 100
 REDRIVEN = 100
@@ -223,7 +223,7 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
 
 def _no_room(state: QueueState, left: int, bound: int) -> QueueFull:
     return QueueFull(
-        f"queue {state.keys.name!r} may hold max_len = {bound:,} messages, {shares(bound)}: {left:,} dead letters "
-        "were left; redrive them later, or raise it",
+        f"queue {state.keys.name!r} may hold max_len = {bound:,} messages{part_told(state)}, {shares(bound)}: {left:,} "
+        "dead letters were left; redrive them later, or raise it",
         bound="max_len", limit=bound,
     )  # fmt: skip

@@ -58,8 +58,8 @@ def test_the_parts_of_a_rate_deliver_no_more_than_the_rate(rate: float, burst: i
 def test_a_bound_without_a_part_for_each_is_refused(name: str) -> None:
     given: dict[str, Any] = {"total_rate": 5.0} if name == "total_burst" else {}
     with pytest.raises(ConfigError, match=rf"{name}.* too little for 3 partitions.*{name}=3 or more"):
-        check_shares(QueueConfig(**given, **{name: 0.002 if name == "total_rate" else 2}), 3)
-    check_shares(QueueConfig(**given, **{name: 3}), 3)
+        check_shares(QueueConfig(**{**given, name: 0.002 if name == "total_rate" else 2}), 3)
+    check_shares(QueueConfig(**{**given, name: 3}), 3)
 
 
 def test_a_rate_whose_burst_is_too_little_is_refused_too() -> None:
@@ -81,7 +81,7 @@ def test_a_legacy_stream_is_the_heads_alone() -> None:
     assert [each.legacy_group for each in found] == ["workers", None, None]
 
 
-@given(st.builds(QueueConfig, max_len=bounds, total_rate=st.integers(1, 10**9).map(lambda n: n / 1000)), counts)
+@given(st.builds(QueueConfig, max_len=bounds, total_rate=st.integers(1000, 10**9).map(lambda n: n / 1000)), counts)
 def test_the_head_has_its_part_and_says_what_the_whole_has(config: QueueConfig, count: int) -> None:
     found = map_of(count)
     whole = QueueConfig(
