@@ -61,13 +61,19 @@ def map_of(partitions: int) -> str:
     return getattr(partitions, "map", "1:")
 
 
-def is_spread(partitions: int) -> bool:
-    """Return whether a queue has a partition beside its head, if only one that is read until it is empty.
-
-    >>> is_spread(1), is_spread(3), is_spread(Partitions.parse("1:4"))
-    (False, True, True)
-    """
+def is_parted(partitions: int) -> bool:
+    """Return whether a queue with this setting has more than one partition, also if it writes to one of them alone."""
     return partitions != 1 or map_of(partitions) != "1:"
+
+
+def read_of(partitions: int) -> int:
+    """Return how many partitions are read by the map of a setting; 1 for a number that has none yet.
+
+    >>> read_of(Partitions.parse("2:4,a:3@1795897620221")), read_of(Partitions.parse("1:")), read_of(3)
+    (3, 1, 1)
+    """
+    salts = map_of(partitions).split(":")[1]
+    return 1 + len(salts.split(",")) if salts else 1
 
 
 def check_partitions(name: str, value: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from shardq.model import Control, Controls, Limits, QueueConfig
+from shardq.model.shares import shared
 from shardq.ops.operate import assign, controls, limits, plans, queues, weights
 from shardq.ops.queue.opening import create
 from shardq.ops.queue.state import QueueState
@@ -26,14 +27,15 @@ _GIVEN: Final[Sequence[tuple[str, Callable[..., Op[Any]], str, Any]]] = (
 _COPIED: Final = tuple(name for name in QueueConfig.__struct_fields__ if name not in ("streams", "partitions"))
 
 
-def furnish(head: QueueState, state: QueueState, timeout: float | None) -> Op[None]:
+def furnish(head: QueueState, state: QueueState, count: int, timeout: float | None) -> Op[None]:
     """Create a partition if it is not there, and give it what the head has: settings, shards, plans, limits, pauses.
 
-    Its epoch moves in any case. So who looked at it before does not delete it now (`tidy`).
+    Of what is the whole queue's it gets its part, as one of *count* partitions. Its epoch moves in any case. So who
+    looked at it before does not delete it now (`tidy`).
     """
-    state.requested = replace(head.config, partitions=1)
+    state.requested = shared(head.config, state.number, count)
     yield from create(state, state.until(timeout))
-    yield from queues.configure(state, {name: getattr(head.config, name) for name in _COPIED}, timeout)
+    yield from queues.configure(state, {name: getattr(state.requested, name) for name in _COPIED}, timeout)
     if state.wanted != head.wanted:
         yield from queues.resize(state, head.wanted, timeout)
     if head.assigned.by_key.keys() != state.assigned.by_key.keys():

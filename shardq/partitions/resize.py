@@ -9,12 +9,13 @@ queue since it was looked at. One that died between them is called again, and go
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, NoReturn
 
 from msgspec.structs import replace
 
 from shardq.errors import ConfigError
-from shardq.model.partitions import check_partitions, map_of
+from shardq.model.partitions import Partitions, check_partitions, map_of
+from shardq.model.shares import SHARED, WHOLE
 from shardq.ops.queue.change import Changed, change_queue, check_replicas
 from shardq.ops.queue.opening import require_queue
 from shardq.ops.queue.retry import ask
@@ -26,7 +27,6 @@ from shardq.partitions.map import MAX_AGE, PartitionMap
 from shardq.partitions.parts import MakeState, all_of, check_settings, slots_of
 from shardq.partitions.placing import placed
 
-Agree: TypeAlias = Callable[[], Op[bool]]
 PAUSE: Final = MAX_AGE + 0.5
 """Seconds between the two maps."""
 REMEMBERED: Final = 7 * 86_400.0
@@ -41,8 +41,9 @@ def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None
     """
     check_partitions("partitions", wanted)
     yield from require_queue(head, head.until(timeout))
-    check_settings(replace(head.config, partitions=wanted))
     found = map_in(head)
+    if (count := max(found.read, wanted)) > 1:
+        check_settings(head.config, count)
     if found.written != wanted and not _is_announced(found, wanted):
         found = yield from _announce(head, make, found, wanted, timeout)
     if found.written != wanted:
@@ -96,34 +97,45 @@ def _store(
     timeout: float | None,
     will_do: Callable[[PartitionMap], bool],
 ) -> Op[PartitionMap]:
-    """Store the map *following*, once those partitions are as the head is that will be written to.
-
-    Return the map that is stored then: that of another client *will do*, too.
-    """
-
-    def agree() -> Op[bool]:
-        if map_in(head) != found:
-            return False
-        names = {number: following.name_of(head.keys.name, number) for number in range(found.written, wanted)}
-        states = [make(head, number, name) for number, name in names.items()]
-        all_of((yield from run_together([furnish(head, state, timeout) for state in states])))
-        return True
-
+    """Store the map *following*. Return the map that is stored then: that of another client *will do*, too."""
     try:
-        yield from store_map(head, following, timeout, agree)
+        yield from store_map(head, make, found, following, timeout)
     except Changed:
         if not will_do(map_in(head)):
             _refuse(head)
     return map_in(head)
 
 
-def store_map(head: QueueState, following: PartitionMap, timeout: float | None, agree: Agree) -> Op[None]:
-    """Store a map as the setting of the head, if *agree* says so. Changed if it does not."""
+def store_map(
+    head: QueueState,
+    make: MakeState,
+    found: PartitionMap,
+    following: PartitionMap,
+    timeout: float | None = None,
+) -> Op[None]:
+    """Store another map than was *found*, once all its partitions are as the head is. Changed if another is there.
 
-    def make(epoch: str, after: str) -> Call:
-        return Call.on(head.keys, "configure", (epoch, after, head.client, "partitions", following.text))
+    All bounds of the queue as a whole are shared out among those that are read.
+    """
+    name, count = head.keys.name, following.read
+    states = [make(head, number, following.name_of(name, number)) for number in range(1, count)]
 
-    _, underreplicated = yield from change_queue(head, make, head.until(timeout), agree)
+    def agree() -> Op[bool]:
+        if map_in(head) != found:
+            return False
+        if following == found:  # only the epoch is to move
+            return True
+        all_of((yield from run_together([furnish(head, state, count, timeout) for state in states])))
+        return True
+
+    def call(epoch: str, after: str) -> Call:
+        text = following.text
+        kept = replace(head.config, partitions=Partitions.parse(text) if text else 1).settings()
+        values = dict(zip(kept[::2], kept[1::2], strict=True))
+        words = [word for each in ("partitions", *SHARED, WHOLE) for word in (each, values.get(each, ""))]
+        return Call.on(head.keys, "configure", (epoch, after, head.client, *words))
+
+    _, underreplicated = yield from change_queue(head, call, head.until(timeout), agree)
     yield from require_queue(head, head.until(timeout))
     check_replicas(head, underreplicated, None)
 

@@ -21,7 +21,7 @@ from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.partitions.parts import Parts
-from shardq.partitions.resize import map_in, store_map
+from shardq.partitions.resize import store_map
 
 EVERY: Final = 10.0
 SELDOM: Final = 300.0
@@ -46,7 +46,8 @@ def tidy(parts: Parts) -> Op[bool]:
         if left > 0:
             parts.tidy_at = now + min(max(left, EVERY), SELDOM)
             return False
-        yield from _remove(parts, head, parts.states[-1])
+        if not (yield from _remove(parts, head, parts.states[-1])):
+            return False
     except Changed:  # by another client
         pass
     except ShardqError as error:
@@ -78,21 +79,21 @@ def _retention(state: QueueState) -> float:
     return max(state.config.dedup_window, RETENTION)
 
 
-def _remove(parts: Parts, head: QueueState, state: QueueState) -> Op[None]:
-    """Delete a partition that may go, and then take it out of the map. Changed if another client was here."""
+def _remove(parts: Parts, head: QueueState, state: QueueState) -> Op[bool]:
+    """Delete a partition that may go, and then take it out of the map. Changed if another client was here.
 
-    def agree() -> Op[bool]:
-        yield from ()
-        return map_in(head) == parts.map
-
+    Return False if it may not go, as the server sees it.
+    """
     epoch = state.epoch
     if epoch:
-        yield from store_map(head, parts.map, None, agree)
+        yield from store_map(head, parts.make, parts.map, parts.map)
         rest = (*state.keys.everything, *map(state.keys.stream, range(state.streams)))
         args = (epoch, 0, round(_retention(state) * 1000))
         call = Same(Call.on(state.keys, "delete", args, rest=rest))
         word, _ = yield from retry_until(call, state.until(), state.clock)
         if word not in (b"OK", b"NOQUEUE"):
-            return
+            return False
     salts = parts.map.salts[:-1]
-    yield from store_map(head, replace(parts.map, salts=salts, others=parts.map.others if salts else ()), None, agree)
+    following = replace(parts.map, salts=salts, others=parts.map.others if salts else ())
+    yield from store_map(head, parts.make, parts.map, following)
+    return True

@@ -15,7 +15,7 @@ from shardq.arguments import MAX_BLOCK, seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.model import QueueConfig
-from shardq.model.partitions import is_spread
+from shardq.model.partitions import is_parted
 from shardq.ops.queue.sequences import Sequences
 from shardq.ops.queue.server_time import ServerTime, noted
 from shardq.ops.queue.view import QueueView
@@ -155,7 +155,7 @@ class QueueState:
         self.view = view
         for state in states:
             state.view = view
-        if is_spread(view.config.partitions):
+        if is_parted(view.config.partitions):
             for state in states or [self]:
                 for face in [*state.faces]:
                     face._spread()

@@ -18,7 +18,7 @@ from shardq.partitions import resize
 from shardq.partitions.homes import home
 from shardq.partitions.map import PartitionMap
 from tests.conformance.conftest import OpenQueue
-from tests.conformance.world import World, drained
+from tests.conformance.world import World, drained, keys_of
 
 TENANTS = [f"tenant-{number}" for number in range(20)]
 SIZES = [4, 8, 3, 1, 6]
@@ -226,3 +226,19 @@ def test_who_waits_hears_of_one_who_began_later(world: World, queue: Queue, monk
         queue = fresh(world, queue)
         assert map_in(queue).written == 6
         queue.resize(partitions=5)
+
+
+def test_a_bound_of_the_queue_is_shared_out_anew(world: World, queue: Queue) -> None:
+    queue.configure(max_len=60, total_in_flight=24)
+    for wanted in SIZES:
+        read, _ = queue.resize(partitions=wanted)
+        queue = fresh(world, queue)
+        settings = queue.settings()
+        assert (settings.max_len, settings.total_in_flight, settings.partitions) == (60, 24, wanted)
+        queue.len()
+        metas = [world.raw.hgetall(keys.meta) for keys in keys_of(queue)]
+        assert len(metas) == read
+        assert [sum(int(meta[name]) for meta in metas) for name in (b"max_len", b"total_in_flight")] == [60, 24]
+    with pytest.raises(ConfigError, match="24 is too little for 25"):
+        queue.resize(partitions=25)
+    assert [each.is_written for each in queue.partitions()] == [True] * 6 + [False] * 2

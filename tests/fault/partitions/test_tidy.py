@@ -63,9 +63,7 @@ def upkept(queue: Queue) -> None:
         assert queue.read_many(10) == []
 
 
-def test_a_drained_partition_is_removed_when_its_time_is_over(
-    server: Server, clock: ManualClock, queue: Queue
-) -> None:
+def test_a_drained_partition_is_removed_when_its_time_is_over(server: Server, clock: ManualClock, queue: Queue) -> None:
     queue.resize(partitions=1)
     emptied(queue)
     upkept(queue)
