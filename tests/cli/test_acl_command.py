@@ -16,7 +16,7 @@ from tests.servers import Server
 
 OPTIONS = [
     *("--router", "r", "--also", "cancel", "--durability", "replica(2)", "--legacy-stream", "{jobs}old"),
-    *("--cluster", "--database", "--partitions"),
+    *("--cluster", "--database", "--partitioned"),
 ]
 
 

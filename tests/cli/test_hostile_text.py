@@ -59,7 +59,7 @@ def lines(stored: dict[str, str]) -> Iterator[str]:
 
 ALSO = [["tenants", "jobs", HOSTILE], ["read", "jobs"], ["export"]]
 CONFIRMS = (
-    "actions", "apply", "cancel", "delete", "pause", "purge", "redrive", "resume", "retry", "topics bind",
+    "actions", "apply", "cancel", "delete", "pause", "purge", "redrive", "resize", "resume", "retry", "topics bind",
     "topics unbind", "write",
 )  # fmt: skip
 APART = (
@@ -69,6 +69,7 @@ APART = (
     | dict.fromkeys(
         ("topics list", "topics route"), "no pattern or name of a queue can be hostile; others' entries are ignored"
     )
+    | {"partitions": "it shows numbers alone"}
     | dict.fromkeys(
         ("server acl", "server doctor", "serve token", "server lua", "server size"), "it shows nothing of messages"
     )

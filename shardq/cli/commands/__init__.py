@@ -19,6 +19,7 @@ COMMANDS: Final = Menu(
         "look": {
             "queues": "list the queues, and say which need you",
             "stats": "print a queue's numbers, and what they mean",
+            "partitions": "show where the parts of a queue are",
             "tenants": "show who has most in a queue, or what one tenant has",
             "workers": "show who works, on what, and who is gone",
             "failures": "show what fails, or list dead letters",
@@ -35,6 +36,7 @@ COMMANDS: Final = Menu(
         },
         "set": {
             "configure": "show or change a queue's settings",
+            "resize": "spread a queue over more partitions, or fewer",
             "limits": "show or change limits, weights and plans of tenants",
             "assign": "give named shard keys shards that overlap little",
             "schedule": "list or change the schedules that a queue stores",
@@ -61,7 +63,6 @@ COMMANDS: Final = Menu(
         "gateway-token": "serve token",
         "len": "stats --field len",
         "plan": "server size",
-        "resize": "configure QUEUE streams=",
         "result": "message --result",
         "tenant": "tenants QUEUE KEY",
         "top": "tenants --watch",

@@ -44,7 +44,7 @@ MOST_PASSWORD: Final = 4096
 @flag("durability", " of its clients")
 @argument("--legacy-stream", metavar="KEY", help="the key of the queue's legacy stream")
 @argument("--cluster", action="store_true", help="the server is a cluster")
-@argument("--partitions", action="store_true", help="the queues have partitions, or may get some")
+@argument("--partitioned", action="store_true", help="the queues have partitions, or may get some")
 @argument("--database", action="store_true", help="its URL names another database than 0")
 @argument("--no-eval", action="store_true", help="it may call functions, but run no scripts")
 def run(args: Args, shell: Shell) -> None:
@@ -61,7 +61,7 @@ def run(args: Args, shell: Shell) -> None:
     words = rules(
         role, args.queues, router=args.router, also=args.also, legacy=args.legacy_stream, cluster=args.cluster,
         replicas=Durability.parse(args.durability).level == "replica", database=args.database, scripts=not args.no_eval,
-        partitions=args.partitions,
+        partitions=args.partitioned,
     )  # fmt: skip
     words = ["on", _password(args.password_file), *words]
     begins = f"ACL SETUSER {user} reset" if args.setuser else f"user {user}"

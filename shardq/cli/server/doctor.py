@@ -10,6 +10,7 @@ import shardq
 from shardq.cli.exits import FAILED, OK
 from shardq.cli.findings.finding import NAMES, checked_names, lines, not_accepted
 from shardq.cli.findings.health import PINGS, Health, health
+from shardq.cli.findings.of_partitions import of_partitions
 from shardq.cli.findings.of_rights import of_rights
 from shardq.cli.findings.of_server import of_bindings, of_libraries, of_server
 from shardq.cli.findings.rights import lacking, user_name
@@ -108,7 +109,7 @@ def _examined(
     examined.findings += of_server(level, examined.facts, examined.health)
     _note_unsaid(examined)
     _look_at_bindings(examined, driver, args.router, timeout)
-    _look_at_queues(examined, args.queues, url, timeout)
+    _look_at_queues(examined, args.queues, url, timeout, [each.name for each in nodes])
     _look_at_libraries(examined, nodes, timeout)  # the calls before may have loaded this version's
     _look_at_rights(examined, driver, args, timeout)
     return examined
@@ -164,7 +165,7 @@ def _look_at_bindings(examined: Examined, driver: Driver, router: str, timeout: 
     examined.findings += of_bindings(router, len(gone), [*dict.fromkeys(gone)])
 
 
-def _look_at_queues(examined: Examined, named: Sequence[str], url: str, timeout: float) -> None:
+def _look_at_queues(examined: Examined, named: Sequence[str], url: str, timeout: float, nodes: Sequence[str]) -> None:
     """Look at each queue, unless no client would use this server."""
     if any(each.is_fatal for each in examined.findings):
         examined.unchecked["queues"] = "no client uses such a server"
@@ -179,6 +180,10 @@ def _look_at_queues(examined: Examined, named: Sequence[str], url: str, timeout:
         examined.queues = len(names)
         for name in names:
             examined.findings += _of_queue(client, name, examined.unchecked)
+            parts = allowed(client.queue(name, create=False).partitions)
+            if parts is None:
+                examined.unchecked[f"partitions of {name}"] = "this user may not look at them"
+            examined.findings += of_partitions(name, parts or (), nodes)
 
 
 def _of_queue(client: Client, name: str, unchecked: dict[str, str]) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The users that `shardq server acl --partitions` makes do their work in all partitions, and nowhere else."""
+"""The users that `shardq server acl --partitioned` makes do their work in all partitions, and nowhere else."""
 
 from __future__ import annotations
 

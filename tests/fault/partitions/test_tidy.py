@@ -44,7 +44,7 @@ def open_client(server: Server, clock: ManualClock) -> Iterator[OpenClient]:
 def queue(open_client: OpenClient, queue_name: str) -> Queue:
     client, _ = open_client()
     queue = client.queue(queue_name, partitions=3, streams=2, streams_per_shard=2, result_ttl=86_400, dedup_window=60)
-    queue.write_many([(number, tenant) for number, tenant in TENANTS.items()])
+    queue.write_many(list(TENANTS.items()))
     return queue
 
 
@@ -76,7 +76,7 @@ def test_a_drained_partition_is_removed_when_its_time_is_over(server: Server, cl
     assert not [key for key in server.client().keys("*") if b"#" in key]
     assert (queue.settings().partitions, queue.len()) == (1, 0)
     assert server.client().hget(f"shardq:{{{queue.name}}}:meta", "partitions") is None
-    queue.write_many([(number, tenant) for number, tenant in TENANTS.items()])
+    queue.write_many(list(TENANTS.items()))
     clock.advance(1)
     assert sorted(each.payload for each in queue.read_many(10)) == [0, 1, 2]
 
@@ -189,7 +189,7 @@ def test_a_resize_at_each_moment_of_it_finds_all_that_it_writes_to(
     assert seen[: at + 1] == ["configure", "delete", "configure"][: at + 1]
     after = open_client()[0].queue(queue.name)
     after.partitions()
-    ids = after.write_many([(number, tenant) for number, tenant in TENANTS.items()])
+    ids = after.write_many(list(TENANTS.items()))
     assert [int(each.partition("@")[2] or 0) for each in ids] == [0, 1, 2]
     assert sorted(each.payload for each in after.read_many(10)) == [0, 1, 2]
     assert numbers(after) == [0, 1, 2]
