@@ -10,31 +10,20 @@ from shardq import Client
 from shardq.cli.findings.of_partitions import UNSEEN, of_partitions
 from shardq.model import QueueStats
 from shardq.model.partitions import Partition
-from shardq.ops.operate import queues
-from shardq.partitions import resize
 from tests.cli.conftest import Command
-from tests.waiting import eventually
 
 NODES = ["a:1", "b:1", "c:1"]
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resize, "PAUSE", 0.0)
-
-
+@pytest.mark.runs_in("test-all")  # all clients must hear of each change
 def test_a_queue_is_resized_and_its_partitions_are_shown(cli: Command) -> None:
     with Client.from_url(cli.url) as client:
         queue = client.queue("jobs", streams=2, streams_per_shard=2)
         queue.write("x", shard_key="a")
-        told = cli("partitions", "jobs")
-        assert [line.split()[:4] for line in told.out.splitlines()][1:] == [["0", "-", "written", "1"]]
-        would = cli("resize", "jobs", "--partitions", "3", "--dry-run")
-        assert would.out == "would write to 3 partitions of queue 'jobs' instead of 1\n"
-        told = cli("resize", "jobs", "--partitions", "3", "--yes")
-        assert told.out == "queue 'jobs' has 3 partitions: shardq partitions jobs\n"
-        (told_json,) = cli("resize", "jobs", "--partitions", "2", "--yes", "--json").objects
-        assert told_json == {"queue": "jobs", "partitions": 2, "read": 3}
+    told = cli("resize", "jobs", "--partitions", "3", "--yes")
+    assert told.out == "queue 'jobs' has 3 partitions: shardq partitions jobs\n"
+    (changed,) = cli("resize", "jobs", "--partitions", "2", "--yes", "--json").objects
+    assert changed == {"queue": "jobs", "partitions": 2, "read": 3}
     rows = cli("partitions", "jobs", "--json").objects
     assert [(each["partition"], each["state"], each["node"], each["backlog"]) for each in rows] == [
         (0, "written", "", 1),
@@ -42,8 +31,17 @@ def test_a_queue_is_resized_and_its_partitions_are_shown(cli: Command) -> None:
         (2, "draining", "", 0),
     ]
     assert "draining" in cli("partitions", "jobs").out
-    assert cli("resize", "jobs", "--partitions", "65", "--yes").code != 0
-    assert cli("partitions", "nobody").err.startswith("shardq: there is no queue 'nobody'")
+
+
+def test_what_would_be_done_is_told_and_what_cannot_be(cli: Command) -> None:
+    with Client.from_url(cli.url) as client:
+        client.queue("jobs", streams=2, streams_per_shard=2).write("x", shard_key="a")
+    would = cli("resize", "jobs", "--partitions", "3", "--dry-run")
+    assert would.out == "would write to 3 partitions of queue 'jobs' instead of 1\n"
+    (row,) = cli("partitions", "jobs").out.splitlines()[1:]
+    assert row.split()[:4] == ["0", "-", "written", "1"]
+    assert "from 1 to 64" in cli("resize", "jobs", "--partitions", "65", "--yes").err
+    assert "there is no queue 'nobody'" in cli("partitions", "nobody").err
 
 
 def part(number: int, node: str = "", *, is_written: bool = True, **numbers: Any) -> Partition:
@@ -80,17 +78,3 @@ def test_messages_that_readers_of_the_head_alone_do_not_see_are_a_finding() -> N
         assert [*of_partitions("jobs", [head, waits], [""])] == []
     limited = part(1, backlog=5, runnable=0, oldest_age=2 * UNSEEN)
     assert [*of_partitions("jobs", [part(0), limited], [""])] == []
-
-
-def test_the_doctor_says_what_an_old_reader_does_not_see(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardq.cli.findings.of_partitions.UNSEEN", 0.2)
-    with Client.from_url(cli.url) as client:
-        queue = client.queue("jobs", streams=2, streams_per_shard=2, partitions=3)
-        queue.write_many([("x", f"tenant-{number}") for number in range(20)])
-        client.run(queues.purge(queue.state.parts.states[0]))  # as if a reader had taken all of the head
-
-    def found() -> list[str]:
-        told = cli("server", "doctor", "--json").objects[0]["findings"]
-        return [each["queue"] for each in told if each["name"] == "partitions"]
-
-    eventually(lambda: found() == ["jobs"])
