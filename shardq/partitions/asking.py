@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardq.errors import BackendError, QueueMissing, ShardqError
+from shardq.model.partitions import map_of
 from shardq.ops.queue.opening import find_queue
 from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import is_denied
@@ -38,8 +39,11 @@ def is_seen(head: QueueState, until: float) -> Op[bool]:
 def ask_map(head: QueueState, until: float) -> Op[None]:
     """See the map of the queue as it is now. QueueMissing if the queue is gone."""
     view, _ = yield from seen(head, until)
-    # With the epoch that is known, what is known of the rest of the queue still holds.
-    head.know(head.view if view.epoch == head.epoch else replace(view, epoch=""))
+    if view.epoch != head.epoch:
+        view = replace(view, epoch="")  # the next call that needs the rest looks it up
+    elif map_of(view.config.partitions) == map_of(head.config.partitions):
+        view = head.view
+    head.know(view)
 
 
 def has_moved(parts: Parts, until: float) -> Op[bool]:

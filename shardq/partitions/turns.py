@@ -162,7 +162,7 @@ class Turns:
     def _may_stay(self, partition: int) -> bool:
         """Return whether the next message may be of this partition again."""
         others = any(turn.quiet for at, turn in enumerate(self._turns) if at != partition)
-        if others or self._stayed >= STAYS or not self._turns[partition].weight:
+        if others or self._stayed >= STAYS or not self._of(partition).weight:
             self._stayed = 0
             return False
         self._stayed += 1

@@ -155,8 +155,11 @@ class QueueState:
 
     def know(self, view: QueueView) -> None:
         """Take *view* for what is known of the queue from now on; its siblings do, too."""
+        states = self._set(view)
+        if not view.streams:  # it is not there
+            return
         parted = is_parted(view.config.partitions)
-        for state in self._set(view):
+        for state in states:
             if (parted or state.parts is not None) and state.learn is not None and (learn := state.learn()):
                 learn(state)
 
