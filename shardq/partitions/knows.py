@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from shardq.errors import ShardqError
 from shardq.ops.queue.retry import always, retry_until
@@ -10,7 +11,10 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
 from shardq.ops.queue.together import run_together
 from shardq.ops.write.outgoing import Outgoing
-from shardq.partitions.parts import Parts
+from shardq.partitions.asking import ask_map
+
+if TYPE_CHECKING:
+    from shardq.partitions.parts import Parts
 
 MAX_KEYS = 500
 """So many keys one call asks for."""
@@ -19,6 +23,14 @@ MAX_KEYS = 500
 def has_key(message: Outgoing) -> bool:
     """Return whether a message has a dedup or a unique key."""
     return bool(message.dedup_key or message.unique_key)
+
+
+def newest(parts: Parts, messages: Sequence[Outgoing], until: float) -> Op[Parts]:
+    """Return the partitions by a map that is new enough for these messages: one with a key needs it."""
+    if parts.is_old and any(map(has_key, messages)):
+        yield from ask_map(parts.whole, until)
+    found: Parts = parts.whole.parts or parts
+    return found
 
 
 def places(parts: Parts, messages: Sequence[Outgoing], until: float) -> Op[list[int | ShardqError]]:

@@ -11,9 +11,6 @@ from msgspec.structs import replace
 from shardq.errors import ConfigError
 from shardq.model.partitions import MAX_PARTITIONS
 
-MAX_AGE: Final = 5.0
-"""Seconds after which a client asks for the map again, so that nobody goes by an older one."""
-
 _FORMER: Final = r":(\d{1,2})@(\d{1,16})"
 _TEXT: Final = re.compile(rf"(\d{{1,2}}):((?:[0-9a-z]{{1,4}}(?:,[0-9a-z]{{1,4}}){{0,62}})?)((?:{_FORMER}){{0,64}})")
 

@@ -33,6 +33,11 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     """
     # Of the node that has the queue: on a cluster each has a clock of its own.
     seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)
+    return Sight(int(seconds) + int(micros) / 1_000_000, *(yield from seen(state, until)))
+
+
+def seen(state: QueueState, until: float) -> Op[tuple[QueueView, int, float]]:
+    """Look at the queue as `sight` does, but not at the clock. Return the rest of what that says."""
     facts = Call.on(state.keys, "facts")
     meta = pairs((yield from retry_until(always(facts), until, state.clock)))
     # Each queue has `n` from the beginning; of one that is missing nothing is told.
@@ -46,5 +51,4 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     if config.legacy_stream:
         state.names["l"] = config.legacy_stream
     view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=meta["id"])
-    time, written_at = int(seconds) + int(micros) / 1_000_000, int(meta["last_at"]) / 1000
-    return Sight(time, view, next_stream(meta.get("offset", "0")), written_at)
+    return view, next_stream(meta.get("offset", "0")), int(meta["last_at"]) / 1000
