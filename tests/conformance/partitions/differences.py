@@ -24,13 +24,8 @@ _STREAMS: Final = "each partition has its own streams: a number of them is not t
 _RAW: Final = "it looks into, or changes, raw keys of the head alone, or takes an id apart"
 _BOUND: Final = "max_dead and max_dedup bound each partition by itself until bounds are shared out"
 
-_UNTOLD: Final = "a defect: the first call of a client that was told nothing goes to the head alone"
-
 DIFFERENCES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "test_a_blocked_reader_gets_it_at_once": _UNTOLD,
-        "test_a_resize_in_between_strands_nothing": _UNTOLD,
-        "test_a_second_write_returns_the_first_ones_id": _UNTOLD,
         "test_the_scope_changes_only_while_no_key_is_remembered": "key_scope cannot be changed",
         "test_unique_keys_are_bounded_with_dedup_keys": _BOUND,
         "test_what_still_waits_is_not_forgotten": _RAW,

@@ -199,10 +199,10 @@ def test_writers_and_topics_find_the_homes_too(open_queue: OpenQueue) -> None:
 
 
 def test_a_client_that_was_told_nothing_learns_the_map(world: World, open_queue: OpenQueue) -> None:
-    """Its first call may go to the head, which is read. Then it does as all others."""
     queue = opened(open_queue)
     other = world.client().queue(queue.name)
     first = other.write("first", shard_key=homes()[2])
+    assert split(first)[1] == 2
     ids = [other.write(tenant, shard_key=tenant) for tenant in TENANTS]
     assert [split(each)[1] for each in ids] == [home(tenant, PARTITIONS) for tenant in TENANTS]
     assert other.len() == queue.len() == len(TENANTS) + 1

@@ -121,6 +121,21 @@ def test_to_ask_for_schedules_makes_no_queue(world: World, queue_name: str) -> N
     assert [each.name for each in queue.schedules.list()] == ["one"]
 
 
+@pytest.mark.parametrize("settings", [{}, {"streams": 4, "max_schedules": 9}], ids=["nothing", "other settings"])
+def test_a_client_that_was_told_nothing_finds_them_all(world: World, queue: Queue, settings: dict[str, Any]) -> None:
+    def told() -> Any:
+        return world.client().queue(queue.name, **settings).schedules
+
+    for number, tenant in TENANTS.items():
+        told().add(f"s{number}", CALL, shard_key=tenant, every=60)
+    assert stored_in(queue) == [["s0"], ["s1"], ["s2"]]
+    assert [each.name for each in told().list()] == ["s0", "s1", "s2"]
+    told().pause("s2")
+    assert split(told().run("s2"))[1] == 2
+    assert told().remove("s1") is True
+    assert stored_in(queue) == [["s0"], [], ["s2"]]
+
+
 def test_schedules_of_a_program_fire_in_the_homes_of_their_shard_keys(queue: Queue) -> None:
     attend(queue, *fixed(*TENANTS.values()))
     for number, tenant in TENANTS.items():

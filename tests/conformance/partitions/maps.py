@@ -1,0 +1,42 @@
+"""Change the map of a queue by hand, as a resize does in the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardq import Queue
+from shardq.model.partitions import map_of
+from shardq.ops.operate import queues
+from shardq.ops.queue.opening import create
+from shardq.partitions.map import PartitionMap
+from tests.conformance.world import World
+
+
+def map_now(world: World, queue: Queue) -> PartitionMap:
+    """The map that the queue has."""
+    return PartitionMap.parse(map_of(world.client().queue(queue.name).settings().partitions))
+
+
+def change_map(world: World, queue: Queue, *, written: int, read: int) -> PartitionMap:
+    """Let the queue have *read* partitions, of which the first ones are *written* to. New ones are made."""
+    before = map_now(world, queue)
+    salts = [*before.salts, *"abcdefgh"][: read - 1]
+    found = PartitionMap(written, tuple(salts))
+    client: Any = world.client()
+    head = client.state_of(queue.name, {"streams": 4, "streams_per_shard": 2})
+    for number in range(before.read, read):
+        state = client.state_of_part(head, number, found.name_of(queue.name, number))
+        client.run(create(state, state.until()))
+    world.node(queue.state.keys.meta).hset(queue.state.keys.meta, "partitions", found.text)
+    return found
+
+
+def delete_last(world: World, queue: Queue, expected: int | None = 0) -> None:
+    """Delete the last partition, which must have what is *expected*, and take it out of the map, which must not write to it."""
+    before = map_now(world, queue)
+    last = before.read - 1
+    assert before.written <= last
+    client: Any = world.client()
+    state = client.state_of_part(client.state_of(queue.name, {}), last, before.name_of(queue.name, last))
+    client.run(queues.delete(state, expected))
+    change_map(world, queue, written=before.written, read=last)

@@ -1,0 +1,144 @@
+"""A client that was told nothing of partitions uses a queue that has some as any other client, from its first call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from shardq import Message, Queue, QueueMissing
+from shardq.client.queue import Queue as PlainQueue
+from shardq.client.untold import _FIND_OUT, UntoldQueue
+from shardq.partitions.homes import home
+from shardq.protocol.ids import split
+from tests.conformance.conftest import OpenQueue
+from tests.conformance.world import World, drained
+from tests.waiting import eventually
+
+PARTITIONS = 3
+SOON = 30.0
+TENANTS = [f"tenant-{number}" for number in range(20)]
+OF = {home(tenant, PARTITIONS): tenant for tenant in TENANTS}
+TOLD: list[dict[str, Any]] = [{}, {"streams": 4, "streams_per_shard": 2}]
+"""What clients are told: nothing, or of other settings."""
+
+
+@pytest.fixture
+def queue(open_queue: OpenQueue) -> Queue:
+    """A queue with partitions."""
+    queue = open_queue(partitions=PARTITIONS, streams=4, streams_per_shard=2, result_ttl=60)
+    queue.declare()
+    return queue
+
+
+@pytest.fixture(params=TOLD, ids=["nothing", "other settings"])
+def told(request: pytest.FixtureRequest, world: World, queue: Queue) -> Callable[[], Queue]:
+    """Makes the same queue of another client, which was told nothing of partitions."""
+    return lambda: world.client().queue(queue.name, **request.param)
+
+
+def test_a_first_write_goes_home(queue: Queue, told: Callable[[], Queue]) -> None:
+    for number, tenant in OF.items():
+        assert split(told().write("x", shard_key=tenant))[1] == number
+        assert [split(each)[1] for each in told().write_many([("y", tenant), ("z", tenant)])] == [number] * 2
+    assert queue.len() == 3 * PARTITIONS
+
+
+def test_a_keyed_first_write_is_stored_once(queue: Queue, told: Callable[[], Queue]) -> None:
+    for tenant in OF.values():
+        first = queue.write("x", shard_key=tenant, dedup_key="d")
+        assert told().write("again", shard_key=tenant, dedup_key="d") == first
+        assert told().write_many([Message("again", tenant, dedup_key="d")]) == [first]
+        unique = queue.write("x", shard_key=tenant, unique_key="u")
+        again = told().write("again", shard_key=tenant, unique_key="u")
+        assert (again, again.is_new) == (unique, False)
+    assert queue.len() == 2 * PARTITIONS
+
+
+def test_first_writes_of_many_callers_go_home_too(told: Callable[[], Queue]) -> None:
+    queue = told()
+    with ThreadPoolExecutor(16) as pool:
+        ids = list(pool.map(lambda tenant: queue.write(tenant, shard_key=tenant), TENANTS * 5))
+    assert [split(each)[1] for each in ids] == [home(tenant, PARTITIONS) for tenant in TENANTS * 5]
+    assert Counter(each.message_id for each in drained(queue)) == Counter(ids)
+
+
+@pytest.mark.parametrize("number", range(PARTITIONS))
+def test_a_blocked_first_read_gets_what_comes_to_any_partition(
+    real: None, world: World, queue: Queue, told: Callable[[], Queue], number: int
+) -> None:
+    reader = told()
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(reader.read, block=SOON)
+        eventually(lambda: world.blocked(queue) >= 1)
+        queue.write("x", shard_key=OF[number])
+        delivery = read.result(SOON)
+    assert (delivery.payload, delivery.partition) == ("x", number)
+    delivery.ack()
+
+
+def test_a_read_that_waits_for_the_queue_gets_what_comes_to_any_partition(
+    real: None, world: World, open_queue: OpenQueue
+) -> None:
+    queue = open_queue(partitions=PARTITIONS, streams=4, streams_per_shard=2)
+    reader = world.client().queue(queue.name)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(reader.read, block=SOON)
+        eventually(lambda: bool(reader.state.server_time))  # it has looked, and found no queue
+        queue.write("x", shard_key=OF[2])
+        assert read.result(SOON).partition == 2
+
+
+def test_a_client_that_only_looks_sees_all_partitions(queue: Queue, told: Callable[[], Queue]) -> None:
+    ids = queue.write_many([(tenant, tenant) for tenant in TENANTS])
+    assert told().len() == len(TENANTS)
+    assert told().stats().backlog == len(TENANTS)
+    assert {each.message_id for each in told().peek(100).messages} == set(ids)
+    assert len(told().tenants()) == len(TENANTS)
+    assert [told().status(each).state for each in ids] == ["waiting"] * len(ids)
+    assert told().purge() == len(TENANTS)
+
+
+def test_a_result_is_found_wherever_it_is(queue: Queue, told: Callable[[], Queue]) -> None:
+    for tenant in OF.values():
+        message_id = queue.write("x", shard_key=tenant)
+        queue.read().ack(result=tenant)
+        assert told().result(message_id) == tenant
+
+
+def test_each_method_looks_first_or_finds_out_by_itself() -> None:
+    """A method that is added looks first, unless somebody says that it need not."""
+    public = {name for name in dir(PlainQueue) if not name.startswith("_")}
+    assert public >= _FIND_OUT
+    others = {name for name in public if getattr(UntoldQueue, name) is getattr(PlainQueue, name)}
+    assert others == _FIND_OUT - {"write", "job", "schedules"}
+
+
+def test_a_queue_without_partitions_is_a_plain_queue_after_its_first_call(world: World, open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2)
+    queue.declare()
+    for call in (
+        lambda queue: queue.write("x", shard_key="a"),
+        lambda queue: queue.read(),
+        lambda queue: queue.len(),
+    ):
+        other = world.client().queue(queue.name)
+        call(other)
+        assert type(getattr(other, "_twin", other)).__name__ in ("Queue", "AsyncQueue")
+        assert other.state.parts is None
+
+
+def test_a_queue_that_is_not_there_is_missed_as_before(world: World, queue_name: str) -> None:
+    queue = world.client().queue(queue_name)
+    for call in (queue.len, queue.stats, lambda: queue.write("x", shard_key="a"), queue.read, queue.purge):
+        with pytest.raises(QueueMissing):
+            call()
+    assert world.stored() == set()
+    settled = world.client().queue(queue_name, streams=4, streams_per_shard=2)
+    assert settled.len() == 0
+    assert world.stored() == set()
+    settled.write("x", shard_key="a")
+    assert queue.len() == 1
