@@ -137,7 +137,8 @@ local function beyond_schedules(q, most, stored, owner)
   if not Shares.may_use(used, most - stored, 1, most) then return {'FULL', most, stored, used} end
 end
 
--- @verb store_schedule: store a schedule for users, or change one. Its slots count from now on.
+-- @verb store_schedule: store a schedule for users, or change one. Its slots count from now on, or of one that comes
+-- from another partition from where they are written there.
 -- KEYS[1] meta: how far each schedule is
 -- KEYS[2] schedules: the stored ones
 -- KEYS[3] schedule_due: all schedules by their next slots
@@ -146,12 +147,13 @@ end
 -- ARGV[3] revision: a nonce
 -- ARGV[4] key: the shard key, in whose share it counts
 -- ARGV[5] flag: 'a', or 'p' if it is paused
+-- ARGV[6..] last: of one that comes from another partition, the time in ms up to which its slots are written
 -- Reply: {'OK', now, how far it is} | 'NOQUEUE' | 'NONE' where the queue has no room for schedules
 --        | {'FULL', how many there may be, how many there are, how many the shard key has}
 function verbs.store_schedule(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta', 'schedules', 'schedule-due'})
-  Arguments.check(ARGV, {'schedule', 'record', 'word', 'key', 'schedule_flag'})
+  Arguments.check(ARGV, {'schedule', 'record', 'word', 'key', 'schedule_flag'}, {'moment'}, 1)
   local q = State.open_call(KEYS, 3, 'max_schedules')
   if not q then return 'NOQUEUE' end
   local name, most = ARGV[1], tonumber(q.values[State.COMMON + 1] or 0)
@@ -167,7 +169,7 @@ function verbs.store_schedule(KEYS, ARGV)
     if before then Shares.count(q, 'H:', before, -1) end
     Shares.save(KEYS[1], q)
   end
-  local said = spell(q.now) .. '.' .. ARGV[3] .. '.' .. ARGV[5]
+  local said = (ARGV[6] or spell(q.now)) .. '.' .. ARGV[3] .. '.' .. ARGV[5]
   call('HSET', KEYS[1], 'S:u:' .. name, said)
   call('HSET', KEYS[2], name, #owner .. ':' .. owner .. ARGV[2])
   -- The next worker that looks finds out when its next slot is.

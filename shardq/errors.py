@@ -110,9 +110,9 @@ class Empty(ShardqError):
 class QueueFull(ShardqError):
     """One of the queue's bounds has no place for a message; it was not written.
 
-    `bound` names the setting, such as "max_len", "max_dedup" or "max_backlog", and `limit` is its value. `used` is how
-    much of it the shard key has (with parents, the parent), `others` how much all others have; None where that is not
-    known.
+    `bound` names the setting, such as "max_len", "max_dedup" or "max_backlog", and `limit` is its value (of a queue
+    with partitions the part of one). `used` is how much of it the shard key has (with parents, the parent), `others`
+    how much all others have; None where that is not known.
     `retry_after` is in how many seconds there may be more room by itself; None where that is up to the workers.
     """
 

@@ -13,9 +13,18 @@ from shardq.client.async_action import AsyncAction
 from shardq.client.async_delivery import AsyncDelivery
 from shardq.client.async_job import AsyncJob
 from shardq.client.async_queue import AsyncQueue
+from shardq.client.async_schedules import AsyncSchedules
 from shardq.client.async_stands import AsyncStands
 from shardq.client.leases import delivered
-from shardq.client.parted import PartedAction, PartedDelivery, PartedJob, PartedPart, PartedQueue, spread
+from shardq.client.parted import (
+    PartedAction,
+    PartedDelivery,
+    PartedJob,
+    PartedPart,
+    PartedQueue,
+    PartedSchedules,
+    spread,
+)
 from shardq.errors import PartlyWritten, QueueMissing
 from shardq.model import Message, Written
 from shardq.model.call import Call
@@ -52,6 +61,11 @@ class AsyncPartition(PartedPart, AsyncQueue):
 
 
 @spread
+class AsyncPartSchedules(PartedSchedules, AsyncSchedules):
+    """The schedules that users stored in a queue with partitions."""
+
+
+@spread
 class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
     """A queue that is spread over the nodes of a cluster, used as any other one.
 
@@ -62,6 +76,11 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
     _kind_of_action = AsyncPartAction
     _kind_of_job = AsyncPartJob
     _kind_of_part = AsyncPartition
+
+    @property
+    def schedules(self) -> AsyncSchedules:
+        """The schedules that users stored in the queue, each in the home of its shard key."""
+        return AsyncPartSchedules(self)
 
     async def _parts(self, timeout: float | None) -> Parts:
         """Return what is known of the partitions. The first call looks them up, or makes them."""

@@ -10,6 +10,7 @@ from shardq.arguments import text
 from shardq.client.acking import to_ack
 from shardq.client.async_job import AsyncJob
 from shardq.client.async_queue import AsyncQueue
+from shardq.client.async_schedules import AsyncSchedules
 from shardq.model.call import Callee, returns_of
 from shardq.ops.queue.opening import await_queue
 from shardq.ops.read.read import checked_wanted
@@ -51,6 +52,11 @@ class AsyncUntoldQueue(AsyncQueue):
 
     Then its class is exchanged. Until then there is no such queue, so it is as a queue without partitions.
     """
+
+    @property
+    def schedules(self) -> AsyncSchedules:
+        """The schedules that users stored in the queue, wherever these are."""
+        return AsyncUntoldSchedules(self)
 
     async def _look(self: AsyncQueue, timeout: float | None) -> None:
         """Look whether the queue is there, and has partitions."""
@@ -98,6 +104,25 @@ class AsyncUntoldQueue(AsyncQueue):
         AsyncUntoldQueue._told(self)
         left = block and max(0.0, until - self.state.clock.monotonic())
         return await self._read(count, left, visibility, prefer, timeout, ack, batch=batch)
+
+
+class AsyncUntoldSchedules(AsyncSchedules):
+    """Schedules of a queue of which nothing was known when they were asked for."""
+
+
+def _looking_at_queue(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    async def method(self: AsyncUntoldSchedules, *args: Any, **options: Any) -> Any:
+        await AsyncUntoldQueue._look(self._queue, options.get("timeout"))
+        found = self._queue.schedules
+        told = plain if type(found) is AsyncUntoldSchedules else getattr(type(found), plain.__name__)
+        return await told(found, *args, **options)
+
+    return method
+
+
+for _name in ("add", "list", "pause", "remove", "resume", "run"):
+    setattr(AsyncUntoldSchedules, _name, _looking_at_queue(getattr(AsyncSchedules, _name)))
 
 
 class AsyncUntoldJob(AsyncJob[T]):

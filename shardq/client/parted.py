@@ -35,6 +35,7 @@ from shardq.ops.write.outgoing import compose
 from shardq.partitions import acts
 from shardq.partitions.parts import Parts, open_parts
 from shardq.partitions.reads import is_open
+from shardq.partitions.schedules import SCHEDULES
 from shardq.partitions.ways import WAYS, Way, of_message
 from shardq.protocol.ids import with_partition
 from shardq.telemetry.telemetry import Began, Telemetry
@@ -69,7 +70,7 @@ class PartedQueue:
         """Run the operation of a method that was *given* these arguments."""
         if way.creates:
             self.state.creates = True
-        parts = yield from self._opened(given["timeout"], create=way.creates)
+        parts = yield from self._opened(given["timeout"], create=way.creates or way.opens)
         who = Who(given.get("by"), given.get("note"))
         return (yield from way.op(parts, *[who if name == "who" else given[name] for name in way.takes]))
 
@@ -218,15 +219,16 @@ _OTHERS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def spread(kind: K) -> K:
-    """Give a class of queues with partitions its methods, in the place of those that it inherits."""
+    """Give a class of queues, or of schedules, with partitions its methods, in the place of those that it inherits."""
     for name, made in _methods(kind):
         setattr(kind, name, functools.wraps(getattr(kind, name))(made))
     return kind
 
 
 def _methods(kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
-    yield from _OTHERS.items()
-    for name, way in WAYS.items():
+    is_of_schedules = issubclass(kind, PartedSchedules)
+    yield from () if is_of_schedules else _OTHERS.items()
+    for name, way in (SCHEDULES if is_of_schedules else WAYS).items():
         yield name, _by_way(getattr(kind, name), way)
 
 
@@ -338,6 +340,19 @@ class PartedJob:
             return self._returns.received(parts.codecs, kept.tag, kept.body)
         except Unfit as error:
             raise CodecError(f"the result is not what the task is said to return: {error}") from None
+
+
+class PartedSchedules:
+    """The schedules that users stored in a queue with partitions."""
+
+    _queue: Any
+
+    @property
+    def _client(self) -> Any:
+        return self._queue.client
+
+    def _asked(self, way: Way, given: Mapping[str, Any]) -> Op[Any]:
+        return self._queue._asked(way, given)  # type: ignore[no-any-return]
 
 
 class PartedAction:

@@ -13,8 +13,17 @@ from shardq.client.action import Action
 from shardq.client.delivery import Delivery
 from shardq.client.job import Job
 from shardq.client.leases import delivered
-from shardq.client.parted import PartedAction, PartedDelivery, PartedJob, PartedPart, PartedQueue, spread
+from shardq.client.parted import (
+    PartedAction,
+    PartedDelivery,
+    PartedJob,
+    PartedPart,
+    PartedQueue,
+    PartedSchedules,
+    spread,
+)
 from shardq.client.queue import Queue
+from shardq.client.schedules import Schedules
 from shardq.client.sync_stands import Stands
 from shardq.errors import PartlyWritten, QueueMissing
 from shardq.model import Message, Written
@@ -51,6 +60,11 @@ class Partition(PartedPart, Queue):
 
 
 @spread
+class PartSchedules(PartedSchedules, Schedules):
+    """The schedules that users stored in a queue with partitions."""
+
+
+@spread
 class PartitionedQueue(PartedQueue, Queue):
     """A queue that is spread over the nodes of a cluster, used as any other one.
 
@@ -61,6 +75,11 @@ class PartitionedQueue(PartedQueue, Queue):
     _kind_of_action = PartAction
     _kind_of_job = PartJob
     _kind_of_part = Partition
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules that users stored in the queue, each in the home of its shard key."""
+        return PartSchedules(self)
 
     def _parts(self, timeout: float | None) -> Parts:
         """Return what is known of the partitions. The first call looks them up, or makes them."""

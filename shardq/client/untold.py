@@ -11,6 +11,7 @@ from shardq.arguments import text
 from shardq.client.acking import to_ack
 from shardq.client.job import Job
 from shardq.client.queue import Queue
+from shardq.client.schedules import Schedules
 from shardq.model.call import Callee, returns_of
 from shardq.ops.queue.opening import await_queue
 from shardq.ops.read.read import checked_wanted
@@ -52,6 +53,11 @@ class UntoldQueue(Queue):
 
     Then its class is exchanged. Until then there is no such queue, so it is as a queue without partitions.
     """
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules that users stored in the queue, wherever these are."""
+        return UntoldSchedules(self)
 
     def _look(self: Queue, timeout: float | None) -> None:
         """Look whether the queue is there, and has partitions."""
@@ -99,6 +105,25 @@ class UntoldQueue(Queue):
         UntoldQueue._told(self)
         left = block and max(0.0, until - self.state.clock.monotonic())
         return self._read(count, left, visibility, prefer, timeout, ack, batch=batch)
+
+
+class UntoldSchedules(Schedules):
+    """Schedules of a queue of which nothing was known when they were asked for."""
+
+
+def _looking_at_queue(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def method(self: UntoldSchedules, *args: Any, **options: Any) -> Any:
+        UntoldQueue._look(self._queue, options.get("timeout"))
+        found = self._queue.schedules
+        told = plain if type(found) is UntoldSchedules else getattr(type(found), plain.__name__)
+        return told(found, *args, **options)
+
+    return method
+
+
+for _name in ("add", "list", "pause", "remove", "resume", "run"):
+    setattr(UntoldSchedules, _name, _looking_at_queue(getattr(Schedules, _name)))
 
 
 class UntoldJob(Job[T]):

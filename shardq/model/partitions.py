@@ -61,11 +61,6 @@ def map_of(partitions: int) -> str:
     return getattr(partitions, "map", "1:")
 
 
-def is_parted(partitions: int) -> bool:
-    """Return whether a queue with this setting has more than one partition, also if it writes to one of them alone."""
-    return partitions != 1 or map_of(partitions) != "1:"
-
-
 def read_of(partitions: int) -> int:
     """Return how many partitions are read by the map of a setting; 1 for a number that has none yet.
 
@@ -74,6 +69,11 @@ def read_of(partitions: int) -> int:
     """
     salts = map_of(partitions).split(":")[1]
     return 1 + len(salts.split(",")) if salts else 1
+
+
+def is_parted(partitions: int) -> bool:
+    """Return whether a queue with this setting has more than one partition, also if it writes to one of them alone."""
+    return partitions != 1 or map_of(partitions) != "1:"
 
 
 def check_partitions(name: str, value: int) -> None:

@@ -108,7 +108,8 @@ class QueueConfig(msgspec.Struct, frozen=True):
 
     `max_schedules` is how many schedules users may store, by default none (docs/schedules.md).
 
-    `partitions` is over how many parts the queue is spread, each in a slot of its own of a cluster.
+    `partitions` is over how many parts the queue is spread, each in a slot of its own of a cluster. Each has its
+    part of the bounds and limits of the whole queue (docs/limits.md).
     """
 
     streams: Annotated[int, _whole_setting(1, MAX_STREAMS)] = 64

@@ -74,8 +74,8 @@ def _of_each(running: Sequence[Running], op: Callable[[Running], Op[ActionStatus
     return sums.action(known((yield from run_together([op(each) for each in running]))))
 
 
-def known(found: Sequence[T | ShardqError]) -> list[T]:
-    """Return the results of partitions that knew what they were asked for; the others said ConfigError.
+def known(found: Sequence[T | ShardqError], unknown: type[ShardqError] = ConfigError) -> list[T]:
+    """Return the results of partitions that knew what they were asked for; the others said *unknown*.
 
     If none did, or another error came, raise it.
     """
@@ -84,8 +84,8 @@ def known(found: Sequence[T | ShardqError]) -> list[T]:
     for each in found:
         if not isinstance(each, ShardqError):
             results.append(each)
-        elif failed is None or not isinstance(each, ConfigError):
+        elif failed is None or not isinstance(each, unknown):
             failed = each
-    if failed is not None and not (results and isinstance(failed, ConfigError)):
+    if failed is not None and not (results and isinstance(failed, unknown)):
         raise failed
     return results

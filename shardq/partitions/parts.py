@@ -26,6 +26,7 @@ from shardq.partitions.homes import home
 from shardq.partitions.map import PartitionMap
 from shardq.partitions.placing import Slots, placed
 from shardq.partitions.turns import Turns
+from shardq.protocol.keys import QueueKeys
 from shardq.sharding import key_bytes
 
 T = TypeVar("T")
@@ -57,9 +58,9 @@ class Common:
 class Parts:
     """The partitions of the queue of *head*, by the map that was *found*. Threads share it; `lock` guards `turns`.
 
-    `codecs` read what messages carry. Another map makes another one of these, which knows what the one *before* knew of
-    the partitions that stay, and has `left` by their numbers those that do not: they may still have deliveries of ours.
-    `whole` is the state of the queue as its users have it.
+    `codecs` read what messages carry, and `whole` is the state of the queue as its users have it. Another map makes
+    another one of these, which knows what the one *before* knew of the partitions that stay, and has `left` by their
+    numbers those that do not: they may still have deliveries of ours.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Parts:
         self.common: Common = before.common if before else Common()
         known: tuple[QueueState, ...] = before.states if before else ()
         names = [found.name_of(name, number) for number in range(found.read)]
-        kept = [at < len(known) and known[at].keys.tag == each for at, each in enumerate(names)]
+        kept = [at < len(known) and known[at].keys == QueueKeys(each) for at, each in enumerate(names)]
         self.states: tuple[QueueState, ...] = tuple(
             [known[at] if kept[at] else make(head, at, each) for at, each in enumerate(names)]
         )

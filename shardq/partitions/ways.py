@@ -52,25 +52,29 @@ OfQueue: TypeAlias = Callable[..., Op[T]]
 
 
 class Way(NamedTuple):
-    """An operation over the partitions, and the names of what it takes besides these. Only one of all `creates` any."""
+    """An operation over the partitions, and the names of what it takes besides these.
+
+    It may make the queue if this client has settings for it (`opens`), or in any case (`creates`).
+    """
 
     op: Callable[..., Op[Any]]
     takes: tuple[str, ...]
     creates: bool = False
+    opens: bool = False
 
 
 def _way(op: Callable[..., Op[Any]], takes: str) -> Way:
     return Way(op, tuple(takes.split()))
 
 
-def _everywhere(op: OfQueue[T], takes: str, unite: Callable[[Sequence[T]], Any]) -> Way:
+def everywhere(op: OfQueue[T], takes: str, unite: Callable[[Sequence[T]], Any]) -> Way:
     """Return the way of a call that goes to all partitions, at once; *unite* makes one result of theirs."""
 
-    def everywhere(parts: Parts, *given: Any) -> Op[Any]:
+    def way(parts: Parts, *given: Any) -> Op[Any]:
         same = [[*each] if isinstance(each, Iterator) else each for each in given]
         return unite((yield from parts.everywhere(lambda state: op(state, *same))))
 
-    return _way(everywhere, takes)
+    return _way(way, takes)
 
 
 def _in_head(op: OfQueue[Any], takes: str) -> Way:
@@ -346,8 +350,8 @@ def _stop_action(parts: Parts, action_id: str, timeout: float | None, who: Who) 
 
 WAYS: Final[Mapping[str, Way]] = MappingProxyType(
     {
-        "actions": _everywhere(actions.actions, "timeout", sums.actions),
-        "assign": _everywhere(assign.assign, "names max_overlap timeout", _first),
+        "actions": everywhere(actions.actions, "timeout", sums.actions),
+        "assign": everywhere(assign.assign, "names max_overlap timeout", _first),
         "assignment": _in_head(assign.assignment, "timeout"),
         "cancel": _way(_cancel, "message_id rate limit timeout who"),
         "configure": _way(_configure, "settings timeout who"),
@@ -356,32 +360,32 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
         "declare": Way(_declare, (), creates=True),
         "delete": _way(_delete, "expected timeout"),
         "delete_dead": _way(_delete_dead, "letters ids rate limit timeout who"),
-        "delete_plan": _everywhere(plans.delete_plan, "name timeout who", _nothing),
-        "failures": _everywhere(failures.failures, "timeout", together.failures),
+        "delete_plan": everywhere(plans.delete_plan, "name timeout who", _nothing),
+        "failures": everywhere(failures.failures, "timeout", together.failures),
         "history": _in_head(beats.history, "minutes timeout"),
         "journal": _way(_journal, "count after timeout"),
-        "len": _everywhere(stats.length, "timeout", sums.total),
+        "len": everywhere(stats.length, "timeout", sums.total),
         "limits": _way(_limits, "timeout"),
         "outlook": _of_whole(outlook.outlook, "shard_key timeout"),
         "paused": _way(_paused, "timeout"),
-        "pause": _everywhere(limits.pause, "shard_key seconds timeout who", _nothing),
+        "pause": everywhere(limits.pause, "shard_key seconds timeout who", _nothing),
         "peek": _way(_peek, "count shard_key stream state payloads after timeout"),
         "plans": _in_head(plans.plans, "timeout"),
         "purge": _way(_purge, "shard_key in_flight timeout who"),
         "redrive": _way(_redrive, "letters rate limit timeout who"),
         "resize": _way(_resize, "streams partitions timeout"),
         "result": _way(_result, "message_id timeout"),
-        "resume": _everywhere(limits.resume, "shard_key timeout who", _nothing),
-        "set_limits": _everywhere(limits.set_limits, "changes timeout seconds who", _nothing),
+        "resume": everywhere(limits.resume, "shard_key timeout who", _nothing),
+        "set_limits": everywhere(limits.set_limits, "changes timeout seconds who", _nothing),
         "set_plan": _way(_set_plan, "name max_in_flight rate burst weight timeout who"),
-        "set_weights": _everywhere(weights.set_weights, "changes timeout seconds who", _first),
+        "set_weights": everywhere(weights.set_weights, "changes timeout seconds who", _first),
         "settings": _in_head(queues.settings, "timeout"),
-        "stats": _everywhere(stats.statistics, "timeout", together.statistics),
+        "stats": everywhere(stats.statistics, "timeout", together.statistics),
         "status": _way(_status, "message_id timeout"),
         "stop_action": _way(_stop_action, "action_id timeout who"),
         "tenant": _way(_tenant, "shard_key neighbours timeout"),
         "tenants": _way(_tenants, "order limit start timeout"),
-        "unassign": _everywhere(assign.unassign, "names timeout", _first),
+        "unassign": everywhere(assign.unassign, "names timeout", _first),
         "verdict": _of_whole(outlook.verdict, "timeout"),
         "weights": _in_head(weights.weights, "timeout"),
         "workers": _in_head(beats.workers, "timeout"),

@@ -101,7 +101,7 @@ _LISTED: Final = {
 }
 _OPERATES: Final = (
     "open act assign cancel configure delete delete_dead limit pause pause_schedule plan purge purge_of redrive "
-    "remove_schedule resize shrink steer touch weigh"
+    "remove_schedule resize shrink steer store_schedule touch weigh"
 )
 _SCANNED: Final = {
     "meta": "hget hmget",

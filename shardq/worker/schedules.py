@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from shardq.client import Queue
+from shardq.client.parted import PartedQueue
 from shardq.errors import BackendError, ClosedError, QueueMissing
+from shardq.ops.queue.steps import Op
 from shardq.ops.schedules.attend import Attendant
 from shardq.worker.application import Application
 from shardq.worker.plan import Plan
@@ -68,7 +70,7 @@ class Schedules:
                 continue
             wait = PERIOD
             try:
-                queue.client.run(attendant.attend(CALL_TIMEOUT))
+                queue.client.run(_look(queue, attendant))
                 trouble.succeeded()
             except ClosedError:
                 return
@@ -79,3 +81,10 @@ class Schedules:
                 wait = min(PERIOD, UNKNOWN * 2 ** min(trouble.failures, 10))  # a full server is not asked all the time
             except Exception as error:
                 log.exception("queue %r: its schedules wait: %s", queue.name, error)
+
+
+def _look(queue: Queue, attendant: Attendant) -> Op[None]:
+    """Look once. A queue with partitions is opened with all of them, before anything is asked of it."""
+    if isinstance(queue, PartedQueue):
+        yield from queue._opened(CALL_TIMEOUT, create=True)
+    yield from attendant.attend(CALL_TIMEOUT)

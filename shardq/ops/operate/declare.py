@@ -31,7 +31,7 @@ def refuse(state: QueueState, differences: Differences) -> None:
     told = ", ".join(f"{name}={actual!r} instead of {requested!r}" for name, (requested, actual) in differences.items())
     raise ConfigError(
         f"queue {state.keys.name!r} has {told}: settings belong to the queue; change them by configure(), resize() or "
-        "`shardq apply`, or let this client do so with on_mismatch='apply'"
+        "`shardq apply`, or let this client do so with on_mismatch='apply' (but for a queue with partitions)"
     )
 
 
@@ -41,6 +41,9 @@ def apply(state: QueueState, differences: Differences) -> Op[None]:
     If another client changes them after that, its settings hold: two versions of a program that run at the same time
     do not take turns. ConfigError if the queue cannot have them now, in this call and in each after it.
     """
+    if state.config.partitions != 1:
+        _refuse_in_one(state, differences)
+        return
     wanted = {name: requested for name, (requested, _) in differences.items()}
     streams = wanted.pop("streams", None)
     try:
@@ -48,6 +51,14 @@ def apply(state: QueueState, differences: Differences) -> Op[None]:
     except ConfigError:
         state.view, state.opened = QueueView(), False
         raise
+    state.on_mismatch = warn_of
+
+
+def _refuse_in_one(state: QueueState, differences: Differences) -> None:
+    """Refuse what would be given to the head of a queue with partitions alone. Their number is a resize's matter."""
+    if differences.keys() - {"partitions"}:
+        refuse(state, differences)
+    warn_of(state, differences)
     state.on_mismatch = warn_of
 
 

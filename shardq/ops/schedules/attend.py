@@ -7,9 +7,10 @@ since a worker may stand still meanwhile. That changes nothing: how far the sche
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from shardq.codec import Codecs
 from shardq.errors import BackendError, ClosedError, DurabilityUnknown, QueueFull, QueueMissing, ServerUnfit
@@ -18,11 +19,12 @@ from shardq.ops.queue.opening import missing, open_queue
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
-from shardq.ops.schedules.record import BadRecord, Standing, record_of, standing_of
+from shardq.ops.schedules.record import BadRecord, record_of, standing_of
 from shardq.ops.schedules.slots import AHEAD, MOST, wanted, was_set_back
 from shardq.ops.schedules.write import SlotMessage, write_slots
 
 log = logging.getLogger("shardq")
+Fixed: TypeAlias = tuple[FixedSchedule, SlotMessage]
 PAGE: Final = 100
 NEVER: Final = 9_000_000_000_000_000
 A_DAY: Final = 86_400_000
@@ -47,23 +49,57 @@ class Attendant:
 
     def attend(self, timeout: float) -> Op[None]:
         """Look once, and write what is due soon. BackendError; then the next time does the rest."""
-        yield from open_queue(self._state, self._state.until(timeout))
-        names: tuple[str, ...] = tuple(message.name for _, message in self._fixed)
+        parts = self._state.parts
+        if parts is None:
+            yield from self._attend(self._state, self._fixed, {}, timeout)
+            return
+        # Each partition has what is stored there, and the program's schedules whose home it is. Where the home of one
+        # has moved, the partition that had it before knows how far it is.
+        said: list[dict[str, int]] = []
+        if self._fixed:
+            said = yield from parts.everywhere(lambda state: self._how_far(state, timeout))
+        written = {name: max(each.get(name, 0) for each in said) for name in {name for each in said for name in each}}
+        for state in parts.states:
+            own = [each for each in self._fixed if parts.home_of(each[1].shard_key) is state]
+            yield from self._attend(state, own, written, timeout)
+
+    def _how_far(self, state: QueueState, timeout: float) -> Op[dict[str, int]]:
+        """Return up to when the slots of each schedule of the program are written, as far as a partition knows."""
+        names = [message.name for _, message in self._fixed]
+        found = yield from self._due(state, names, 1, timeout)
+        far = {}
+        for name, said in zip(names, found[1], strict=True):
+            with suppress(BadRecord):  # which is told where it is written
+                far[name] = standing_of(said).last
+        return far
+
+    def _due(self, state: QueueState, names: Sequence[str], count: int, timeout: float) -> Op[Any]:
+        call = Call.on(state.keys, "due_schedules", (AHEAD, count, *names))
+        reply: Any = yield from retry_until(always(call), state.until(timeout), state.clock)
+        if len(reply) == 1:
+            raise missing(state)
+        return reply
+
+    def _attend(
+        self, state: QueueState, fixed: Sequence[Fixed], written: Mapping[str, int], timeout: float
+    ) -> Op[None]:
+        """Attend to what is stored in one queue or partition, and to these schedules of the program.
+
+        Of some of those it was seen elsewhere up to when their slots are *written*.
+        """
+        yield from open_queue(state, state.until(timeout))
+        names: list[str] = [message.name for _, message in fixed]
         while True:
-            until = self._state.until(timeout)
-            call = Call.on(self._state.keys, "due_schedules", (AHEAD, PAGE, *names))
-            reply = yield from retry_until(always(call), until, self._state.clock)
-            if len(reply) == 1:
-                raise missing(self._state)
-            now, said, flat = reply
-            for (each, message), standing in zip(self._fixed if names else (), said, strict=True):
-                yield from self._guarded(each.where, self._write_fixed(each, message, standing, now, timeout))
+            now, said, flat = yield from self._due(state, names, PAGE, timeout)
+            for (each, message), standing in zip(fixed if names else (), said, strict=True):
+                write = self._write_fixed(state, each, message, standing, now, written.get(message.name), timeout)
+                yield from self._guarded(each.where, write)
             rows = [(flat[at], flat[at + 1], flat[at + 2]) for at in range(0, len(flat), 3)]
-            moved = yield from self._write_stored(rows, now, timeout)
+            moved = yield from self._write_stored(state, rows, now, timeout)
             # The rest of those that are due; but a page of which nothing moves would come again and again.
             if len(rows) < PAGE or not moved:
                 return
-            names = ()
+            names = []
 
     def _guarded(self, where: str, write: Op[Any]) -> Op[Any]:
         """Do *write*. What is wrong with one schedule is logged once, and keeps none of the others."""
@@ -87,41 +123,54 @@ class Attendant:
         return found
 
     def _write_fixed(
-        self, each: FixedSchedule, message: SlotMessage, said: bytes, now: int, timeout: float
+        self,
+        state: QueueState,
+        each: FixedSchedule,
+        message: SlotMessage,
+        said: bytes,
+        now: int,
+        written: int | None,
+        timeout: float,
     ) -> Op[None]:
-        if not said:
-            call = Call.on(self._state.keys, "begin_schedule", (message.name,))
-            reply = yield from retry_until(always(call), self._state.until(timeout), self._state.clock)
+        is_new = not said
+        if is_new:
+            call = Call.on(state.keys, "begin_schedule", (message.name,))
+            reply = yield from retry_until(always(call), state.until(timeout), state.clock)
             if reply == b"NOQUEUE":
-                raise missing(self._state)
+                raise missing(state)
             if reply == b"FULL":
                 raise BadRecord("the queue remembers 10,000 schedules of programs, and no more")
             now, said = reply
-        yield from self._write(each.where, message, each.catch_up, said, now, timeout)
+        last = standing_of(said).last
+        if written is not None:
+            last = written if is_new else max(last, written)
+        yield from self._write(state, each.where, message, each.catch_up, said, last, now, timeout)
 
-    def _write_stored(self, rows: list[tuple[bytes, bytes, bytes]], now: int, timeout: float) -> Op[int]:
+    def _write_stored(
+        self, state: QueueState, rows: list[tuple[bytes, bytes, bytes]], now: int, timeout: float
+    ) -> Op[int]:
         """Write the slots of these stored schedules, and note when to look at each next. Return how many were moved."""
         _RANDOM.shuffle(rows)
         moves: list[Argument] = []
         for name, said, raw in rows:
             where = f"schedule {name.decode(errors='replace')!r}"
-            found = yield from self._guarded(where, self._write_one(where, name, said, raw, now, timeout))
+            found = yield from self._guarded(where, self._write_one(state, where, name, said, raw, now, timeout))
             moves += (name, *(found or (said, now + AHEAD + PUT_OFF)))
         if not moves:
             return 0
-        call = Call.on(self._state.keys, "move_schedules", tuple(moves))
-        moved: int = yield from retry_until(always(call), self._state.until(timeout), self._state.clock)
+        call = Call.on(state.keys, "move_schedules", tuple(moves))
+        moved: int = yield from retry_until(always(call), state.until(timeout), state.clock)
         return moved
 
     def _write_one(
-        self, where: str, name: bytes, said: bytes, raw: bytes, now: int, timeout: float
+        self, state: QueueState, where: str, name: bytes, said: bytes, raw: bytes, now: int, timeout: float
     ) -> Op[tuple[Argument, Argument]]:
         """Write the slots of one stored schedule. Return how far it is, and when to look at it next."""
         record, standing = record_of(raw), standing_of(said)
         if standing.paused:
             return said, NEVER
         message = SlotMessage(f"u:{name.decode()}", record.timetable, record.shard_key, record.tag, record.body)
-        said = yield from self._write(where, message, record.catch_up, said, now, timeout)
+        said = yield from self._write(state, where, message, record.catch_up, said, standing.last, now, timeout)
         if not said:  # it was removed meanwhile
             return said, NEVER
         last = standing_of(said).last
@@ -129,27 +178,37 @@ class Attendant:
         return said, min(now + A_DAY, NEVER if following is None else following)
 
     def _write(
-        self, where: str, message: SlotMessage, catch_up: CatchUp, said: bytes, now: int, timeout: float
+        self,
+        state: QueueState,
+        where: str,
+        message: SlotMessage,
+        catch_up: CatchUp,
+        said: bytes,
+        before: int,
+        now: int,
+        timeout: float,
     ) -> Op[bytes]:
-        """Write the slots of a schedule that are wanted. Return how far it is then."""
-        standing = standing_of(said)
-        slots, left_out, last = wanted(message.timetable, standing.last, now, catch_up)
+        """Write the slots after *before* that are wanted, of a schedule that is as far as *said*.
+
+        Return how far it is then.
+        """
+        slots, left_out, last = wanted(message.timetable, before, now, catch_up)
         if not slots:
             return said
-        following = standing.moved(last)
-        other = yield from write_slots(self._state, message, slots, said, following, self._state.until(timeout))
+        following = standing_of(said).moved(last)
+        other = yield from write_slots(state, message, slots, said, following, state.until(timeout))
         if other is not None:
             return other
-        self._tell(where, message, standing, now, left_out)
+        self._tell(where, message, before, now, left_out)
         return following.encode()
 
-    def _tell(self, where: str, message: SlotMessage, before: Standing, now: int, left_out: Sequence[int]) -> None:
+    def _tell(self, where: str, message: SlotMessage, before: int, now: int, left_out: Sequence[int]) -> None:
         """Log what the worker that wrote the slots did not write."""
         queue, told = self._state.keys.name, message.timetable.told
-        if was_set_back(before.last, now):
+        if was_set_back(before, now):
             log.warning(
                 "queue %r, %s: the server's clock was set back: its slots were written up to %s, and count from %s on",
-                queue, where, told(before.last), told(now),
+                queue, where, told(before), told(now),
             )  # fmt: skip
         if left_out:
             log.warning(

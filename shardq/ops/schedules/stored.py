@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from shardq.arguments import flag, shown
 from shardq.codec import Codecs
-from shardq.errors import ConfigError, QueueFull, ScheduleNotFound
+from shardq.errors import ConfigError, QueueFull, ScheduleNotFound, ShardqError
 from shardq.model import Written
 from shardq.model.schedule import Schedule, check_catch_up
 from shardq.model.timetable import timetable
@@ -20,7 +20,14 @@ from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
 from shardq.ops.queue.who import NOBODY, Who
-from shardq.ops.schedules.record import BadRecord, Record, record_of, schedule_of, stored_record
+from shardq.ops.schedules.record import (
+    BadRecord,
+    Record,
+    record_of,
+    schedule_of,
+    standing_of,
+    stored_record,
+)
 from shardq.ops.write.outgoing import Outgoing, check_shard_key
 from shardq.ops.write.refusal import part_told, shares
 from shardq.ops.write.write import write_one
@@ -71,14 +78,21 @@ def add(
         case [b"OK", now, said]:
             stored = schedule_of(name.encode(), said, b"0:" + record, now)
             return check_replicas(state, underreplicated, stored)
+        case _:
+            raise _refused(state, shard_key, reply)
+
+
+def _refused(state: QueueState, shard_key: str | bytes, reply: Any) -> ShardqError:
+    """Return why a schedule was not stored."""
+    match reply:
         case b"NOQUEUE":
-            raise missing(state)
+            return missing(state)
         case b"NONE":
-            raise ConfigError(
+            return ConfigError(
                 f"queue {state.keys.name!r} stores no schedules: configure(max_schedules=1000) lets it store so many"
             )
         case _:
-            raise _full(state, shard_key, *reply[1:])
+            return _full(state, shard_key, *reply[1:])
 
 
 def _full(state: QueueState, key: str | bytes, most: int, stored: int, used: int) -> QueueFull:
@@ -144,6 +158,27 @@ def listed(state: QueueState, timeout: float | None) -> Op[list[Schedule]]:
                 continue
         if cursor == b"0":
             return [found[name] for name in sorted(found)]
+
+
+def move(state: QueueState, home: QueueState, name: str, timeout: float | None) -> Op[None]:
+    """Move a stored schedule from the partition of *state* to its *home*, as far as it is. One that is there stays.
+
+    For a moment it is in both: then a slot may be written twice, but none is missed.
+    """
+    _, _, (row, *_) = yield from _page(state, b"0", name, timeout)
+    _, _, (there, *_) = yield from _page(home, b"0", name, timeout)
+    if not row[2]:
+        return
+    if not there[2]:
+        until, record, standing = home.until(timeout), record_of(row[2]), standing_of(row[1])
+        yield from open_queue(home, until)
+        mark = "p" if standing.paused else "a"
+        args = (name, stored_record(record), secrets.token_urlsafe(6), record.shard_key, mark, standing.last)
+        call = Call.on(home.keys, "store_schedule", args, replicas=home.durability.replicas)
+        reply, _ = yield from retry_replicated(always(call), until, home.clock)
+        if reply[:1] != [b"OK"]:
+            raise _refused(home, text_or_bytes(record.shard_key), reply)
+    yield from remove(state, name, timeout)
 
 
 def _page(

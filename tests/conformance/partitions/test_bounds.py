@@ -64,6 +64,18 @@ def test_a_client_with_the_same_settings_is_not_warned(
     assert "max_len=10, not the 4 requested" in caplog.text
 
 
+@pytest.mark.once
+def test_a_client_gives_its_settings_to_no_partition_alone(world: World, open_queue: OpenQueue) -> None:
+    queue = opened(open_queue, max_len=10)
+    other = world.client().queue(queue.name, on_mismatch="apply", partitions=PARTITIONS, max_len=20)
+    with pytest.raises(ConfigError, match=r"max_len=10 instead of 20.*configure"):
+        other.write("x", shard_key="a")
+    assert queue.settings().max_len == 10
+    another = world.client().queue(queue.name, on_mismatch="apply", partitions=2, max_len=10, streams=8)
+    another.write("x", shard_key="a")
+    assert queue.settings().partitions == PARTITIONS
+
+
 def test_no_more_is_written_than_the_queue_may_hold(open_queue: OpenQueue) -> None:
     queue = opened(open_queue, max_len=50)
     assert PARTITIONS <= filled(queue, 50) <= 50
