@@ -134,11 +134,12 @@ class Parts:
 
     def others(self) -> list[int]:
         """Return by which other numbers of partitions a key may be known elsewhere than in its home; mostly by none."""
-        if not self.map.others:
+        others = (*self.map.others, *([self.map.towards] if self.map.towards else ()))
+        if not others:
             return []
         known = self.whole.server_time
         now = 0.0 if known is None else known.ms + (self.whole.clock.monotonic() - known.at) * 1000
-        return [number for number, until in self.map.others if until > now]
+        return [number for number, until in others if until > now]
 
     def of(self, number: int) -> QueueState:
         """Return the state of partition *number*. ConfigError if there is none."""

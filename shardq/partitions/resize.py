@@ -29,6 +29,8 @@ from shardq.partitions.placing import placed
 
 PAUSE: Final = MAX_AGE + 0.5
 """Seconds between the two maps."""
+ANNOUNCED: Final = 60.0
+"""Seconds for which the first map says where the second will put keys."""
 REMEMBERED: Final = 7 * 86_400.0
 """Seconds for which the former home of a shard key is remembered at least: messages with a unique key may wait so long.
 """
@@ -44,9 +46,10 @@ def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None
     found = map_in(head)
     if (count := max(found.read, wanted)) > 1:
         check_settings(head.config, count)
-    if found.written != wanted and not _is_announced(found, wanted):
-        found = yield from _announce(head, make, found, wanted, timeout)
     if found.written != wanted:
+        now, _ = yield from _times(head, head.until(timeout))
+        if not _is_announced(found, wanted, now):
+            found = yield from _announce(head, make, found, wanted, timeout)
         yield Sleep(PAUSE)
         yield from require_queue(head, head.until(timeout))
         if map_in(head).written != wanted:  # another one may have ended what this one began
@@ -59,8 +62,9 @@ def map_in(head: QueueState) -> PartitionMap:
     return PartitionMap.parse(map_of(head.config.partitions))
 
 
-def _is_announced(found: PartitionMap, wanted: int) -> bool:
-    return found.read >= wanted and wanted in dict(found.others)
+def _is_announced(found: PartitionMap, wanted: int, now: int) -> bool:
+    number, until = found.towards or (0, 0)
+    return found.read >= wanted and number == wanted and until > now
 
 
 def _announce(
@@ -68,17 +72,19 @@ def _announce(
 ) -> Op[PartitionMap]:
     slots, until = (yield from slots_of(head, head.until(timeout))), head.until(timeout)
     salts = placed(head.keys.name, wanted, slots, found)
-    now, over = yield from _times(head, until)
-    more = replace(found, salts=salts).remembering(wanted, over, now)
-    return (yield from _store(head, make, found, more, wanted, timeout, lambda each: _is_announced(each, wanted)))
+    now, _ = yield from _times(head, until)
+    more = replace(found, salts=salts, towards=(wanted, now + round(ANNOUNCED * 1000)))
+    return (yield from _store(head, make, found, more, timeout, lambda each: _is_announced(each, wanted, now)))
 
 
 def _write_by(
     head: QueueState, make: MakeState, found: PartitionMap, wanted: int, timeout: float | None
 ) -> Op[PartitionMap]:
     now, over = yield from _times(head, head.until(timeout))
+    if not _is_announced(found, wanted, now):  # this one stood still, and who has a key looks there no more
+        _refuse(head)
     following = replace(found, written=wanted).remembering(found.written, over, now)
-    return (yield from _store(head, make, found, following, wanted, timeout, lambda each: each.written == wanted))
+    return (yield from _store(head, make, found, following, timeout, lambda each: each.written == wanted))
 
 
 def _times(head: QueueState, until: float) -> Op[tuple[int, int]]:
@@ -93,7 +99,6 @@ def _store(
     make: MakeState,
     found: PartitionMap,
     following: PartitionMap,
-    wanted: int,
     timeout: float | None,
     will_do: Callable[[PartitionMap], bool],
 ) -> Op[PartitionMap]:

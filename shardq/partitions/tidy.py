@@ -42,7 +42,7 @@ def tidy(parts: Parts) -> Op[bool]:
         return False
     parts.tidy_at = now + SELDOM  # before it is tried: what fails is not tried again at once
     try:
-        left = yield from _left(parts.states[-1])
+        left = yield from _left(parts, parts.states[-1])
         if left > 0:
             parts.tidy_at = now + min(max(left, EVERY), SELDOM)
             return False
@@ -57,7 +57,7 @@ def tidy(parts: Parts) -> Op[bool]:
     return True
 
 
-def _left(state: QueueState) -> Op[float]:
+def _left(parts: Parts, state: QueueState) -> Op[float]:
     """Return how many seconds a partition has to stay, as far as can be seen; 0 if it may go, or is not there.
 
     Its epoch is read before the head is looked at: see `furnish`.
@@ -69,6 +69,8 @@ def _left(state: QueueState) -> Op[float]:
         state.forget()
         return 0.0
     state.know(seen.view)
+    if parts.map.towards and parts.map.towards[1] / 1000 > seen.time:
+        return EVERY  # a resize is under way
     found = yield from numbers(state)
     if found.backlog + found.in_flight + found.delayed + found.dead + found.result_count:
         return EVERY
@@ -94,6 +96,6 @@ def _remove(parts: Parts, head: QueueState, state: QueueState) -> Op[bool]:
         if word not in (b"OK", b"NOQUEUE"):
             return False
     salts = parts.map.salts[:-1]
-    following = replace(parts.map, salts=salts, others=parts.map.others if salts else ())
+    following = replace(parts.map, salts=salts, others=parts.map.others if salts else (), towards=None)
     yield from store_map(head, parts.make, parts.map, following)
     return True

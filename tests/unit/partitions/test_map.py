@@ -20,7 +20,8 @@ salts = st.text("0123456789abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=4)
 def maps(draw: Any) -> PartitionMap:
     found = tuple(draw(st.lists(salts, max_size=MAX_PARTITIONS - 1)))
     others = draw(st.dictionaries(st.integers(1, MAX_PARTITIONS), st.integers(1, 10**15)))
-    return PartitionMap(draw(st.integers(1, 1 + len(found))), found, tuple(others.items()))
+    towards = draw(st.none() | st.tuples(st.integers(1, MAX_PARTITIONS), st.integers(1, 10**15)))
+    return PartitionMap(draw(st.integers(1, 1 + len(found))), found, tuple(others.items()), towards)
 
 
 @given(maps())
@@ -33,6 +34,7 @@ def test_the_texts_stay_as_they_are() -> None:
     """Clients of other versions read them."""
     assert PartitionMap.parse("3:4,a:2@1795897620221") == PartitionMap(3, ("4", "a"), ((2, 1795897620221),))
     assert PartitionMap.parse("3:4,a:2@5:8@6").others == ((2, 5), (8, 6))
+    assert PartitionMap.parse("3:4,a:2@5:to8@6") == PartitionMap(3, ("4", "a"), ((2, 5),), (8, 6))
     assert PartitionMap.parse("1:4") == PartitionMap(1, ("4",))
     assert PartitionMap.parse("") == PartitionMap.parse("1:") == PartitionMap()
     assert PartitionMap().text == ""
