@@ -108,8 +108,15 @@ def resized(server: Server, name: str, load: Load) -> None:
         eventually(lambda written=written: load.written > written + 100 or load.failed)  # type: ignore[misc]
 
 
-def test_nothing_is_lost_or_doubled_and_no_sum_is_out_of_bounds(server: Server, queue_name: str, load: Load) -> None:
-    for work in (load.write, load.write, load.consume, load.consume, load.measure):
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_nothing_is_lost_or_doubled_and_no_sum_is_out_of_bounds(
+    server: Server, queue_name: str, load: Load, partitions: int
+) -> None:
+    if partitions > 1:  # else the client that only looks is told nothing
+        with Client.from_url(server.url) as client:
+            client.queue(queue_name).resize(partitions=partitions)
+        load.start(load.measure)
+    for work in (load.write, load.write, load.consume, load.consume):
         load.start(work)
     eventually(lambda: load.acked > 100 or load.failed)
     resized(server, queue_name, load)
