@@ -12,7 +12,8 @@ from shardq.errors import ConfigError
 from shardq.model.partitions import MAX_PARTITIONS
 
 _FORMER: Final = r":(\d{1,2})@(\d{1,16})"
-_TEXT: Final = re.compile(rf"(\d{{1,2}}):((?:[0-9a-z]{{1,4}}(?:,[0-9a-z]{{1,4}}){{0,62}})?)((?:{_FORMER}){{0,64}})(?::to(\d{{1,2}})@(\d{{1,16}}))?")
+_SALTS: Final = r"(?:[0-9a-z]{1,4}(?:,[0-9a-z]{1,4}){0,62})?"
+_TEXT: Final = re.compile(rf"(\d{{1,2}}):({_SALTS})((?:{_FORMER}){{0,64}})(?::to(\d{{1,2}})@(\d{{1,16}}))?")
 
 
 class PartitionMap(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A queue is resized again and again under load: nothing is lost, doubled or stored again, and no sum is out of bounds."""
+"""A queue is resized again and again under load: nothing is lost, doubled or stored again; sums stay in bounds."""
 
 from __future__ import annotations
 
