@@ -22,9 +22,10 @@ from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Sleep
 from shardq.ops.queue.together import run_together
+from shardq.partitions.asking import MAX_AGE
 from shardq.partitions.furnish import furnish
 from shardq.partitions.map import PartitionMap
-from shardq.partitions.parts import MAX_AGE, MakeState, all_of, check_settings, slots_of
+from shardq.partitions.parts import MakeState, all_of, check_settings, slots_of
 from shardq.partitions.placing import placed
 
 PAUSE: Final = MAX_AGE + 0.5

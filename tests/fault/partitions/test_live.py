@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shardq import Client, Queue
-from shardq.partitions import parts, resize, tidy
+from shardq.partitions import asking, parts, resize, tidy
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -25,7 +25,8 @@ SOON = 60.0
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A map is old after a tenth of the time."""
-    monkeypatch.setattr(parts, "MAX_AGE", 0.5)
+    for room in (asking, parts):
+        monkeypatch.setattr(room, "MAX_AGE", 0.5)
     monkeypatch.setattr(resize, "PAUSE", 1.0)
 
 
