@@ -117,6 +117,7 @@ VERBS: Final[Mapping[str, Callable[[Queue], object]]] = {
     "Queue.outlook": lambda q: q.outlook(),
     "Queue.pause": lambda q: q.pause("a"),
     "Queue.pause, with an end": lambda q: q.pause("a", seconds=600),
+    "Queue.partitions": lambda q: q.partitions(),
     "Queue.pause, the queue": lambda q: q.pause(),
     "Queue.paused": lambda q: q.paused(),
     "Queue.peek": lambda q: q.peek(),

@@ -26,6 +26,8 @@ from shardq.partitions.resize import store_map
 EVERY: Final = 10.0
 SELDOM: Final = 300.0
 """Seconds between two looks of a client: while messages are left, and at most while only time must pass."""
+PATIENCE: Final = 0.25
+"""Seconds for which a reader waits for the look: a node that does not answer keeps nobody from others for long."""
 RETENTION: Final = 3600.0
 """Seconds after the last write for which a drained partition stays at least: a write that got no answer may come again.
 """
@@ -36,25 +38,28 @@ def tidy(parts: Parts) -> Op[bool]:
 
     A client looks now and then. A failure is only logged, such as that of a user who may not delete any.
     """
-    head = parts.states[0]
-    now = head.clock.monotonic()
+    now = parts.whole.clock.monotonic()
     if parts.map.read == parts.map.written or now < parts.tidy_at:
         return False
     parts.tidy_at = now + SELDOM  # before it is tried: what fails is not tried again at once
     try:
-        left = yield from _left(parts, parts.states[-1])
-        if left > 0:
-            parts.tidy_at = now + min(max(left, EVERY), SELDOM)
-            return False
-        if not (yield from _remove(parts, head, parts.states[-1])):
-            return False
+        has_changed = yield from _tidy(parts, now)
     except Changed:  # by another client
-        pass
+        has_changed = True
     except ShardqError as error:
-        log.warning("a drained partition of queue %r was not removed: %s", head.keys.name, error)
+        log.warning("a drained partition of queue %r was not removed: %s", parts.whole.keys.name, error)
         return False
-    parts.forget()
-    return True
+    if has_changed:
+        parts.forget()
+    return has_changed
+
+
+def _tidy(parts: Parts, now: float) -> Op[bool]:
+    left = yield from _left(parts, parts.states[-1])
+    if left > 0:
+        parts.tidy_at = now + min(max(left, EVERY), SELDOM)
+        return False
+    return (yield from _remove(parts, parts.states[0], parts.states[-1]))
 
 
 def _left(parts: Parts, state: QueueState) -> Op[float]:
@@ -62,7 +67,7 @@ def _left(parts: Parts, state: QueueState) -> Op[float]:
 
     Its epoch is read before the head is looked at: see `furnish`.
     """
-    seen = yield from outcome_of(sight(state, state.until()))
+    seen = yield from outcome_of(sight(state, state.until(PATIENCE)))
     if isinstance(seen, ShardqError):
         if not isinstance(seen, QueueMissing):
             raise seen
@@ -71,7 +76,7 @@ def _left(parts: Parts, state: QueueState) -> Op[float]:
     state.know(seen.view)
     if parts.map.towards and parts.map.towards[1] / 1000 > seen.time:
         return EVERY  # a resize is under way
-    found = yield from numbers(state)
+    found = yield from numbers(state, PATIENCE)
     if found.backlog + found.in_flight + found.delayed + found.dead + found.result_count:
         return EVERY
     return max(0.0, seen.written_at + _retention(state) - seen.time)
