@@ -1,7 +1,8 @@
 """Turns: which partitions a client reads next, and how many messages of each. Pure, soft, of one client and queue.
 
 It is the engine's own rule one level up. What a partition has to give is its weight: its quiet messages, of tenants
-ahead of whom nobody is, and its turns, the shard keys that wait for one. A read is dealt message by message:
+ahead of whom nobody is, and its turns, the shard keys that wait for one, each as often as its weight says. A read is
+dealt message by message:
 
 - to a partition with quiet messages first, but for one of eight;
 - else to one of those within one message of the fewest in flight for their weight; of these, to the one that was served
@@ -105,7 +106,7 @@ class Turns:
         return dict(found)
 
     def heard(self, partition: int, quiet: int, waiting: int) -> None:
-        """Note what a read or a glance told: *quiet* messages, and shard keys *waiting* for a turn."""
+        """Note what a read or a glance told: *quiet* messages, and the weights of those that are *waiting*."""
         turn = self._turns[partition]
         if not turn.weight and quiet + waiting:
             # It was away: it has no claim on what the others were served meanwhile.
