@@ -98,7 +98,8 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
         parts = await self._parts(timeout)
         began = self._telemetry.begin() if watched() else None
         until = self.state.clock.monotonic() + block
-        wanted = Wanted(count, visibility, max(until, self.state.until(timeout)), acking.parts)
+        stands, call_until = self._stands(parts), max(until, self.state.until(timeout))
+        wanted = Wanted(count, visibility, call_until, block > 0, stands.aside, stands.offer, acking.parts)
         try:
             while True:
                 try:
@@ -108,7 +109,7 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
                 waited: Rows | None = rows
                 wanted.acks = {}
                 if not rows and self.state.clock.monotonic() < until:
-                    waited = await self._stands(parts).wait(count, visibility, until)
+                    waited = await stands.wait(count, visibility, until)
                 if waited or (waited is not None and self.state.clock.monotonic() >= until):
                     break
                 if waited is None:

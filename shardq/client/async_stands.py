@@ -7,13 +7,17 @@ the engine does not know that somebody stands at several queues.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from shardq.errors import BackendError, QueueMissing, ShardqError
 from shardq.model import Received
+from shardq.ops.queue.steps import Op
 from shardq.ops.read.give_back import give_back, give_back_all
 from shardq.ops.read.read import read
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
+from shardq.partitions.away import FIRST_RETRY, LONGEST_RETRY
+from shardq.partitions.late import drop, offer_to
 from shardq.partitions.parts import Parts
 from shardq.partitions.reads import Rows
 
@@ -25,9 +29,6 @@ STAYS: Final = 1.0
 
 BLOCK: Final = 5.0
 """Seconds of one blocked read of a stand."""
-
-PAUSE: Final = 0.5
-"""Seconds until a stand whose partition failed tries again."""
 
 
 class Waits:
@@ -57,6 +58,7 @@ class AsyncStands:
         self._waiting.append(waits)
         for number in range(len(self._parts.states)):
             self._begin(number, visibility)
+        self.offer(visibility)
         try:
             async with asyncio.timeout(max(0.0, until - self._parts.states[0].clock.monotonic())):
                 await waits.came
@@ -71,6 +73,29 @@ class AsyncStands:
                 self._waiting.remove(waits)
             self._leave()
         return waits.rows
+
+    def aside(self, op: Op[None]) -> None:
+        """Run *op* in the background, until the client is closed: what is held then goes back."""
+        task = asyncio.get_running_loop().create_task(self._run_aside(op))
+        self._client._stands.add(task)
+        task.add_done_callback(self._client._stands.discard)
+
+    async def _run_aside(self, op: Op[None]) -> None:
+        try:
+            await self._client._driver.run(op)
+        except asyncio.CancelledError:
+            for held in [*self._parts.held]:
+                if rest := drop(self._parts, held):
+                    self._run_back(held.number, rest)
+            raise
+        except ShardqError:  # the client was closed
+            return
+
+    def offer(self, visibility: float | None) -> None:
+        """Give those who wait what came late."""
+        if self._parts.held:
+            for held in offer_to(self._parts, visibility, partial(self._give, visibility)):
+                self._run_back(held.number, held.rows)
 
     def _begin(self, number: int, visibility: float | None) -> None:
         if self._leaving is not None:
@@ -97,7 +122,7 @@ class AsyncStands:
 
     async def _stand(self, number: int, visibility: float | None) -> None:
         """Read from one partition for those who wait, until the task is cancelled or the client is closed."""
-        state = self._parts.states[number]
+        state, pause = self._parts.states[number], FIRST_RETRY
         while True:
             wanted = sum(each.count for each in self._waiting if each.visibility == visibility)
             granted = Outstanding()
@@ -109,19 +134,28 @@ class AsyncStands:
                 if granted.holder or granted.rows:
                     self._client._run_in_background(give_back_all(state, granted, state.until()))
                 raise
-            except (BackendError, QueueMissing):
-                await asyncio.sleep(PAUSE)
+            except (BackendError, QueueMissing) as error:
+                self._hear(number, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_RETRY)
                 continue
             except ShardqError:  # the client was closed
                 return
-            if rows:
-                self._give(number, visibility, rows)
+            pause = FIRST_RETRY
+            if number in self._parts.away.numbers:
+                self._hear(number, rows)
+            if rest := self._give(visibility, number, rows):
+                self._run_back(number, rest)
 
-    def _give(self, number: int, visibility: float | None, rows: list[Received]) -> None:
-        """Give messages to those who wait, and back what nobody wants."""
+    def _hear(self, number: int, outcome: object) -> None:
+        with self._parts.lock:
+            self._parts.away.heard(number, outcome)
+
+    def _give(self, visibility: float | None, number: int, rows: list[Received]) -> list[Received]:
+        """Give messages to those who wait. Return what nobody wants."""
         for waits in [each for each in self._waiting if each.visibility == visibility]:
             if not rows:
-                return
+                break
             if waits.came.done():
                 continue
             taken, rows = rows[: waits.count], rows[waits.count :]
@@ -130,8 +164,7 @@ class AsyncStands:
             waits.rows = {number: taken}
             waits.came.set_result(None)
             self._waiting.remove(waits)
-        if rows:
-            self._run_back(number, rows)
+        return rows
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Wake those who wait if the client was closed: they find that out. The *task* may never have run."""

@@ -16,7 +16,7 @@ from shardq.client.acking import note_answers
 from shardq.client.leases import LeasedDelivery
 from shardq.client.results import results_of
 from shardq.client.work import Work, measured
-from shardq.errors import CodecError, ConfigError
+from shardq.errors import CodecError, ConfigError, Empty
 from shardq.model import Received, Where
 from shardq.model.action import ActionKind
 from shardq.model.call import Callee, returns_of
@@ -73,6 +73,13 @@ class PartedQueue:
         parts = yield from self._opened(given["timeout"], create=way.creates)
         who = Who(given.get("by"), given.get("note"))
         return (yield from way.op(parts, *[who if name == "who" else given[name] for name in way.takes]))
+
+    def _empty(self, block: float) -> Empty:
+        text, parts = f"queue {self.name!r} had nothing to deliver for {block:g} s", self.state.parts
+        away = tuple(sorted(parts.away.numbers)) if parts is not None else ()
+        error = Empty(f"{text}; its partitions {', '.join(map(str, away))} did not answer" if away else text)
+        error.unreachable = away
+        return error
 
     def _check_message(self, payload: Any, options: Mapping[str, Any]) -> None:
         """Raise what is wrong with a message, before anything is made: with the first one the queue may be."""

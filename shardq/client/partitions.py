@@ -97,7 +97,8 @@ class PartitionedQueue(PartedQueue, Queue):
         parts = self._parts(timeout)
         began = self._telemetry.begin() if watched() else None
         until = self.state.clock.monotonic() + block
-        wanted = Wanted(count, visibility, max(until, self.state.until(timeout)), acking.parts)
+        stands, call_until = self._stands(parts), max(until, self.state.until(timeout))
+        wanted = Wanted(count, visibility, call_until, block > 0, stands.aside, stands.offer, acking.parts)
         try:
             while True:
                 try:
@@ -107,7 +108,7 @@ class PartitionedQueue(PartedQueue, Queue):
                 waited: Rows | None = rows
                 wanted.acks = {}
                 if not rows and self.state.clock.monotonic() < until:
-                    waited = self._stands(parts).wait(count, visibility, until)
+                    waited = stands.wait(count, visibility, until)
                 if waited or (waited is not None and self.state.clock.monotonic() >= until):
                     break
                 if waited is None:

@@ -20,6 +20,7 @@ from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
+from shardq.partitions.away import Away
 from shardq.partitions.homes import home
 from shardq.partitions.map import PartitionMap
 from shardq.partitions.placing import Slots, placed
@@ -52,12 +53,16 @@ class Parts:
         self.map = found
         self.states = tuple([make(head, number, found.name_of(name, number)) for number in range(found.read)])
         self.turns = Turns(found.read, head.clock.monotonic)
+        self.away = Away(self.turns, found.read, head.clock.monotonic)
+        self.held: list[Any] = []  # messages that came late, while nobody has taken them
         self.stands: Any = None  # the client's blocked reads at the partitions, once somebody waits
         self.lock = Lock()
 
     def forked(self) -> None:
         """Begin anew in a child process: a thread of the parent may have held the lock."""
         self.lock = Lock()
+        self.away = Away(self.turns, len(self.states), self._head.clock.monotonic)
+        self.turns.out, self.held = frozenset(), []
 
     def forget(self) -> None:
         """Forget all: the queue is gone. The next call looks it up anew."""

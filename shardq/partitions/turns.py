@@ -71,6 +71,7 @@ class Turns:
         self._stayed = 0  # messages that were dealt in a row where a reader acked
         self._since_look = 0  # messages that were dealt since a look
         self._looked_at = -math.inf
+        self.out: frozenset[int] = frozenset()  # partitions that are left out of reads for now
 
     def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, int]:
         """Return how many messages to read of which partition, *count* at most; {} if nothing is known of any.
@@ -88,7 +89,8 @@ class Turns:
             self._since_look += 1
             return found
         left = [
-            [turn.quiet, turn.turns] if among is None or at in among else [0, 0] for at, turn in enumerate(self._turns)
+            [turn.quiet, turn.turns] if (among is None or at in among) and at not in self.out else [0, 0]
+            for at, turn in enumerate(self._turns)
         ]
         for _ in range(count):
             at = self._next(left)
@@ -142,8 +144,8 @@ class Turns:
         return self.unheard(now - FRESH)
 
     def unheard(self, since: float) -> list[int]:
-        """Return the partitions of which nothing was heard at local time *since* or later."""
-        return [at for at, turn in enumerate(self._turns) if turn.heard_at < since]
+        """Return the partitions of which nothing was heard at local time *since* or later, but those left out."""
+        return [at for at, turn in enumerate(self._turns) if turn.heard_at < since and at not in self.out]
 
     def forget(self, partition: int) -> None:
         """Note that what was heard of a partition may not hold any more: it is to be looked at."""
@@ -151,8 +153,8 @@ class Turns:
 
     def _may_stay(self, partition: int) -> bool:
         """Return whether the next message may be of this partition again."""
-        others = any(turn.quiet for at, turn in enumerate(self._turns) if at != partition)
-        if others or self._stayed >= STAYS or not self._turns[partition].weight:
+        others = any(turn.quiet for at, turn in enumerate(self._turns) if at != partition and at not in self.out)
+        if others or partition in self.out or self._stayed >= STAYS or not self._turns[partition].weight:
             self._stayed = 0
             return False
         self._stayed += 1
