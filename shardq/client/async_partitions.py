@@ -18,11 +18,10 @@ from shardq.client.leases import delivered
 from shardq.client.parted import PartedAction, PartedDelivery, PartedJob, PartedPart, PartedQueue, spread
 from shardq.model import Message, Written
 from shardq.model.message import messages_of
-from shardq.ops.read.give_back import give_back_all
 from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
 from shardq.partitions.parts import Parts
-from shardq.partitions.reads import Rows, Wanted, read_turns
+from shardq.partitions.reads import Rows, Wanted, first_look, read_turns
 from shardq.partitions.writes import write_dealt
 from shardq.telemetry.gate import watched
 
@@ -103,6 +102,12 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
         try:
             while True:
                 try:
+                    if (first := first_look(parts, wanted, timeout)) is not None:
+                        found = await stands.look(wanted, *first)
+                        if found is not None:
+                            acking.looked(self._telemetry, found, began, batch=batch)
+                        if found:
+                            return delivered(AsyncPartDelivery, found, self._part(parts, first[0]))
                     rows = await self._read_now(parts, wanted)
                 finally:
                     acking.note(self._telemetry, began)
@@ -129,16 +134,13 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
         try:
             rows: Rows = await self._client.run(read_turns(parts, wanted))
         except asyncio.CancelledError:
-            for number, each in wanted.granted.items():
-                if each.holder or each.rows:
-                    state = parts.states[number]
-                    self._client._run_in_background(give_back_all(state, each, state.until()))
+            self._stands(parts).give_back(wanted)
             raise
         return rows
 
     def _stands(self, parts: Parts) -> AsyncStands:
-        with parts.lock:
-            if parts.stands is None:
-                parts.stands = AsyncStands(self._client, parts)
-            found: AsyncStands = parts.stands
-            return found
+        found: AsyncStands | None = parts.stands
+        if found is None:
+            with parts.lock:
+                found = parts.stands = parts.stands or AsyncStands(self._client, parts)
+        return found

@@ -10,16 +10,18 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from shardq.drivers.exchanges import Pending
 from shardq.errors import BackendError, QueueMissing, ShardqError
 from shardq.model import Received
 from shardq.ops.queue.steps import Op
 from shardq.ops.read.give_back import give_back, give_back_all
+from shardq.ops.read.look import Look
 from shardq.ops.read.read import read
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
 from shardq.partitions.away import FIRST_RETRY, LONGEST_RETRY
-from shardq.partitions.late import drop, offer_to
+from shardq.partitions.late import PATIENCE, drop, offer_to
 from shardq.partitions.parts import Parts
-from shardq.partitions.reads import Rows
+from shardq.partitions.reads import Rows, Wanted, late_look, looked
 
 if TYPE_CHECKING:
     from shardq.client.async_client import AsyncClient
@@ -73,6 +75,36 @@ class AsyncStands:
                 self._waiting.remove(waits)
             self._leave()
         return waits.rows
+
+    async def look(self, wanted: Wanted, number: int, look: Look) -> list[Received] | None:
+        """Make the first try of a read. Return its messages; None if its call must go on. It may be late."""
+        if look.acks is not None:
+            return looked(self._parts, wanted, number, look, await self._made(wanted, look))
+        task = asyncio.ensure_future(self._client.look(look))
+        try:
+            await asyncio.wait((task,), timeout=PATIENCE)
+        except asyncio.CancelledError:
+            task.cancel()
+            self.give_back(wanted)
+            raise
+        if task.done():
+            return looked(self._parts, wanted, number, look, task.result())
+        late_look(self._parts, wanted, number, look, Pending(task), _rows_of)
+        return None
+
+    async def _made(self, wanted: Wanted, look: Look) -> list[Received] | None:
+        try:
+            return await self._client.look(look)
+        except asyncio.CancelledError:
+            self.give_back(wanted)
+            raise
+
+    def give_back(self, wanted: Wanted) -> None:
+        """Give back what a cancelled read was granted."""
+        for number, each in wanted.granted.items():
+            if each.holder or each.rows:
+                state = self._parts.states[number]
+                self._client._run_in_background(give_back_all(state, each, state.until()))
 
     def aside(self, op: Op[None]) -> None:
         """Run *op* in the background, until the client is closed: what is held then goes back."""
@@ -183,3 +215,7 @@ class AsyncStands:
     def _run_back(self, number: int, rows: list[Received]) -> None:
         state: Any = self._parts.states[number]
         self._client._run_in_background(give_back(state, rows, state.until()))
+
+
+def _rows_of(ended: Any) -> list[Received] | None:
+    return None if isinstance(ended, Exception) else ended

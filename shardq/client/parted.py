@@ -268,6 +268,15 @@ class Acking:
         self.deliveries: dict[int, list[Any]] = {}
         self.parts: dict[int, Acks] = {}
 
+    def looked(self, telemetry: Telemetry, rows: list[Received], began: Began | None, *, batch: bool) -> None:
+        """Note that one call has acked and read."""
+        acked = [acks.last for acks in self.parts.values()]
+        for (delivery,) in self.deliveries.values():
+            delivery._note(lost=False)
+        self.deliveries = {}
+        if began is not None and (rows or acked):
+            telemetry.looked(rows, acked[0] if acked else (), began, batch=batch)
+
     def note(self, telemetry: Telemetry, began: Began | None) -> None:
         """Note on each delivery what was answered, once."""
         for number, deliveries in self.deliveries.items():

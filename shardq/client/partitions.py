@@ -21,7 +21,7 @@ from shardq.model.message import messages_of
 from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
 from shardq.partitions.parts import Parts
-from shardq.partitions.reads import Rows, Wanted, read_turns
+from shardq.partitions.reads import Rows, Wanted, first_look, read_turns
 from shardq.partitions.writes import write_dealt
 from shardq.telemetry.gate import watched
 
@@ -102,6 +102,12 @@ class PartitionedQueue(PartedQueue, Queue):
         try:
             while True:
                 try:
+                    if (first := first_look(parts, wanted, timeout)) is not None:
+                        found = stands.look(wanted, *first)
+                        if found is not None:
+                            acking.looked(self._telemetry, found, began, batch=batch)
+                        if found:
+                            return delivered(PartDelivery, found, self._part(parts, first[0]))
                     rows = self._read_now(parts, wanted)
                 finally:
                     acking.note(self._telemetry, began)
@@ -127,8 +133,8 @@ class PartitionedQueue(PartedQueue, Queue):
         return rows
 
     def _stands(self, parts: Parts) -> Stands:
-        with parts.lock:
-            if parts.stands is None:
-                parts.stands = Stands(self._client, parts)
-            found: Stands = parts.stands
-            return found
+        found: Stands | None = parts.stands
+        if found is None:
+            with parts.lock:
+                found = parts.stands = parts.stands or Stands(self._client, parts)
+        return found

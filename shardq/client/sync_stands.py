@@ -9,18 +9,20 @@ import os
 import threading
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from shardq.drivers.exchanges import Pending
 from shardq.errors import BackendError, ClosedError, QueueMissing, ShardqError
 from shardq.model import Received
-from shardq.ops.queue.steps import Op
+from shardq.ops.queue.steps import Call, Op
 from shardq.ops.read.give_back import give_back
+from shardq.ops.read.look import Look
 from shardq.ops.read.read import read
 from shardq.ops.read.waiting import MAX_PER_CALL
 from shardq.partitions.away import FIRST_RETRY, LONGEST_RETRY
-from shardq.partitions.late import Held, drop, offer_to
+from shardq.partitions.late import PATIENCE, Held, drop, offer_to
 from shardq.partitions.parts import Parts
-from shardq.partitions.reads import Rows
+from shardq.partitions.reads import Rows, Wanted, late_look, looked
 
 if TYPE_CHECKING:
     from shardq.client.client import Client
@@ -76,6 +78,24 @@ class Stands:
             with self._lock, suppress(ValueError):
                 self._waiting.remove(waits)
         return waits.rows or (None if waits.is_recalled else {})
+
+    def look(self, wanted: Wanted, number: int, look: Look) -> list[Received] | None:
+        """Make the first try of a read. Return its messages; None if the operation must go on. It may be late."""
+        if look.acks is not None:
+            return looked(self._parts, wanted, number, look, self._client.look(look))
+        driver, call = self._client._driver, cast("Call", look.step)
+        begun = driver.begin(call)
+        if begun is None:  # it must connect first
+            wanted.granted.pop(number)
+            return None
+        look.made = True
+        if isinstance(begun, Exception):
+            return looked(self._parts, wanted, number, look, look.rows(begun))
+        if not begun.comes(PATIENCE):
+            rows_of = partial(_rows_of, look)
+            late_look(self._parts, wanted, number, look, Pending(begun), rows_of)
+            return None
+        return looked(self._parts, wanted, number, look, look.rows(driver.ended(call, begun)))
 
     def aside(self, op: Op[None]) -> None:
         """Run *op* in a thread of its own, until the client is closed."""
@@ -206,3 +226,7 @@ class Stands:
                 self._waiting.remove(waits)
                 waits.came.release()
             return rows
+
+
+def _rows_of(look: Look, ended: Any) -> list[Received] | None:
+    return look.rows(ended if isinstance(ended, Exception) else ended[0])

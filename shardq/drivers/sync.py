@@ -126,6 +126,31 @@ class Driver:
             self._check_closed(error)
             raise
 
+    def begin(self, call: Call) -> Begun | Refused | Unanswered | None:
+        """Send *call* on an idle connection; None if there is none. Who waits for the answer says for how long."""
+        try:
+            route = self._routes.get(call.key) or self._find_route(call.key)
+            asked = route.links.begin(call.request(route.form), 1, on_send=call.on_send)
+        except (Refused, Unanswered) as failure:
+            return failure
+        except CLOSED as error:
+            self._check_closed(error)
+            raise
+        return None if asked is None else Begun(asked, self._exchanges.limit(call.until))
+
+    def ended(self, call: Call, begun: Begun) -> Any:
+        """Return the reply to *call* that was begun, or its failure."""
+        try:
+            (reply,) = begun.answers()
+        except Unanswered as failure:
+            route = self._routes.get(call.key) or self._find_route(call.key)
+            self._lost(call.key, route, failure)
+            return failure
+        except CLOSED as error:
+            self._check_closed(error)
+            raise
+        return self.attempt(call) if isinstance(reply, Refused) else reply  # refused, it executed nothing
+
     def attempt(self, step: Sendable | Batch) -> Any:
         """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
         try:

@@ -10,7 +10,7 @@ import msgspec
 from shardq.errors import ShardqError
 from shardq.model import Received
 from shardq.ops.queue.outcome import ignore_failure, outcome_of
-from shardq.ops.queue.steps import Op, Sleep
+from shardq.ops.queue.steps import Late, Op, Sleep
 from shardq.ops.queue.together import Left, go_on
 from shardq.ops.read.give_back import give_back
 from shardq.ops.read.glance import Glance, glance
@@ -111,6 +111,19 @@ def offer_to(
                 else:
                     held.rows = rest + held.rows
     return back
+
+
+def begun(pending: Any, rows_of: Callable[[Any], list[Received] | None], op: Op[list[Received]]) -> Left:
+    """Return the first try of a read that is late, as an operation. *rows_of* its end are None if *op* must go on."""
+
+    def made() -> Op[list[Received]]:
+        (ended,) = yield Late(pending, (0,))
+        rows = rows_of(ended)
+        return rows if rows is not None else (yield from op)
+
+    pending.outcomes = lambda ended: {0: ended}
+    making = made()
+    return Left(making, next(making), many=True)
 
 
 def reads_aside(parts: Parts, wanted: Any, number: int, left: Left) -> None:

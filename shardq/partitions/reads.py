@@ -17,9 +17,10 @@ from shardq.ops.queue.together import Left, run_patiently
 from shardq.ops.read.acks import Acks, ack_alone, ack_earlier
 from shardq.ops.read.give_back import give_back
 from shardq.ops.read.glance import Glance, glance
-from shardq.ops.read.read import read_now
+from shardq.ops.read.look import Look, fast_read
+from shardq.ops.read.read import read, read_now
 from shardq.ops.read.waiting import Outstanding
-from shardq.partitions.late import PATIENCE, Offer, note, probe, reads_aside, take
+from shardq.partitions.late import PATIENCE, Offer, begun, note, probe, reads_aside, take
 from shardq.partitions.parts import Parts
 
 T = TypeVar("T")
@@ -36,6 +37,8 @@ class Wanted(msgspec.Struct):
     If it `waits`, it is a blocked read, which is told at once that nothing is there. `aside` runs an operation in the
     background, and `offer` gives what came late to those who wait. `acks` are done with the first calls, by the number
     of the partition. `granted` says at each moment what a caller that cancels the read must give back.
+
+    What `first_look` has begun is in `glances` and `dealt`, and in `first`, which goes on where it was dealt.
     """
 
     count: int
@@ -46,6 +49,9 @@ class Wanted(msgspec.Struct):
     offer: Offer
     acks: dict[int, Acks] = {}
     granted: dict[int, Outstanding] = {}
+    glances: list[int] | None = None
+    dealt: dict[int, int] | None = None
+    first: Op[list[Received]] | None = None
 
 
 def read_turns(parts: Parts, wanted: Wanted) -> Op[Rows]:
@@ -56,16 +62,18 @@ def read_turns(parts: Parts, wanted: Wanted) -> Op[Rows]:
     """
     began, turns, failed = parts.states[0].clock.monotonic(), parts.turns, list[ShardqError]()
     _probe(parts, wanted)
-    yield from _look(parts, turns.to_glance(), wanted, failed)
+    glances, wanted.glances = wanted.glances, None
+    yield from _look(parts, turns.to_glance() if glances is None else glances, wanted, failed)
     rows: Rows = {}
     count, among = wanted.count, None
     while True:
-        if parts.held and not wanted.acks:
+        dealt, wanted.dealt = wanted.dealt, None
+        if parts.held and not (wanted.acks or dealt):
             _add(rows, take(parts, count, wanted.visibility))
             count = wanted.count - sum(map(len, rows.values()))
         with parts.lock:
             stay = next(iter(wanted.acks)) if count == len(wanted.acks) == 1 else None
-            dealt = turns.deal(count, stay, among)
+            dealt = dealt or turns.deal(count, stay, among)
         if dealt or wanted.acks:
             some = yield from _read(parts, wanted, dealt, failed)
             _add(rows, some)
@@ -79,6 +87,60 @@ def read_turns(parts: Parts, wanted: Wanted) -> Op[Rows]:
             yield from _look(parts, unheard, wanted, failed)
             if not (dealt or unheard or (yield from _comes_late(parts, wanted, failed))):
                 return {}
+
+
+def first_look(parts: Parts, wanted: Wanted, timeout: float | None) -> tuple[int, Look] | None:
+    """Return the first try of a read of one, and its partition, if it is one call; None if `read_turns` must begin."""
+    acks = wanted.acks
+    if wanted.count > 1 or parts.held or parts.away.numbers or len(acks) > 1:
+        return None
+    stay = next(iter(acks), None)
+    with parts.lock:
+        if glances := parts.turns.to_glance():
+            wanted.glances = glances
+            return None
+        wanted.dealt = dealt = parts.turns.deal(1, stay)
+    number = next(iter(dealt), None)
+    if number is None or (stay is not None and stay != number):
+        return None
+    granted = wanted.granted[number] = Outstanding()
+    visibility = wanted.visibility
+    look = fast_read(parts.states[number], 1, 0.0, visibility, None, timeout, granted, acks.get(number), alone=True)
+    return None if look is None else (number, look)
+
+
+def looked(parts: Parts, wanted: Wanted, number: int, look: Look, rows: list[Received] | None) -> list[Received] | None:
+    """Note what a first try tells. Return its messages; None if its call must go on, by `read_turns`."""
+    if rows is None:
+        wanted.first = _rest(parts, wanted, number, look)
+        return None
+    reply = look.outcome if look.acks is None else look.outcome[1]
+    with parts.lock:
+        parts.turns.heard(number, reply[8], reply[9])
+        if not rows:
+            parts.turns.left(number, 1)
+            parts.turns.is_empty(number)
+    if not rows:
+        wanted.dealt, wanted.acks = None, {}
+    return rows
+
+
+def late_look(
+    parts: Parts, wanted: Wanted, number: int, look: Look, pending: Any, rows_of: Callable[[Any], list[Received] | None]
+) -> None:
+    """Let a first try that is late go on in the background. *rows_of* its end are its messages; None: it must go on."""
+    left = begun(pending, rows_of, _rest(parts, wanted, number, look))
+    with parts.lock:
+        parts.turns.left(number, 1)
+    wanted.dealt = None
+    reads_aside(parts, wanted, number, left)
+
+
+def _rest(parts: Parts, wanted: Wanted, number: int, look: Look) -> Op[list[Received]]:
+    """Return what goes on after the first try of a read."""
+    state, made = parts.states[number], look if look.made else None
+    granted = wanted.granted[number]
+    return read(state, 1, 0.0, wanted.visibility, outstanding=granted, acks=look.acks, made=made)
 
 
 def _add(rows: Rows, some: Rows) -> None:
@@ -185,6 +247,9 @@ def _read_one(parts: Parts, number: int, count: int, wanted: Wanted, acks: Acks 
     state = parts.states[number]
     if not count:
         return _ack(state, cast("Acks", acks), wanted.until)
+    if wanted.first is not None:
+        first, wanted.first = wanted.first, None
+        return _noting(first, parts, number)
     wanted.granted[number] = Outstanding()
     op = read_now(state, count, wanted.visibility, wanted.until, wanted.granted[number], acks)
     return _noting(op, parts, number)
