@@ -21,7 +21,7 @@ from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
 from shardq.partitions.away import FIRST_RETRY, LONGEST_RETRY
 from shardq.partitions.late import PATIENCE, drop, offer_to
 from shardq.partitions.parts import Parts
-from shardq.partitions.reads import Rows, Wanted, late_look, looked
+from shardq.partitions.reads import Rows, Wanted, late_look, let_go, looked
 
 if TYPE_CHECKING:
     from shardq.client.async_client import AsyncClient
@@ -45,7 +45,8 @@ class Waits:
 class AsyncStands:
     """The stands of one client at the partitions of one queue: as many as partitions, for each time that leases last.
 
-    Who has waited longest gets what comes. What nobody wants goes back at once, and is not counted as delivered.
+    The reader that has waited longest gets what comes. What nobody wants goes back at once, and is not counted as
+    delivered.
     """
 
     def __init__(self, client: AsyncClient, parts: Parts) -> None:
@@ -101,10 +102,8 @@ class AsyncStands:
 
     def give_back(self, wanted: Wanted) -> None:
         """Give back what a cancelled read was granted."""
-        for number, each in wanted.granted.items():
-            if each.holder or each.rows:
-                state = self._parts.states[number]
-                self._client._run_in_background(give_back_all(state, each, state.until()))
+        for op in let_go(self._parts, wanted):
+            self._client._run_in_background(op)
 
     def aside(self, op: Op[None]) -> None:
         """Run *op* in the background, until the client is closed: what is held then goes back."""

@@ -86,7 +86,7 @@ class Stands:
         driver, call = self._client._driver, cast("Call", look.step)
         begun = driver.begin(call)
         if begun is None:  # it must connect first
-            wanted.granted.pop(number)
+            wanted.granted.pop()
             return None
         look.made = True
         if isinstance(begun, Exception):

@@ -127,7 +127,7 @@ class Driver:
             raise
 
     def begin(self, call: Call) -> Begun | Refused | Unanswered | None:
-        """Send *call* on an idle connection; None if there is none. Who waits for the answer says for how long."""
+        """Send *call* on an idle connection; None if there is none. The caller waits for its answer."""
         try:
             route = self._routes.get(call.key) or self._find_route(call.key)
             asked = route.links.begin(call.request(route.form), 1, on_send=call.on_send)

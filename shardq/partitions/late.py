@@ -130,5 +130,7 @@ def reads_aside(parts: Parts, wanted: Any, number: int, left: Left) -> None:
     """Let a call that is late go on in the background."""
     with parts.lock:
         parts.away.late(number)
-    wanted.granted.pop(number, None)  # its own from now on: what it is granted is not the reader's to give back
+    # Its own from now on: what it is granted is not the reader's to give back.
+    if own := [each for each in wanted.granted if each[0] == number]:
+        wanted.granted.remove(own[-1])
     wanted.aside(bring(parts, number, left, wanted.visibility, wanted.offer))

@@ -15,7 +15,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Sleep, Step
 from shardq.ops.queue.together import Left, run_patiently
 from shardq.ops.read.acks import Acks, ack_alone, ack_earlier
-from shardq.ops.read.give_back import give_back
+from shardq.ops.read.give_back import give_back, give_back_all
 from shardq.ops.read.glance import Glance, glance
 from shardq.ops.read.look import Look, fast_read
 from shardq.ops.read.read import read, read_now
@@ -38,7 +38,8 @@ class Wanted(msgspec.Struct):
     background, and `offer` gives what came late to those who wait. `acks` are done with the first calls, by the number
     of the partition. `granted` says at each moment what a caller that cancels the read must give back.
 
-    What `first_look` has begun is in `glances` and `dealt`, and in `first`, which goes on where it was dealt.
+    How many are `dealt` of which partition counts as in flight there. What `first_look` has begun is in `glances` and
+    `dealt`, and in `first`, which goes on where it was dealt.
     """
 
     count: int
@@ -48,7 +49,7 @@ class Wanted(msgspec.Struct):
     aside: Callable[[Op[Any]], object]
     offer: Offer
     acks: dict[int, Acks] = {}
-    granted: dict[int, Outstanding] = {}
+    granted: list[tuple[int, Outstanding]] = []
     glances: list[int] | None = None
     dealt: dict[int, int] | None = None
     first: Op[list[Received]] | None = None
@@ -67,13 +68,14 @@ def read_turns(parts: Parts, wanted: Wanted) -> Op[Rows]:
     rows: Rows = {}
     count, among = wanted.count, None
     while True:
-        dealt, wanted.dealt = wanted.dealt, None
+        dealt = wanted.dealt
         if parts.held and not (wanted.acks or dealt):
-            _add(rows, take(parts, count, wanted.visibility))
+            _add(rows, held := take(parts, count, wanted.visibility))
+            wanted.granted += [(number, Outstanding(rows=each)) for number, each in held.items()]
             count = wanted.count - sum(map(len, rows.values()))
         with parts.lock:
             stay = next(iter(wanted.acks)) if count == len(wanted.acks) == 1 else None
-            dealt = dealt or turns.deal(count, stay, among)
+            dealt = wanted.dealt = dealt or turns.deal(count, stay, among)
         if dealt or wanted.acks:
             some = yield from _read(parts, wanted, dealt, failed)
             _add(rows, some)
@@ -103,8 +105,8 @@ def first_look(parts: Parts, wanted: Wanted, timeout: float | None) -> tuple[int
     number = next(iter(dealt), None)
     if number is None or (stay is not None and stay != number):
         return None
-    granted = wanted.granted[number] = Outstanding()
-    visibility = wanted.visibility
+    granted, visibility = Outstanding(), wanted.visibility
+    wanted.granted.append((number, granted))
     look = fast_read(parts.states[number], 1, 0.0, visibility, None, timeout, granted, acks.get(number), alone=True)
     return None if look is None else (number, look)
 
@@ -136,10 +138,21 @@ def late_look(
     reads_aside(parts, wanted, number, left)
 
 
+def let_go(parts: Parts, wanted: Wanted) -> list[Op[None]]:
+    """Return what gives back all that a read was granted which is cancelled. None of it is in flight any more."""
+    with parts.lock:
+        for number, count in (wanted.dealt or {}).items():
+            parts.turns.left(number, count)
+        for number, each in wanted.granted:
+            parts.turns.left(number, len(each.rows))
+    granted = [(parts.states[number], each) for number, each in wanted.granted if each.holder or each.rows]
+    return [give_back_all(state, each, state.until()) for state, each in granted]
+
+
 def _rest(parts: Parts, wanted: Wanted, number: int, look: Look) -> Op[list[Received]]:
     """Return what goes on after the first try of a read."""
     state, made = parts.states[number], look if look.made else None
-    granted = wanted.granted[number]
+    _, granted = wanted.granted[-1]
     return read(state, 1, 0.0, wanted.visibility, outstanding=granted, acks=look.acks, made=made)
 
 
@@ -215,6 +228,7 @@ def _read(parts: Parts, wanted: Wanted, dealt: Mapping[int, int], failed: list[S
     ops = [_read_one(parts, number, dealt.get(number, 0), wanted, acks.get(number)) for number in numbers]
     found = yield from run_patiently(ops, _may_be_late(parts, numbers, acks), PATIENCE)
     rows: Rows = {}
+    wanted.dealt = None
     for number, each in zip(numbers, found, strict=True):
         with parts.lock:
             parts.turns.left(number, dealt.get(number, 0) - (len(each) if isinstance(each, list) else 0))
@@ -250,8 +264,9 @@ def _read_one(parts: Parts, number: int, count: int, wanted: Wanted, acks: Acks 
     if wanted.first is not None:
         first, wanted.first = wanted.first, None
         return _noting(first, parts, number)
-    wanted.granted[number] = Outstanding()
-    op = read_now(state, count, wanted.visibility, wanted.until, wanted.granted[number], acks)
+    granted = Outstanding()
+    wanted.granted.append((number, granted))
+    op = read_now(state, count, wanted.visibility, wanted.until, granted, acks)
     return _noting(op, parts, number)
 
 
