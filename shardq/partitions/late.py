@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from shardq.errors import ShardqError
+from shardq.errors import BackendTimeout, ShardqError
 from shardq.model import Received
 from shardq.ops.queue.outcome import ignore_failure, outcome_of
+from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Late, Op, Sleep
-from shardq.ops.queue.together import Left, go_on
+from shardq.ops.queue.together import Left, go_on, run_together
 from shardq.ops.read.give_back import give_back
 from shardq.ops.read.glance import Glance, glance
 from shardq.partitions.parts import Parts
@@ -62,6 +63,12 @@ def probe(parts: Parts, number: int) -> Op[None]:
     with parts.lock:
         parts.away.heard(number, found)
         note(parts, number, found)
+
+
+def silent(states: Sequence[QueueState], until: float) -> Op[list[int]]:
+    """Return the numbers of those partitions that do not answer before local time *until*."""
+    seen = yield from run_together([glance(state, until) for state in states])
+    return [number for number, each in enumerate(seen) if isinstance(each, BackendTimeout)]
 
 
 def note(parts: Parts, number: int, found: Glance | list[Received] | ShardqError) -> None:

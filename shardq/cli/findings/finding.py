@@ -22,6 +22,7 @@ NAMES: Final = {
     "lua-fixes": "the server lacks fixes of its Lua",
     "memory": "the server is near its memory's limit, or was at it",
     "no-worker": "a queue has a backlog, and nobody reads it",
+    "partitions": "partitions of a queue do not answer",
     "paused": "paused for more than a day, without an end",
     "persistence": "the server cannot write its files",
     "replica": "this server is a replica, which takes no writes",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, Client, Empty, Queue
+from shardq.cli import main
 from shardq.partitions.homes import home
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
@@ -170,7 +171,7 @@ async def test_tasks_go_on_while_a_node_hangs(patient_cluster: Cluster, queue: Q
             await asyncio.gather(*[_read_and_ack(jobs) for _ in range(2)])
             assert len(client._stands) <= 4 * PARTITIONS
         ended = await asyncio.gather(*[jobs.read(block=0.3) for _ in range(4)], return_exceptions=True)
-        assert [each.unreachable for each in ended] == [(1,)] * 4
+        assert [getattr(each, "unreachable", None) for each in ended] == [(1,)] * 4
         for pause in (0.0, 0.01, 0.1):
             read = asyncio.create_task(jobs.read(block=SOON))
             await asyncio.sleep(pause)
@@ -185,3 +186,15 @@ async def test_tasks_go_on_while_a_node_hangs(patient_cluster: Cluster, queue: Q
 
 async def _read_and_ack(jobs: Any) -> None:
     await (await jobs.read(block=SOON)).ack()
+
+
+def test_doctor_says_which_partitions_do_not_answer(
+    patient_cluster: Cluster, queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = node_of(patient_cluster, queue, 1)
+    node.pause()
+    others = [each for each in patient_cluster.nodes if each is not node]
+    url = f"redis+cluster://127.0.0.1:{others[0].port}"
+    assert main(["--url", url, "--timeout", "3", "server", "doctor", "jobs"]) == 1
+    node.resume()
+    assert "partitions:jobs: 1 partition of it did not answer: 1." in capsys.readouterr().out
