@@ -23,12 +23,14 @@ def test_a_partition_is_left_out_until_the_last_of_its_late_calls_ends() -> None
     away.late(1)
     away.late(1)
     assert turns.deal(30).keys() == {0, 2}
-    assert away.is_late
+    late: bool = away.is_late
+    assert late
     away.ended(1, [])
     assert away.numbers == {1}
     away.ended(1, [])
     assert away.numbers == frozenset()
-    assert not away.is_late
+    late = away.is_late
+    assert not late
     assert turns.deal(30).keys() == {0, 1, 2}
 
 
