@@ -162,6 +162,41 @@ end
 -- Returns the plan that such limits name, nil if they name none.
 function Limits.plan_of(parts) return match(parts[1], '^=(.*)$') end
 
+-- What those weigh that wait for a turn, beside one for each: by weights of their own under '', and under the name of a
+-- plan how many are on it, since its weight may change. (A weight that has ended counts until `end_over`.)
+local function read_heavy(text)
+  local heavy = {}
+  for name, number in gmatch(text or '', '([%w._-]*):(%d+)') do heavy[name] = number + 0 end
+  return heavy
+end
+
+-- Counts an account that comes to wait for a turn (1), or does so no more (-1), with what it weighs beside one.
+function Limits.count_turn(q, a, by)
+  if a.limits == '-' then return end
+  local parts = parts_in(a.limits)
+  local more = parts[6] - 1
+  local name = more == 0 and match(parts[1], '^=(.*)$') or ''
+  if more == 0 and name == '' then return end
+  local heavy = read_heavy(q.odd.heavy)
+  heavy[name] = max(0, (heavy[name] or 0) + by * max(1, more))
+  local words = {}
+  for each, number in pairs(heavy) do
+    if number > 0 and q.turns > 0 then words[#words + 1] = each .. ':' .. spell(number) end
+  end
+  State.put_odd(q, 'heavy', concat(words, ' '))
+end
+
+-- Returns the sum of the weights of those that wait for a turn.
+function Limits.weight_of_turns(q)
+  local text, weight = q.odd.heavy, q.turns
+  if not text then return weight end
+  for name, number in pairs(read_heavy(text)) do
+    local plan = q.rules.plans[name]
+    weight = weight + number * (name == '' and 1 or plan and plan[4] - 1 or 0)
+  end
+  return weight
+end
+
 -- Gives an account other limits of its own. Of each plan it is known how many accounts name it.
 function Limits.put_limits(q, a, parts)
   local before = match(a.limits, '^=([^,]*)')
@@ -170,7 +205,9 @@ function Limits.put_limits(q, a, parts)
     if before then State.count_up(q, 'G:' .. before, -1) end
     if after then State.count_up(q, 'G:' .. after, 1) end
   end
+  if a.listed == 1 then Limits.count_turn(q, a, -1) end
   a.limits = Limits.text_of(parts)
+  if a.listed == 1 then Limits.count_turn(q, a, 1) end
   if a.ends then a.ends = nil end
   Limits.heed_limits(a, q.rules, q.now)
   a.score = nil -- in `turns`: that of another weight may stand there

@@ -334,9 +334,9 @@ end
 
 -- @verb glance | no-writes: what a read would find, without a lease: who reads several queues in turn chooses by it.
 -- KEYS[1] meta: the state of the queue
--- Reply: {messages in the streams, shard keys that wait for a turn, 1 if time has brought something that the next read
---        takes back, or there is a legacy stream, in which a read may find some, and 0 if not} | {} when there is no
---        such queue
+-- Reply: {messages in the streams, the weights of the shard keys that wait for a turn together, 1 if time has brought
+--        something that the next read takes back, or there is a legacy stream, in which a read may find some, and 0 if
+--        not} | {} when there is no such queue
 function verbs.glance(KEYS)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta'})
@@ -344,7 +344,7 @@ function verbs.glance(KEYS)
   if not q then return {} end
   local lease_at = q.values[State.COMMON + 1] + 0
   local has_come = lease_at <= q.now or q.due_at < q.now + 1 or q.rules.legacy_group
-  return {q.shared, q.turns, has_come and 1 or 0}
+  return {q.shared, Limits.weight_of_turns(q), has_come and 1 or 0}
 end
 
 -- @verb stats | no-writes: the queue's numbers at one instant. Cost depends on the number of streams, not of messages.

@@ -420,9 +420,9 @@ end
 -- key of another type in their place is found before the first effect.) Returns in how many ms it is to look again,
 -- -1 if it shall sleep, -2 if others watch meanwhile; nil if there is something.
 local function finds_nothing(q, till, watch, turn, stays)
+  if q.found > 0 or q.missed then return nil end
   -- While the limits of the queue let nothing through, there is no use in coming again at once, whatever more there is.
-  local goes_on = q.more and not (till and till > q.now)
-  if q.found > 0 or q.missed or goes_on then return nil end
+  if q.more and not (till and till > q.now) then return nil end
   q.noted = call('XLEN', q.keys[NOTIFICATIONS])
   -- Twice as long, since the wait begins only when the caller has this reply. If that is still too short, the read at
   -- the end of the wait finds the message.
@@ -433,13 +433,19 @@ end
 -- What the reader is told: how much it was handed, or that the call is to be sent again, or how long until something
 -- may be there. Time brings more at `at`.
 local function answer_read(q, width, wait, at)
+  if q.odd.heavy then q.turns = Limits.weight_of_turns(q) end -- the state is written down
   -- Last: if the call failed after this, nobody would hear any more of the messages that they announced.
   if wait then
     Notifications.clear_notifications(q)
     return {'OK', q.now, q.rules.epoch, wait, '', {}, {}, '', q.shared, q.turns}
   end
-  if q.missed and q.found == 0 then width = max(1, width) end
-  local status = q.missed and 'MISS' or q.more and 'MORE' or 'OK'
+  local status = 'OK'
+  if q.missed then
+    status = 'MISS'
+    if q.found == 0 then width = max(1, width) end
+  elseif q.more then
+    status = 'MORE'
+  end
   local may_sleep = status == 'OK' and q.shared + q.behind == 0 and Notifications.comes_late(q, at)
   local then_wait = may_sleep and not Legacy.may_have_some(q) and -3 or -1
   return {
@@ -510,7 +516,8 @@ end
 --        hints "3,17",
 --        {stream, {{id, {field, value, ...}}, ...}, stream, ...} delivered for the first time out of streams,
 --        {{"place:id:count:marks", error, body, deliverable since in ms, its payload if that lies by itself}, ...} the
---        others, the mark of those from streams, messages in the streams, shard keys that wait for a turn}
+--        others, the mark of those from streams, messages in the streams, the weights of the shard keys that wait for a
+--        turn together}
 function verbs.read(KEYS, ARGV)
   if not call then begin() end
   local count, holder, visibility, blocks, width, prefer, all, watch, turn = read_head(ARGV[1])

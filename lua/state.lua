@@ -62,6 +62,7 @@ local USUAL = {}
 --   round      while leases that ended are taken back: how many messages of those that wait may be delivered meanwhile
 --   places     how many places of children `delayed` has (children.lua)
 --   forget     1 if the next write with all keys is to forget what has ended
+--   heavy      what those weigh that wait for a turn, beside one for each: see limits.lua
 --   idle       1 while `turns` may hold shard keys of which nothing waits
 function State.read_odd(text)
   if text == '' then return USUAL end

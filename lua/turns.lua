@@ -17,7 +17,10 @@ local function list_turn(q, a)
     a.served = max(a.served or q.virtual, q.virtual)
   end
   local score = Accounts.score_of(a, q.virtual)
-  if a.listed ~= 1 then q.turns = q.turns + 1 end
+  if a.listed ~= 1 then
+    q.turns = q.turns + 1
+    if a.limits ~= '-' then Limits.count_turn(q, a, 1) end
+  end
   -- Most calls leave the place as it is: then `turns` is not written.
   if a.score ~= score then add(q, 'turn', spell(score), a.name) end
   a.listed, a.score = 1, score
@@ -25,6 +28,7 @@ end
 
 local function unlist_turn(q, a)
   q.turns, a.listed, a.score = q.turns - 1, 0, nil
+  if a.limits ~= '-' then Limits.count_turn(q, a, -1) end
   leave(q, a.name)
 end
 
@@ -126,7 +130,10 @@ local function find_heads(q, need)
     Accounts.load_accounts(q, names)
     for at = 1, #names do
       local a, score = q.accounts[names[at]], list[2 * at]
-      if a.listed ~= 1 then q.turns = q.turns + 1 end -- (the count is of those who say that they are listed)
+      if a.listed ~= 1 then -- (the count is of those who say that they are listed)
+        q.turns = q.turns + 1
+        Limits.count_turn(q, a, 1)
+      end
       a.listed, a.score = 1, score
       Turns.schedule(q, a)
       if a.listed == 1 and a.score == score and (not q.is_catching_up or ready_of(q, a) > 0) then

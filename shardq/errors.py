@@ -104,7 +104,13 @@ class CodecError(ShardqError, ValueError):
 
 
 class Empty(ShardqError):
-    """No message could be delivered before the deadline of a read."""
+    """No message could be delivered before the deadline of a read.
+
+    `unreachable` has the numbers of the partitions that did not answer: what they have is not known. A queue without
+    partitions fails in place of that.
+    """
+
+    unreachable: tuple[int, ...] = ()
 
 
 class QueueFull(ShardqError):

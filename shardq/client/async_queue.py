@@ -187,8 +187,11 @@ class AsyncQueue(AsyncQueueAdmin):
         """
         found = await self._read(1, block, visibility_timeout, prefer_stream, timeout, ack, batch=False)
         if not found:
-            raise Empty(f"queue {self.name!r} had nothing to deliver for {block:g} s")
+            raise self._empty(block)
         return found[0]
+
+    def _empty(self, block: float) -> Empty:
+        return Empty(f"queue {self.name!r} had nothing to deliver for {block:g} s")
 
     async def read_many(
         self,

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from shardq.drivers.exchanges import Pending
 from shardq.errors import BackendError, QueueMissing, ShardqError
 from shardq.model import Received
+from shardq.ops.queue.steps import Op
 from shardq.ops.read.give_back import give_back, give_back_all
+from shardq.ops.read.look import Look
 from shardq.ops.read.read import read
 from shardq.ops.read.waiting import MAX_PER_CALL, Outstanding
+from shardq.partitions.away import FIRST_RETRY, LONGEST_RETRY
+from shardq.partitions.late import PATIENCE, drop, offer_to
 from shardq.partitions.parts import Parts
-from shardq.partitions.reads import Rows
+from shardq.partitions.reads import Rows, Wanted, late_look, let_go, looked
 
 if TYPE_CHECKING:
     from shardq.client.async_client import AsyncClient
@@ -26,9 +32,6 @@ STAYS: Final = 1.0
 
 BLOCK: Final = 5.0
 """Seconds of one blocked read of a stand."""
-
-PAUSE: Final = 0.5
-"""Seconds until a stand whose partition failed tries again."""
 
 
 class Waits:
@@ -43,7 +46,8 @@ class Waits:
 class AsyncStands:
     """The stands of one client at the partitions of one queue: as many as partitions, for each time that leases last.
 
-    Who has waited longest gets what comes. What nobody wants goes back at once, and is not counted as delivered.
+    The reader that has waited longest gets what comes. What nobody wants goes back at once, and is not counted as
+    delivered.
     """
 
     def __init__(self, client: AsyncClient, parts: Parts) -> None:
@@ -58,6 +62,7 @@ class AsyncStands:
         self._waiting.append(waits)
         for number in range(len(self._parts.states)):
             self._begin(number, visibility)
+        self.offer(visibility)
         try:
             async with asyncio.timeout(max(0.0, until - self._parts.states[0].clock.monotonic())):
                 await waits.came
@@ -83,6 +88,57 @@ class AsyncStands:
         for visibility in {each.visibility for each in self._waiting}:
             for number in range(len(parts.states)):
                 self._begin(number, visibility)
+
+    async def look(self, wanted: Wanted, number: int, look: Look) -> list[Received] | None:
+        """Make the first try of a read. Return its messages; None if its call must go on. It may be late."""
+        if look.acks is not None:
+            return looked(self._parts, wanted, number, look, await self._made(wanted, look))
+        task = asyncio.ensure_future(self._client.look(look))
+        try:
+            await asyncio.wait((task,), timeout=PATIENCE)
+        except asyncio.CancelledError:
+            task.cancel()
+            self.give_back(wanted)
+            raise
+        if task.done():
+            return looked(self._parts, wanted, number, look, task.result())
+        late_look(self._parts, wanted, number, look, Pending(task), _rows_of)
+        return None
+
+    async def _made(self, wanted: Wanted, look: Look) -> list[Received] | None:
+        try:
+            return await self._client.look(look)
+        except asyncio.CancelledError:
+            self.give_back(wanted)
+            raise
+
+    def give_back(self, wanted: Wanted) -> None:
+        """Give back what a cancelled read was granted."""
+        for op in let_go(self._parts, wanted):
+            self._client._run_in_background(op)
+
+    def aside(self, op: Op[None]) -> None:
+        """Run *op* in the background, until the client is closed: what is held then goes back."""
+        task = asyncio.get_running_loop().create_task(self._run_aside(op))
+        self._client._stands.add(task)
+        task.add_done_callback(self._client._stands.discard)
+
+    async def _run_aside(self, op: Op[None]) -> None:
+        try:
+            await self._client._driver.run(op)
+        except asyncio.CancelledError:
+            for held in [*self._parts.held]:
+                if rest := drop(self._parts, held):
+                    self._run_back(held.number, rest)
+            raise
+        except ShardqError:  # the client was closed
+            return
+
+    def offer(self, visibility: float | None) -> None:
+        """Give those who wait what came late."""
+        if self._parts.held:
+            for held in offer_to(self._parts, visibility, partial(self._give, visibility)):
+                self._run_back(held.number, held.rows)
 
     def _begin(self, number: int, visibility: float | None) -> None:
         if self._leaving is not None:
@@ -112,6 +168,7 @@ class AsyncStands:
 
         No read is longer than the map is new: whoever waits hears of new partitions in time.
         """
+        pause = FIRST_RETRY
         while number < len(self._parts.states):
             state, block = self._parts.states[number], min(BLOCK, self._parts.fresh_for())
             wanted = sum(each.count for each in self._waiting if each.visibility == visibility)
@@ -124,19 +181,28 @@ class AsyncStands:
                 if granted.holder or granted.rows:
                     self._client._run_in_background(give_back_all(state, granted, state.until()))
                 raise
-            except (BackendError, QueueMissing):
-                await asyncio.sleep(PAUSE)
+            except (BackendError, QueueMissing) as error:
+                self._hear(number, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_RETRY)
                 continue
             except ShardqError:  # the client was closed
                 return
-            if rows:
-                self._give(number, visibility, rows)
+            pause = FIRST_RETRY
+            if number in self._parts.away.numbers:
+                self._hear(number, rows)
+            if rest := self._give(visibility, number, rows):
+                self._run_back(number, rest)
 
-    def _give(self, number: int, visibility: float | None, rows: list[Received]) -> None:
-        """Give messages to those who wait, and back what nobody wants."""
+    def _hear(self, number: int, outcome: object) -> None:
+        with self._parts.lock:
+            self._parts.away.heard(number, outcome)
+
+    def _give(self, visibility: float | None, number: int, rows: list[Received]) -> list[Received]:
+        """Give messages to those who wait. Return what nobody wants."""
         for waits in [each for each in self._waiting if each.visibility == visibility]:
             if not rows:
-                return
+                break
             if waits.came.done():
                 continue
             taken, rows = rows[: waits.count], rows[waits.count :]
@@ -145,8 +211,7 @@ class AsyncStands:
             waits.rows = {number: taken}
             waits.came.set_result(None)
             self._waiting.remove(waits)
-        if rows:
-            self._run_back(number, rows)
+        return rows
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Wake those who wait if the client was closed: they find that out. The *task* may never have run."""
@@ -163,5 +228,9 @@ class AsyncStands:
         self._run_back(number, rows)
 
     def _run_back(self, number: int, rows: list[Received]) -> None:
-        state: Any = self._parts.states[number]
+        state: Any = self._parts.at(number)
         self._client._run_in_background(give_back(state, rows, state.until()))
+
+
+def _rows_of(ended: Any) -> list[Received] | None:
+    return None if isinstance(ended, Exception) else ended

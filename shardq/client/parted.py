@@ -16,7 +16,7 @@ from shardq.client.acking import note_answers
 from shardq.client.leases import LeasedDelivery
 from shardq.client.results import results_of
 from shardq.client.work import Work, measured
-from shardq.errors import CodecError, ConfigError
+from shardq.errors import CodecError, ConfigError, Empty
 from shardq.model import Received, Where
 from shardq.model.action import ActionKind
 from shardq.model.call import Callee, returns_of
@@ -73,6 +73,13 @@ class PartedQueue:
         parts = yield from self._opened(given["timeout"], create=way.creates or way.opens)
         who = Who(given.get("by"), given.get("note"))
         return (yield from way.op(parts, *[who if name == "who" else given[name] for name in way.takes]))
+
+    def _empty(self, block: float) -> Empty:
+        text, parts = f"queue {self.name!r} had nothing to deliver for {block:g} s", self.state.parts
+        away = tuple(sorted(parts.away.numbers)) if parts is not None else ()
+        error = Empty(f"{text}; its partitions {', '.join(map(str, away))} did not answer" if away else text)
+        error.unreachable = away
+        return error
 
     def _check_message(self, payload: Any, options: Mapping[str, Any]) -> None:
         """Raise what is wrong with a message, before anything is made: with the first one the queue may be."""
@@ -247,21 +254,36 @@ def _by_way(plain: Callable[..., Any], way: Way) -> Callable[..., Any]:
 
 
 class Acking:
-    """The deliveries that a read acks, and what its calls need for that, by the numbers of their partitions."""
+    """The deliveries that a read acks, and what its calls need for that, by the numbers of their partitions.
+
+    `began` is when the read did, if it is watched; `has_told` says whether telemetry has what it brought.
+    """
 
     def __init__(self) -> None:
         self.deliveries: dict[int, list[Any]] = {}
         self.parts: dict[int, Acks] = {}
+        self.began: Began | None = None
+        self.has_told = False
 
     @property
     def is_open(self) -> bool:
         """Whether an ack has no answer."""
         return any(is_open(self.parts[number]) for number in self.deliveries)
 
-    def note(self, telemetry: Telemetry, began: Began | None) -> None:
+    def looked(self, telemetry: Telemetry, rows: list[Received], *, batch: bool) -> None:
+        """Note that one call has acked and read."""
+        acked = [acks.last for acks in self.parts.values()]
+        for (delivery,) in self.deliveries.values():
+            delivery._note(lost=False)
+        self.deliveries = {}
+        self.has_told = bool(rows)
+        if self.began is not None and (rows or acked):
+            telemetry.looked(rows, acked[0] if acked else (), self.began, batch=batch)
+
+    def note(self, telemetry: Telemetry) -> None:
         """Note on each delivery what was answered, once."""
         for number, deliveries in self.deliveries.items():
-            note_answers(deliveries, self.parts[number], telemetry, began)
+            note_answers(deliveries, self.parts[number], telemetry, self.began)
         self.deliveries = {}
 
 

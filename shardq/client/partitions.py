@@ -14,6 +14,7 @@ from shardq.client.delivery import Delivery
 from shardq.client.job import Job
 from shardq.client.leases import delivered
 from shardq.client.parted import (
+    Acking,
     PartedAction,
     PartedDelivery,
     PartedJob,
@@ -33,7 +34,7 @@ from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
 from shardq.partitions.asking import has_moved
 from shardq.partitions.parts import Parts
-from shardq.partitions.reads import Rows, Wanted, read_turns
+from shardq.partitions.reads import Rows, Wanted, first_look, read_turns
 from shardq.partitions.tidy import tidy
 from shardq.partitions.writes import first_error, write_dealt
 from shardq.telemetry.gate import watched
@@ -131,41 +132,68 @@ class PartitionedQueue(PartedQueue, Queue):
     ) -> list[Delivery]:
         checked_wanted(block, visibility, prefer)
         acking = self._to_ack(ack)
-        parts = self._parts(timeout)
-        if parts.map.read > parts.map.written and self._client.run(tidy(parts)):
-            parts = self._parts(timeout)
-        began = self._telemetry.begin() if watched() else None
-        until = self.state.clock.monotonic() + block
-        wanted = Wanted(count, visibility, max(until, self.state.until(timeout)), acking.parts)
+        parts = self._tidied(timeout)
+        acking.began = began = self._telemetry.begin() if watched() else None
+        until, stands = self.state.clock.monotonic() + block, self._stands(parts)
+        call_until = max(until, self.state.until(timeout))
+        wanted = Wanted(count, visibility, call_until, block > 0, stands.aside, stands.offer, acking.parts)
         try:
-            while True:
-                parts = self.state.parts or parts
-                try:
-                    rows = self._read_now(parts, wanted)
-                except QueueMissing:
-                    # One that is not there is left out if the map has changed; but of an ack the caller must hear.
-                    if acking.is_open or not self._client.run(has_moved(parts, wanted.until)):
-                        raise
-                    continue
-                finally:
-                    acking.note(self._telemetry, began)
-                waited: Rows | None = rows
-                wanted.acks = {}
-                if not rows and self.state.clock.monotonic() < until:
-                    waited = self._stands(parts).wait(count, visibility, until)
-                    parts = self.state.parts or parts
-                if waited or (waited is not None and self.state.clock.monotonic() >= until):
-                    break
-                if waited is None:
-                    return []
+            parts, rows = self._search(parts, wanted, acking, until, timeout, batch=batch)
         except Exception as error:
             self._telemetry.read_failed(began, error)
             raise
-        if began is not None:
-            self._telemetry.read([row for some in waited.values() for row in some], began, batch=batch)
+        if rows is None:
+            return []
+        if began is not None and not acking.has_told:
+            self._telemetry.read([row for some in rows.values() for row in some], began, batch=batch)
         return [
-            each for number, some in waited.items() for each in delivered(PartDelivery, some, self._part(parts, number))
+            each for number, some in rows.items() for each in delivered(PartDelivery, some, self._part(parts, number))
         ]
+
+    def _tidied(self, timeout: float | None) -> Parts:
+        """Return the partitions, without those that were drained and are not needed any more."""
+        parts = self._parts(timeout)
+        if parts.map.read > parts.map.written and self._client.run(tidy(parts)):
+            parts = self._parts(timeout)
+        return parts
+
+    def _search(
+        self, parts: Parts, wanted: Wanted, acking: Acking, until: float, timeout: float | None, *, batch: bool
+    ) -> tuple[Parts, Rows | None]:
+        """Return what is there, or comes by local time *until*, and the partitions that it is of.
+
+        None if the wait was ended from elsewhere.
+        """
+        while True:
+            parts = self.state.parts or parts
+            rows = self._look(parts, wanted, acking, timeout, batch=batch)
+            if rows is None:
+                continue
+            wanted.acks = {}
+            if rows or self.state.clock.monotonic() >= until:
+                return parts, rows
+            waited = self._stands(parts).wait(wanted.count, wanted.visibility, until)
+            if waited or waited is None or self.state.clock.monotonic() >= until:
+                return self.state.parts or parts, waited
+
+    def _look(self, parts: Parts, wanted: Wanted, acking: Acking, timeout: float | None, *, batch: bool) -> Rows | None:
+        """Return what is there. None if a partition is not, since the map has changed: then look by that one."""
+        try:
+            if (first := first_look(parts, wanted, timeout)) is not None:
+                found = self._stands(parts).look(wanted, *first)
+                if found is not None:
+                    acking.looked(self._telemetry, found, batch=batch)
+                if found:
+                    return {first[0]: found}
+            return self._read_now(parts, wanted)
+        except QueueMissing:
+            # Of an ack the caller must hear.
+            if acking.is_open or not self._client.run(has_moved(parts, wanted.until)):
+                raise
+            wanted.begin()
+            return None
+        finally:
+            acking.note(self._telemetry)
 
     def _read_now(self, parts: Parts, wanted: Wanted) -> Rows:
         rows: Rows = self._client.run(read_turns(parts, wanted))

@@ -8,15 +8,21 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from shardq.drivers.exchanges import Pending
 from shardq.errors import BackendError, ClosedError, QueueMissing, ShardqError
 from shardq.model import Received
+from shardq.ops.queue.steps import Call, Op
 from shardq.ops.read.give_back import give_back
+from shardq.ops.read.look import Look
 from shardq.ops.read.read import read
 from shardq.ops.read.waiting import MAX_PER_CALL
+from shardq.partitions.away import FIRST_RETRY, LONGEST_RETRY
+from shardq.partitions.late import PATIENCE, Held, drop, offer_to
 from shardq.partitions.parts import Parts
-from shardq.partitions.reads import Rows
+from shardq.partitions.reads import Rows, Wanted, late_look, looked
 
 if TYPE_CHECKING:
     from shardq.client.client import Client
@@ -27,9 +33,6 @@ BLOCK: Final = 1.0
 SHORTEST_PAUSE: Final = 0.001
 LONGEST_PAUSE: Final = 0.05
 """Seconds between two tries to end a stand that is about to wait."""
-
-PAUSE: Final = 0.5
-"""Seconds until a stand whose partition failed tries again."""
 
 
 class Waits:
@@ -65,6 +68,7 @@ class Stands:
                 return {}
             self._waiting.append(waits)
             self._stand_everywhere(visibility)
+        self.offer(visibility)
         try:
             waits.came.acquire(timeout=max(0.0, until - self._parts.states[0].clock.monotonic()))
         finally:
@@ -86,6 +90,43 @@ class Stands:
                 self._standing.add((number, visibility))
                 self._start(number, visibility)
 
+    def look(self, wanted: Wanted, number: int, look: Look) -> list[Received] | None:
+        """Make the first try of a read. Return its messages; None if the operation must go on. It may be late."""
+        if look.acks is not None:
+            return looked(self._parts, wanted, number, look, self._client.look(look))
+        driver, call = self._client._driver, cast("Call", look.step)
+        begun = driver.begin(call)
+        if begun is None:  # it must connect first
+            wanted.granted.pop()
+            return None
+        look.made = True
+        if isinstance(begun, Exception):
+            return looked(self._parts, wanted, number, look, look.rows(begun))
+        if not begun.comes(PATIENCE):
+            rows_of = partial(_rows_of, look)
+            late_look(self._parts, wanted, number, look, Pending(begun), rows_of)
+            return None
+        return looked(self._parts, wanted, number, look, look.rows(driver.ended(call, begun)))
+
+    def aside(self, op: Op[None]) -> None:
+        """Run *op* in a thread of its own, until the client is closed."""
+        threading.Thread(target=self._run_aside, args=(op,), name="shardq-late", daemon=True).start()
+
+    def _run_aside(self, op: Op[None]) -> None:
+        with suppress(ShardqError):  # the client was closed
+            self._client._driver.run(op)
+
+    def offer(self, visibility: float | None) -> None:
+        """Give those who wait what came late."""
+        if self._parts.held:
+            for held in offer_to(self._parts, visibility, partial(self._give, visibility)):
+                self._run_back(held)
+
+    def _run_back(self, held: Held) -> None:
+        state = self._parts.at(held.number)
+        with suppress(ShardqError):
+            self._client._driver.run(give_back(state, held.rows, state.until()))
+
     def recall(self, thread: int) -> None:
         """End the wait of another *thread*, if it waits here, as if its time were up."""
         for each in [*self._waiting]:
@@ -103,8 +144,11 @@ class Stands:
         if self._pid != os.getpid():
             return
         clock, self._is_over = self._parts.states[0].clock, True
+        self._over.set()
         until, pause = clock.monotonic() + BLOCK, SHORTEST_PAUSE
         self._wake([*self._waiting])
+        for held in [*self._parts.held]:
+            self._run_back(Held(held.number, held.visibility, drop(self._parts, held)))
         while (threads := [*self._threads]) and clock.monotonic() < until:
             self._recall_stands()  # more than once: one may be about to send its read
             threads[0].join(pause)
@@ -133,26 +177,35 @@ class Stands:
         self._waiting: list[Waits] = []
         self._standing: set[tuple[int, float | None]] = set()
         self._threads: set[threading.Thread] = set()
-        self._is_over = False
+        self._is_over, self._over = False, threading.Event()
 
     def _stand(self, number: int, visibility: float | None) -> None:
         """Read from one partition for those who wait, until nobody does, or it leaves.
 
         No read is longer than the map is new: whoever waits hears of new partitions in time.
         """
-        stopped = threading.Event()
+        pause = FIRST_RETRY
         run = self._client._driver.run  # a client that is being closed runs nothing else
         while (wanted := self._wanted(number, visibility)) > 0:
             state, block = self._parts.at(number), min(BLOCK, self._parts.fresh_for())
             try:
                 rows = run(read(state, min(wanted, MAX_PER_CALL), block, visibility))
-                if rest := self._give(number, visibility, rows):
+                pause = FIRST_RETRY
+                if number in self._parts.away.numbers:
+                    self._hear(number, rows)
+                if rest := self._give(visibility, number, rows):
                     run(give_back(state, rest, state.until()))
-            except (BackendError, QueueMissing):
-                stopped.wait(PAUSE)
+            except (BackendError, QueueMissing) as error:
+                self._hear(number, error)
+                self._over.wait(pause)
+                pause = min(2 * pause, LONGEST_RETRY)
             except ShardqError:  # the client was closed
                 self._leave(number, visibility)
                 return
+
+    def _hear(self, number: int, outcome: object) -> None:
+        with self._parts.lock:
+            self._parts.away.heard(number, outcome)
 
     def _wanted(self, number: int, visibility: float | None) -> int:
         """Return how many messages are waited for. If none are, the stand is over, and the next who waits makes one."""
@@ -176,7 +229,7 @@ class Stands:
                     self._waiting.remove(waits)
                     waits.came.release()
 
-    def _give(self, number: int, visibility: float | None, rows: list[Received]) -> list[Received]:
+    def _give(self, visibility: float | None, number: int, rows: list[Received]) -> list[Received]:
         """Give messages to those who wait, who has waited longest first. Return what nobody wants."""
         with self._lock:
             for waits in [each for each in self._waiting if each.visibility == visibility]:
@@ -189,3 +242,7 @@ class Stands:
                 self._waiting.remove(waits)
                 waits.came.release()
             return rows
+
+
+def _rows_of(look: Look, ended: Any) -> list[Received] | None:
+    return look.rows(ended if isinstance(ended, Exception) else ended[0])

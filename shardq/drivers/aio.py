@@ -14,7 +14,7 @@ from shardq.clock import Clock, SystemClock
 from shardq.drivers.async_link import LARGE, AsyncLink
 from shardq.drivers.async_links import AsyncLinks
 from shardq.drivers.async_sharing import AsyncSharing
-from shardq.drivers.exchanges import Exchange, Exchanges, Together
+from shardq.drivers.exchanges import Exchange, Exchanges, Pending, Together
 from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
 from shardq.drivers.permits import MIN_TRY, AsyncPermits
 from shardq.drivers.pools import Pools
@@ -30,6 +30,7 @@ from shardq.ops.queue.steps import (
     Ask,
     Batch,
     Call,
+    Late,
     Op,
     Refused,
     Sendable,
@@ -138,6 +139,8 @@ class AsyncDriver:
                 return await drive(self._exchanges.of_batch(step), self._carry_out_all)
             case Call() | Ask():
                 return await drive(self._exchanges.of(step), self._carry_out)
+            case Late():
+                return await self._outcomes(step)
             case Share():
                 return await self.sharing.run(step.coalescer, step.item, step.until)
             case Wait():
@@ -256,12 +259,36 @@ class AsyncDriver:
         """
         if isinstance(step, Exchange):
             return await self._carry_out(step)
+        if step.may_be_late:
+            return await self._carry_out_patiently(step)
         # All end before this does, also when it is cancelled: then each is.
         ended = await asyncio.gather(*map(self._carry_out, step.exchanges), return_exceptions=True)
         for each in ended:
             if isinstance(each, BaseException) and not isinstance(each, (Refused, Unanswered)):
                 raise each
         return ended
+
+    async def _carry_out_patiently(self, step: Together) -> list[Any]:
+        """Do as `_carry_out_all`, but wait for those that may be late for some time only."""
+        tasks = [asyncio.ensure_future(self._carry_out(each)) for each in step.exchanges]
+        try:
+            _, late = await asyncio.wait(tasks, timeout=step.patience)
+            needed = [task for task, may in zip(tasks, step.may_be_late, strict=True) if task in late and not may]
+            if needed:
+                await asyncio.wait(needed)
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+        return [_ended(task) if task.done() else Pending(task) for task in tasks]
+
+    async def _outcomes(self, late: Late) -> list[Any]:
+        """Wait for an exchange that was late. Return the outcomes of those of its calls."""
+        task: asyncio.Task[list[Any]] = late.pending.awaits
+        await asyncio.wait([task])  # who leaves does not cancel it: it may bring what others wait for
+        outcomes = late.pending.outcomes(_ended(task))
+        return [outcomes[at] for at in late.at]
 
     async def _answers_shared(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any] | None:
         """Make one round trip on the shared link, and return the answers; None if that cannot be."""
@@ -314,6 +341,14 @@ async def drive(steps: Generator[S, Any, T], perform: Callable[[S], Awaitable[An
             resume, value = steps.send, await perform(step)
         except (Refused, Unanswered, Underreplicated) as failure:
             resume, value = steps.throw, failure
+
+
+def _ended(task: asyncio.Future[list[Any]]) -> Any:
+    """Return the answers of an exchange that is over, or its failure."""
+    try:
+        return task.result()
+    except (Refused, Unanswered) as failure:
+        return failure
 
 
 async def _connect(pool: Pool, seconds: float) -> Any:

@@ -7,6 +7,7 @@ here: scripts that a server does not know, slots that other nodes own, nodes tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -22,7 +23,7 @@ from shardq.drivers.sending import Sending
 from shardq.drivers.target import Address
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.wire import CONNECT_TIMEOUT, Command, commands_of, outcome_of
-from shardq.ops.queue.steps import RESENT_ALONE, Ask, Batch, Call, Refused, Unanswered, Underreplicated, Withdrawn
+from shardq.ops.queue.steps import RESENT_ALONE, Ask, Batch, Call, Late, Refused, Unanswered, Underreplicated, Withdrawn
 from shardq.protocol.keys import slot
 from shardq.protocol.script import Form
 
@@ -52,10 +53,24 @@ class Exchange(msgspec.Struct):
 class Together(msgspec.Struct, frozen=True):
     """Exchanges with several nodes at once, one with each. The reply has for each its answers, or its failure.
 
-    Nothing is sent after the answers of any of them.
+    Nothing is sent after the answers of any of them. Those that `may_be_late` are waited for `patience` seconds: after
+    them, what the driver goes on with is in the place of the answers, in `Pending`.
     """
 
     exchanges: tuple[Exchange, ...]
+    may_be_late: tuple[bool, ...] = ()
+    patience: float = math.inf
+
+
+class Pending:
+    """An exchange that had no answer in time. The driver goes on waiting for it, and makes what it `awaits`.
+
+    `outcomes` says what its end means for each of its calls.
+    """
+
+    def __init__(self, awaits: Any) -> None:
+        self.awaits = awaits
+        self.outcomes: Callable[[Any], dict[int, Any]] = lambda _: {}
 
 
 Exchanging: TypeAlias = Generator[Exchange, list[Any], T]
@@ -92,17 +107,27 @@ class Exchanges:
         calls, until = [each.call for each in batch.calls], batch.until
         outcomes: list[Any] = [None] * len(calls)
         parts = [self._part(calls, *each, until) for each in by_owner(self.topology, calls).items()]
-        for part, ended in zip(parts, (yield from _at_once([part.exchange for part in parts])), strict=True):
-            for at, outcome in part.outcomes(calls, ended):
+        for part, ended in zip(parts, (yield from _at_once(parts, batch)), strict=True):
+            if isinstance(ended, Pending):
+                ended.outcomes = partial(self._ended, part, calls)
+                outcomes_of_part = {at: Late(ended, (at,)) for at in part.indexes}
+            else:
+                outcomes_of_part = self._ended(part, calls, ended)
+            for at, outcome in outcomes_of_part.items():
                 outcomes[at] = outcome
-                if isinstance(ended, (Refused, Unanswered)):
-                    self.lost(calls[at].keys[0], part.exchange.address, ended)
         # These were refused, so nothing of them was executed, and those behind them have run already.
         kept = range(len(calls)) if batch.once is True else batch.once or ()
         for at, ended in enumerate(outcomes):
             if isinstance(ended, Refused) and ended.code in RESENT_ALONE and at not in kept:
                 outcomes[at] = yield from self._outcome(calls[at], until)
         return outcomes
+
+    def _ended(self, part: Part, calls: Sequence[Call], ended: Any) -> dict[int, Any]:
+        """Return the outcome of each call of *part*, whose exchange *ended* with answers or failed."""
+        if isinstance(ended, (Refused, Unanswered)):
+            for at in part.indexes:
+                self.lost(calls[at].keys[0], part.exchange.address, ended)
+        return dict(part.outcomes(calls, ended))
 
     def sending(
         self, call: Call, until: float, address: Address | None, form: Form, *, asking: bool = False
@@ -223,8 +248,12 @@ class Part(msgspec.Struct, frozen=True):
             yield at, outcome_of(calls[at], [next(answers) for _ in range(size)])
 
 
-def _at_once(exchanges: Sequence[Exchange]) -> Batching:
-    """Make these *exchanges*, those with several nodes at once. Return for each its answers or its failure."""
+def _at_once(parts: Sequence[Part], batch: Batch) -> Batching:
+    """Make the exchanges of these *parts*, with several nodes at once. Return for each its answers or its failure."""
+    exchanges = [part.exchange for part in parts]
+    if batch.may_be_late:
+        may_be_late = tuple([batch.may_be_late.issuperset(part.indexes) for part in parts])
+        return (yield Together(tuple(exchanges), may_be_late, batch.patience))
     if len(exchanges) != 1:
         return (yield Together(tuple(exchanges))) if exchanges else []
     try:

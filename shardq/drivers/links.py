@@ -106,6 +106,10 @@ class Link:
                 return False
             self._receive(self._silence)
 
+    def is_coming(self, seconds: float) -> bool:
+        """Return whether something has come, or comes within *seconds*."""
+        return bool(self._decrypted and self._decrypted()) or self._readable.wait(seconds)
+
     def is_clean(self) -> bool:
         """Return whether nothing was received after the answers that were asked for."""
         return not self._parser.has_data()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator
 from functools import partial
@@ -11,7 +12,7 @@ import redis
 import redis.sentinel
 
 from shardq.clock import Clock, SystemClock
-from shardq.drivers.exchanges import Exchange, Exchanges, Together
+from shardq.drivers.exchanges import Exchange, Exchanges, Pending, Together
 from shardq.drivers.failures import LOST, Redirected, refusal, unanswered, unconnected
 from shardq.drivers.leading import Leading, PendingRead
 from shardq.drivers.links import CLOSED, Asked, FollowUp, Links
@@ -27,6 +28,7 @@ from shardq.ops.queue.steps import (
     Ask,
     Batch,
     Call,
+    Late,
     Op,
     Refused,
     Sendable,
@@ -124,6 +126,31 @@ class Driver:
             self._check_closed(error)
             raise
 
+    def begin(self, call: Call) -> Begun | Refused | Unanswered | None:
+        """Send *call* on an idle connection; None if there is none. The caller waits for its answer."""
+        try:
+            route = self._routes.get(call.key) or self._find_route(call.key)
+            asked = route.links.begin(call.request(route.form), 1, on_send=call.on_send)
+        except (Refused, Unanswered) as failure:
+            return failure
+        except CLOSED as error:
+            self._check_closed(error)
+            raise
+        return None if asked is None else Begun(asked, self._exchanges.limit(call.until))
+
+    def ended(self, call: Call, begun: Begun) -> Any:
+        """Return the reply to *call* that was begun, or its failure."""
+        try:
+            (reply,) = begun.answers()
+        except Unanswered as failure:
+            route = self._routes.get(call.key) or self._find_route(call.key)
+            self._lost(call.key, route, failure)
+            return failure
+        except CLOSED as error:
+            self._check_closed(error)
+            raise
+        return self.attempt(call) if isinstance(reply, Refused) else reply  # refused, it executed nothing
+
     def attempt(self, step: Sendable | Batch) -> Any:
         """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
         try:
@@ -182,6 +209,8 @@ class Driver:
                 return drive(self._exchanges.of_batch(step), self._carry_out_all)
             case Call() | Ask():
                 return drive(self._exchanges.of(step), self._carry_out)
+            case Late():
+                return _outcomes(step)
             case Share():
                 return self.sharing.run(step.coalescer, step.item, step.until)
             case Wait():
@@ -275,6 +304,8 @@ class Driver:
         """
         if isinstance(step, Exchange):
             return self._carry_out(step)
+        if step.may_be_late:
+            return self._carry_out_patiently(step)
         exchanges, begun = step.exchanges, list[Any]()
         # As of now: how long each answer was waited for comes off it.
         limits = [self._exchanges.limit(each.until) for each in exchanges]
@@ -293,6 +324,30 @@ class Driver:
             _outcome(partial(self._carry_out, each)) if one is None else one
             for one, each in zip(ended, exchanges, strict=True)
         ]
+
+    def _carry_out_patiently(self, step: Together) -> list[Any]:
+        """Do as `_carry_out_all`, but wait for those that may be late for some time only.
+
+        What has no idle connection gets one in a thread of its own: the node may be dead.
+        """
+        waits, kept = list[Any](), list[Any]()
+        ends = self._clock.monotonic() + step.patience
+        try:
+            for exchange in step.exchanges:
+                one = _outcome(partial(self._begin, exchange))
+                if one is None:
+                    waits.append(Aside(partial(self._carry_out, exchange)))
+                else:
+                    waits.append(Begun(one, self._exchanges.limit(exchange.until)) if isinstance(one, Asked) else one)
+            for one, may in zip(waits, step.may_be_late, strict=True):
+                is_late = isinstance(one, (Aside, Begun)) and may and not one.comes(ends - self._clock.monotonic())
+                kept.append(Pending(one) if is_late else one)
+            return [_outcome(one.answers) if isinstance(one, (Aside, Begun)) else one for one in kept]
+        except BaseException:
+            for one in waits:
+                if isinstance(one, Begun):
+                    one.asked.give_up()
+            raise
 
     def _begin(self, exchange: Exchange) -> Asked | None:
         links = self._links_to(exchange.address, blocking=False)
@@ -316,6 +371,55 @@ class Driver:
         except (Refused, Unanswered) as failure:
             self._lost(key, route, failure)
             return [failure, failure]
+
+
+class Begun:
+    """An exchange that was sent, whose server may be silent for `limit` seconds."""
+
+    def __init__(self, asked: Asked, limit: float) -> None:
+        self.asked, self._limit = asked, limit
+
+    def comes(self, seconds: float) -> bool:
+        """Return whether an answer has begun to come after *seconds* at most."""
+        return self.asked.link.is_coming(max(0.0, seconds))
+
+    def answers(self) -> list[Any]:
+        """Return the answers, or raise the failure."""
+        return self.asked.answers(self._limit)
+
+
+class Aside:
+    """An exchange that a thread of its own carries out."""
+
+    def __init__(self, exchange: Callable[[], list[Any]]) -> None:
+        self._exchange, self._is_over = exchange, threading.Event()
+        self._ended: list[Any] | BaseException = []
+        threading.Thread(target=self._run, name="shardq-exchange", daemon=True).start()
+
+    def comes(self, seconds: float) -> bool:
+        """Return whether it is over after *seconds* at most."""
+        return self._is_over.wait(max(0.0, seconds))
+
+    def answers(self) -> list[Any]:
+        """Return the answers, or raise the failure."""
+        self._is_over.wait()
+        if isinstance(self._ended, BaseException):
+            raise self._ended
+        return self._ended
+
+    def _run(self) -> None:
+        try:
+            self._ended = self._exchange()
+        except BaseException as error:  # noqa: BLE001 (whoever wants the answers gets it)
+            self._ended = error
+        finally:
+            self._is_over.set()
+
+
+def _outcomes(late: Late) -> list[Any]:
+    """Wait for an exchange that was late. Return the outcomes of those of its calls."""
+    outcomes = late.pending.outcomes(_outcome(late.pending.awaits.answers))
+    return [outcomes[at] for at in late.at]
 
 
 def drive(steps: Generator[S, Any, T], perform: Callable[[S], Any]) -> T:

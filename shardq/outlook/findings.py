@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from shardq.model.verdict import Verdict
@@ -17,6 +17,8 @@ ENDED_SHARE: Final = 0.01
 ENDED_ALWAYS: Final = 20
 """How many leases may end by time whatever the share is: those of a worker that dies do."""
 NAMED: Final = 3
+MAX_NUMBERS: Final = 8
+"""How many numbers of partitions a finding shows."""
 MAX_NOTE: Final = 200
 """Letters of a note that a finding shows."""
 
@@ -69,6 +71,19 @@ def of_leases(queue: str, expired: int, delivered: int) -> Iterator[Finding]:
             f"{plural(expired, 'lease')} ended by time, {share(expired / max(delivered, 1))} of its deliveries.",
             "The work is done twice. Workers die, stand still, or take longer than the lease: look at shardq workers "
             f"{queue} and their memory, set a longer visibility_timeout, or extend leases in the handler.",
+            queue,
+        )
+
+
+def of_silent(queue: str, away: Sequence[int]) -> Iterator[Finding]:
+    """Yield that these partitions do not answer."""
+    if away:
+        some = ", ".join(map(str, away[:MAX_NUMBERS])) + (", …" if len(away) > MAX_NUMBERS else "")
+        yield Finding(
+            "partitions",
+            f"{plural(len(away), 'partition')} of it did not answer: {some}.",
+            "Its node is down, or out of reach: CLUSTER NODES names it. The other partitions go on. Writes whose shard "
+            "keys have their home there fail, and what it has is not read, until it is back or a replica takes over.",
             queue,
         )
 

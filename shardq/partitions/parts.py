@@ -22,6 +22,7 @@ from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import DealtWrites, Result
 from shardq.partitions import writes
 from shardq.partitions.asking import MAX_AGE, ask_map, is_seen
+from shardq.partitions.away import Away
 from shardq.partitions.homes import home
 from shardq.partitions.map import PartitionMap
 from shardq.partitions.placing import Slots, placed
@@ -43,12 +44,14 @@ _opening = Lock()
 class Common:
     """What the partitions of one queue of one client have in common under all maps.
 
-    `stands` are the client's blocked reads at the partitions, once somebody waits; `asks` has the map asked for.
+    `stands` are the client's blocked reads at the partitions, once somebody waits; `asks` has the map asked for. `held`
+    are messages that came late.
     """
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.stands: Any = None
+        self.held: list[Any] = []
         self.asks: Ask | None = None
 
 
@@ -79,6 +82,7 @@ class Parts:
         self.left: dict[int, QueueState] = dict(before.left) if before else {}
         self.left |= {at: state for at, state in enumerate(known) if state not in self.states}
         self.turns: Turns = Turns(found.read, head.clock.monotonic, before.turns if before else None, kept)
+        self.away = Away(self.turns, found.read, head.clock.monotonic)
         self._asked_at = self._seen_at = head.clock.monotonic()
 
     @property
@@ -86,9 +90,16 @@ class Parts:
         """What guards the turns and the stands."""
         return self.common.lock
 
+    @property
+    def held(self) -> list[Any]:
+        """The messages that came late, while nobody has taken them."""
+        return self.common.held
+
     def forked(self) -> None:
         """Begin anew in a child process: a thread of the parent may have held the lock."""
-        self.common.lock = Lock()
+        self.common.lock, self.common.held = Lock(), []
+        self.turns.out = frozenset()
+        self.away = Away(self.turns, len(self.states), self.whole.clock.monotonic)
 
     def forget(self) -> None:
         """Forget all: the queue is gone. The next call looks it up anew."""

@@ -2,62 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from shardq.errors import ShardqError
+from shardq.errors import BackendError, BackendTimeout, ShardqError
 from shardq.model import Received
 from shardq.ops.queue.opening import missing, open_queue
-from shardq.ops.queue.outcome import ignore_failure, outcome_of
+from shardq.ops.queue.outcome import ignore_failure
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Batch, Call, Op, Step
-from shardq.ops.queue.together import run_together
+from shardq.ops.queue.steps import Batch, Call, Op, Sleep, Step
+from shardq.ops.queue.together import Left, run_patiently
 from shardq.ops.read.acks import Acks, ack_alone, ack_earlier
-from shardq.ops.read.give_back import give_back
+from shardq.ops.read.give_back import give_back, give_back_all
 from shardq.ops.read.glance import Glance, glance
-from shardq.ops.read.read import read_now
+from shardq.ops.read.look import Look, fast_read
+from shardq.ops.read.read import read, read_now
 from shardq.ops.read.waiting import Outstanding
+from shardq.partitions.late import PATIENCE, Offer, begun, note, probe, reads_aside, take
 from shardq.partitions.parts import Parts
 
 T = TypeVar("T")
 Rows: TypeAlias = dict[int, list[Received]]
 """Messages by the number of the partition that they were read from."""
 
+TICK: Final = 0.01
+"""Seconds between two looks of a reader that has nothing, at what calls bring that are late."""
+
 
 class Wanted(msgspec.Struct):
     """What a reader wants: up to `count` messages with leases of `visibility` seconds, tried until local time `until`.
 
-    `acks` are done with the first calls, by the number of the partition. `granted` says at each moment what a caller
-    that cancels the read must give back.
+    If it `waits`, it is a blocked read, which is told at once that nothing is there. `aside` runs an operation in the
+    background, and `offer` gives what came late to those who wait. `acks` are done with the first calls, by the number
+    of the partition. `granted` says at each moment what a caller that cancels the read must give back.
+
+    How many are `dealt` of which partition counts as in flight there. What `first_look` has begun is in `glances` and
+    `dealt`, and in `first`, which goes on where it was dealt.
     """
 
     count: int
     visibility: float | None
     until: float
+    waits: bool
+    aside: Callable[[Op[Any]], object]
+    offer: Offer
     acks: dict[int, Acks] = {}
-    granted: dict[int, Outstanding] = {}
+    granted: list[tuple[int, Outstanding]] = []
+    glances: list[int] | None = None
+    dealt: dict[int, int] | None = None
+    first: Op[list[Received]] | None = None
+
+    def begin(self) -> None:
+        """Begin again, by another map."""
+        self.glances = self.dealt = self.first = None
 
 
 def read_turns(parts: Parts, wanted: Wanted) -> Op[Rows]:
-    """Return messages that are there; {} if no partition has any, each of which was asked.
+    """Return messages that are there; {} if no partition has any, each of which was asked, but those that are away.
 
-    A partition that fails leaves the others what they have; only if nothing came, its error is raised. If an ack fails,
-    what came goes back, and its error is raised.
+    A partition that fails leaves the others what they have. If an ack fails, what came goes back, and its error is
+    raised. Without a message, an error is raised if all partitions fail, or if one fails for good.
     """
     began, turns, failed = parts.states[0].clock.monotonic(), parts.turns, list[ShardqError]()
-    yield from _look(parts, turns.to_glance(), wanted.until, failed)
+    _probe(parts, wanted)
+    glances, wanted.glances = wanted.glances, None
+    yield from _look(parts, turns.to_glance() if glances is None else glances, wanted, failed)
     rows: Rows = {}
     count, among = wanted.count, None
     while True:
+        dealt = wanted.dealt
+        if parts.held and not (wanted.acks or dealt):
+            _add(rows, held := take(parts, count, wanted.visibility))
+            wanted.granted += [(number, Outstanding(rows=each)) for number, each in held.items()]
+            count = wanted.count - sum(map(len, rows.values()))
         with parts.lock:
             stay = next(iter(wanted.acks)) if count == len(wanted.acks) == 1 else None
-            dealt = turns.deal(count, stay, among)
+            dealt = wanted.dealt = dealt or turns.deal(count, stay, among)
         if dealt or wanted.acks:
             some = yield from _read(parts, wanted, dealt, failed)
-            for number, each in some.items():
-                rows[number] = rows.get(number, []) + each
+            _add(rows, some)
             count = wanted.count - sum(map(len, rows.values()))
             # Others had no more than they gave.
             among = [number for number, asked in dealt.items() if len(some.get(number, ())) == asked]
@@ -65,29 +90,139 @@ def read_turns(parts: Parts, wanted: Wanted) -> Op[Rows]:
             return rows
         if not rows:
             among, unheard = None, turns.unheard(began)
-            yield from _look(parts, unheard, wanted.until, failed)
-            if not (dealt or unheard):
-                if failed:
-                    raise failed[0]
+            yield from _look(parts, unheard, wanted, failed)
+            if not (dealt or unheard or (yield from _comes_late(parts, wanted, failed))):
                 return {}
 
 
-def _look(parts: Parts, numbers: Iterable[int], until: float, failed: list[ShardqError]) -> Op[None]:
+def first_look(parts: Parts, wanted: Wanted, timeout: float | None) -> tuple[int, Look] | None:
+    """Return the first try of a read of one, and its partition, if it is one call; None if `read_turns` must begin."""
+    acks = wanted.acks
+    if wanted.count > 1 or parts.held or parts.away.numbers or len(acks) > 1:
+        return None
+    stay = next(iter(acks), None)
+    with parts.lock:
+        if glances := parts.turns.to_glance():
+            wanted.glances = glances
+            return None
+        wanted.dealt = dealt = parts.turns.deal(1, stay)
+    number = next(iter(dealt), None)
+    if number is None or (stay is not None and stay != number):
+        return None
+    granted, visibility = Outstanding(), wanted.visibility
+    wanted.granted.append((number, granted))
+    look = fast_read(parts.states[number], 1, 0.0, visibility, None, timeout, granted, acks.get(number), alone=True)
+    return None if look is None else (number, look)
+
+
+def looked(parts: Parts, wanted: Wanted, number: int, look: Look, rows: list[Received] | None) -> list[Received] | None:
+    """Note what a first try tells. Return its messages; None if its call must go on, by `read_turns`."""
+    if rows is None:
+        wanted.first = _rest(parts, wanted, number, look)
+        return None
+    reply = look.outcome if look.acks is None else look.outcome[1]
+    with parts.lock:
+        parts.turns.heard(number, reply[8], reply[9])
+        if not rows:
+            parts.turns.left(number, 1)
+            parts.turns.is_empty(number)
+    if not rows:
+        wanted.dealt, wanted.acks = None, {}
+    return rows
+
+
+def late_look(
+    parts: Parts, wanted: Wanted, number: int, look: Look, pending: Any, rows_of: Callable[[Any], list[Received] | None]
+) -> None:
+    """Let a first try that is late go on in the background. *rows_of* its end are its messages; None: it must go on."""
+    left = begun(pending, rows_of, _rest(parts, wanted, number, look))
+    with parts.lock:
+        parts.turns.left(number, 1)
+    wanted.dealt = None
+    reads_aside(parts, wanted, number, left)
+
+
+def let_go(parts: Parts, wanted: Wanted) -> list[Op[None]]:
+    """Return what gives back all that a read was granted which is cancelled. None of it is in flight any more."""
+    with parts.lock:
+        for number, count in (wanted.dealt or {}).items():
+            parts.turns.left(number, count)
+        for number, each in wanted.granted:
+            parts.turns.left(number, len(each.rows))
+    granted = [(parts.at(number), each) for number, each in wanted.granted if each.holder or each.rows]
+    return [give_back_all(state, each, state.until()) for state, each in granted]
+
+
+def _rest(parts: Parts, wanted: Wanted, number: int, look: Look) -> Op[list[Received]]:
+    """Return what goes on after the first try of a read."""
+    state, made = parts.at(number), look if look.made else None
+    _, granted = wanted.granted[-1]
+    return read(state, 1, 0.0, wanted.visibility, outstanding=granted, acks=look.acks, made=made)
+
+
+def _add(rows: Rows, some: Rows) -> None:
+    for number, each in some.items():
+        rows[number] = rows.get(number, []) + each
+
+
+def _probe(parts: Parts, wanted: Wanted) -> None:
+    """Begin to probe those partitions that failed, and whose time has come."""
+    if parts.away.numbers:
+        with parts.lock:
+            numbers = parts.away.to_probe()
+        for number in numbers:
+            wanted.aside(probe(parts, number))
+
+
+def _comes_late(parts: Parts, wanted: Wanted, failed: Sequence[ShardqError]) -> Op[bool]:
+    """Wait a little for calls that are late, and return whether the reader is to look again. Nobody else has anything.
+
+    Raise what has failed for good, or what went wrong if all partitions fail.
+    """
+    away, now = parts.away, parts.states[0].clock.monotonic()
+    if not away.numbers and not failed:
+        return False
+    if away.is_late and not wanted.waits and now < wanted.until + PATIENCE:
+        yield Sleep(TICK)
+        return True
+    error = next((each for each in failed if not isinstance(each, BackendError)), None) or away.failure
+    if error is not None:
+        raise error
+    if len(away.numbers) == len(parts.states) and not wanted.waits:
+        raise BackendTimeout(f"no partition of queue {parts.states[0].keys.name!r} answered in time")
+    return False
+
+
+def _look(parts: Parts, numbers: Iterable[int], wanted: Wanted, failed: list[ShardqError]) -> Op[None]:
     """Glance at these partitions."""
     numbers = list(numbers)
     if not numbers:
         return
-    seen = yield from run_together([glance(parts.states[number], until) for number in numbers])
-    with parts.lock:
-        for number, each in zip(numbers, seen, strict=True):
-            if isinstance(each, Glance) and each.is_there:
-                parts.turns.heard(number, each.quiet, max(each.turns, int(each.has_come)))
-            else:
-                parts.turns.is_empty(number)
-                if not isinstance(each, Glance):
-                    failed.append(each)
-                elif number < parts.map.written:  # else it was drained, and is removed by now
-                    failed.append(missing(parts.states[number]))
+    ops = [glance(parts.states[number], wanted.until) for number in numbers]
+    seen = yield from run_patiently(ops, _may_be_late(parts, numbers), PATIENCE)
+    for number, each in zip(numbers, seen, strict=True):
+        if isinstance(each, Left):
+            reads_aside(parts, wanted, number, each)
+            continue
+        with parts.lock:
+            _note(parts, number, each)
+            note(parts, number, each)
+        if not isinstance(each, Glance):
+            failed.append(each)
+        elif not each.is_there and number < parts.map.written:  # else it was drained, and is removed by now
+            failed.append(missing(parts.states[number]))
+
+
+def _may_be_late(parts: Parts, numbers: Sequence[int], acks: Container[int] = ()) -> list[int]:
+    """Return which of these calls may be late: all that ack nothing, unless all partitions are away already."""
+    if len(parts.away.numbers) == len(parts.states):
+        return []
+    return [at for at, number in enumerate(numbers) if number not in acks]
+
+
+def _note(parts: Parts, number: int, outcome: object) -> None:
+    if parts.away.numbers or isinstance(outcome, BackendError):
+        parts.away.heard(number, outcome)
 
 
 def _read(parts: Parts, wanted: Wanted, dealt: Mapping[int, int], failed: list[ShardqError]) -> Op[Rows]:
@@ -95,19 +230,24 @@ def _read(parts: Parts, wanted: Wanted, dealt: Mapping[int, int], failed: list[S
     acks, wanted.acks = wanted.acks, {}
     numbers = [*dealt, *(number for number in acks if number not in dealt)]
     ops = [_read_one(parts, number, dealt.get(number, 0), wanted, acks.get(number)) for number in numbers]
-    found = [(yield from outcome_of(ops[0]))] if len(ops) == 1 else (yield from run_together(ops))
+    found = yield from run_patiently(ops, _may_be_late(parts, numbers, acks), PATIENCE)
     rows: Rows = {}
-    with parts.lock:
-        for number, each in zip(numbers, found, strict=True):
-            got, count = 0 if isinstance(each, ShardqError) else len(each), dealt.get(number, 0)
-            parts.turns.left(number, count - got)
+    wanted.dealt = None
+    for number, each in zip(numbers, found, strict=True):
+        with parts.lock:
+            parts.turns.left(number, dealt.get(number, 0) - (len(each) if isinstance(each, list) else 0))
+        if isinstance(each, Left):
+            reads_aside(parts, wanted, number, each)
+            continue
+        with parts.lock:
+            _note(parts, number, each)
             if isinstance(each, ShardqError):
                 failed.append(each)
             elif each:
                 rows[number] = each
-            if not count:
+            if not dealt.get(number):
                 parts.turns.forget(number)  # the ack may have made room there
-            elif not got:
+            elif isinstance(each, ShardqError) or not each:
                 parts.turns.is_empty(number)
     lost = [
         each
@@ -125,8 +265,12 @@ def _read_one(parts: Parts, number: int, count: int, wanted: Wanted, acks: Acks 
     state = parts.at(number)
     if not count:
         return _ack(state, cast("Acks", acks), wanted.until)
-    wanted.granted[number] = Outstanding()
-    op = read_now(state, count, wanted.visibility, wanted.until, wanted.granted[number], acks)
+    if wanted.first is not None:
+        first, wanted.first = wanted.first, None
+        return _noting(first, parts, number)
+    granted = Outstanding()
+    wanted.granted.append((number, granted))
+    op = read_now(state, count, wanted.visibility, wanted.until, granted, acks)
     return _noting(op, parts, number)
 
 

@@ -1,7 +1,8 @@
 """Turns: which partitions a client reads next, and how many messages of each. Pure, soft, of one client and queue.
 
 It is the engine's own rule one level up. What a partition has to give is its weight: its quiet messages, of tenants
-ahead of whom nobody is, and its turns, the shard keys that wait for one. A read is dealt message by message:
+ahead of whom nobody is, and its turns, the shard keys that wait for one, each as often as its weight says. A read is
+dealt message by message:
 
 - to a partition with quiet messages first, but for one of eight;
 - else to one of those within one message of the fewest in flight for their weight; of these, to the one that was served
@@ -76,6 +77,7 @@ class Turns:
         self._stayed = 0  # messages that were dealt in a row where a reader acked
         self._since_look = 0  # messages that were dealt since a look
         self._looked_at = -math.inf
+        self.out: frozenset[int] = frozenset()  # partitions that are left out of reads for now
 
     def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, int]:
         """Return how many messages to read of which partition, *count* at most; {} if nothing is known of any.
@@ -93,7 +95,8 @@ class Turns:
             self._since_look += 1
             return found
         left = [
-            [turn.quiet, turn.turns] if among is None or at in among else [0, 0] for at, turn in enumerate(self._turns)
+            [turn.quiet, turn.turns] if (among is None or at in among) and at not in self.out else [0, 0]
+            for at, turn in enumerate(self._turns)
         ]
         for _ in range(count):
             at = self._next(left)
@@ -111,7 +114,7 @@ class Turns:
         return dict(found)
 
     def heard(self, partition: int, quiet: int, waiting: int) -> None:
-        """Note what a read or a glance told: *quiet* messages, and shard keys *waiting* for a turn."""
+        """Note what a read or a glance told: *quiet* messages, and the weights of those that are *waiting*."""
         turn = self._of(partition)
         if not turn.weight and quiet + waiting:
             # It was away: it has no claim on what the others were served meanwhile.
@@ -148,8 +151,8 @@ class Turns:
         return self.unheard(now - FRESH)
 
     def unheard(self, since: float) -> list[int]:
-        """Return the partitions of which nothing was heard at local time *since* or later."""
-        return [at for at, turn in enumerate(self._turns) if turn.heard_at < since]
+        """Return the partitions of which nothing was heard at local time *since* or later, but those left out."""
+        return [at for at, turn in enumerate(self._turns) if turn.heard_at < since and at not in self.out]
 
     def forget(self, partition: int) -> None:
         """Note that what was heard of a partition may not hold any more: it is to be looked at."""
@@ -161,8 +164,8 @@ class Turns:
 
     def _may_stay(self, partition: int) -> bool:
         """Return whether the next message may be of this partition again."""
-        others = any(turn.quiet for at, turn in enumerate(self._turns) if at != partition)
-        if others or self._stayed >= STAYS or not self._of(partition).weight:
+        others = any(turn.quiet for at, turn in enumerate(self._turns) if at != partition and at not in self.out)
+        if others or partition in self.out or self._stayed >= STAYS or not self._of(partition).weight:
             self._stayed = 0
             return False
         self._stayed += 1

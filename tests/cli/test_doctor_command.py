@@ -22,7 +22,7 @@ from shardq.clock import SystemClock
 from shardq.durability import Durability, ServerFacts
 from shardq.model.verdict import Verdict
 from shardq.ops.queue.steps import Op
-from shardq.outlook.findings import Finding, Pause, of_leases, of_pauses, of_reading
+from shardq.outlook.findings import Finding, Pause, of_leases, of_pauses, of_reading, of_silent
 from shardq.protocol.roles import ROLES, rules
 from tests.cli.conftest import Command
 from tests.cli.test_text import obeyed
@@ -156,6 +156,7 @@ def every_finding(name: str) -> Iterator[Finding]:
     yield from of_leases("jobs", 10**12, 10**12)
     told = Verdict("jobs", NOW, "no_worker", "bad", f"{name} has no worker: 10 messages wait.")
     yield from of_reading("jobs", told, 10)
+    yield from of_silent("jobs", range(64))
     yield from of_pauses("jobs", [Pause(None, 1.0, math.inf, name, name), Pause(name, 1.0, math.inf, name, name)], NOW)
 
 

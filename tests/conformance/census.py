@@ -30,7 +30,14 @@ class Account:
     delayed: int = 0
     listed: int = 0
     counted: int = 0
+    limits: bytes = b"-"
     queue: bytes = b"-"
+
+    @property
+    def heavy(self) -> tuple[str, int]:
+        """Under which name it counts while it waits for its turn, and how much."""
+        cap, _, _, _, _, weight = self.limits.decode().split(",")[:6] if self.limits != b"-" else (*5 * [""], "1")
+        return (cap.removeprefix("="), 1) if weight == "1" and cap[:1] == "=" else ("", int(weight) - 1)
 
 
 @dataclass
@@ -67,6 +74,7 @@ class Census:
     places: set[tuple[bytes, bytes]] = field(default_factory=set)  # of children: a place, and who stands there
     counted_of_children: dict[bytes, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     counters: dict[str, int] = field(default_factory=dict)
+    heavy: Counter[str] = field(default_factory=Counter)
     turns: dict[bytes, float] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  # the ids of messages outside of the streams, by handle
     now: int = 0
@@ -160,6 +168,11 @@ class Census:
         for name, number in true.items():
             if self.counters[name] != number:
                 yield f"the state says {name}={self.counters[name]}, it is {number}"
+        heavy = Counter[str]()
+        for name, number in (each.heavy for each in self.said.values() if each.listed == 1):
+            heavy[name] += number
+        if +heavy != self.heavy:
+            yield f"the state says that those who wait for a turn are as heavy as {self.heavy}, it is {heavy}"
 
 
 def _line(text: str) -> dict[str, int]:
@@ -170,7 +183,16 @@ def _line(text: str) -> dict[str, int]:
 
 def _places(odd: str) -> int:
     """How many places of children there are, by what is not as usual in the state."""
-    return next((int(line.partition("=")[2]) for line in odd.split("\n") if line.startswith("places=")), 0)
+    return int(_odd(odd, "places") or 0)
+
+
+def _heavy(odd: str) -> Counter[str]:
+    words = [word.rpartition(":") for word in _odd(odd, "heavy").split()]
+    return Counter({name: int(number) for name, _, number in words})
+
+
+def _odd(odd: str, name: str) -> str:
+    return next((line.partition("=")[2] for line in odd.split("\n") if line.startswith(f"{name}=")), "")
 
 
 def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
@@ -181,6 +203,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
         now=int(_time(raw, keys)),
         dead=raw.xlen(keys.dead),
         counters={"shared": int(text["shared"]), "places": _places(text["odd"]), **_line(text["line"])},
+        heavy=_heavy(text["odd"]),
         turns={name: score for name, score in raw.zrange(keys.turns, 0, -1, withscores=True) if name or score < IDLE},
     )
     parents = text.get("parents") == "1"
@@ -294,9 +317,9 @@ def _account(value: bytes) -> Account:
         new, alone = int(waits or 0), int(both) % 1000 == 0
         found = Account(int(both) % 1000, int(both) // 1000, new, listed=int(new > 0 and alone), counted=new)
         return replace(found, queue=queue or b"-")
-    taken, flight, behind, returned, delayed, _, _, _, listed, counted, _, queue = words
+    taken, flight, behind, returned, delayed, _, _, _, listed, counted, limits, queue = words
     found = Account(int(taken), int(flight), int(behind), int(returned), int(delayed), int(listed), int(counted))
-    return replace(found, queue=queue)
+    return replace(found, limits=limits, queue=queue)
 
 
 def _overflows(seen: Census, meta: Any, bodies: Any, parents: bool) -> None:

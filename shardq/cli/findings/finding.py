@@ -22,7 +22,7 @@ NAMES: Final = {
     "lua-fixes": "the server lacks fixes of its Lua",
     "memory": "the server is near its memory's limit, or was at it",
     "no-worker": "a queue has a backlog, and nobody reads it",
-    "partitions": "partitions share a node, or nobody reads some",
+    "partitions": "partitions share a node, do not answer, or nobody reads some",
     "paused": "paused for more than a day, without an end",
     "persistence": "the server cannot write its files",
     "replica": "this server is a replica, which takes no writes",

@@ -24,18 +24,22 @@ from shardq.cli.width import wrapped
 from shardq.clock import SystemClock
 from shardq.durability import Durability, ServerFacts, has_lua_fixes
 from shardq.errors import BackendError, BackendTimeout
+from shardq.model.partitions import map_of
 from shardq.model.wording import number, plural, size, span
 from shardq.ops.operate.libraries import loaded_libraries, runs_library, why_no_library
 from shardq.ops.queue.fitness import server_facts
+from shardq.ops.queue.sight import sight
 from shardq.ops.topics.bindings import RouterState
 from shardq.ops.topics.gone import bound_queues
-from shardq.outlook.findings import Finding, Pause, of_leases, of_pauses, of_reading
+from shardq.outlook.findings import Finding, Pause, of_leases, of_pauses, of_reading, of_silent
+from shardq.partitions.late import silent
+from shardq.partitions.map import PartitionMap
 from shardq.protocol import scripts
 from shardq.protocol.keys import RouterKeys
 from shardq.protocol.roles import ROLES
 
 if TYPE_CHECKING:
-    from shardq.client import Client
+    from shardq.client import Client, Queue
     from shardq.drivers import Driver
 
 ABOUT = f"""Looks at the server, and at each queue or those that are named. Each finding is a line with its name, and
@@ -127,7 +131,13 @@ def _note_unsaid(examined: Examined) -> None:
 def _look_at_libraries(examined: Examined, nodes: Sequence[Node], timeout: float) -> None:
     own, others = scripts.library().name, {}
     for node in nodes:
-        examined.libraries[node.name] = _library(node.driver, timeout)
+        try:
+            examined.libraries[node.name] = _library(node.driver, timeout)
+        except BackendTimeout:
+            if len(nodes) == 1:
+                raise
+            examined.unchecked[f"library {node.name}"] = "this node does not answer"
+            continue
         try:
             found = node.driver.run(loaded_libraries(SystemClock(), timeout))
         except BackendTimeout:
@@ -179,15 +189,19 @@ def _look_at_queues(examined: Examined, named: Sequence[str], url: str, timeout:
             return
         examined.queues = len(names)
         for name in names:
-            examined.findings += _of_queue(client, name, examined.unchecked)
-            parts = allowed(client.queue(name, create=False).partitions)
-            if parts is None:
-                examined.unchecked[f"partitions of {name}"] = "this user may not look at them"
-            examined.findings += of_partitions(name, parts or (), nodes)
+            examined.findings += _of_queue(client, name, nodes, examined.unchecked)
 
 
-def _of_queue(client: Client, name: str, unchecked: dict[str, str]) -> Iterator[Finding]:
+def _of_queue(client: Client, name: str, nodes: Sequence[str], unchecked: dict[str, str]) -> Iterator[Finding]:
     queue = client.queue(name, create=False)
+    if away := _away(client, queue):
+        yield from of_silent(name, away)
+        unchecked[f"queue {name}"] = "not all of it answers"
+        return
+    parts = allowed(queue.partitions)
+    if parts is None:
+        unchecked[f"partitions of {name}"] = "this user may not look at them"
+    yield from of_partitions(name, parts or (), nodes)
     stats = allowed(queue.stats)
     if stats is None:
         unchecked[f"queue {name}"] = "this user may not look at it"
@@ -206,6 +220,17 @@ def _of_queue(client: Client, name: str, unchecked: dict[str, str]) -> Iterator[
         paused = ((key, each) for key, each in controls.paused.items() if key is not None)
         pauses += [Pause(key, each.since, each.until, each.by, each.note) for key, each in paused]
     yield from of_pauses(name, pauses, stats.time)
+
+
+def _away(client: Client, queue: Queue) -> list[int]:
+    """The partitions of a queue that do not answer; none where this user may not look at them."""
+    state = queue.state
+    seen = allowed(lambda: client.run(sight(state, state.until())))
+    found = PartitionMap.parse(map_of(seen.view.config.partitions)) if seen is not None else PartitionMap()
+    if found.read == 1:
+        return []
+    states = [client.state_of_part(state, number, found.name_of(queue.name, number)) for number in range(found.read)]
+    return client.run(silent(states, state.until()))
 
 
 def _look_at_rights(examined: Examined, driver: Driver, args: Args, timeout: float) -> None:

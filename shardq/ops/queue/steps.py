@@ -156,11 +156,26 @@ class Batch(msgspec.Struct, frozen=True):
     The caller gives up at local time `until`. Calls for one node run in their order. If one is refused with a code of
     `RESENT_ALONE`, the driver sends it again, when those behind it have run already. With `once`, of two calls of one
     queue, it does not; nor does it send those again at the indexes that `once` names.
+
+    The calls at the indexes `may_be_late` are waited for `patience` seconds. The outcome of one without an answer then
+    is `Late`.
     """
 
     calls: tuple[Sendable, ...]
     until: float = math.inf
     once: bool | frozenset[int] = False
+    may_be_late: frozenset[int] = frozenset()
+    patience: float = math.inf
+
+
+class Late(msgspec.Struct, frozen=True):
+    """Wait for the answers to calls of a batch, at the indexes `at`, that were not there in time.
+
+    The reply is a list: for each its reply or its failure. The driver has the `pending` exchange that brings them.
+    """
+
+    pending: Any
+    at: tuple[int, ...]
 
 
 class Armed(msgspec.Struct, frozen=True):
@@ -239,7 +254,7 @@ class Known(msgspec.Struct, frozen=True):
     """Items, and the result or error of each."""
 
 
-Step: TypeAlias = Call | Batch | Armed | Wait | Share | Ask | Sleep | Known
+Step: TypeAlias = Call | Batch | Late | Armed | Wait | Share | Ask | Sleep | Known
 Op: TypeAlias = Generator[Step, Any, T]
 
 

@@ -12,9 +12,10 @@ from shardq.ops.queue.steps import Call, Op
 class Glance(msgspec.Struct, frozen=True):
     """What was seen of a queue.
 
-    `quiet` is how many messages lie in its streams, so of tenants ahead of whom nobody is, and `turns` how many shard
-    keys wait for a turn. `has_come` says whether time has brought something that the next read takes back: leases that
-    ended, or messages that came due. Of a queue with a legacy stream it is always so: only a read looks into that.
+    `quiet` is how many messages lie in its streams, so of tenants ahead of whom nobody is. `turns` is how many shard
+    keys wait for a turn, each as often as its weight says. `has_come` says whether time has brought something that the
+    next read takes back: leases that ended, or messages that came due. Of a queue with a legacy stream it is always so:
+    only a read looks into that.
     Where there is no such queue, it is not there, and has nothing.
 
     >>> Glance(quiet=0, turns=0, has_come=True).may_have_some

@@ -111,8 +111,10 @@ def fast_read(
     timeout: float | None,
     outstanding: Outstanding,
     acks: Acks | None,
+    *,
+    alone: bool = False,
 ) -> Look | None:
-    """Return the first try of a read, with the only one of *acks* piggybacked on it.
+    """Return the first try of a read, with the only one of *acks* piggybacked on it. *alone*, it shares no call.
 
     None if the operation must do other things first: open the queue, do upkeep, make several acks, share a call, carry
     a rider, or wait without a look and an ack.
@@ -128,7 +130,7 @@ def fast_read(
             return None
     elif only_acks:
         return None
-    elif count <= FEW:
+    elif count <= FEW and not alone:
         coalescer = state.coalescers.get("read")  # it is made by the first read that shares a call
         if coalescer is None or coalescer.calls:
             return None

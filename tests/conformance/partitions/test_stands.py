@@ -160,3 +160,25 @@ def test_what_is_in_flight_counts_until_it_is_settled_or_let_go(queue: Queue) ->
     assert flight() == 2
     found.clear()
     assert flight() == 0
+
+
+@pytest.mark.parametrize("count", [1, 4])
+async def test_a_read_that_is_cancelled_leaves_nothing_behind(server: Server, queue: Queue, count: int) -> None:
+    """At whatever moment: its messages are there for others, uncounted, and nothing counts as in flight."""
+    async with AsyncClient.from_url(server.url) as client:
+        jobs: Any = client.queue(queue.name, **SETTINGS)
+        await jobs.read_many(1)
+        for moment in range(25):
+            await jobs.write_many([(number, TENANTS[number % PARTITIONS]) for number in range(6)])
+            read = asyncio.create_task(jobs.read_many(count))
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            read.cancel()
+            with suppress(asyncio.CancelledError):
+                await jobs.ack_many(await read)
+            await until(lambda: not client._tasks)
+            assert sum(each.flight for each in jobs.state.parts.turns._turns) == 0
+            while some := await jobs.read_many(6):
+                assert {each.count for each in some} == {1}
+                await jobs.ack_many(some)
+            assert await jobs.len() == 0

@@ -11,6 +11,7 @@ from shardq.ops.read.waiting import Outstanding
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 from tests.inner import run
+from tests.waiting import eventually
 
 
 def seen(queue: Queue) -> Glance:
@@ -73,3 +74,35 @@ def test_a_glance_at_a_queue_that_is_not_there_sees_nothing_and_makes_none(open_
     assert seen(missing) == Glance(is_there=False)
     assert read_raw(queue)[8:] == [0, 0]
     assert missing.name not in queue.client.queues()
+
+
+def listed(queue: Queue, *tenants: str, number: int = 30) -> None:
+    """Let each of *tenants* have many messages, and wait for its turn."""
+    queue.write_many([(at, tenant) for tenant in tenants for at in range(number)])
+
+
+def test_turns_count_as_often_as_their_weights_say(open_queue: OpenQueue, world: World) -> None:
+    """Also weights that change, end or are a plan's, while their tenants wait."""
+    queue = open_queue(streams=2, streams_per_shard=1, window=1, fair="messages")
+    queue.declare()
+    queue.set_plan("gold", weight=4)
+    queue.set_weights({"a": 5})
+    listed(queue, "a", "b", "c")
+    queue.set_limits({"c": "gold"})
+    queue.ack_many(queue.read_many(20))  # until nothing of them lies in the streams
+    assert (seen(queue).quiet, seen(queue).turns) == (0, 5 + 1 + 4)
+    queue.set_plan("gold", weight=7)
+    assert seen(queue).turns == 5 + 1 + 7
+    queue.set_weights({"a": 2, "b": 3})
+    assert seen(queue).turns == 2 + 3 + 7
+    queue.set_weights({"c": 9})
+    assert seen(queue).turns == 2 + 3 + 9
+    queue.set_weights({"a": 6}, seconds=60)
+    assert seen(queue).turns == 6 + 3 + 9
+    queue.set_weights({"a": 6}, seconds=0.05)
+    eventually(lambda: read_raw(queue)[9] == 1 + 3 + 9)
+    assert world.census(queue).problems() == []
+    while some := queue.read_many(7):
+        queue.ack_many(some)
+    assert seen(queue).turns == 0
+    assert world.census(queue).problems() == []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from shardq.errors import ConfigError
-from shardq.ops.queue.steps import Ask, Batch, Call, Op, Refused, Sleep
-from shardq.ops.queue.together import run_together
+from shardq.ops.queue.steps import Ask, Batch, Call, Late, Op, Refused, Sleep
+from shardq.ops.queue.together import go_on, run_patiently, run_together
 from shardq.protocol.keys import QueueKeys
 
 
@@ -68,3 +68,30 @@ def test_an_operation_that_fails_at_once_asks_nothing() -> None:
     _, results = driven(run_together([fails(), asks(call("a"))]), [1])
     assert isinstance(results[0], ConfigError)
     assert results[1] == [1]
+
+
+def test_an_operation_that_is_late_is_left_and_goes_on_by_itself() -> None:
+    """The others end without it; a batch of it gets all outcomes, a call its own."""
+    first, second, third = call("a"), call("b"), call("c")
+    pending = object()
+    op = run_patiently([asks(first), asks(second, third), asks(Batch((first, second), 9.0))], {1, 2}, 0.25)
+    late = [Late(pending, (at,)) for at in range(1, 4)]
+    (step,), results = driven(op, [1, *late])
+    assert (step.may_be_late, step.patience) == ({1, 2, 3}, 0.25)
+    assert results[0] == [1]
+    steps, found = driven(go_on(results[1]), [2], 3)
+    assert (steps, found) == ([Late(pending, (1,)), third], [2, 3])
+    steps, found = driven(go_on(results[2]), [4, 5])
+    assert (steps, found) == ([Late(pending, (2, 3))], [[4, 5]])
+
+
+def test_one_that_pauses_after_a_failed_try_is_left_too_but_not_one_that_is_needed() -> None:
+    asked = call("a")
+    op = run_patiently([asks(Sleep(1.0), asked), asks(Sleep(2.0), asked)], {0})
+    steps, results = driven(op, None, [1])
+    assert [type(each) for each in steps] == [Sleep, Batch]
+    assert steps[0] == Sleep(2.0)
+    assert results[1] == [None, 1]
+    refused = Refused("ERR", "no")
+    steps, found = driven(go_on(results[0]), None, refused)
+    assert (steps, found) == ([Sleep(1.0), asked], [None, refused])

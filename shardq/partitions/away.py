@@ -1,0 +1,76 @@
+"""Away: the partitions of a queue that do not answer one client, and that its reads leave out for now. No I/O.
+
+A call that is late goes on, and its partition is left out until it ends. A partition that fails is left out until a
+probe is answered: readers send one now and then, which is later each time. If all are away, none is left out: then a
+read waits for all, and says what went wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from shardq.errors import BackendError
+from shardq.partitions.turns import Turns
+
+FIRST_RETRY: Final = 0.1
+LONGEST_RETRY: Final = 2.0
+"""Seconds until a partition that failed is probed; each time twice as long."""
+
+
+class Away:
+    """Which of so many partitions are away. *now* is the local clock. Not safe across threads: a client locks it."""
+
+    def __init__(self, turns: Turns, partitions: int, now: Callable[[], float]) -> None:
+        self._turns, self._partitions, self._now = turns, partitions, now
+        self._late: dict[int, int] = {}  # how many calls are late
+        self._failed: dict[
+            int, tuple[BackendError, float, float]
+        ] = {}  # with what, when to probe, the pause before that
+        self.numbers: frozenset[int] = frozenset()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a call is late."""
+        return bool(self._late)
+
+    @property
+    def failure(self) -> BackendError | None:
+        """What went wrong if all partitions have failed."""
+        return next(iter(self._failed.values()))[0] if len(self._failed) == self._partitions else None
+
+    def late(self, number: int) -> None:
+        """Note that a call is late. `ended` says how it ends."""
+        self._late[number] = self._late.get(number, 0) + 1
+        self._note()
+
+    def ended(self, number: int, outcome: object) -> None:
+        """Note the result, or the error, of a call that was late."""
+        self._late[number] -= 1
+        if not self._late[number]:
+            del self._late[number]
+        self.heard(number, outcome)
+
+    def heard(self, number: int, outcome: object) -> None:
+        """Note what a call ended with: a `BackendError` says that the partition does not answer."""
+        if isinstance(outcome, BackendError):
+            _, _, pause = self._failed.get(number, (None, 0.0, FIRST_RETRY / 2))
+            pause = min(LONGEST_RETRY, 2 * pause)
+            self._failed[number] = (outcome, self._now() + pause, pause)
+        else:
+            self._failed.pop(number, None)
+        self._note()
+
+    def to_probe(self) -> list[int]:
+        """Return which partitions to probe now; the caller tells `heard` of each what came of that."""
+        now = self._now()
+        found = [number for number, (_, at, _) in self._failed.items() if at <= now and number not in self._late]
+        for number in found:
+            error, _, pause = self._failed[number]
+            self._failed[number] = (error, math.inf, pause)
+        return found
+
+    def _note(self) -> None:
+        self.numbers = frozenset([*self._late, *self._failed])
+        self._turns.out = self.numbers if len(self.numbers) < self._partitions else frozenset()
