@@ -81,7 +81,9 @@ def _look(parts: Parts, numbers: Iterable[int], until: float, failed: list[Shard
     with parts.lock:
         for number, each in zip(numbers, seen, strict=True):
             if isinstance(each, Glance) and each.is_there:
-                parts.turns.heard(number, each.quiet, max(each.turns, int(each.has_come)))
+                # Of a legacy stream, which only reads adopt, a glance says nothing.
+                may_have = each.has_come or parts.states[number].config.legacy_stream is not None
+                parts.turns.heard(number, each.quiet, max(each.turns, int(may_have)))
             else:
                 parts.turns.is_empty(number)
                 failed.append(missing(parts.states[number]) if isinstance(each, Glance) else each)
