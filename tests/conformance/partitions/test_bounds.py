@@ -146,7 +146,7 @@ def test_a_legacy_stream_is_drained_by_the_head(world: World, open_queue: OpenQu
     old = f"{open_queue(create=False).name}-old"
     world.raw.xgroup_create(old, "old", "0", mkstream=True)
     world.raw.xadd(old, {"body": "1"})
-    setting = {"legacy_stream": old, "legacy_group": "old"}
+    setting: dict[str, Any] = {"legacy_stream": old, "legacy_group": "old"}
     queue = opened(open_queue, **({} if later else setting))
     queue.write("x", shard_key=TENANTS[1])
     if later:
