@@ -249,7 +249,15 @@ class AsyncQueue(AsyncQueueAdmin):
             raise
         if began is not None:
             self._telemetry.read(rows, began, batch=batch)
-        return delivered(AsyncDelivery, rows, self)
+        found = delivered(AsyncDelivery, rows, self)
+        return found or await self._go_on(outstanding.left, count, visibility, prefer, timeout, ack, batch=batch)
+
+    async def _go_on(self, left: float | None, count: int, *asked: Any, batch: bool) -> list[AsyncDelivery]:
+        """Wait at all partitions for the seconds that are *left*, if the queue was given some during a read."""
+        if left is None:
+            return []
+        self._spread()
+        return await self._read(count, left, *asked, batch=batch)
 
     async def ack_many(
         self,

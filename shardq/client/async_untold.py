@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from shardq.arguments import text
 from shardq.client.acking import to_ack
@@ -50,25 +51,34 @@ def _looking(plain: Callable[..., Any]) -> Callable[..., Any]:
 class AsyncUntoldQueue(AsyncQueue):
     """A queue of which this client knows nothing yet, so it may have partitions: its first call finds out.
 
-    Then its class is exchanged. Until then there is no such queue, so it is as a queue without partitions.
+    Then its class is exchanged. Until then there is no such queue, so it is as a queue without partitions. A client
+    that only looks at a queue without any looks again after a while: no call of its own would tell it of new ones.
     """
+
+    _seen_at = -math.inf
 
     @property
     def schedules(self) -> AsyncSchedules:
         """The schedules that users stored in the queue, wherever these are."""
         return AsyncUntoldSchedules(self)
 
-    async def _look(self: AsyncQueue, timeout: float | None) -> None:
-        """Look whether the queue is there, and has partitions."""
-        if not self.state.streams:
-            from shardq.partitions.asking import is_seen
+    async def _look(self, timeout: float | None) -> None:
+        """Look whether the queue is there, and has partitions. No call waits for the look of one that was there."""
+        from shardq.partitions.asking import MAX_AGE, is_seen
 
-            await self._client.run(is_seen(self.state, self.state.until(timeout)))
+        now = self.state.clock.monotonic()
+        if not self.state.epoch and now - self._seen_at >= MAX_AGE:
+            look = is_seen(self.state, self.state.until(timeout))
+            if self.state.streams:
+                self._seen_at = now
+                self._client._run_in_background(look)
+            elif await self._client.run(look):
+                self._seen_at = now
         AsyncUntoldQueue._told(self)
 
     def _told(self: AsyncQueue) -> None:
         """Become a queue without partitions if it is one. With the look that found some it has become the other."""
-        if type(self) is AsyncUntoldQueue and self.state.streams:
+        if type(self) is AsyncUntoldQueue and self.state.epoch:
             self.__class__ = AsyncQueue  # type: ignore[assignment]
 
     async def write(self, payload: Any, **options: Any) -> Any:
@@ -113,7 +123,8 @@ class AsyncUntoldSchedules(AsyncSchedules):
 def _looking_at_queue(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     async def method(self: AsyncUntoldSchedules, *args: Any, **options: Any) -> Any:
-        await AsyncUntoldQueue._look(self._queue, options.get("timeout"))
+        if isinstance(self._queue, AsyncUntoldQueue):
+            await self._queue._look(options.get("timeout"))
         found = self._queue.schedules
         told = plain if type(found) is AsyncUntoldSchedules else getattr(type(found), plain.__name__)
         return await told(found, *args, **options)
@@ -130,7 +141,7 @@ class AsyncUntoldJob(AsyncJob[T]):
 
     async def result(self, *, timeout: float | None = None) -> T:
         """Wait for the result: see `AsyncJob.result`."""
-        await AsyncUntoldQueue._look(self._queue, timeout)
+        await AsyncUntoldQueue._look(cast("AsyncUntoldQueue", self._queue), timeout)
         return await _told_job(self._queue, self).result(timeout=timeout)
 
 

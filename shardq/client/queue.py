@@ -239,7 +239,15 @@ class Queue(QueueAdmin):
             raise
         if began is not None:
             self._telemetry.read(rows, began, batch=batch)
-        return delivered(Delivery, rows, self)
+        found = delivered(Delivery, rows, self)
+        return found or self._go_on(outstanding.left, count, visibility, prefer, timeout, ack, batch=batch)
+
+    def _go_on(self, left: float | None, count: int, *asked: Any, batch: bool) -> list[Delivery]:
+        """Wait at all partitions for the seconds that are *left*, if the queue was given some during a read."""
+        if left is None:
+            return []
+        self._spread()
+        return self._read(count, left, *asked, batch=batch)
 
     def ack_many(
         self,

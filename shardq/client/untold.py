@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from shardq.arguments import text
 from shardq.client.acking import to_ack
@@ -51,25 +52,34 @@ def _looking(plain: Callable[..., Any]) -> Callable[..., Any]:
 class UntoldQueue(Queue):
     """A queue of which this client knows nothing yet, so it may have partitions: its first call finds out.
 
-    Then its class is exchanged. Until then there is no such queue, so it is as a queue without partitions.
+    Then its class is exchanged. Until then there is no such queue, so it is as a queue without partitions. A client
+    that only looks at a queue without any looks again after a while: no call of its own would tell it of new ones.
     """
+
+    _seen_at = -math.inf
 
     @property
     def schedules(self) -> Schedules:
         """The schedules that users stored in the queue, wherever these are."""
         return UntoldSchedules(self)
 
-    def _look(self: Queue, timeout: float | None) -> None:
-        """Look whether the queue is there, and has partitions."""
-        if not self.state.streams:
-            from shardq.partitions.asking import is_seen
+    def _look(self, timeout: float | None) -> None:
+        """Look whether the queue is there, and has partitions. No call waits for the look of one that was there."""
+        from shardq.partitions.asking import MAX_AGE, is_seen
 
-            self._client.run(is_seen(self.state, self.state.until(timeout)))
+        now = self.state.clock.monotonic()
+        if not self.state.epoch and now - self._seen_at >= MAX_AGE:
+            look = is_seen(self.state, self.state.until(timeout))
+            if self.state.streams:
+                self._seen_at = now
+                self._client._run_in_background(look)
+            elif self._client.run(look):
+                self._seen_at = now
         UntoldQueue._told(self)
 
     def _told(self: Queue) -> None:
         """Become a queue without partitions if it is one. With the look that found some it has become the other."""
-        if type(self) is UntoldQueue and self.state.streams:
+        if type(self) is UntoldQueue and self.state.epoch:
             self.__class__ = Queue  # type: ignore[assignment]
 
     def write(self, payload: Any, **options: Any) -> Any:
@@ -114,7 +124,8 @@ class UntoldSchedules(Schedules):
 def _looking_at_queue(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def method(self: UntoldSchedules, *args: Any, **options: Any) -> Any:
-        UntoldQueue._look(self._queue, options.get("timeout"))
+        if isinstance(self._queue, UntoldQueue):
+            self._queue._look(options.get("timeout"))
         found = self._queue.schedules
         told = plain if type(found) is UntoldSchedules else getattr(type(found), plain.__name__)
         return told(found, *args, **options)
@@ -131,7 +142,7 @@ class UntoldJob(Job[T]):
 
     def result(self, *, timeout: float | None = None) -> T:
         """Wait for the result: see `Job.result`."""
-        UntoldQueue._look(self._queue, timeout)
+        UntoldQueue._look(cast("UntoldQueue", self._queue), timeout)
         return _told_job(self._queue, self).result(timeout=timeout)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from shardq.errors import BackendError, QueueMissing, ShardqError
 from shardq.model.partitions import map_of
@@ -16,6 +16,9 @@ from shardq.ops.queue.steps import Op, Refused
 
 if TYPE_CHECKING:
     from shardq.partitions.parts import Parts
+
+MAX_AGE: Final = 5.0
+"""Seconds after which a client asks for the map again, while it is used. `resize` relies on it."""
 
 
 def is_seen(head: QueueState, until: float) -> Op[bool]:

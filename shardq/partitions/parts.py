@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from shardq.ops.queue.together import run_together
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import DealtWrites, Result
 from shardq.partitions import writes
-from shardq.partitions.asking import ask_map, is_seen
+from shardq.partitions.asking import MAX_AGE, ask_map, is_seen
 from shardq.partitions.homes import home
 from shardq.partitions.map import PartitionMap
 from shardq.partitions.placing import Slots, placed
@@ -35,9 +35,6 @@ MakeState: TypeAlias = Callable[[QueueState, int, str], QueueState]
 
 Ask: TypeAlias = Callable[[Op[None]], object]
 """Runs an operation beside the calls of a client, which do not wait for it."""
-
-MAX_AGE: Final = 5.0
-"""Seconds after which a client asks for the map again, while it is used. `resize` relies on it."""
 
 _opening = Lock()
 """All callers of one client share what it knows: its turns, and its stands."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shardq.model import QueueStats
+from shardq.model.partitions import map_of
 from shardq.ops.inspect.lengths import lengths
 from shardq.ops.queue.opening import (
     missing,
@@ -59,9 +60,11 @@ def numbers(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
             return stats(keys.name, reply)
         meta = pairs(reply[8])
         # The call declared the streams that this client knew: with others the ages and lengths would lack some.
-        if int(meta["streams"]) == streams and ("legacy_stream" in meta) == bool(legacy):
+        same_map = meta.get("partitions", map_of(1)) == map_of(state.config.partitions)
+        if int(meta["streams"]) == streams and ("legacy_stream" in meta) == bool(legacy) and same_map:
             reply[6] += yield from lengths(state, streams, until, start=len(reply[6]))
             return stats(keys.name, reply)
-        # Only the number of streams matters for the next try, so the assignment is not read.
+        # Only the number of streams matters for the next try, so the assignment is not read. (With another map, the
+        # client knows it for its next call.)
         remember(state, meta, state.view.assigned, created=False, known=state.streams > 0)
         state.forget()  # the next call that changes the queue looks it up again

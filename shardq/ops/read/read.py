@@ -74,7 +74,7 @@ def read(
             return found.rows
         read_at, now = now, clock.monotonic()
         # The first rows end the wait; more come only if they are there already.
-        if found.rows or now >= until:
+        if found.rows or now >= until or _is_spread(state, outstanding, until - now):
             return (yield from _fill(state, request, found, call_until, outstanding))
         # `read_at` is from before the look: if anybody found something after that, this look proves nothing to the
         # pump.
@@ -88,6 +88,14 @@ def read(
         # The pump lost an answer: what that read was granted is given back before this reader reads by itself.
         if waiter.outstanding is not None:
             yield from recover_all(state, waiter.outstanding, call_until)
+
+
+def _is_spread(state: QueueState, outstanding: Outstanding, left: float) -> bool:
+    """Return whether the queue was given partitions since the read began. Then it ends, with *left* seconds to wait."""
+    if state.parts is None:
+        return False
+    outstanding.left = left
+    return True
 
 
 def read_now(

@@ -65,13 +65,15 @@ class Outstanding(msgspec.Struct):
     """A read call that has no answer yet, so that a cancelled reader can give its leases back.
 
     Its leases last `visibility` ms and end at `since` or later, in ms of the server's clock. `holder` is '' once the
-    answer has come. `rows` are those of earlier calls of the same read.
+    answer has come. `rows` are those of earlier calls of the same read. `left` are the seconds for which a read would
+    wait on that ended because its queue was given partitions: whoever called it waits at all of them.
     """
 
     holder: str = ""
     since: int = 0
     visibility: int = 0
     rows: list[Received] = msgspec.field(default_factory=list)
+    left: float | None = None
 
 
 class Waiter(Operation):

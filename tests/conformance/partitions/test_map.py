@@ -1,4 +1,4 @@
-"""A client follows the map of a queue: it reads what was added, lets go of what left, and deals again what found nothing."""
+"""A client follows the map of a queue: it reads what was added, lets go of what left, deals again what found none."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from shardq import Empty, LeaseLost, Message, Queue, QueueMissing
+from shardq.partitions.asking import MAX_AGE
 from shardq.partitions.homes import home
-from shardq.partitions.parts import MAX_AGE
 from shardq.protocol.ids import split
 from shardq.testing import ManualClock
 from tests.conformance.conftest import OpenQueue
-from tests.conformance.partitions.maps import change_map, delete_last
+from tests.conformance.partitions.maps import calls_of, change_map, delete_last
 from tests.conformance.world import World, drained
 from tests.waiting import eventually
 
@@ -97,9 +97,9 @@ def test_what_is_known_of_partitions_that_stay_is_kept(
 
 def test_a_client_that_is_idle_asks_nothing(world: World, queue: Queue, other: Queue, clock: ManualClock) -> None:
     change_map(world, queue, written=4, read=4)
-    before = _calls(world)
+    before = calls_of(world)
     clock.advance(100)
-    assert _calls(world) == before
+    assert calls_of(world) == before
     assert len(other.state.parts.states) == PARTITIONS
 
 
@@ -108,7 +108,7 @@ def test_a_delivery_of_a_partition_that_left_is_settled(
 ) -> None:
     """The map may lose a partition that still has messages only by mistake: what is held of it is settled there."""
     queue.write_many([(number, homes(PARTITIONS)[2]) for number in range(4)])
-    held = other.read_many(4)
+    held: list[Any] = other.read_many(4)
     assert [each.partition for each in held] == [2] * 4
     change_map(world, queue, written=2, read=2)
     grown_old(other, clock, 2)
@@ -125,7 +125,7 @@ def test_who_holds_a_delivery_of_a_partition_that_was_deleted_hears_it(
     queue.write("x", shard_key=homes(PARTITIONS)[2])
     held = other.read()
     change_map(world, queue, written=2, read=3)
-    assert queue.purge(shard_key=homes(PARTITIONS)[2], in_flight=True)
+    queue.purge(shard_key=homes(PARTITIONS)[2], in_flight=True)
     delete_last(world, queue, expected=None)
     with pytest.raises(LeaseLost):
         held.ack()
@@ -187,14 +187,9 @@ def test_a_blocked_reader_hears_of_a_partition_that_was_added(real: None, world:
         eventually(lambda: world.blocked(queue) >= PARTITIONS)
         change_map(world, queue, written=4, read=4)
         world.client().queue(queue.name).write("x", shard_key=homes(4)[3])
-        delivery = read.result(MAX_AGE + 1.0)
+        delivery: Any = read.result(MAX_AGE + 1.0)
     assert (delivery.payload, delivery.partition) == ("x", 3)
     delivery.ack()
-
-
-def _calls(world: World) -> int:
-    stats = world.raw.info("commandstats")
-    return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("fcall", "fcall_ro", "evalsha"))
 
 
 def _length(world: World, queue: Any) -> Any:
