@@ -57,8 +57,10 @@ def grown_old(queue: Any, clock: ManualClock, partitions: int) -> None:
 
 
 def test_a_map_is_believed_for_five_seconds(world: World, queue: Queue, other: Queue) -> None:
+    """Unless a call of the head tells that the queue was changed."""
+    tenants = [tenant for tenant in TENANTS if home(tenant, PARTITIONS)]
     change_map(world, queue, written=4, read=4)
-    assert {split(other.write(tenant, shard_key=tenant))[1] for tenant in TENANTS} == {0, 1, 2}
+    assert {split(other.write(tenant, shard_key=tenant))[1] for tenant in tenants} == {1, 2}
 
 
 def test_partitions_that_were_added_are_written_to_and_read(
