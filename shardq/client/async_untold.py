@@ -123,7 +123,7 @@ class AsyncUntoldSchedules(AsyncSchedules):
 def _looking_at_queue(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     async def method(self: AsyncUntoldSchedules, *args: Any, **options: Any) -> Any:
-        if type(self._queue) is AsyncUntoldQueue:
+        if isinstance(self._queue, AsyncUntoldQueue):
             await self._queue._look(options.get("timeout"))
         found = self._queue.schedules
         told = plain if type(found) is AsyncUntoldSchedules else getattr(type(found), plain.__name__)

@@ -124,7 +124,7 @@ class UntoldSchedules(Schedules):
 def _looking_at_queue(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def method(self: UntoldSchedules, *args: Any, **options: Any) -> Any:
-        if type(self._queue) is UntoldQueue:
+        if isinstance(self._queue, UntoldQueue):
             self._queue._look(options.get("timeout"))
         found = self._queue.schedules
         told = plain if type(found) is UntoldSchedules else getattr(type(found), plain.__name__)

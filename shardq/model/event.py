@@ -56,6 +56,16 @@ def unpacked(position: int, count: int) -> list[int]:
     return [position >> BITS * number & (1 << BITS) - 1 for number in range(count)]
 
 
+def before(position: int, events: int) -> int:
+    """Return a position so many *events* before this one, or about so many where there are several partitions.
+
+    >>> before(100, 20), unpacked(before(packed([100, 7]), 20), 2)
+    (80, [90, 0])
+    """
+    count = max(1, -(-position.bit_length() // BITS))
+    return packed([max(0, each - -(-events // count)) for each in unpacked(position, count)])
+
+
 class JournalPage(msgspec.Struct, frozen=True):
     """Some events in order. Continue after `position`; `latest` is the position of the newest event.
 

@@ -63,12 +63,10 @@ def check_shares(config: QueueConfig, count: int) -> None:
     for name in SHARED:
         total = _burst(config) if name == "total_burst" else getattr(config, name)
         if 0 < total < (count / 1000 if name == "total_rate" else count):
-            told = f"{name}={getattr(config, name)!r}"
-            if name == "total_burst" and not config.total_burst:
-                told = f"total_burst, by total_rate={config.total_rate!r} {total},"
+            by = f" (total_rate makes it {total:,})" if name == "total_burst" and not config.total_burst else ""
             raise ConfigError(
-                f"{told} is too little for {count} partitions, each of which has its part of it: give "
-                f"{f'{name}={count}'} or more, or have fewer partitions"
+                f"{name} is not for a queue with partitions if it is less than their number, {count}{by}: each has its "
+                f"part of it. Give {name}={count} or more, or have fewer partitions"
             )
 
 

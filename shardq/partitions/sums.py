@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Final
@@ -91,16 +90,21 @@ def action(some: Sequence[ActionStatus]) -> ActionStatus:
 def journal(found: Sequence[JournalPage], points: Sequence[int], count: int) -> JournalPage:
     """Return the first *count* events of all partitions, by their times, of a page of each after its point.
 
-    Those of one partition keep their order. What is beyond comes with a later page.
+    Those of one partition keep their order. What is beyond comes with a later page. What was done to all partitions is
+    told once, by the head.
     """
     rows = [
         (time, at, number)
         for number, page in enumerate(found)
         for at, time in enumerate(accumulate([each.time for each in page.events], max))
+        if number == 0 or page.events[at].message_id
     ]
-    first = sorted(rows)[:count]
-    taken = Counter([number for _, _, number in first])
-    cut = [_cut(page, points[number], taken[number]) for number, page in enumerate(found)]
+    first, later = (ordered := sorted(rows))[:count], {number for _, _, number in ordered[count:]}
+    passed = {number: at + 1 for _, at, number in first}
+    cut = [
+        _cut(page, points[number], passed.get(number, 0)) if number in later else page
+        for number, page in enumerate(found)
+    ]
     events = [(number, found[number].events[at]) for _, at, number in first]
     return JournalPage(
         [replace(each, message_id=_placed(each.message_id, number)) for number, each in events],
@@ -116,10 +120,9 @@ def _placed(message_id: str, number: int) -> str:
     return message_id and with_partition(message_id, number)
 
 
-def _cut(page: JournalPage, point: int, taken: int) -> JournalPage:
-    """Return what a page after *point* says if only so many of its events are told now."""
-    if taken == len(page.events):
-        return page
-    start = page.position - page.lost - len(page.events)
-    position = page.events[taken - 1].number if taken else point
-    return replace(page, position=position, lost=position - start - taken if taken else 0)
+def _cut(page: JournalPage, point: int, passed: int) -> JournalPage:
+    """Return what a page after *point* says if only so many of its events are passed now."""
+    if not passed:
+        return replace(page, position=point, lost=0)
+    start, position = page.position - page.lost - len(page.events), page.events[passed - 1].number
+    return replace(page, position=position, lost=position - start - passed)

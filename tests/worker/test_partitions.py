@@ -12,6 +12,7 @@ import pytest
 
 from shardq import AsyncClient, AsyncWorker, Client, Nack, Reject, Worker
 from shardq.partitions.homes import home
+from shardq.tasks import Tasks
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
@@ -237,6 +238,31 @@ def minutes_of_all(url: str, queue_name: str) -> None:
             assert (outlook.workers, outlook.slots, outlook.is_read) == (1, 2, True)
             jobs.resume()
             eventually(lambda: jobs.len() == 0)
+        finally:
+            worker.stop()
+            thread.join(30)
+
+
+def test_a_worker_writes_the_calls_of_schedules_to_the_homes_of_their_shard_keys(
+    server: Server, queue_name: str
+) -> None:
+    """Of those that the program declares, by a worker that makes the queue, and of those that users stored."""
+    tasks = Tasks(queue_name, **SETTINGS, max_schedules=9)
+    for number, tenant in HOMES.items():
+
+        @tasks.every(seconds=1, shard_key=tenant, name=f"s{number}")
+        @tasks.task(name=f"t{number}")
+        def tick() -> None: ...
+
+    with Client.from_url(server.url) as client:
+        jobs = client.queue(tasks)
+        worker = Worker(jobs, tasks, concurrency=2, signals=False)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            eventually(lambda: jobs.stats().acked >= PARTITIONS, what="calls are written and done")
+            eventually(lambda: all(jobs.tenant(tenant).delayed for tenant in HOMES.values()))
+            assert jobs.settings().partitions == PARTITIONS
         finally:
             worker.stop()
             thread.join(30)

@@ -17,6 +17,7 @@ from shardq.cli.values import number
 from shardq.cli.width import columns
 from shardq.errors import QueueMissing
 from shardq.model import Event
+from shardq.model.event import before
 
 if TYPE_CHECKING:
     from shardq.client import Queue
@@ -52,7 +53,7 @@ def run(args: Args, shell: Shell) -> None:
     newest = queue.journal(1)
     if not newest.events and not args.follow and not queue.settings().journal:
         raise Nothing(f"queue {args.queue!r} keeps no journal; shardq configure {args.queue} journal=100000 begins one")
-    start = args.after if args.after is not None else 0 if filtered else max(0, newest.latest - args.limit)
+    start = args.after if args.after is not None else 0 if filtered else before(newest.latest, args.limit)
     shown = 0
     for event in _events(queue, newest.queue_id, start, follow=args.follow, exact_start=args.after is not None):
         if _wanted(args, event):

@@ -149,6 +149,7 @@ class QueueState:
             learn=None,
             faces=WeakSet(),
         )
+        found.names = self.names  # one of them has learnt the name of the legacy stream
         # All have this one list. It is replaced at once, since other threads walk through it.
         self.siblings[:] = [each for each in self.siblings or [ref(self)] if each() is not None] + [ref(found)]
         return found

@@ -8,6 +8,7 @@ import pytest
 
 from shardq import ConfigError, Queue
 from shardq.model import Event
+from shardq.model.event import before
 from shardq.partitions.homes import home
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
@@ -72,6 +73,23 @@ def test_who_reads_on_gets_what_came_since(world: World, open_queue: OpenQueue) 
     late = queue.write("x", shard_key=TENANTS[2])
     again = world.client().queue(queue.name, partitions=PARTITIONS)
     assert [each.message_id for each in read(again, 100, position)] == [late]
+
+
+def test_what_was_done_to_all_partitions_is_told_once(open_queue: OpenQueue) -> None:
+    queue = opened(open_queue)
+    queue.configure(max_deliveries=5, by="ann")
+    queue.pause(TENANTS[1])
+    queue.set_weights({TENANTS[2]: 2})
+    queue.resume(TENANTS[1])
+    for count in (1, 2, 100):
+        assert [each.kind for each in read(queue, count)] == ["configured", "paused", "weighted", "resumed"]
+
+
+def test_the_newest_events_of_each_are_those_before_the_end(open_queue: OpenQueue) -> None:
+    queue = opened(open_queue)
+    wrote(queue, 5)
+    found = queue.journal(100, after=before(queue.journal(1).latest, 2 * PARTITIONS)).events
+    assert Counter(each.shard_key for each in found) == dict.fromkeys(TENANTS.values(), 2)
 
 
 def test_what_a_journal_keeps_no_more_is_told_as_lost_once(open_queue: OpenQueue) -> None:

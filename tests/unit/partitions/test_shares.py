@@ -57,13 +57,13 @@ def test_the_parts_of_a_rate_deliver_no_more_than_the_rate(rate: float, burst: i
 @pytest.mark.parametrize("name", [*SHARED])
 def test_a_bound_without_a_part_for_each_is_refused(name: str) -> None:
     given: dict[str, Any] = {"total_rate": 5.0} if name == "total_burst" else {}
-    with pytest.raises(ConfigError, match=rf"{name}.* too little for 3 partitions.*{name}=3 or more"):
+    with pytest.raises(ConfigError, match=rf"{name} is not for.* their number, 3: .*{name}=3 or more"):
         check_shares(QueueConfig(**{**given, name: 0.002 if name == "total_rate" else 2}), 3)
     check_shares(QueueConfig(**{**given, name: 3}), 3)
 
 
 def test_a_rate_whose_burst_is_too_little_is_refused_too() -> None:
-    with pytest.raises(ConfigError, match=r"total_burst, by total_rate=1.5 2, is too little.*total_burst=3 or more"):
+    with pytest.raises(ConfigError, match=r"total_burst .* 3 \(total_rate makes it 2\): .*total_burst=3 or more"):
         check_shares(QueueConfig(total_rate=1.5), 3)
     check_shares(QueueConfig(total_rate=1.5, total_burst=3), 3)
 
