@@ -33,14 +33,18 @@ def over(
 
     One that *looks* by itself says of a queue that this client did not know whether it has partitions.
     """
+    found = yield from each_of(client, state, op, looks=looks)
+    return found[0] if len(found) == 1 else together(found)
+
+
+def each_of(client: Any, state: QueueState, op: Callable[[QueueState], Op[T]], *, looks: bool = False) -> Op[list[T]]:
+    """Run an operation as `over` does. Return the result of each partition, or that of the queue alone."""
     if looks and state.parts is None:
         found = yield from op(state)
         if state.config.partitions == 1:
-            return found
+            return [found]
     parts = yield from parts_of(client, state)
-    if parts is None:
-        return (yield from op(state))
-    return together((yield from parts.everywhere(op)))
+    return [(yield from op(state))] if parts is None else (yield from parts.everywhere(op))
 
 
 def parts_of(client: Any, state: QueueState, timeout: float | None = None) -> Op[Parts | None]:

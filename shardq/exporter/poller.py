@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from shardq.arguments import check_name
 from shardq.client import Client
+from shardq.client.over import each_of, over
 from shardq.clock import Clock
 from shardq.errors import BackendError, ShardqError
 from shardq.exporter.answers import Answer
@@ -31,7 +32,10 @@ from shardq.ops.inspect.outlook import facts_beside
 from shardq.ops.inspect.stats import statistics
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
+from shardq.outlook.facts import Facts
 from shardq.outlook.outlook import outlook_of
+from shardq.partitions import facts as together
+from shardq.partitions import sums
 
 T = TypeVar("T")
 log = logging.getLogger("shardq.exporter")
@@ -84,6 +88,15 @@ class Poller:
         """Return the numbers of a queue. Errors as of `numbers`. *early* says that something has just been written."""
         return self.watched(queue).stats.get(early=early)
 
+    def partitions(self, queue: str) -> Sequence[QueueStats]:
+        """Return the numbers of each partition of a queue, as `stats` had them last; of any other, those of the queue.
+
+        One that nobody has asked for has none.
+        """
+        with self._lock:
+            found = self._known.get(queue) or self._strangers.get(queue)
+        return found.parts if found else ()
+
     def outlook(self, queue: str) -> Outlook | None:
         """Return what becomes of what waits in a queue, at most 5 s old; None if that is not known."""
         past = self.past(queue)
@@ -96,7 +109,7 @@ class Poller:
     def tenants(self, queue: str, most: int, *, is_hashed: bool = False) -> Tenants:
         """Return what looks at the tenants of a queue, of which *most* have labels; *is_hashed* hides their names."""
         found = self.watched(queue)
-        return Tenants(found.ask, found.state, most, found.gate.patience, self.clock, is_hashed=is_hashed)
+        return Tenants(found.ask, found.over, most, found.gate.patience, self.clock, is_hashed=is_hashed)
 
     def age(self, queue: str) -> float | None:
         """Return how many seconds ago the numbers of a queue were last told; None: never."""
@@ -226,7 +239,9 @@ class Watched:
         self.stats = Answer(self._ask_stats, FRESH, clock)
         self._past = Answer(self._ask_past, SLOW, clock)
         self.node = Answer(self._ask_node, SLOW, clock) if state.cluster else server.node
-        self._before: QueueStats | None = None
+        self.parts: Sequence[QueueStats] = ()
+        """The numbers of each partition, or of the queue alone; and those of the time before."""
+        self._before: Sequence[QueueStats] = ()
         self.rates = Rates(clock)
         self._garbled = set[str]()  # what could not be read when it was asked for last
 
@@ -238,27 +253,45 @@ class Watched:
             return None
 
     def _ask_stats(self) -> QueueStats:
-        before = self.stats.value
+        before, patience = self.parts, self.gate.patience
         try:
-            found = self.ask(statistics(self.state, self.gate.patience))
+            found = self.ask(self.each(lambda state: statistics(state, patience), looks=True), "statistics")
         except ShardqError as error:
             if is_refused(error):
                 raise _unreadable(self.state.keys.name, error) from error.__cause__
             raise
-        if before is None:
+        if not before:
             self._know(self)
-        self._before = before
-        return found
+        self._before, self.parts = before, found
+        return found[0] if len(found) == 1 else sums.statistics(found)
 
     def _ask_past(self) -> Past:
-        facts = self.ask(facts_beside(self.state, self.stats.get(), self._before, self.gate.patience))
+        self.stats.get()
+        now, before, patience = self.parts, self._before, self.gate.patience
+        earlier = dict(enumerate(before)) if len(before) == len(now) else {}
+
+        def beside(state: QueueState) -> Op[Facts]:
+            return facts_beside(state, now[state.number], earlier.get(state.number), patience)
+
+        facts = self.ask(self.over(beside, together.facts), "facts_beside")
         last = facts.working or facts.workers
         slots = sum(each.slots for each in last) / len(last) if last else None
         return Past(outlook_of(facts), facts.working, slots)
 
-    def ask(self, op: Op[T]) -> T:
-        """Return what *op* finds, if Redis is there. Garbled if another program has made the queue's numbers none."""
-        what = getattr(op, "__name__", "")
+    def each(self, op: Callable[[QueueState], Op[T]], *, looks: bool = False) -> Op[list[T]]:
+        """Return what each partition says, or the queue alone."""
+        return each_of(self._client, self.state, op, looks=looks)
+
+    def over(self, op: Callable[[QueueState], Op[T]], together: Callable[[Sequence[T]], T]) -> Op[T]:
+        """Return what the partitions say, together."""
+        return over(self._client, self.state, op, together)
+
+    def ask(self, op: Op[T], what: str) -> T:
+        """Return what *op* finds, if Redis is there. Garbled if another program has made the queue's numbers none.
+
+        *what* is the name of the operation: of each it is logged once that it cannot be read.
+        """
+        setattr(op, "__name__", what)  # noqa: B010 (of one that goes over partitions: a generator may be named)
         with self.gate.call():
             try:
                 found = self._client.run(op)
@@ -273,7 +306,7 @@ class Watched:
         return found
 
     def _ask_node(self) -> Node:
-        return self.ask(node_of(self.state.keys.meta, self.gate.patience, self.state.clock))
+        return self.ask(node_of(self.state.keys.meta, self.gate.patience, self.state.clock), "node_of")
 
 
 def _unreadable(queue: str, error: ShardqError) -> BackendError:
