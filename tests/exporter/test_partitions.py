@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from shardq.exporter.poller import FRESH, SLOW, Poller
 from shardq.exporter.queues import QueueSamples
 from shardq.exporter.text import text_of
 from shardq.exporter.watcher import Watchers
+from shardq.model.stats import QueueStats
 from shardq.partitions.homes import home
 from shardq.telemetry.instruments import PARTITION_BACKLOG, PARTITION_DELIVERED, PARTITION_IN_FLIGHT, TENANT_BACKLOG
 from shardq.testing import ManualClock
@@ -112,8 +112,8 @@ async def test_a_scaler_hears_at_once_of_what_comes_to_any_partition(
     queue.declare()
     tenant = next(each for each in TENANTS if home(each, PARTITIONS) == number)
 
-    async def ask(name: str, *, early: bool = False) -> Any:
-        return await asyncio.to_thread(poller.stats, name, early=early)
+    async def ask(queue: str, *, early: bool = False) -> QueueStats:
+        return await asyncio.to_thread(poller.stats, queue, early=early)
 
     async with AsyncClient.from_url(server.url) as waiting:
         watchers = Watchers(waiting, ask, poller.partitions)
