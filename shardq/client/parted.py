@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from shardq.arguments import text
 from shardq.client.acking import note_answers
@@ -34,16 +34,13 @@ from shardq.ops.settle.settle import Results, Settled, checked_each
 from shardq.ops.write.outgoing import compose
 from shardq.partitions import acts
 from shardq.partitions.parts import Parts, open_parts
-from shardq.partitions.ways import WAYS, Way
-from shardq.protocol.ids import split, with_partition
+from shardq.partitions.ways import WAYS, Way, of_message
+from shardq.protocol.ids import with_partition
 from shardq.telemetry.telemetry import Began, Telemetry
 
 K = TypeVar("K", bound=type)
 Each = Callable[[QueueState, Sequence[int], Results], Op[list[Settled]]]
 """Makes the operation that settles the deliveries at some indexes, which are of one partition."""
-
-UNBUILT: Final = ("history", "journal", "outlook", "verdict")
-"""Methods that a queue with partitions has not yet."""
 
 
 class PartedQueue:
@@ -229,8 +226,6 @@ def _methods(kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
     yield from _OTHERS.items()
     for name, way in WAYS.items():
         yield name, _by_way(getattr(kind, name), way)
-    for name in UNBUILT:
-        yield name, _unbuilt(name)
 
 
 def _by_way(plain: Callable[..., Any], way: Way) -> Callable[..., Any]:
@@ -245,13 +240,6 @@ def _by_way(plain: Callable[..., Any], way: Way) -> Callable[..., Any]:
         return self._client.run(self._asked(way, bound.arguments))
 
     return method
-
-
-def _unbuilt(name: str) -> Callable[..., NoReturn]:
-    def refused(self: PartedQueue, *_: Any, **__: Any) -> NoReturn:
-        raise ConfigError(f"a queue with partitions has no {name}() yet")
-
-    return refused
 
 
 class Acking:
@@ -337,9 +325,8 @@ class PartedJob:
         return self._queue.client.run(self._received(timeout))
 
     def _received(self, timeout: float | None) -> Op[Any]:
-        inner, number = split(str(self))
         parts = yield from self._queue._opened(timeout, create=False)
-        kept = yield from result(parts.of(number), inner, timeout)
+        kept = yield from of_message(parts, str(self), lambda state, inner: result(state, inner, timeout))
         try:
             return self._returns.received(parts.codecs, kept.tag, kept.body)
         except Unfit as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 import msgspec
 
 
@@ -33,12 +36,34 @@ class Event(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+BITS: Final = 53
+"""Bits of a position that are of one partition: more no number of an event has."""
+
+
+def packed(positions: Iterable[int]) -> int:
+    """Return the one position that says how far each partition of a queue was read, the head first.
+
+    So one of a queue without partitions says the same of the head.
+
+    >>> unpacked(packed([5, 0, 7]), 3), packed([5])
+    ([5, 0, 7], 5)
+    """
+    return sum(each << BITS * number for number, each in enumerate(positions))
+
+
+def unpacked(position: int, count: int) -> list[int]:
+    """Return what a position says of *count* partitions."""
+    return [position >> BITS * number & (1 << BITS) - 1 for number in range(count)]
+
+
 class JournalPage(msgspec.Struct, frozen=True):
     """Some events in order. Continue after `position`; `latest` is the position of the newest event.
 
     `lost` is how many events up to `position` are missing, because the journal keeps only the newest ones. `queue_id`
     is the id of the queue (`stats().id`): where that of the page before is another one, the queue was deleted and made
     anew in between, and this page begins with the first event that the new one still has.
+
+    Of a queue with partitions a position says how far each was read, and `number` counts the events of one partition.
     """
 
     events: list[Event]

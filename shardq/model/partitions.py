@@ -44,6 +44,16 @@ def map_of(partitions: int) -> str:
     return getattr(partitions, "map", "1:")
 
 
+def read_of(partitions: int) -> int:
+    """Return how many partitions are read by the map of a setting; 1 for a number that has none yet.
+
+    >>> read_of(Partitions.parse("2:4,a:3@1795897620221")), read_of(Partitions.parse("1:")), read_of(3)
+    (3, 1, 1)
+    """
+    salts = map_of(partitions).split(":")[1]
+    return 1 + len(salts.split(",")) if salts else 1
+
+
 def check_partitions(name: str, value: int) -> None:
     """ConfigError unless *value* is a number of partitions."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PARTITIONS:

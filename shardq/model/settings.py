@@ -9,7 +9,8 @@ import msgspec
 
 from shardq.arguments import MAX_LEASE, MIN_LEASE, check_known, mapping, one_of, rate, seconds, shown, whole
 from shardq.errors import ConfigError
-from shardq.model.partitions import KIND, Partitions, check_partitions, map_of
+from shardq.model.partitions import KIND, Partitions, check_partitions, map_of, read_of
+from shardq.model.shares import SHARED, WHOLE, WHOLE_KIND, shares, whole_of, whole_text
 from shardq.sharding import MAX_STREAMS
 
 KeyScope = Literal["shard_key", "queue"]
@@ -150,12 +151,19 @@ class QueueConfig(msgspec.Struct, frozen=True):
             raise ConfigError("legacy_stream and legacy_group go together: name the stream and its consumer group")
 
     def settings(self) -> list[str | int]:
-        """Return names and values as Redis stores them: times in ms, without settings that are None."""
+        """Return names and values as Redis stores them: times in ms, without settings that are None.
+
+        With a map of partitions they are those of the head: its part of what is shared, and what the whole has.
+        """
         flat: list[str | int] = []
+        count = read_of(self.partitions)
+        parts = shares(self, 0, count) if count > 1 else {}
         for name, setting in _SETTINGS.items():
             value = getattr(self, name)
             if name != "streams" and value is not None and not (name == "partitions" and value == 1):
-                flat += [name, setting.stored(value)]
+                flat += [name, setting.stored(parts.get(name, value))]
+        if parts:
+            flat += [WHOLE, whole_text({name: _SETTINGS[name].stored(getattr(self, name)) for name in SHARED})]
         has_accounts = self.window or self.max_in_flight or self.max_backlog or self.rate
         return [*flat, "accounts", 1] if has_accounts else flat
 
@@ -164,6 +172,7 @@ class QueueConfig(msgspec.Struct, frozen=True):
         """Make the settings from what `settings` wrote. Missing fields get their defaults."""
         mapping("meta", meta, "the fields of a queue to str")
         try:
+            meta = {**meta, **whole_of(meta[WHOLE])} if WHOLE in meta else meta
             values = {name: setting.parsed(meta[name]) for name, setting in _SETTINGS.items() if name in meta}
         except (TypeError, ValueError, OverflowError):
             raise ConfigError("the fields of a queue must be what settings() made of them") from None
@@ -176,8 +185,9 @@ _SETTINGS: Final[Mapping[str, Setting]] = {
 
 
 def kinds() -> dict[str, str]:
-    """Return in Lua what Redis may keep of each setting but the number of streams."""
-    return {name: setting.kind for name, setting in _SETTINGS.items() if name != "streams"}
+    """Return in Lua what Redis may keep of each setting but the number of streams, and of what stands beside them."""
+    found = {name: setting.kind for name, setting in _SETTINGS.items() if name != "streams"}
+    return {**found, WHOLE: WHOLE_KIND}
 
 
 def differs(name: str, one: Any, other: Any) -> bool:

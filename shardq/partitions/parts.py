@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from shardq.codec import Codecs
 from shardq.errors import ConfigError, QueueMissing, ShardqError
 from shardq.model import QueueConfig
 from shardq.model.partitions import Partitions, map_of
+from shardq.model.shares import check_shares, shared
 from shardq.ops.queue.opening import create, find_queue, missing
 from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import ask
@@ -33,22 +34,16 @@ MakeState: TypeAlias = Callable[[QueueState, int, str], QueueState]
 _opening = Lock()
 """All callers of one client share what it knows: its turns, and its stands."""
 
-_SHARED: Final = (
-    "key_scope", "max_len", "total_in_flight", "total_rate", "total_burst", "journal", "max_schedules", "ttl",
-    "legacy_stream",
-)  # fmt: skip
-"""Settings that are of the queue as a whole, and which partitions do not share out yet."""
-
 
 class Parts:
     """The partitions of the queue of *head*, by the map that was *found*. Threads share it; `lock` guards `turns`.
 
-    `codecs` read what messages carry.
+    `codecs` read what messages carry, and `whole` is the state of the queue as its users have it.
     """
 
     def __init__(self, head: QueueState, found: PartitionMap, make: MakeState, codecs: Codecs) -> None:
         name = head.keys.name
-        self._head, self.codecs, self._parents = head, codecs, head.config.parents
+        self.whole, self.codecs, self._parents = head, codecs, head.config.parents
         self.map = found
         self.states = tuple([make(head, number, found.name_of(name, number)) for number in range(found.read)])
         self.turns = Turns(found.read, head.clock.monotonic)
@@ -61,8 +56,8 @@ class Parts:
 
     def forget(self) -> None:
         """Forget all: the queue is gone. The next call looks it up anew."""
-        self._head.parts = None
-        self._head.forget()
+        self.whole.parts = None
+        self.whole.forget()
 
     def number_of(self, shard_key: str | bytes) -> int:
         """Return the number of the partition that messages of this shard key are written to.
@@ -164,8 +159,9 @@ def _is_seen(head: QueueState, until: float) -> Op[bool]:
 def _create(head: QueueState, make: MakeState, codecs: Codecs, until: float) -> Op[None]:
     """Create the partitions, and then the queue, whose map names them: so whoever sees the map finds them all."""
     config, name = head.requested, head.keys.name
-    check_settings(config)
     wanted = int(config.partitions)
+    if wanted > 1:
+        check_settings(config, wanted)
     slots = (
         Slots.of_reply((yield from ask(head, "CLUSTER", "SLOTS", key=head.keys.meta, until=until)))
         if (head.cluster)
@@ -173,29 +169,21 @@ def _create(head: QueueState, make: MakeState, codecs: Codecs, until: float) -> 
     )
     found = PartitionMap(wanted, placed(name, wanted, slots))
     parts = Parts(head, found, make, codecs)
+    for state in parts.states[1:]:
+        state.requested = shared(config, state.number, wanted)
     all_of((yield from run_together([create(state, until) for state in parts.states[1:]])))
     head.requested = replace(config, partitions=Partitions.parse(found.text) if wanted > 1 else 1)
     yield from create(head, until)
 
 
-def check_settings(config: QueueConfig) -> None:
-    """ConfigError for settings that a queue with more than one partition cannot have."""
-    if config.partitions != 1:
-        default = QueueConfig()
-        _refuse_shared({name: value for name in _SHARED if (value := getattr(config, name)) != getattr(default, name)})
-
-
-def check_changes(changes: Mapping[str, Any]) -> None:
-    """ConfigError for changes of settings that a queue with partitions cannot have, or not while it is used."""
-    if "parents" in changes:
-        raise ConfigError("parents of a queue with partitions stay as they are: the homes of shard keys go by them")
-    _refuse_shared({name: changes[name] for name in _SHARED if name in changes})
-
-
-def _refuse_shared(named: Mapping[str, Any]) -> None:
-    if "key_scope" in named:
+def check_settings(config: QueueConfig, count: int) -> None:
+    """ConfigError for settings that a queue with *count* partitions, more than one, cannot have."""
+    if config.key_scope == "queue":
         raise ConfigError(
             'key_scope="queue" is not for a queue with partitions: what all shard keys share would lie in one of them'
         )
-    for name in named:
-        raise ConfigError(f"{name} is not for a queue with partitions yet: leave it out, or have one partition")
+    if config.ttl is not None:
+        raise ConfigError(
+            "ttl is not for a queue with partitions: one that nobody uses would expire while the others live"
+        )
+    check_shares(config, count)

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Final
 
 from msgspec.structs import replace
 
 from shardq.errors import ShardqError
-from shardq.model import ActionStatus, Purged, QueueStats, Tenant
+from shardq.model import ActionStatus, JournalPage, Purged, Tenant
 from shardq.model.action import ActionState
-from shardq.model.failure import Failure
-from shardq.model.stats import COUNTS
+from shardq.model.event import packed
 from shardq.ops.queue.outcome import fail_after
+from shardq.outlook.together import added, groups, longest
 from shardq.protocol.ids import with_partition
 from shardq.sharding import key_bytes
-
-T = TypeVar("T")
-
-_OF_STATS: Final = ("backlog", "in_flight", "delayed", "dead", *COUNTS)
 
 _OF_TENANT: Final = (
     "backlog", "in_streams", "held_back", "limited", "delayed", "in_flight", "ahead", "dedup_keys", "dead",
     "result_bytes",
 )  # fmt: skip
-
-_OF_FAILURE: Final = ("retried", "dead", "recent", "tenants_lately")
-MAX_FAILURES: Final = 200
 
 _ORDERS: Final[Mapping[str, str]] = {
     "oldest": "oldest_age", "time": "ahead", "dedup": "dedup_keys", "results": "result_bytes",
@@ -50,26 +45,9 @@ def counted(found: Sequence[int | ShardqError]) -> int:
     return done
 
 
-def statistics(found: Sequence[QueueStats]) -> QueueStats:
-    """Return the numbers of a queue: those of its partitions added, each of an instant of its own.
-
-    What is of one moment or of the queue as a whole is that of the head, such as its name, its id and a pause.
-    """
-    due = [each.next_due for each in found if each.next_due is not None]
-    return replace(
-        found[0],
-        time=max(each.time for each in found),
-        oldest_age=_longest(each.oldest_age for each in found),
-        oldest_age_is_sampled=any(each.oldest_age_is_sampled for each in found),
-        next_due=min(due, default=None),
-        streams=tuple([length for each in found for length in each.streams]),
-        **_added(found, _OF_STATS),
-    )
-
-
 def purged(found: Sequence[Purged]) -> Purged:
     """Return the numbers of several purges together."""
-    return Purged(**_added(found, Purged.__struct_fields__))
+    return Purged(**added(found, Purged.__struct_fields__))
 
 
 def tenants(found: Sequence[Sequence[Tenant]], order: str) -> list[Tenant]:
@@ -78,36 +56,16 @@ def tenants(found: Sequence[Sequence[Tenant]], order: str) -> list[Tenant]:
     One whose home has moved, or to whom a client without the map wrote, may be in several.
     """
     together = [
-        replace(some[0], oldest_age=_longest(each.oldest_age for each in some), **_added(some, _OF_TENANT))
-        for some in _groups([each for part in found for each in part], lambda each: key_bytes(each.shard_key))
+        replace(some[0], oldest_age=longest(each.oldest_age for each in some), **added(some, _OF_TENANT))
+        for some in groups([each for part in found for each in part], lambda each: key_bytes(each.shard_key))
     ]
     name = _ORDERS.get(order, order)
     return sorted(together, key=lambda each: (-(getattr(each, name) or 0), key_bytes(each.shard_key)))
 
 
-def failures(found: Sequence[Sequence[Failure]]) -> list[Failure]:
-    """Return what fails in all partitions, the worst first."""
-    every = [
-        replace(each, newest=with_partition(each.newest, number)) for number, some in enumerate(found) for each in some
-    ]
-    together = [_failure(some) for some in _groups(every, lambda each: (each.task, each.error_type, each.reason))]
-    return sorted(together, key=lambda each: (-each.recent, -each.last))[:MAX_FAILURES]
-
-
-def _failure(some: Sequence[Failure]) -> Failure:
-    """Return one group of failures, of what partitions say of it. A shard key is in one of them."""
-    return replace(
-        max(some, key=lambda each: each.last),
-        first=min(each.first for each in some),
-        minutes=tuple([sum(each) for each in zip(*[each.minutes for each in some], strict=True)]),
-        tenants=tuple([name for each in some for name in each.tenants][: max(len(each.tenants) for each in some)]),
-        **_added(some, _OF_FAILURE),
-    )
-
-
 def actions(found: Sequence[Sequence[ActionStatus]]) -> list[ActionStatus]:
     """Return the actions of a queue, the newest first: one has the same id in all partitions."""
-    together = map(action, _groups([each for some in found for each in some], lambda each: each.id))
+    together = map(action, groups([each for some in found for each in some], lambda each: each.id))
     return sorted(together, key=lambda each: -each.started)
 
 
@@ -126,20 +84,42 @@ def action(some: Sequence[ActionStatus]) -> ActionStatus:
         left=left,
         rate=None if None in rates else sum(each or 0.0 for each in rates),
         problem=next((each.problem for each in some if each.problem), ""),
-        **_added(some, ("done", "passed")),
+        **added(some, ("done", "passed")),
     )
 
 
-def _groups(found: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
-    groups: dict[object, list[T]] = {}
-    for each in found:
-        groups.setdefault(key(each), []).append(each)
-    return list(groups.values())
+def journal(found: Sequence[JournalPage], points: Sequence[int], count: int) -> JournalPage:
+    """Return the first *count* events of all partitions, by their times, of a page of each after its point.
+
+    Those of one partition keep their order. What is beyond comes with a later page.
+    """
+    rows = [
+        (time, at, number)
+        for number, page in enumerate(found)
+        for at, time in enumerate(accumulate([each.time for each in page.events], max))
+    ]
+    first = sorted(rows)[:count]
+    taken = Counter([number for _, _, number in first])
+    cut = [_cut(page, points[number], taken[number]) for number, page in enumerate(found)]
+    events = [(number, found[number].events[at]) for _, at, number in first]
+    return JournalPage(
+        [replace(each, message_id=_placed(each.message_id, number)) for number, each in events],
+        position=packed(each.position for each in cut),
+        latest=packed(each.latest for each in cut),
+        lost=sum(each.lost for each in cut),
+        queue_id=found[0].queue_id,
+    )
 
 
-def _added(found: Sequence[Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: sum(getattr(each, name) for each in found) for name in names}
+def _placed(message_id: str, number: int) -> str:
+    """Return the id of a message with its partition; '' of what happened to none."""
+    return message_id and with_partition(message_id, number)
 
 
-def _longest(ages: Iterable[float | None]) -> float | None:
-    return max([each for each in ages if each is not None], default=None)
+def _cut(page: JournalPage, point: int, taken: int) -> JournalPage:
+    """Return what a page after *point* says if only so many of its events are told now."""
+    if taken == len(page.events):
+        return page
+    start = page.position - page.lost - len(page.events)
+    position = page.events[taken - 1].number if taken else point
+    return replace(page, position=position, lost=position - start - taken if taken else 0)

@@ -11,11 +11,16 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
+from msgspec.structs import replace as merged
+
 from shardq.arguments import flag, iterable, text, whole
-from shardq.errors import ConfigError
-from shardq.model import DeadLetter, Limits, MessageStatus, PeekedPage, Plan, Purged, QueueConfig, Tenant
+from shardq.errors import ConfigError, NotAvailable
+from shardq.model import DeadLetter, JournalPage, Limits, MessageStatus, PeekedPage, Plan, Purged, QueueConfig, Tenant
 from shardq.model.dead_letter import letters_of
-from shardq.ops.inspect import beats, dead_letters, failures, peek, stats, status, tenants
+from shardq.model.event import BITS, unpacked
+from shardq.model.partitions import MAX_PARTITIONS
+from shardq.model.shares import shared
+from shardq.ops.inspect import beats, dead_letters, failures, journal, outlook, peek, stats, status, tenants
 from shardq.ops.operate import (
     actions,
     assign,
@@ -34,10 +39,11 @@ from shardq.ops.queue.who import Who
 from shardq.ops.read.read import checked_count
 from shardq.ops.results.wait import result
 from shardq.ops.settle.cancel import Cancelled, cancel
+from shardq.outlook import together
 from shardq.partitions import sums
 from shardq.partitions.acts import known
-from shardq.partitions.parts import Parts, all_of, check_changes
-from shardq.protocol.ids import split, with_partition
+from shardq.partitions.parts import Parts, all_of, check_settings
+from shardq.protocol.ids import split, told, with_partition
 
 T = TypeVar("T")
 OfQueue: TypeAlias = Callable[..., Op[T]]
@@ -56,12 +62,12 @@ def _way(op: Callable[..., Op[Any]], takes: str) -> Way:
     return Way(op, tuple(takes.split()))
 
 
-def _everywhere(op: OfQueue[T], takes: str, together: Callable[[Sequence[T]], Any]) -> Way:
-    """Return the way of a call that goes to all partitions, at once; *together* makes one result of theirs."""
+def _everywhere(op: OfQueue[T], takes: str, unite: Callable[[Sequence[T]], Any]) -> Way:
+    """Return the way of a call that goes to all partitions, at once; *unite* makes one result of theirs."""
 
     def everywhere(parts: Parts, *given: Any) -> Op[Any]:
         same = [[*each] if isinstance(each, Iterator) else each for each in given]
-        return together((yield from parts.everywhere(lambda state: op(state, *same))))
+        return unite((yield from parts.everywhere(lambda state: op(state, *same))))
 
     return _way(everywhere, takes)
 
@@ -69,6 +75,11 @@ def _everywhere(op: OfQueue[T], takes: str, together: Callable[[Sequence[T]], An
 def _in_head(op: OfQueue[Any], takes: str) -> Way:
     """Return the way of a call about what all partitions have alike, or only the head has."""
     return _way(lambda parts, *given: op(parts.states[0], *given), takes)
+
+
+def _of_whole(op: OfQueue[Any], takes: str) -> Way:
+    """Return the way of a call that goes over the partitions by itself."""
+    return _way(lambda parts, *given: op(parts.whole, *given), takes)
 
 
 def _first(found: Sequence[T]) -> T:
@@ -82,14 +93,23 @@ def _nothing(found: Sequence[None]) -> None:
 # --- by id -----------------------------------------------------------------------------------------------------------
 
 
-def _status(parts: Parts, message_id: str, timeout: float | None) -> Op[MessageStatus]:
+def of_message(parts: Parts, message_id: str, op: Callable[[QueueState, str], Op[T]]) -> Op[T]:
+    """Run *op* on the partition that an id names, with the id within it. What it raises names the message by its id."""
     inner, number = split(message_id)
-    return _placed((yield from status.status(parts.of(number), inner, timeout)), number)  # type: ignore[no-any-return]
+    try:
+        return (yield from op(parts.of(number), inner))
+    except NotAvailable as error:
+        told(error, inner, number)
+        raise
+
+
+def _status(parts: Parts, message_id: str, timeout: float | None) -> Op[MessageStatus]:
+    found = yield from of_message(parts, message_id, lambda state, inner: status.status(state, inner, timeout))
+    return replace(found, message_id=message_id)
 
 
 def _result(parts: Parts, message_id: str, timeout: float | None) -> Op[Any]:
-    inner, number = split(message_id)
-    kept = yield from result(parts.of(number), inner, timeout)
+    kept = yield from of_message(parts, message_id, lambda state, inner: result(state, inner, timeout))
     return parts.codecs.decode(kept.tag, kept.body)
 
 
@@ -97,8 +117,7 @@ def _cancel(
     parts: Parts, message_id: str, rate: float | None, limit: int | None, timeout: float | None, who: Who
 ) -> Op[Cancelled]:
     _check_named(rate, limit)
-    inner, number = split(message_id)
-    return (yield from cancel(parts.of(number), inner, timeout, who))
+    return (yield from of_message(parts, message_id, lambda state, inner: cancel(state, inner, timeout, who)))
 
 
 def _check_named(rate: float | None, limit: int | None) -> None:
@@ -116,8 +135,19 @@ def _declare(parts: Parts) -> Op[QueueConfig]:
 
 
 def _configure(parts: Parts, settings: dict[str, Any], timeout: float | None, who: Who) -> Op[QueueConfig]:
-    check_changes(settings)
-    found = yield from parts.everywhere(lambda state: queues.configure(state, settings, timeout, who))
+    """Give each partition its part of what changes, all at once. The head keeps what the whole queue has."""
+    if "parents" in settings:
+        raise ConfigError("parents of a queue with partitions stay as they are: the homes of shard keys go by them")
+    queues.check_changes(settings)
+    before = yield from queues.settings(parts.states[0], timeout)
+    target, count = merged(before, **settings), len(parts.states)
+    if count == 1:
+        return (yield from queues.configure(parts.states[0], settings, timeout, who))
+    check_settings(target, count)
+    names = dict.fromkeys(settings if "total_rate" not in settings else (*settings, "total_burst"))
+    of_each = [target, *(shared(target, number, count) for number in range(1, count))]
+    changes = [{name: getattr(each, name) for name in names} for each in of_each]
+    found = yield from parts.everywhere(lambda state: queues.configure(state, changes[state.number], timeout, who))
     return found[0]
 
 
@@ -286,6 +316,15 @@ def _of_letters(
     return sums.counted((yield from run_together([op(parts.of(number), some) for number, some in named.items()])))
 
 
+def _journal(parts: Parts, count: int, after: int, timeout: float | None) -> Op[JournalPage]:
+    """Return the first *count* events of all partitions, by their times. A position says how far each was read."""
+    number = len(parts.states)
+    whole("after", after, 0, 1 << BITS * MAX_PARTITIONS, "the position of another page, or 0")
+    points = unpacked(after, number)
+    pages = yield from parts.everywhere(lambda state: journal.journal(state, count, points[state.number], timeout))
+    return sums.journal(pages, points, count)
+
+
 # --- actions ---------------------------------------------------------------------------------------------------------
 
 
@@ -308,9 +347,12 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
         "delete": _way(_delete, "expected timeout"),
         "delete_dead": _way(_delete_dead, "letters ids rate limit timeout who"),
         "delete_plan": _everywhere(plans.delete_plan, "name timeout who", _nothing),
-        "failures": _everywhere(failures.failures, "timeout", sums.failures),
+        "failures": _everywhere(failures.failures, "timeout", together.failures),
+        "history": _in_head(beats.history, "minutes timeout"),
+        "journal": _way(_journal, "count after timeout"),
         "len": _everywhere(stats.length, "timeout", sums.total),
         "limits": _way(_limits, "timeout"),
+        "outlook": _of_whole(outlook.outlook, "shard_key timeout"),
         "paused": _way(_paused, "timeout"),
         "pause": _everywhere(limits.pause, "shard_key seconds timeout who", _nothing),
         "peek": _way(_peek, "count shard_key stream state payloads after timeout"),
@@ -324,12 +366,13 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
         "set_plan": _way(_set_plan, "name max_in_flight rate burst weight timeout who"),
         "set_weights": _everywhere(weights.set_weights, "changes timeout seconds who", _first),
         "settings": _in_head(queues.settings, "timeout"),
-        "stats": _everywhere(stats.statistics, "timeout", sums.statistics),
+        "stats": _everywhere(stats.statistics, "timeout", together.statistics),
         "status": _way(_status, "message_id timeout"),
         "stop_action": _way(_stop_action, "action_id timeout who"),
         "tenant": _way(_tenant, "shard_key neighbours timeout"),
         "tenants": _way(_tenants, "order limit start timeout"),
         "unassign": _everywhere(assign.unassign, "names timeout", _first),
+        "verdict": _of_whole(outlook.verdict, "timeout"),
         "weights": _in_head(weights.weights, "timeout"),
         "workers": _in_head(beats.workers, "timeout"),
     }

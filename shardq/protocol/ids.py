@@ -12,16 +12,24 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from shardq.arguments import text
-from shardq.errors import ConfigError
+from shardq.errors import ConfigError, ShardqError
 from shardq.model.partitions import MAX_PARTITIONS
 
 S = TypeVar("S", bound=str)
+E = TypeVar("E", bound=ShardqError)
 MARK: Final = "@"
 
 
 def with_partition(message_id: S, number: int) -> S:
     """Return the id that users see of a message of partition *number*, of the same class: a `Written` says the same."""
     return type(message_id)(f"{message_id}{MARK}{number}") if number else message_id
+
+
+def told(error: E, message_id: str, number: int) -> E:
+    """Let an error of partition *number* name the message as users know it."""
+    if number and error.args:
+        error.args = (str(error.args[0]).replace(message_id, with_partition(message_id, number)), *error.args[1:])
+    return error
 
 
 def split(message_id: str) -> tuple[str, int]:

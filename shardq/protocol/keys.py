@@ -66,14 +66,15 @@ class _Keys:
     beginning: ClassVar[str]
     suffixes: ClassVar[Mapping[str, str]]
 
-    name: str
-    prefix: str = field(init=False, compare=False, repr=False)
+    name: str = field(compare=False)
+    prefix: str = field(init=False, repr=False)
     declared: dict[str, tuple[str, ...]] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         prefix = f"shardq:{{{self.check(self.name)}}}:{self.beginning}"
         put = object.__setattr__  # the dataclass is frozen
         put(self, "prefix", prefix)
+        put(self, "name", self.name.partition("#")[0])
         for attribute, suffix in self.suffixes.items():
             put(self, attribute, prefix + suffix)
 
@@ -93,7 +94,14 @@ class _Keys:
 
 @dataclass(frozen=True, slots=True)
 class QueueKeys(_Keys):
-    """The keys of the queue `name`. Each attribute is one key. ConfigError for a bad name."""
+    """The keys of the queue `name`, or of a partition of it. Each attribute is one key. ConfigError for a bad name.
+
+    What is told of a partition names the queue, which is all that users know of.
+
+    >>> keys = QueueKeys("jobs#2.a")
+    >>> keys.name, keys.meta
+    ('jobs', 'shardq:{jobs#2.a}:meta')
+    """
 
     kind = "queue"
     beginning = ""

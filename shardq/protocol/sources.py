@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from shardq.model import QueueConfig
 from shardq.model.settings import kinds
 from shardq.protocol import records
 from shardq.protocol.keys import QueueKeys
@@ -31,7 +30,7 @@ from shardq.protocol.script import Line
 
 MARK: Final = "'@"
 _MARKS: Final = {
-    "'@settings'": ", ".join(f"'{name}'" for name in QueueConfig.__struct_fields__ if name != "streams"),
+    "'@settings'": ", ".join(f"'{name}'" for name in kinds()),
     "'@kinds_of_settings'": ", ".join(
         [*(f"{name} = {kind}" for name, kind in kinds().items()), "accounts = {'^1$', 1}"]
     ),

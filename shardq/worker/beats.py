@@ -19,9 +19,10 @@ from shardq import __version__
 from shardq.client import Queue
 from shardq.client.base import host_name
 from shardq.errors import ShardqError
-from shardq.ops.inspect.beats import beat_call, beat_reply, numbers_call
+from shardq.ops.inspect.beats import beat_call, beat_reply, numbers_calls
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Batch, Call, Op, Refused, Unanswered
+from shardq.outlook.together import statistics
 from shardq.platforms import memory_limit, resident_memory
 from shardq.protocol.beats import MINUTE, Beat, TaskCount, spell_numbers, spell_row, spell_work, worker_id
 from shardq.protocol.replies import stats
@@ -135,7 +136,7 @@ class Pulse:
             row, numbers = spell_row(beat), self._numbers
             calls = [beat_call(self.state, self._beats.id, row, text, numbers, first=first and not is_end)]
             if self._asks and not is_end:
-                calls.append(numbers_call(self.state))
+                calls += numbers_calls(self.state)
             self._asks, self._numbers = False, ""
         return Part(self, tuple(calls), work, now)
 
@@ -169,8 +170,10 @@ class Pulse:
         with self._lock:
             if found.is_asked:
                 self._asks = True
-            if len(outcomes) > 1 and not isinstance(outcomes[1], Exception):
-                self._numbers = spell_numbers(stats(self.state.keys.name, outcomes[1]))
+            numbers = outcomes[1:]
+            if numbers and not any(isinstance(each, Exception) for each in numbers):
+                of_parts = [stats(self.state.keys.name, each) for each in numbers]
+                self._numbers = spell_numbers(statistics(of_parts))
             if self._asks or self._numbers:
                 self.due_at = part.sent  # with the next trip
 

@@ -211,3 +211,32 @@ def test_a_worker_reads_partitions_on_different_nodes(cluster: Cluster, queue_na
         Worker(jobs, handle, concurrency=8, until="empty", signals=False).run()
         assert Counter(seen) == Counter(ids)
         assert [jobs.result(each) for each in ids] == [*range(40)]
+
+
+def test_minutes_are_of_all_partitions(server: Server, queue_name: str) -> None:
+    minutes_of_all(server.url, queue_name)
+
+
+def test_minutes_are_of_all_partitions_on_different_nodes(cluster: Cluster, queue_name: str) -> None:
+    minutes_of_all(cluster.url, queue_name)
+
+
+def minutes_of_all(url: str, queue_name: str) -> None:
+    """A worker tells what lies in all partitions, and of itself once."""
+    with Client.from_url(url) as client:
+        jobs = client.queue(queue_name, **SETTINGS)
+        jobs.write_many([*HOMES.items()] * 3)
+        jobs.pause()  # so nothing moves until the numbers are told
+        worker = Worker(jobs, lambda _: None, concurrency=2, signals=False)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            eventually(jobs.history, what="a minute is told")
+            minute, outlook = jobs.history()[-1], jobs.outlook()
+            assert (minute.backlog, minute.runnable, minute.workers, minute.slots) == (3 * PARTITIONS, 0, 1, 2)
+            assert (outlook.workers, outlook.slots, outlook.is_read) == (1, 2, True)
+            jobs.resume()
+            eventually(lambda: jobs.len() == 0)
+        finally:
+            worker.stop()
+            thread.join(30)

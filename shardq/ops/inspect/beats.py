@@ -100,8 +100,16 @@ def beat_reply(reply: bytes) -> BeatReply | None:
     return BeatReply(int(now), cancels or None, asked == b"1") if rest else None
 
 
-def numbers_call(state: QueueState) -> Call:
-    """Return the call for the numbers of this minute. With other streams than this client knows the ages lack some."""
+def numbers_calls(state: QueueState) -> list[Call]:
+    """Return the calls for the numbers of this minute, one for each partition of the queue.
+
+    With other streams than this client knows the ages lack some.
+    """
+    states = (state,) if state.parts is None else state.parts.states
+    return [_numbers_call(each, each.streams or state.streams) for each in states]
+
+
+def _numbers_call(state: QueueState, streams: int) -> Call:
     keys, config = state.keys, state.config
     legacy = (config.legacy_stream,) if config.legacy_stream else ()
-    return Call.on(keys, "stats", (len(legacy), 0), rest=(*map(keys.stream, range(state.streams)), *legacy))
+    return Call.on(keys, "stats", (len(legacy), 0), rest=(*map(keys.stream, range(streams)), *legacy))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from shardq.ops.inspect.stats import numbers, statistics
 from shardq.ops.queue.retry import always, ask, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Sleep
+from shardq.outlook import together
 from shardq.outlook.facts import Facts, Memory
 from shardq.outlook.outlook import outlook_of
 from shardq.outlook.server import memory_of
@@ -28,6 +29,8 @@ from shardq.protocol.beats import workers_of
 from shardq.protocol.bodies import text_or_bytes
 from shardq.protocol.waiters import waiters_of
 from shardq.sharding import key_bytes
+
+T = TypeVar("T")
 
 MINUTES: Final = 30
 """Minutes before this one of which the past is known."""
@@ -87,13 +90,13 @@ def everything(
     if before is None:
         found = yield from facts(state, until, minutes=minutes)
     else:
-        stats = yield from statistics(state, _left(state, until))
+        stats = yield from _stats(state, until)
         found = yield from facts_beside(state, stats, before, _left(state, until), minutes)
     return (yield from _with_failures(state, found, until, known))
 
 
 def _with_failures(state: QueueState, found: Facts, until: float, known: Known | None = None) -> Op[Facts]:
-    fails = yield from failures(state, _left(state, until))
+    fails = yield from _of_all(state, lambda part: failures(part, _left(part, until)), together.failures)
     memory = (yield from memory_of_node(state, until)) if known is None else known.memory
     return replace(found, failures=tuple(fails), memory=memory)
 
@@ -109,11 +112,11 @@ def facts(
     *minutes* are the last ones, if they are known.
     """
     names = () if shard_key is None else (key_bytes(shard_key),)
-    stats = yield from statistics(state, _left(state, until))
+    stats = yield from _stats(state, until)
     found = yield from _facts_of(state, stats, until, names, minutes)
     if _may_be_read(found):
         yield Sleep(GLANCE)
-        soon = yield from numbers(state, _left(state, until))
+        soon = yield from _of_all(state, lambda part: numbers(part, _left(part, until)), together.statistics)
         found = replace(found, is_read=_has_delivered(stats, soon))
     return found
 
@@ -123,13 +126,19 @@ def with_tenants(state: QueueState, before: Facts, names: Sequence[bytes], timeo
 
     It takes one call.
     """
-    reply = yield from _who_waits(state, names, state.until(timeout))
-    waiters = waiters_of(reply) if reply else before.waiters
+    waiters = yield from _who_waits(state, names, state.until(timeout), before.waiters)
     return replace(before, waiters=waiters, asked=tuple(map(text_or_bytes, names)))
 
 
-def _who_waits(state: QueueState, names: Sequence[bytes], until: float) -> Op[Any]:
-    return (yield from retry_until(always(Call.on(state.keys, "outlook", tuple(names))), until, state.clock))
+def _who_waits(state: QueueState, names: Sequence[bytes], until: float, unknown: Waiters) -> Op[Waiters]:
+    """Return who waits; what is *unknown* if there is no queue."""
+
+    def of_part(part: QueueState) -> Op[Waiters]:
+        call = always(Call.on(part.keys, "outlook", tuple(names)))
+        reply: Any = yield from retry_until(call, until, part.clock)
+        return waiters_of(reply) if reply else unknown
+
+    return (yield from _of_all(state, of_part, together.waiters))
 
 
 def last_minutes(state: QueueState, until: float) -> Op[tuple[Minute, ...]]:
@@ -144,8 +153,7 @@ def _facts_of(
     names: Sequence[bytes] = (),
     minutes: tuple[Minute, ...] | None = None,
 ) -> Op[Facts]:
-    reply = yield from _who_waits(state, names, until)
-    waiters = waiters_of(reply) if reply else Waiters(time=stats.time)
+    waiters = yield from _who_waits(state, names, until, Waiters(time=stats.time))
     past = (yield from last_minutes(state, until)) if minutes is None else minutes
     workers, are_all = yield from _workers(state, until)
     working = sum(each.state == "working" for each in workers)
@@ -168,6 +176,17 @@ def _workers(state: QueueState, until: float) -> Op[tuple[tuple[WorkerStatus, ..
         if cursor == "0":
             break
     return tuple(found.values()), cursor == "0"
+
+
+def _of_all(state: QueueState, op: Callable[[QueueState], Op[T]], unite: Callable[[Sequence[T]], T]) -> Op[T]:
+    """Return what *op* says of a queue; where it has partitions, what *unite* makes of what it says of each."""
+    if state.parts is None:
+        return (yield from op(state))
+    return unite((yield from state.parts.everywhere(op)))
+
+
+def _stats(state: QueueState, until: float) -> Op[QueueStats]:
+    return (yield from _of_all(state, lambda part: statistics(part, _left(part, until)), together.statistics))
 
 
 def _left(state: QueueState, until: float) -> float:
@@ -219,7 +238,11 @@ def _has_delivered(before: QueueStats, after: QueueStats) -> bool:
 
 
 def memory_of_node(state: QueueState, until: float) -> Op[Memory | None]:
-    """Return what the node that has the queue says of its memory; None if it does not say it."""
+    """Return what the node that has the queue says of its memory, of several the fullest; None if none says it."""
+    return (yield from _of_all(state, lambda part: _memory(part, until), together.memory))
+
+
+def _memory(state: QueueState, until: float) -> Op[Memory | None]:
     try:
         info = yield from ask(state, "INFO", "memory", "errorstats", key=state.keys.meta, until=until)
     except BackendTimeout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from shardq.arguments import check_known, whole
 from shardq.errors import BackendTimeout, ConfigError, OutcomeUnknown, QueueFull, QueueNotEmpty
 from shardq.model import DeadLetter, QueueConfig
+from shardq.model.shares import WHOLE
 from shardq.model.wording import plural
 from shardq.ops.operate.assign import shrink_refused
 from shardq.ops.queue.change import change_queue, check_replicas
@@ -32,7 +33,7 @@ from shardq.ops.queue.steps import Argument, Call, Op
 from shardq.ops.queue.upkeep import touch, upkeep
 from shardq.ops.queue.view import QueueView
 from shardq.ops.queue.who import NOBODY, Who
-from shardq.ops.write.refusal import shares
+from shardq.ops.write.refusal import part_told, shares
 
 PURGE_CHUNK = 100
 REDRIVEN = 100
@@ -143,13 +144,18 @@ def settings(state: QueueState, timeout: float | None = None) -> Op[QueueConfig]
     return (yield from sight(state, state.until(timeout))).view.config
 
 
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """ConfigError for what is no setting, or none that configure() changes."""
+    if "streams" in changes:
+        raise ConfigError("the number of streams is changed by resize(), not by configure()")
+    check_known("queue", changes, {*QueueConfig.__struct_fields__} - {"streams", "partitions"})
+
+
 def configure(
     state: QueueState, changes: dict[str, Any], timeout: float | None = None, who: Who = NOBODY
 ) -> Op[QueueConfig]:
     """Change settings of the queue and return all its settings. ConfigError for a bad one; then nothing is changed."""
-    if "streams" in changes:
-        raise ConfigError("the number of streams is changed by resize(), not by configure()")
-    check_known("queue", changes, {*QueueConfig.__struct_fields__} - {"streams", "partitions"})
+    check_changes(changes)
     until, said = state.until(timeout), who.said_by(state)
     if not changes:
         return (yield from settings(state, timeout))
@@ -188,7 +194,7 @@ def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
     kept: dict[Any, Argument] = dict(zip(settings[::2], settings[1::2], strict=True))
     args: list[Argument] = []
     # "accounts" is set and never removed: messages that were counted must still be discounted when they leave.
-    for name in (*changes, "accounts") if "accounts" in kept else changes:
+    for name in (*changes, *[each for each in ("accounts", WHOLE) if each in kept]):
         args += (name, kept.get(name, ""))
     return args
 
@@ -217,7 +223,7 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
 
 def _no_room(state: QueueState, left: int, bound: int) -> QueueFull:
     return QueueFull(
-        f"queue {state.keys.name!r} may hold max_len = {bound:,} messages, {shares(bound)}: {left:,} dead letters "
-        "were left; redrive them later, or raise it",
+        f"queue {state.keys.name!r} may hold max_len = {bound:,} messages{part_told(state)}, {shares(bound)}: {left:,} "
+        "dead letters were left; redrive them later, or raise it",
         bound="max_len", limit=bound,
     )  # fmt: skip

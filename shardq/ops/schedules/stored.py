@@ -22,7 +22,7 @@ from shardq.ops.queue.steps import Call, Op, Underreplicated
 from shardq.ops.queue.who import NOBODY, Who
 from shardq.ops.schedules.record import BadRecord, Record, record_of, schedule_of, stored_record
 from shardq.ops.write.outgoing import Outgoing, check_shard_key
-from shardq.ops.write.refusal import shares
+from shardq.ops.write.refusal import part_told, shares
 from shardq.ops.write.write import write_one
 from shardq.protocol.bodies import text_or_bytes
 from shardq.sharding import key_bytes
@@ -83,8 +83,8 @@ def add(
 
 def _full(state: QueueState, key: str | bytes, most: int, stored: int, used: int) -> QueueFull:
     return QueueFull(
-        f"queue {state.keys.name!r} may store max_schedules = {most:,} schedules, {shares(most)}; shard key {key!r} "
-        f"has {used:,}, others have {stored - used:,}: remove some, or raise it",
+        f"queue {state.keys.name!r} may store max_schedules = {most:,} schedules{part_told(state)}, {shares(most)}; "
+        f"shard key {key!r} has {used:,}, others have {stored - used:,}: remove some, or raise it",
         bound="max_schedules", limit=most, used=used, others=stored - used,
     )  # fmt: skip
 

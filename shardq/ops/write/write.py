@@ -37,7 +37,7 @@ from shardq.ops.write.command import LoneWrite, call_for, goes_alone
 from shardq.ops.write.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
 from shardq.ops.write.refusal import read_refused
 from shardq.ops.write.unique import write_despite
-from shardq.protocol.ids import with_partition
+from shardq.protocol.ids import told, with_partition
 from shardq.protocol.replies import stored_ids
 
 Result = Written | ShardqError
@@ -206,7 +206,8 @@ def placed_ids(results: Sequence[Result], number: int) -> list[Result]:
         if isinstance(each, DurabilityUnknown):
             placed.append(DurabilityUnknown(str(each), with_partition(Written(each.result), number)))
         elif isinstance(each, UniqueConflict):
-            placed.append(UniqueConflict(str(each), with_partition(each.message_id, number)))
+            text = str(told(each, each.message_id, number))
+            placed.append(UniqueConflict(text, with_partition(each.message_id, number)))
         else:
             placed.append(with_partition(each, number) if isinstance(each, Written) else each)
     return placed

@@ -247,31 +247,15 @@ def test_a_queue_is_deleted_with_its_partitions(world: World, open_queue: OpenQu
     assert queue.len() == 0
 
 
-@pytest.mark.parametrize(
-    "setting", [{"key_scope": "queue"}, {"max_len": 9}, {"total_rate": 9.0}, {"journal": 9}, {"ttl": 60.0}], ids=str
-)
 @pytest.mark.once
-def test_what_is_of_the_whole_queue_is_refused_before_anything_is_made(
-    open_queue: OpenQueue, setting: dict[str, Any]
-) -> None:
-    with pytest.raises(ConfigError, match=next(iter(setting))):
-        opened(open_queue, **setting)
-
-
-@pytest.mark.once
-def test_each_method_goes_over_the_partitions_or_says_that_it_does_not_yet(open_queue: OpenQueue) -> None:
+def test_each_method_goes_over_the_partitions() -> None:
     """None of them is that of a queue without partitions, which would speak of the head alone."""
-    from shardq.client.parted import UNBUILT
     from shardq.client.partitions import PartitionedQueue
 
     local = {name.partition(".")[2] for name in LOCAL if name.startswith("Queue.")}
     by_others = {"read", "read_many", "retry_now"}  # which are made of `_read` and `_begin`
     own = {name for name in vars(PartitionedQueue) if not name.startswith("_")}
     assert methods(Queue) - own == (local | by_others) - {"job"}
-    queue = opened(open_queue)
-    for name in UNBUILT:
-        with pytest.raises(ConfigError, match=rf"no {name}\(\) yet"):
-            getattr(queue, name)()
 
 
 @pytest.mark.once

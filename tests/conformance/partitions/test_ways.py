@@ -149,7 +149,7 @@ def test_streams_limits_and_plans_are_those_of_each_partition(queue: Queue) -> N
 
 @pytest.mark.once
 def test_what_cannot_be_changed_is_refused(queue: Queue) -> None:
-    changes: list[dict[str, Any]] = [{"parents": 1}, {"max_len": 5}, {"journal": 5}]
+    changes: list[dict[str, Any]] = [{"parents": 1}, {"max_len": 2}, {"ttl": 60.0}]
     for change in changes:
         with pytest.raises(ConfigError, match=next(iter(change))):
             queue.configure(**change)

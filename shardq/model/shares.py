@@ -1,0 +1,95 @@
+"""Shares: what each partition of a queue has of the bounds and rates that users give to the queue as a whole.
+
+The parts of a bound add up to it, so the queue never goes beyond it, however its load is spread. The head keeps what
+the user gave beside its own part, as one text: so that is what everybody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from shardq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from shardq.model.settings import QueueConfig
+
+SHARED: Final = (
+    "max_len", "max_dead", "max_dedup", "total_in_flight", "total_rate", "total_burst", "journal", "max_result_bytes",
+    "max_schedules",
+)  # fmt: skip
+"""Settings of the queue as a whole, of which each partition has its part."""
+
+WHOLE: Final = "whole"
+"""The field of the head with what the whole queue has of these; others have none."""
+WHOLE_KIND: Final = "{'^[%w_. ]+$', 512}"
+"""What Redis may keep in it, in Lua."""
+
+_MILLIONTHS: Final = 1_000_000
+
+
+def share(total: int, number: int, count: int) -> int:
+    """Return the part of partition *number* of *count* partitions: all parts add up to the total.
+
+    >>> [share(100, number, 3) for number in range(3)]
+    [34, 33, 33]
+    """
+    each, rest = divmod(total, count)
+    return each + (number < rest)
+
+
+def shares(config: QueueConfig, number: int, count: int) -> dict[str, Any]:
+    """Return the parts of partition *number*. The burst of a rate is shared out as well: none may be rounded up."""
+    found = {name: share(getattr(config, name), number, count) for name in SHARED if name != "total_rate"}
+    rate = share(round(config.total_rate * _MILLIONTHS), number, count) / _MILLIONTHS
+    return {**found, "total_rate": rate, "total_burst": share(_burst(config), number, count)}
+
+
+def shared(config: QueueConfig, number: int, count: int) -> QueueConfig:
+    """Return the settings of partition *number* of *count*, of a queue with the settings *config*.
+
+    *count* is how many are read: what is written to no more still is delivered, and holds what it has. A legacy stream
+    is the head's alone.
+    """
+    mine = {"legacy_stream": None, "legacy_group": None} if number else {}
+    return replace(config, partitions=1, **mine, **shares(config, number, count))
+
+
+def check_shares(config: QueueConfig, count: int) -> None:
+    """ConfigError for a bound of which *count* partitions cannot have a part each."""
+    for name in SHARED:
+        total = _burst(config) if name == "total_burst" else getattr(config, name)
+        if 0 < total < (count / 1000 if name == "total_rate" else count):
+            told = f"{name}={getattr(config, name)!r}"
+            if name == "total_burst" and not config.total_burst:
+                told = f"total_burst, by total_rate={config.total_rate!r} {total},"
+            raise ConfigError(
+                f"{told} is too little for {count} partitions, each of which has its part of it: give "
+                f"{f'{name}={count}'} or more, or have fewer partitions"
+            )
+
+
+def _burst(config: QueueConfig) -> int:
+    """Return how many may be delivered at once, as Redis reckons it."""
+    return config.total_burst or ceil(config.total_rate)
+
+
+def whole_text(stored: Mapping[str, str | int]) -> str:
+    """Return the text of what the whole queue has: of the values of settings as they are *stored*.
+
+    >>> whole_text({"max_len": 100, "total_rate": 2.5}), whole_of("max_len 100 total_rate 2.5")
+    ('max_len 100 total_rate 2.5', {'max_len': '100', 'total_rate': '2.5'})
+    """
+    return " ".join(f"{name} {value}" for name, value in stored.items())
+
+
+def whole_of(text: str) -> dict[str, str]:
+    """Return what a text says. ValueError for one that nobody wrote so."""
+    words = text.split(" ")
+    found = dict(zip(words[::2], words[1::2], strict=True))
+    if found.keys() - {*SHARED}:
+        raise ValueError(text[:100])
+    return found
