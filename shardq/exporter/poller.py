@@ -32,10 +32,8 @@ from shardq.ops.inspect.outlook import facts_beside
 from shardq.ops.inspect.stats import statistics
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
-from shardq.outlook.facts import Facts
 from shardq.outlook.outlook import outlook_of
-from shardq.partitions import facts as together
-from shardq.partitions import sums
+from shardq.outlook.together import statistics as statistics_of
 
 T = TypeVar("T")
 log = logging.getLogger("shardq.exporter")
@@ -88,14 +86,18 @@ class Poller:
         """Return the numbers of a queue. Errors as of `numbers`. *early* says that something has just been written."""
         return self.watched(queue).stats.get(early=early)
 
-    def partitions(self, queue: str) -> Sequence[QueueStats]:
-        """Return the numbers of each partition of a queue, as `stats` had them last; of any other, those of the queue.
+    def partitions(self, queue: str) -> dict[str, QueueStats]:
+        """Return the numbers of each partition, by the name that it has in Redis; of any other queue those of itself.
 
-        One that nobody has asked for has none.
+        They are those that `stats` had last; of a queue that nobody has asked for there are none.
         """
         with self._lock:
             found = self._known.get(queue) or self._strangers.get(queue)
-        return found.parts if found else ()
+        if found is None:
+            return {}
+        parts = found.state.parts
+        most = parts.map.read if parts else 1  # another map may have come since then
+        return {parts.map.name_of(queue, at) if parts else queue: each for at, each in enumerate(found.parts[:most])}
 
     def outlook(self, queue: str) -> Outlook | None:
         """Return what becomes of what waits in a queue, at most 5 s old; None if that is not known."""
@@ -263,17 +265,12 @@ class Watched:
         if not before:
             self._know(self)
         self._before, self.parts = before, found
-        return found[0] if len(found) == 1 else sums.statistics(found)
+        return statistics_of(found)
 
     def _ask_past(self) -> Past:
-        self.stats.get()
-        now, before, patience = self.parts, self._before, self.gate.patience
-        earlier = dict(enumerate(before)) if len(before) == len(now) else {}
-
-        def beside(state: QueueState) -> Op[Facts]:
-            return facts_beside(state, now[state.number], earlier.get(state.number), patience)
-
-        facts = self.ask(self.over(beside, together.facts), "facts_beside")
+        now = self.stats.get()
+        before = statistics_of(self._before) if self._before else None
+        facts = self.ask(facts_beside(self.state, now, before, self.gate.patience), "facts_beside")
         last = facts.working or facts.workers
         slots = sum(each.slots for each in last) / len(last) if last else None
         return Past(outlook_of(facts), facts.working, slots)

@@ -167,7 +167,7 @@ class QueueSamples:
         found += [Sample(instrument, labels, value) for instrument, value in told if 0 <= value < math.inf]
         if stats.paused_until is not None and math.isfinite(stats.paused_until):
             found.append(Sample(of.PAUSE_LEFT, labels, max(0.0, stats.paused_until - stats.time)))
-        found += _of_partitions(name, self._poller.partitions(name))
+        found += _of_partitions(name, [*self._poller.partitions(name).values()])
         past = self._poller.past(name)
         if past is not None:
             found += _of_past(name, past)

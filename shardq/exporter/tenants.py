@@ -27,7 +27,7 @@ from shardq.ops.inspect.tenants import leaders, named
 from shardq.ops.operate.controls import own_controls
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
-from shardq.partitions import facts
+from shardq.partitions import surveys
 from shardq.protocol.beats import percentile
 from shardq.sharding import key_bytes
 from shardq.telemetry.options import hashed
@@ -149,7 +149,7 @@ class Tenants:
         return self._named(self._places.names, self._patience)
 
     def _named(self, names: Sequence[bytes], patience: float | None = None) -> list[Tenant]:
-        return self._ask(self._over(lambda state: named(state, names, patience), facts.named), "named")
+        return self._ask(self._over(lambda state: named(state, names, patience), surveys.named), "named")
 
     def _look(self, stats: QueueStats) -> None:
         """Begin a survey in a thread, if it is time for one."""
@@ -181,9 +181,9 @@ class Tenants:
                 self._survey = None
 
     def _choose(self, stats: QueueStats) -> None:
-        controls = self._ask(self._over(own_controls, facts.controls), "controls")
+        controls = self._ask(self._over(own_controls, surveys.controls), "controls")
         held = {key_bytes(key) for key in (*controls.paused, *controls.limits) if key is not None}
-        lead = self._over(lambda state: leaders(state, self._most + 1, held), facts.leaders)
+        lead = self._over(lambda state: leaders(state, self._most + 1, held), surveys.leaders)
         largest, of_held = self._ask(lead, "leaders")
         names = [*dict.fromkeys([*of_held[: self._most // 2], *largest])]
         found = [each for each in self._named(names) if self._has_label(each)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
@@ -37,7 +37,7 @@ class Ask(Protocol):
         """Return the stats of a queue; new ones *early*, if it is known that they have changed."""
 
 
-Partitions = Callable[[str], Sequence[QueueStats]]
+Partitions = Callable[[str], Mapping[str, QueueStats]]
 """Returns the stats of each partition of a queue, as they were asked for last; of any other, those of the queue."""
 
 
@@ -199,11 +199,13 @@ class Watcher:
         if len(parts) < 2:
             return await self._comes_to(self._client.state_of(self._queue, {}), stats, seconds)
         head = self._client.state_of(self._queue, {})
-        states = [self._client.state_of_part(head, number, each.queue) for number, each in enumerate(parts)]
-        waits = [asyncio.ensure_future(self._comes_to(*each, seconds)) for each in zip(states, parts, strict=True)]
+        waits = [
+            asyncio.ensure_future(self._comes_to(self._client.state_of_part(head, number, name), each, seconds))
+            for number, (name, each) in enumerate(parts.items())
+        ]
         try:
-            for each in asyncio.as_completed(waits):
-                if await each:
+            for ended in asyncio.as_completed(waits):
+                if await ended:
                     return True
             return False
         finally:
