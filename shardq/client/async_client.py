@@ -10,7 +10,6 @@ from shardq.client.async_base import AsyncBaseClient
 from shardq.client.async_queue import AsyncQueue
 from shardq.client.async_writer import AsyncWriter
 from shardq.client.base import queue_name
-from shardq.client.over import spread_all
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT
 from shardq.errors import ClosedError, QueueMissing
 from shardq.model import Message, QueueSettings, Received, Written
@@ -26,7 +25,7 @@ from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.look import Look
 from shardq.ops.sharing.coalescing import Coalescer, Part
 from shardq.ops.write.outgoing import Outgoing, compose_message
-from shardq.ops.write.write import Unspread, WriteCoalescer, writes_of
+from shardq.ops.write.write import writes_of
 from shardq.telemetry.gate import watched
 from shardq.telemetry.telemetry import publishing
 
@@ -218,27 +217,14 @@ class AsyncClient(AsyncBaseClient):
             await self.run(topics.publish.open_all(unknown, until))
         if self._ready_on is not get_running_loop():
             await self.prepare()
-        outcomes = await self._write_each(states, messages, until)
-        try:
-            ids = topics.publish.ids_of(bindings, states, outcomes)
-        except Unspread:
-            again = [at for at, each in enumerate(outcomes) if isinstance(each, Unspread)]
-            await self.run(spread_all(self, [states[at] for at in again], until))
-            more = await self._write_each([states[at] for at in again], [messages[at] for at in again], until)
-            found = dict(enumerate(outcomes)) | dict(zip(again, more, strict=True))
-            ids = topics.publish.ids_of(bindings, states, [*found.values()])
+        parts = [
+            Part(writes_of(state, message), message, state.keys.meta)
+            for state, message in zip(states, messages, strict=True)
+        ]
+        ids = topics.publish.ids_of(bindings, states, await self._driver.sharing.run_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
             await self.run(topics.publish.upkeep_all(expiring))
         return ids
-
-    async def _write_each(
-        self, states: Sequence[QueueState], messages: Sequence[Outgoing], until: float
-    ) -> Sequence[Any]:
-        parts = [
-            Part(writes := writes_of(state, message), message, writes.verb.key)
-            for state, message in zip(states, messages, strict=True)
-        ]
-        return await self._driver.sharing.run_all(parts, until)
 
     async def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
@@ -272,26 +258,22 @@ class AsyncClient(AsyncBaseClient):
 
     def post(
         self,
-        writes: WriteCoalescer,
+        state: QueueState,
         message: Outgoing,
         until: float,
         lane: bytes,
         tell: Callable[[Written | Exception], object],
     ) -> None:
-        """Let *writes* store a message, after those of its *lane*. `tell` gets its id or error. For `AsyncWriter`."""
+        """Store one message, after those of its *lane*. `tell` gets its id or error. For `AsyncWriter`."""
         posting = self._posting or self._start_posting()
-        posting.post(writes, message, until, lane, tell)
+        posting.post(writes_of(state, message), message, until, lane, tell)
 
     async def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> Written:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
         if self._ready_on is not get_running_loop():
             await self.prepare()
         until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
-        try:
-            message_id = await self._driver.sharing.run(writes_of(state, message), message, until)
-        except Unspread:
-            await self.run(spread_all(self, [state], until))
-            message_id = await self._driver.sharing.run(writes_of(state, message), message, until)
+        message_id = await self._driver.sharing.run(writes_of(state, message), message, until)
         if state.view.config.ttl is not None:
             await self.run(upkeep(state, state.clock.monotonic()))
         return message_id

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shardq.client.async_queue import AsyncQueue
 from shardq.client.async_writing import AsyncTurn, AsyncWriteFuture
-from shardq.client.over import spread_all
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter, Order, end_write, was_answered
 from shardq.errors import BackendTimeout
 from shardq.flow import Limit
@@ -19,7 +18,6 @@ from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.sharing.caller import copied
 from shardq.ops.write.outgoing import weight
 from shardq.ops.write.window import Place
-from shardq.ops.write.write import Unspread, writes_at_home, writes_of
 
 if TYPE_CHECKING:
     from shardq.client.async_client import AsyncClient
@@ -99,13 +97,10 @@ class AsyncWriter(BaseWriter):
         await self._client.prepare()
         if order.state.config.ttl is not None:
             await self._client.run(upkeep(order.state, order.state.clock.monotonic()))
-        try:
-            writes = writes_at_home(order.state, order.message)
-        except Unspread:
-            await self._client.run(spread_all(self._client, [order.state], order.until))
-            writes = writes_of(order.state, order.message)
         place, written = await self._enter(order), AsyncWriteFuture()
-        self._client.post(writes, order.message, order.until, order.lane, partial(self._told, order, place, written))
+        self._client.post(
+            order.state, order.message, order.until, order.lane, partial(self._told, order, place, written)
+        )
         return written
 
     async def _flush(self) -> None:

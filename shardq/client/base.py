@@ -257,7 +257,7 @@ class BaseClient:
         """
         if number == 0:
             found = head.beside(self.name)
-            found.creates, found.is_part = False, True
+            found.creates = False
         else:
             found = QueueState(
                 keys=QueueKeys(name),
@@ -271,7 +271,6 @@ class BaseClient:
                 client=self.name,
                 remember=head.remember,
                 number=number,
-                is_part=True,
             )
         with self._lock:
             self._all_states.add(found)

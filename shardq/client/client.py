@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from shardq.client.base import queue_name
-from shardq.client.over import spread_all
 from shardq.client.queue import Queue
 from shardq.client.sync_base import SyncBaseClient
 from shardq.client.writer import Writer
@@ -26,7 +25,7 @@ from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.read.look import Look
 from shardq.ops.sharing.coalescing import Coalescer, Part
 from shardq.ops.write.outgoing import Outgoing, compose_message
-from shardq.ops.write.write import Unspread, WriteCoalescer, writes_of
+from shardq.ops.write.write import writes_of
 from shardq.telemetry.gate import watched
 from shardq.telemetry.telemetry import publishing
 
@@ -208,25 +207,14 @@ class Client(SyncBaseClient):
             self.run(topics.publish.open_all(unknown, until))
         if not self._is_ready:
             self.prepare()
-        outcomes = self._write_each(states, messages, until)
-        try:
-            ids = topics.publish.ids_of(bindings, states, outcomes)
-        except Unspread:
-            again = [at for at, each in enumerate(outcomes) if isinstance(each, Unspread)]
-            self.run(spread_all(self, [states[at] for at in again], until))
-            more = self._write_each([states[at] for at in again], [messages[at] for at in again], until)
-            found = dict(enumerate(outcomes)) | dict(zip(again, more, strict=True))
-            ids = topics.publish.ids_of(bindings, states, [*found.values()])
+        parts = [
+            Part(writes_of(state, message), message, state.keys.meta)
+            for state, message in zip(states, messages, strict=True)
+        ]
+        ids = topics.publish.ids_of(bindings, states, self._driver.sharing.run_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
             self.run(topics.publish.upkeep_all(expiring))
         return ids
-
-    def _write_each(self, states: Sequence[QueueState], messages: Sequence[Outgoing], until: float) -> Sequence[Any]:
-        parts = [
-            Part(writes := writes_of(state, message), message, writes.verb.key)
-            for state, message in zip(states, messages, strict=True)
-        ]
-        return self._driver.sharing.run_all(parts, until)
 
     def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
@@ -260,26 +248,22 @@ class Client(SyncBaseClient):
 
     def post(
         self,
-        writes: WriteCoalescer,
+        state: QueueState,
         message: Outgoing,
         until: float,
         lane: bytes,
         tell: Callable[[Written | Exception], object],
     ) -> None:
-        """Let *writes* store a message, after those of its *lane*. `tell` gets its id or error. For `Writer`."""
+        """Store one message, after those of its *lane*. `tell` gets its id or error. For `Writer`."""
         posting = self._posting or self._start_posting()
-        posting.post(writes, message, until, lane, tell)
+        posting.post(writes_of(state, message), message, until, lane, tell)
 
     def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> Written:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
         if not self._is_ready:
             self.prepare()
         until = state.clock.monotonic() + state.timeout if timeout is None else state.until(timeout)
-        try:
-            message_id = self._driver.sharing.run(writes_of(state, message), message, until)
-        except Unspread:
-            self.run(spread_all(self, [state], until))
-            message_id = self._driver.sharing.run(writes_of(state, message), message, until)
+        message_id = self._driver.sharing.run(writes_of(state, message), message, until)
         if state.view.config.ttl is not None:
             self.run(upkeep(state, state.clock.monotonic()))
         return message_id

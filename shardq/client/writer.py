@@ -8,7 +8,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from shardq.client.over import spread_all
 from shardq.client.queue import Queue
 from shardq.client.sync_writing import Turn, WriteFuture
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter, Order, end_write, was_answered
@@ -20,7 +19,6 @@ from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.sharing.caller import copied
 from shardq.ops.write.outgoing import weight
 from shardq.ops.write.window import Place
-from shardq.ops.write.write import Unspread, writes_at_home, writes_of
 
 if TYPE_CHECKING:
     from shardq.client.client import Client
@@ -100,13 +98,10 @@ class Writer(BaseWriter):
         self._client.prepare()
         if order.state.config.ttl is not None:
             self._client.run(upkeep(order.state, order.state.clock.monotonic()))
-        try:
-            writes = writes_at_home(order.state, order.message)
-        except Unspread:
-            self._client.run(spread_all(self._client, [order.state], order.until))
-            writes = writes_of(order.state, order.message)
         place, written = self._enter(order), WriteFuture()
-        self._client.post(writes, order.message, order.until, order.lane, partial(self._told, order, place, written))
+        self._client.post(
+            order.state, order.message, order.until, order.lane, partial(self._told, order, place, written)
+        )
         return written
 
     def _flush(self) -> None:

@@ -70,8 +70,8 @@ class QueueState:
     and in `waiting`, those who wait for what comes. A `rider` goes out with the next look of a read (`riding`). `few`
     says by verb whether plain calls declare few keys. `names` has the keys of streams by their numbers, as far as they
     were asked for. Writes remember their dedup keys for `remember` seconds; None means for the queue's `dedup_window`.
-    Of a queue with partitions `parts` has what is known of these, and the state of one of them (`is_part`) its
-    `number`. `faces` are the queues that programs have, which hear of it once the queue is seen to have partitions.
+    Of a queue with partitions `parts` has what is known of these, and the state of one of them its `number`. `faces`
+    are the queues that programs have, which hear of it once the queue is seen to have partitions.
     Only a client that was given settings, or told so, `creates` the queue. Where the queue has others, `on_mismatch`
     says so, or returns what is done about it.
     """
@@ -109,7 +109,6 @@ class QueueState:
     rider: Any = None
     parts: Any = None
     number: int = 0
-    is_part: bool = False
     faces: WeakSet[Any] = field(default_factory=WeakSet)
     reads_without_miss: int = 0
     reads_after_miss: int = REMEMBERED
@@ -157,8 +156,6 @@ class QueueState:
             state.view = view
         if view.config.partitions != 1:
             for state in states or [self]:
-                if not state.is_part:
-                    state.coalescers.pop("write", None)  # which wrote to the head
                 for face in [*state.faces]:
                     face._spread()
 

@@ -20,7 +20,6 @@ from shardq.ops.queue.together import run_together
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.sharing.caller import copied
 from shardq.ops.topics.bindings import RouterState, current
-from shardq.ops.write.write import Unspread
 from shardq.routing.topic import check_topic
 
 log = logging.getLogger("shardq")
@@ -75,8 +74,8 @@ def ids_of(router: RouterState, states: Sequence[QueueState], outcomes: Sequence
         note_gone(router, (), there=found)
         return found
     for error in errors:
-        # This client is closed, or there is a bug: of that nothing is told queue by queue. Or the caller goes on.
-        if isinstance(error, (ClosedError, Unspread)) or not isinstance(error, ShardqError):
+        # This client is closed, or there is a bug: of that nothing is told queue by queue.
+        if isinstance(error, ClosedError) or not isinstance(error, ShardqError):
             raise copied(error)
     gone = {state.keys.name for state in states if is_gone(state, found[state.keys.name])}
     note_gone(router, gone, there=[name for name, each in found.items() if isinstance(each, str)])

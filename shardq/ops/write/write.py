@@ -91,10 +91,6 @@ def _unsent(last: Result) -> ShardqError:
     return BackendTimeout("this was not written: it was not sent, because the outcome of the call before is unknown")
 
 
-class Unspread(BackendError):
-    """A message was not written: its queue turned out to have partitions, so it goes to the home of its shard key."""
-
-
 class TriedWrite(NamedTuple):
     """The call of the common case, and the producer sequence that it uses."""
 
@@ -113,8 +109,6 @@ class Writes(Verb[Outgoing, Written]):
 
     def __init__(self, state: QueueState) -> None:
         self._state = state
-        self.key = state.keys.meta
-        """A key of the queue, which a node owns."""
 
     def store(self, messages: Sequence[Outgoing], until: float, *, shared: bool = False) -> Op[list[Result]]:
         """Store *messages*, with an id or an error for each. Those of a *shared* call are of several callers."""
@@ -163,21 +157,8 @@ class Writes(Verb[Outgoing, Written]):
     def op(self, messages: Sequence[Outgoing], until: float, tried: TriedWrite | LoneWrite | None) -> Op[list[Result]]:
         """Store *messages*, from the reply to *tried* on."""
         if tried is None:
-            try:
-                yield from open_queue(self._state, until)
-            except QueueMissing:
-                self._state.coalescers.pop("write", None)  # the next writer looks at it again
-                raise
-            if self._state.config.partitions != 1 and not self._state.is_part:
-                return [Unspread(f"queue {self._state.keys.name!r} has partitions: write it again") for _ in messages]
+            yield from open_queue(self._state, until)
         return (yield from _store(self._state, messages, until, tried, shared=len(messages) > 1))
-
-
-class HeadWrites(Writes):
-    """Those of a queue whose partitions were not looked at: they tell that, and write nothing."""
-
-    def attempt(self, messages: Sequence[Outgoing], until: float) -> None:
-        """There is no call to make."""
 
 
 class WriteCoalescer(Coalescer[Outgoing, Written]):
@@ -223,19 +204,9 @@ def _new_writes(state: QueueState, message: Outgoing | None) -> WriteCoalescer:
     # A queue with partitions has none of its own: so a queue without them is not asked for any.
     if state.parts is not None and message is not None:
         return writes_of(state.parts.home_of(message.shard_key))
-    if state.config.partitions != 1 and not state.is_part:
-        return WriteCoalescer(HeadWrites(state))
     writes = PartWrites(state) if state.number else Writes(state)
     found: WriteCoalescer = state.coalescers.setdefault("write", WriteCoalescer(writes))
     return found
-
-
-def writes_at_home(state: QueueState, message: Outgoing) -> WriteCoalescer:
-    """Do as `writes_of`. Unspread if nobody knows whether the queue has partitions: then look at it, and ask again."""
-    coalescer: WriteCoalescer | None = state.coalescers.get("write")
-    if coalescer is None and state.parts is None and (not state.streams or state.config.partitions != 1):
-        raise Unspread(f"queue {state.keys.name!r} was not looked at")
-    return coalescer or _new_writes(state, message)
 
 
 def _store(
