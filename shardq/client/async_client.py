@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from shardq.client.async_base import AsyncBaseClient
 from shardq.client.async_queue import AsyncQueue
+from shardq.client.async_untold import AsyncUntoldQueue
 from shardq.client.async_writer import AsyncWriter
 from shardq.client.base import queue_name
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT
@@ -15,6 +16,7 @@ from shardq.errors import ClosedError, QueueMissing
 from shardq.model import Message, QueueSettings, Received, Written
 from shardq.model.declaration import Declaration, declaration_of
 from shardq.model.message import OnConflict
+from shardq.model.partitions import is_parted
 from shardq.model.worker_status import WorkerStatus
 from shardq.ops import inspect, topics
 from shardq.ops.operate.declare import OnMismatch
@@ -73,8 +75,8 @@ class AsyncClient(AsyncBaseClient):
 
     def queue_of(self, state: QueueState) -> AsyncQueue:
         """Return the queue of this *state*. For the parts of shardq that use a client."""
-        queue = AsyncQueue(self, state)
-        if state.requested.partitions != 1 or state.config.partitions != 1:
+        queue = (AsyncQueue if state.streams else AsyncUntoldQueue)(self, state)
+        if is_parted(state.requested.partitions) or is_parted(state.config.partitions):
             queue._spread()
         state.faces.add(queue)
         return queue

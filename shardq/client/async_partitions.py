@@ -16,11 +16,13 @@ from shardq.client.async_queue import AsyncQueue
 from shardq.client.async_stands import AsyncStands
 from shardq.client.leases import delivered
 from shardq.client.parted import PartedAction, PartedDelivery, PartedJob, PartedPart, PartedQueue, spread
+from shardq.errors import QueueMissing
 from shardq.model import Message, Written
 from shardq.model.message import messages_of
 from shardq.ops.read.give_back import give_back_all
 from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
+from shardq.partitions.asking import has_moved
 from shardq.partitions.parts import Parts
 from shardq.partitions.reads import Rows, Wanted, read_turns
 from shardq.partitions.writes import write_dealt
@@ -62,7 +64,10 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
     async def _parts(self, timeout: float | None) -> Parts:
         """Return what is known of the partitions. The first call looks them up, or makes them."""
         known: Parts | None = self.state.parts
-        return known or await self._client.run(self._opened(timeout, create=True))
+        if known is None:
+            known = await self._client.run(self._opened(timeout, create=True))
+        known.fresh_for()
+        return known
 
     async def write(self, payload: Any, **options: Any) -> Any:
         """Store one message in the home of its shard key: see `AsyncQueue.write`."""
@@ -101,14 +106,21 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
         wanted = Wanted(count, visibility, max(until, self.state.until(timeout)), acking.parts)
         try:
             while True:
+                parts = self.state.parts or parts
                 try:
                     rows = await self._read_now(parts, wanted)
+                except QueueMissing:
+                    # One that is not there is left out if the map has changed; but of an ack the caller must hear.
+                    if acking.is_open or not await self._client.run(has_moved(parts, wanted.until)):
+                        raise
+                    continue
                 finally:
                     acking.note(self._telemetry, began)
                 waited: Rows | None = rows
                 wanted.acks = {}
                 if not rows and self.state.clock.monotonic() < until:
                     waited = await self._stands(parts).wait(count, visibility, until)
+                    parts = self.state.parts or parts
                 if waited or (waited is not None and self.state.clock.monotonic() >= until):
                     break
                 if waited is None:
@@ -130,14 +142,15 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
         except asyncio.CancelledError:
             for number, each in wanted.granted.items():
                 if each.holder or each.rows:
-                    state = parts.states[number]
+                    state = parts.at(number)
                     self._client._run_in_background(give_back_all(state, each, state.until()))
             raise
         return rows
 
     def _stands(self, parts: Parts) -> AsyncStands:
         with parts.lock:
-            if parts.stands is None:
-                parts.stands = AsyncStands(self._client, parts)
-            found: AsyncStands = parts.stands
+            parts = self.state.parts or parts  # another map may have come
+            if parts.common.stands is None:
+                parts.common.stands = AsyncStands(self._client, parts)
+            found: AsyncStands = parts.common.stands
             return found

@@ -7,6 +7,7 @@ the engine does not know that somebody stands at several queues.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from shardq.errors import BackendError, QueueMissing, ShardqError
@@ -46,7 +47,7 @@ class AsyncStands:
     """
 
     def __init__(self, client: AsyncClient, parts: Parts) -> None:
-        self._client, self._parts = client, parts
+        self._client, self._parts, self._loop = client, parts, asyncio.get_running_loop()
         self._waiting: list[Waits] = []
         self._tasks: dict[tuple[int, float | None], asyncio.Task[None]] = {}
         self._leaving: asyncio.TimerHandle | None = None
@@ -72,6 +73,17 @@ class AsyncStands:
             self._leave()
         return waits.rows
 
+    def follow(self, parts: Parts) -> None:
+        """Stand at the partitions of another map from now on. Any thread may say so."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._follow, parts)
+
+    def _follow(self, parts: Parts) -> None:
+        self._parts = parts
+        for visibility in {each.visibility for each in self._waiting}:
+            for number in range(len(parts.states)):
+                self._begin(number, visibility)
+
     def _begin(self, number: int, visibility: float | None) -> None:
         if self._leaving is not None:
             self._leaving.cancel()
@@ -96,14 +108,17 @@ class AsyncStands:
             self._tasks.clear()
 
     async def _stand(self, number: int, visibility: float | None) -> None:
-        """Read from one partition for those who wait, until the task is cancelled or the client is closed."""
-        state = self._parts.states[number]
-        while True:
+        """Read from one partition for those who wait, until it leaves, the task is cancelled or the client is closed.
+
+        No read is longer than the map is new: whoever waits hears of new partitions in time.
+        """
+        while number < len(self._parts.states):
+            state, block = self._parts.states[number], min(BLOCK, self._parts.fresh_for())
             wanted = sum(each.count for each in self._waiting if each.visibility == visibility)
             granted = Outstanding()
             try:
                 rows = await self._client.run(
-                    read(state, max(1, min(wanted, MAX_PER_CALL)), BLOCK, visibility, outstanding=granted)
+                    read(state, max(1, min(wanted, MAX_PER_CALL)), block, visibility, outstanding=granted)
                 )
             except asyncio.CancelledError:
                 if granted.holder or granted.rows:

@@ -244,6 +244,7 @@ class BaseClient:
             explicit=frozenset(settings),
             remember=remember,
             on_mismatch=deals_with,
+            learn=weakref.WeakMethod(self._learn),
         )
         check_legacy(state, requested)
         with self._lock:
@@ -279,9 +280,22 @@ class BaseClient:
     def state_beside(self, state: QueueState) -> QueueState:
         """Return this client's state of a queue that a client beside it knows by *state*: both know what one learns."""
         found = state.beside(self.name)
+        found.learn = weakref.WeakMethod(self._learn)
         with self._lock:
             self._all_states.add(found)
         return found
+
+    def _learn(self, state: QueueState) -> None:
+        """Take note of the partitions that a queue of this client is seen to have."""
+        from shardq.partitions.parts import learn  # few programs have any
+
+        learn(state, self.state_of_part, self.codecs, self._run_in_background)
+        for queue in [*state.faces]:
+            queue._spread()
+
+    def _run_in_background(self, op: Op[Any]) -> None:
+        """Start *op* beside the calls of the program. Its failure is ignored."""
+        raise NotImplementedError
 
     def telemetry_of(self, state: QueueState) -> Telemetry:
         """Return what is told of the calls on a queue of this client."""

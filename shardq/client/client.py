@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from shardq.client.base import queue_name
 from shardq.client.queue import Queue
 from shardq.client.sync_base import SyncBaseClient
+from shardq.client.untold import UntoldQueue
 from shardq.client.writer import Writer
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT
 from shardq.errors import ClosedError, QueueMissing
 from shardq.model import Message, QueueSettings, Received, Written
 from shardq.model.declaration import Declaration, declaration_of
 from shardq.model.message import OnConflict
+from shardq.model.partitions import is_parted
 from shardq.model.worker_status import WorkerStatus
 from shardq.ops import inspect, topics
 from shardq.ops.operate.declare import OnMismatch
@@ -73,8 +75,8 @@ class Client(SyncBaseClient):
 
     def queue_of(self, state: QueueState) -> Queue:
         """Return the queue of this *state*. For the parts of shardq that use a client."""
-        queue = Queue(self, state)
-        if state.requested.partitions != 1 or state.config.partitions != 1:
+        queue = (Queue if state.streams else UntoldQueue)(self, state)
+        if is_parted(state.requested.partitions) or is_parted(state.config.partitions):
             queue._spread()
         state.faces.add(queue)
         return queue

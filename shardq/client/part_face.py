@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shardq.client.face import AsyncFace
 from shardq.client.parted import PartedDelivery
-from shardq.partitions.parts import Parts
+from shardq.partitions.parts import known_beside
 
 if TYPE_CHECKING:
     from shardq.client.async_queue import AsyncQueue
@@ -25,9 +25,9 @@ class AsyncPartFace(AsyncFace):
     def __init__(self, held: Delivery, queue: AsyncQueue) -> None:
         whole, delivery = cast("Any", queue), cast("Any", held)
         state = whole.state
-        if state.parts is None:  # the loop's client has not asked for them, and need not
-            state.parts = Parts(state, delivery.queue.state.parts.map, whole.client.state_of_part, whole.client.codecs)
-        super().__init__(held, whole._part(state.parts, delivery.partition))
+        client = whole.client  # the loop's has not asked for the partitions, and need not
+        parts = known_beside(state, delivery._queue.parts, client.state_of_part, client.codecs)
+        super().__init__(held, whole._part(parts, delivery.partition))
 
     def _note(self, *, lost: bool) -> None:
         super()._note(lost=lost)

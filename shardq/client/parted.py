@@ -34,6 +34,7 @@ from shardq.ops.settle.settle import Results, Settled, checked_each
 from shardq.ops.write.outgoing import compose
 from shardq.partitions import acts
 from shardq.partitions.parts import Parts, open_parts
+from shardq.partitions.reads import is_open
 from shardq.partitions.ways import WAYS, Way, of_message
 from shardq.protocol.ids import with_partition
 from shardq.telemetry.telemetry import Began, Telemetry
@@ -59,6 +60,7 @@ class PartedQueue:
     def _opened(self, timeout: float | None, *, create: bool) -> Op[Parts]:
         """Return what is known of the partitions. The first call looks them up, or makes them."""
         if (known := self.state.parts) is not None:
+            known.fresh_for()
             return cast("Parts", known)
         until = self.state.until(timeout)
         return (yield from open_parts(self.state, self._client.state_of_part, self._codecs, until, create=create))
@@ -81,7 +83,7 @@ class PartedQueue:
         each = self._each
         if not each or each[0].parts is not parts:
             each = self._each = tuple([self._kind_of_part(self, parts, at) for at in range(len(parts.states))])
-        return each[number]
+        return each[number] if number < len(each) else self._kind_of_part(self, parts, number)
 
     # --- actions ---------------------------------------------------------------------------------------------------
 
@@ -249,6 +251,11 @@ class Acking:
         self.deliveries: dict[int, list[Any]] = {}
         self.parts: dict[int, Acks] = {}
 
+    @property
+    def is_open(self) -> bool:
+        """Whether an ack has no answer."""
+        return any(is_open(self.parts[number]) for number in self.deliveries)
+
     def note(self, telemetry: Telemetry, began: Began | None) -> None:
         """Note on each delivery what was answered, once."""
         for number, deliveries in self.deliveries.items():
@@ -263,7 +270,7 @@ class PartedPart:
     _telemetry: Any
 
     def __init__(self, whole: Any, parts: Parts, number: int) -> None:
-        super().__init__(whole.client, parts.states[number])  # type: ignore[call-arg]
+        super().__init__(whole.client, parts.at(number))  # type: ignore[call-arg]
         self._telemetry = whole._telemetry
         self.whole, self.parts, self.number = whole, parts, number
 

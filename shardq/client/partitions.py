@@ -16,10 +16,12 @@ from shardq.client.leases import delivered
 from shardq.client.parted import PartedAction, PartedDelivery, PartedJob, PartedPart, PartedQueue, spread
 from shardq.client.queue import Queue
 from shardq.client.sync_stands import Stands
+from shardq.errors import QueueMissing
 from shardq.model import Message, Written
 from shardq.model.message import messages_of
 from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
+from shardq.partitions.asking import has_moved
 from shardq.partitions.parts import Parts
 from shardq.partitions.reads import Rows, Wanted, read_turns
 from shardq.partitions.writes import write_dealt
@@ -61,7 +63,10 @@ class PartitionedQueue(PartedQueue, Queue):
     def _parts(self, timeout: float | None) -> Parts:
         """Return what is known of the partitions. The first call looks them up, or makes them."""
         known: Parts | None = self.state.parts
-        return known or self._client.run(self._opened(timeout, create=True))
+        if known is None:
+            known = self._client.run(self._opened(timeout, create=True))
+        known.fresh_for()
+        return known
 
     def write(self, payload: Any, **options: Any) -> Any:
         """Store one message in the home of its shard key: see `Queue.write`."""
@@ -100,14 +105,21 @@ class PartitionedQueue(PartedQueue, Queue):
         wanted = Wanted(count, visibility, max(until, self.state.until(timeout)), acking.parts)
         try:
             while True:
+                parts = self.state.parts or parts
                 try:
                     rows = self._read_now(parts, wanted)
+                except QueueMissing:
+                    # One that is not there is left out if the map has changed; but of an ack the caller must hear.
+                    if acking.is_open or not self._client.run(has_moved(parts, wanted.until)):
+                        raise
+                    continue
                 finally:
                     acking.note(self._telemetry, began)
                 waited: Rows | None = rows
                 wanted.acks = {}
                 if not rows and self.state.clock.monotonic() < until:
                     waited = self._stands(parts).wait(count, visibility, until)
+                    parts = self.state.parts or parts
                 if waited or (waited is not None and self.state.clock.monotonic() >= until):
                     break
                 if waited is None:
@@ -127,7 +139,8 @@ class PartitionedQueue(PartedQueue, Queue):
 
     def _stands(self, parts: Parts) -> Stands:
         with parts.lock:
-            if parts.stands is None:
-                parts.stands = Stands(self._client, parts)
-            found: Stands = parts.stands
+            parts = self.state.parts or parts  # another map may have come
+            if parts.common.stands is None:
+                parts.common.stands = Stands(self._client, parts)
+            found: Stands = parts.common.stands
             return found

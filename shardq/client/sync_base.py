@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from typing import Unpack
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Unpack
 
 from shardq.arguments import whole
 from shardq.client.base import BaseClient, ClientSettings
@@ -13,7 +15,8 @@ from shardq.client.leases import Leases
 from shardq.client.sync_stands import Stands
 from shardq.drivers import Driver, Target
 from shardq.drivers.posting import Posting
-from shardq.errors import ClosedError
+from shardq.errors import ClosedError, ShardqError
+from shardq.ops.queue.steps import Op
 from shardq.platforms import after_fork
 from shardq.timing import ThreadTimer
 from shardq.timing.aside import Aside
@@ -27,6 +30,11 @@ def _after_fork() -> None:
 
 
 after_fork(_after_fork)
+
+
+def _ignoring(function: Callable[[], object]) -> None:
+    with contextlib.suppress(ShardqError):
+        function()
 
 
 class SyncBaseClient(BaseClient):
@@ -77,6 +85,12 @@ class SyncBaseClient(BaseClient):
         with self._lock:
             self._posting = self._posting or self._driver.posting(self.timer)
             return self._posting
+
+    def _run_in_background(self, op: Op[Any]) -> None:
+        """Start *op* in a thread of its own: what it asks may not answer. Its failure is ignored."""
+        run = partial(self._driver.run, op)
+        with contextlib.suppress(RuntimeError):  # the program ends
+            threading.Thread(target=_ignoring, args=(run,), name="shardq-aside", daemon=True).start()
 
     def _forked(self) -> None:
         self._lock = threading.RLock()

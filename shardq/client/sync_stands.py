@@ -64,16 +64,27 @@ class Stands:
             if self._is_over:  # the next call says so
                 return {}
             self._waiting.append(waits)
-            for number in range(len(self._parts.states)):
-                if (number, visibility) not in self._standing:
-                    self._standing.add((number, visibility))
-                    self._start(number, visibility)
+            self._stand_everywhere(visibility)
         try:
             waits.came.acquire(timeout=max(0.0, until - self._parts.states[0].clock.monotonic()))
         finally:
             with self._lock, suppress(ValueError):
                 self._waiting.remove(waits)
         return waits.rows or (None if waits.is_recalled else {})
+
+    def follow(self, parts: Parts) -> None:
+        """Stand at the partitions of another map from now on."""
+        with self._lock:
+            self._parts = parts
+            if self._pid == os.getpid() and not self._is_over:
+                for visibility in {each.visibility for each in self._waiting}:
+                    self._stand_everywhere(visibility)
+
+    def _stand_everywhere(self, visibility: float | None) -> None:
+        for number in range(len(self._parts.states)):
+            if (number, visibility) not in self._standing:
+                self._standing.add((number, visibility))
+                self._start(number, visibility)
 
     def recall(self, thread: int) -> None:
         """End the wait of another *thread*, if it waits here, as if its time were up."""
@@ -125,12 +136,16 @@ class Stands:
         self._is_over = False
 
     def _stand(self, number: int, visibility: float | None) -> None:
-        """Read from one partition for those who wait, until nobody does."""
-        state, stopped = self._parts.states[number], threading.Event()
+        """Read from one partition for those who wait, until nobody does, or it leaves.
+
+        No read is longer than the map is new: whoever waits hears of new partitions in time.
+        """
+        stopped = threading.Event()
         run = self._client._driver.run  # a client that is being closed runs nothing else
         while (wanted := self._wanted(number, visibility)) > 0:
+            state, block = self._parts.at(number), min(BLOCK, self._parts.fresh_for())
             try:
-                rows = run(read(state, min(wanted, MAX_PER_CALL), BLOCK, visibility))
+                rows = run(read(state, min(wanted, MAX_PER_CALL), block, visibility))
                 if rest := self._give(number, visibility, rows):
                     run(give_back(state, rest, state.until()))
             except (BackendError, QueueMissing):
@@ -142,7 +157,8 @@ class Stands:
     def _wanted(self, number: int, visibility: float | None) -> int:
         """Return how many messages are waited for. If none are, the stand is over, and the next who waits makes one."""
         with self._lock:
-            wanted = sum(each.count for each in self._waiting if each.visibility == visibility)
+            is_there = number < len(self._parts.states)
+            wanted = sum(each.count for each in self._waiting if each.visibility == visibility) if is_there else 0
             if not wanted:
                 self._standing.discard((number, visibility))
             return wanted

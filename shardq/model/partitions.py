@@ -54,6 +54,11 @@ def read_of(partitions: int) -> int:
     return 1 + len(salts.split(",")) if salts else 1
 
 
+def is_parted(partitions: int) -> bool:
+    """Return whether a queue with this setting has more than one partition, also if it writes to one of them alone."""
+    return partitions != 1 or map_of(partitions) != "1:"
+
+
 def check_partitions(name: str, value: int) -> None:
     """ConfigError unless *value* is a number of partitions."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PARTITIONS:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -15,49 +14,101 @@ from shardq.model import QueueConfig
 from shardq.model.partitions import Partitions, map_of
 from shardq.model.shares import check_shares, shared
 from shardq.ops.queue.opening import create, find_queue, missing
-from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import ask
-from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
+from shardq.ops.write.outgoing import Outgoing
+from shardq.ops.write.write import DealtWrites, Result
+from shardq.partitions import writes
+from shardq.partitions.asking import ask_map, is_seen
 from shardq.partitions.homes import home
 from shardq.partitions.map import PartitionMap
 from shardq.partitions.placing import Slots, placed
 from shardq.partitions.turns import Turns
+from shardq.protocol.keys import QueueKeys
 from shardq.sharding import key_bytes
 
 T = TypeVar("T")
 MakeState: TypeAlias = Callable[[QueueState, int, str], QueueState]
 """Makes the state of a partition: of the queue of this state, its number and its name."""
 
+Ask: TypeAlias = Callable[[Op[None]], object]
+"""Runs an operation beside the calls of a client, which do not wait for it."""
+
+MAX_AGE: Final = 5.0
+"""Seconds after which a client asks for the map again, while it is used. `resize` relies on it."""
+
 _opening = Lock()
 """All callers of one client share what it knows: its turns, and its stands."""
+
+
+class Common:
+    """What the partitions of one queue of one client have in common under all maps.
+
+    `stands` are the client's blocked reads at the partitions, once somebody waits; `asks` has the map asked for.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.stands: Any = None
+        self.asks: Ask | None = None
 
 
 class Parts:
     """The partitions of the queue of *head*, by the map that was *found*. Threads share it; `lock` guards `turns`.
 
-    `codecs` read what messages carry, and `whole` is the state of the queue as its users have it.
+    `codecs` read what messages carry, and `whole` is the state of the queue as its users have it. Another map makes
+    another one of these, which knows what the one *before* knew of the partitions that stay, and has `left` by their
+    numbers those that do not: they may still have deliveries of ours.
     """
 
-    def __init__(self, head: QueueState, found: PartitionMap, make: MakeState, codecs: Codecs) -> None:
+    def __init__(
+        self, head: QueueState, found: PartitionMap, make: MakeState, codecs: Codecs, before: Parts | None = None
+    ) -> None:
         name = head.keys.name
         self.whole, self.codecs, self._parents = head, codecs, head.config.parents
         self.map = found
-        self.states = tuple([make(head, number, found.name_of(name, number)) for number in range(found.read)])
-        self.turns = Turns(found.read, head.clock.monotonic)
-        self.stands: Any = None  # the client's blocked reads at the partitions, once somebody waits
-        self.lock = Lock()
+        self.common: Common = before.common if before else Common()
+        known: tuple[QueueState, ...] = before.states if before else ()
+        names = [found.name_of(name, number) for number in range(found.read)]
+        kept = [at < len(known) and known[at].keys == QueueKeys(each) for at, each in enumerate(names)]
+        self.states: tuple[QueueState, ...] = tuple(
+            [known[at] if kept[at] else make(head, at, each) for at, each in enumerate(names)]
+        )
+        for state in self.states:
+            state.whole = head
+        self.left: dict[int, QueueState] = dict(before.left) if before else {}
+        self.left |= {at: state for at, state in enumerate(known) if state not in self.states}
+        self.turns: Turns = Turns(found.read, head.clock.monotonic, before.turns if before else None, kept)
+        self._asked_at = head.clock.monotonic()
+
+    @property
+    def lock(self) -> Lock:
+        """What guards the turns and the stands."""
+        return self.common.lock
 
     def forked(self) -> None:
         """Begin anew in a child process: a thread of the parent may have held the lock."""
-        self.lock = Lock()
+        self.common.lock = Lock()
 
     def forget(self) -> None:
         """Forget all: the queue is gone. The next call looks it up anew."""
         self.whole.parts = None
         self.whole.forget()
+
+    def fresh_for(self) -> float:
+        """Return for how many seconds the map is new enough. Whoever uses an old one has it asked for once more."""
+        now = self.whole.clock.monotonic()
+        if now - self._asked_at >= MAX_AGE:
+            self._asked_at = now
+            if self.common.asks is not None:
+                self.common.asks(ask_map(self.whole, now + self.whole.timeout))
+        return self._asked_at + MAX_AGE - now
+
+    def is_seen(self) -> None:
+        """Note that the map was seen as it is now."""
+        self._asked_at = self.whole.clock.monotonic()
 
     def number_of(self, shard_key: str | bytes) -> int:
         """Return the number of the partition that messages of this shard key are written to.
@@ -71,6 +122,7 @@ class Parts:
 
     def home_of(self, shard_key: str | bytes) -> QueueState:
         """Return the state of the partition that messages of this shard key are written to."""
+        self.fresh_for()
         return self.states[self.number_of(shard_key)]
 
     def of(self, number: int) -> QueueState:
@@ -78,6 +130,10 @@ class Parts:
         if number >= len(self.states):
             raise ConfigError(f"queue {self.states[0].keys.name!r} has no partition {number}: it is gone")
         return self.states[number]
+
+    def at(self, number: int) -> QueueState:
+        """Return the state of partition *number*, of which there are deliveries: it may be one that has left."""
+        return self.states[number] if number < len(self.states) else self.left.get(number) or self.of(number)
 
     def in_each(
         self, numbers: Sequence[int], op: Callable[[QueueState, Sequence[int]], Op[Sequence[T]]]
@@ -89,15 +145,37 @@ class Parts:
         dealt: dict[int, list[int]] = {}
         for at, number in enumerate(numbers):
             dealt.setdefault(number, []).append(at)
-        ops = [op(self.of(number), every) for number, every in dealt.items()]
+        ops = [op(self.at(number), every) for number, every in dealt.items()]
         found: dict[int, T] = {}
         for every, some in zip(dealt.values(), all_of((yield from run_together(ops))), strict=True):
             found.update(zip(every, some, strict=True))
         return [found[at] for at in range(len(numbers))]
 
     def everywhere(self, op: Callable[[QueueState], Op[T]]) -> Op[list[T]]:
-        """Run an operation on each partition, at once. Return what each returned; raise the error of the first."""
-        return all_of((yield from run_together([op(state) for state in self.states])))
+        """Run an operation on each partition, at once. Return what each returned; raise the error of the first.
+
+        One that is not there any more, and which the map does not name any more, returned nothing.
+        """
+        found = yield from run_together([op(state) for state in self.states])
+        if len(found) > 1 and any(isinstance(each, QueueMissing) for each in found[1:]):
+            yield from ask_map(self.whole, self.whole.until())
+            there = (self.whole.parts or self).states
+            found = [each for each, state in zip(found, self.states, strict=True) if state in there]
+        return all_of(found)
+
+    def store(self, messages: Sequence[Outgoing], timeout: float | None) -> Op[list[Result]]:
+        """Store many messages in their homes. Return for each its id, or the error with which its write ended."""
+        return writes.store(self, messages, timeout)
+
+    def store_each(self, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
+        """Do as `store`, by a call of its own for each: these are of several callers."""
+        return writes.store_each(self, messages, until)
+
+    def deal_again(
+        self, state: QueueState, messages: Sequence[Outgoing], results: list[Result], until: float
+    ) -> Op[list[Result]]:
+        """Deal those messages again that found no partition of this *state*: see `writes`."""
+        return writes.deal_again(self.whole, state, messages, results, until)
 
 
 def numbers_of(deliveries: Iterable[Any]) -> list[int]:
@@ -128,32 +206,45 @@ def open_parts(head: QueueState, make: MakeState, codecs: Codecs, until: float, 
     """
     if head.parts is None:
         if not create:
-            if not (yield from _is_seen(head, until)):
+            if not (yield from is_seen(head, until)):
                 return Parts(head, PartitionMap(), lambda state, *_: state, codecs)
         elif not (yield from find_queue(head, until)):
             if not head.creates:
                 raise missing(head)
             yield from _create(head, make, codecs, until)
-        found = PartitionMap.parse(map_of(head.config.partitions))
-        with _opening:
-            if head.parts is None:  # another thread may have been here
-                parts = Parts(head, found, make, codecs)
-                head.coalescers.pop("write", None)
-                head.parts = parts
+        if head.parts is None:  # the queue has one alone
+            learn(head, make, codecs, None)
     opened: Parts = head.parts
     return opened
 
 
-def _is_seen(head: QueueState, until: float) -> Op[bool]:
-    """Return whether the queue is there. Its settings are known then: to see them takes no right to change any."""
-    seen = yield from outcome_of(sight(head, until))
-    if isinstance(seen, QueueMissing):
-        return False
-    if isinstance(seen, ShardqError):
-        raise seen
-    if not head.epoch:
-        head.know(dataclasses.replace(seen.view, epoch=""))
-    return True
+def known_beside(head: QueueState, other: Parts, make: MakeState, codecs: Codecs) -> Parts:
+    """Return the partitions of *head*, by the map that another client of this process knows. Nothing is asked for that.
+
+    That one has deliveries of ours, or we of its.
+    """
+    parts: Parts | None = head.parts
+    if parts is None or parts.map != other.map:
+        parts = head.parts = Parts(head, other.map, make, codecs, parts)
+        parts.left = {at: make(head, at, state.keys.tag) for at, state in other.left.items()} | parts.left
+    return parts
+
+
+def learn(head: QueueState, make: MakeState, codecs: Codecs, asks: Ask | None) -> None:
+    """Take the partitions that the queue is known to have for those that this client uses."""
+    found = PartitionMap.parse(map_of(head.config.partitions))
+    with _opening:  # another thread may be here
+        parts: Parts | None = head.parts
+        if is_new := parts is None or parts.map != found:
+            parts = Parts(head, found, make, codecs, parts)
+        with parts.lock:  # a reader may make the stands
+            head.parts = parts
+        parts.is_seen()
+        parts.common.asks = asks or parts.common.asks
+        if (met := head.coalescers.pop("write", None)) is not None:
+            met.verb = DealtWrites(head)
+    if is_new and parts.common.stands is not None:
+        parts.common.stands.follow(parts)
 
 
 def _create(head: QueueState, make: MakeState, codecs: Codecs, until: float) -> Op[None]:

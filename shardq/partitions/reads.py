@@ -109,7 +109,7 @@ def _read(parts: Parts, wanted: Wanted, dealt: Mapping[int, int], failed: list[S
     lost = [
         each
         for number, each in zip(numbers, found, strict=True)
-        if isinstance(each, ShardqError) and number in acks and _is_open(acks[number])
+        if isinstance(each, ShardqError) and number in acks and is_open(acks[number])
     ]
     if lost:
         yield from _return(parts, rows, wanted.until)
@@ -119,7 +119,7 @@ def _read(parts: Parts, wanted: Wanted, dealt: Mapping[int, int], failed: list[S
 
 def _read_one(parts: Parts, number: int, count: int, wanted: Wanted, acks: Acks | None) -> Op[list[Received]]:
     """Read from one partition; if nothing was dealt there, only ack."""
-    state = parts.states[number]
+    state = parts.at(number)
     if not count:
         return _ack(state, cast("Acks", acks), wanted.until)
     wanted.granted[number] = Outstanding()
@@ -134,7 +134,7 @@ def _ack(state: QueueState, acks: Acks, until: float) -> Op[list[Received]]:
     return []
 
 
-def _is_open(acks: Acks) -> bool:
+def is_open(acks: Acks) -> bool:
     """Return whether a delivery has no answer."""
     return any(each.token not in acks.results for part in (*acks.earlier, acks.last) for _, _, each in part)
 
@@ -144,7 +144,7 @@ def _return(parts: Parts, rows: Rows, until: float) -> Op[None]:
     for number, some in rows.items():
         with parts.lock:
             parts.turns.left(number, len(some))
-        yield from ignore_failure(give_back(parts.states[number], some, until))
+        yield from ignore_failure(give_back(parts.at(number), some, until))
 
 
 def _noting(op: Op[T], parts: Parts, number: int) -> Op[T]:

@@ -56,16 +56,22 @@ class Turn:
 class Turns:
     """Whose turn it is of so many partitions. *now* is the local clock. Not safe across threads: a client locks it.
 
+    What was known *before* of partitions that are *kept* is known of them still.
+
     >>> turns = Turns(2, lambda: 0.0)
     >>> turns.heard(1, quiet=3, waiting=0)
     >>> turns.deal(2)
     {1: 2}
     """
 
-    def __init__(self, partitions: int, now: Callable[[], float]) -> None:
+    def __init__(
+        self, partitions: int, now: Callable[[], float], before: Turns | None = None, kept: Sequence[bool] = ()
+    ) -> None:
         self._now = now
-        self._turns = [Turn() for _ in range(partitions)]
-        self._served = 0.0  # the tag of the partition that was served last: who comes anew begins there
+        known = before._turns if before else []
+        self._turns: list[Turn] = [known[at] if any(kept[at : at + 1]) else Turn() for at in range(partitions)]
+        # The tag of the partition that was served last: who comes anew begins there.
+        self._served: float = before._served if before else 0.0
         self._dealt = 0  # messages, to tell one of eight
         self._stayed = 0  # messages that were dealt in a row where a reader acked
         self._since_look = 0  # messages that were dealt since a look
@@ -106,7 +112,7 @@ class Turns:
 
     def heard(self, partition: int, quiet: int, waiting: int) -> None:
         """Note what a read or a glance told: *quiet* messages, and shard keys *waiting* for a turn."""
-        turn = self._turns[partition]
+        turn = self._of(partition)
         if not turn.weight and quiet + waiting:
             # It was away: it has no claim on what the others were served meanwhile.
             turn.tag = max(turn.tag, self._served)
@@ -114,20 +120,21 @@ class Turns:
 
     def is_empty(self, partition: int) -> None:
         """Note that a read found nothing there, whatever it has: limits may let none through."""
-        turn = self._turns[partition]
+        turn = self._of(partition)
         turn.quiet, turn.turns, turn.heard_at = 0, 0, self._now()
 
     def taken(self, partition: int, count: int) -> None:
         """Note that *count* messages came without being dealt, such as to somebody who waited."""
-        self._turns[partition].flight += count
+        self._of(partition).flight += count
 
     def left(self, partition: int, count: int) -> None:
         """Note that *count* of the messages that were dealt did not come, or go back."""
-        self._turns[partition].flight = max(0, self._turns[partition].flight - count)
+        turn = self._of(partition)
+        turn.flight = max(0, turn.flight - count)
 
     def settled(self, partition: int, took: float, count: int = 1) -> None:
         """Note that *count* messages were settled, the work on which took *took* seconds together."""
-        turn = self._turns[partition]
+        turn = self._of(partition)
         turn.flight = max(0, turn.flight - count)
         turn.tag += (count * MEAN_WORK + max(0.0, took)) / max(1, turn.weight)
         self._served = max(self._served, turn.tag)
@@ -146,7 +153,11 @@ class Turns:
 
     def forget(self, partition: int) -> None:
         """Note that what was heard of a partition may not hold any more: it is to be looked at."""
-        self._turns[partition].heard_at = -math.inf
+        self._of(partition).heard_at = -math.inf
+
+    def _of(self, partition: int) -> Turn:
+        """Return what is known of a partition. What is told of one that has left counts for nothing."""
+        return self._turns[partition] if partition < len(self._turns) else Turn()
 
     def _may_stay(self, partition: int) -> bool:
         """Return whether the next message may be of this partition again."""

@@ -1,17 +1,26 @@
-"""write_many: each message goes to the home of its shard key, by one call for each partition, all at once."""
+"""Writes: each message goes to the home of its shard key, by one call for each partition, all at once.
+
+A partition that is not there any more was drained, and deleted since this client saw the map. Nothing was stored there,
+or the write says that nobody knows (OutcomeUnknown); so its messages are dealt again by the map as it is now.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from shardq.errors import PartlyWritten, QueueMissing, ShardqError
 from shardq.model import Written
+from shardq.ops.queue.outcome import outcome_of
+from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
 from shardq.ops.write.outgoing import Outgoing
-from shardq.ops.write.write import Result, placed_ids, write_many
-from shardq.partitions.parts import Parts
+from shardq.ops.write.write import Result, placed_ids, write_many, writes_of
+from shardq.partitions.asking import ask_map
+
+if TYPE_CHECKING:
+    from shardq.partitions.parts import Parts
 
 
 def write_dealt(parts: Parts, messages: Sequence[Outgoing], timeout: float | None = None) -> Op[list[Written]]:
@@ -19,19 +28,61 @@ def write_dealt(parts: Parts, messages: Sequence[Outgoing], timeout: float | Non
 
     PartlyWritten if some failed, with an id or an error for each; QueueMissing if the queue is not there any more.
     """
+    ordered = yield from store(parts, messages, timeout)
+    if failed := next((each for each in ordered if isinstance(each, ShardqError)), None):
+        if all(isinstance(each, QueueMissing) for each in ordered):
+            raise failed
+        raise PartlyWritten(ordered, failed) from failed
+    return [each for each in ordered if isinstance(each, Written)]
+
+
+def store(parts: Parts, messages: Sequence[Outgoing], timeout: float | None) -> Op[list[Result]]:
+    """Do as `write_dealt`, but return for each message its id, or the error with which its write ended."""
+    until = parts.states[0].until(timeout)
+    parts.fresh_for()
     dealt: dict[int, list[int]] = {}
     for at, message in enumerate(messages):
         dealt.setdefault(parts.number_of(message.shard_key), []).append(at)
     ops = [write_many(parts.states[number], [messages[at] for at in every], timeout) for number, every in dealt.items()]
     results: dict[int, Result] = {}
     for (number, every), outcome in zip(dealt.items(), (yield from run_together(ops)), strict=True):
-        results.update(zip(every, _of_each(outcome, number, len(every)), strict=True))
-    ordered = [results[at] for at in range(len(messages))]
-    if failed := next((each for each in ordered if isinstance(each, ShardqError)), None):
-        if all(isinstance(each, QueueMissing) for each in ordered):
-            raise failed
-        raise PartlyWritten(ordered, failed) from failed
-    return [each for each in ordered if isinstance(each, Written)]
+        some = _of_each(outcome, number, len(every))
+        if number:
+            head = cast("QueueState", parts.states[0].whole)
+            some = yield from deal_again(head, parts.states[number], [messages[at] for at in every], some, until)
+        results.update(zip(every, some, strict=True))
+    return [results[at] for at in range(len(messages))]
+
+
+def store_each(parts: Parts, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
+    """Store messages of several callers in their homes, one after the other. Return as `store` does.
+
+    It goes on within a call that they share, which makes no other calls at the same time. That is rare.
+    """
+    results: list[Result] = []
+    for each in messages:
+        found = yield from outcome_of(writes_of(parts.home_of(each.shard_key)).verb.op([each], until, None))
+        results.append(found if isinstance(found, ShardqError) else found[0])
+    return results
+
+
+def deal_again(
+    head: QueueState, gone: QueueState, messages: Sequence[Outgoing], results: list[Result], until: float
+) -> Op[list[Result]]:
+    """Store those *messages* of which *results* say that the partition of state *gone* is not there, in their homes.
+
+    Return *results* with what became of them. Those whose home is the same by the map as it is now stay as they are.
+    """
+    again = [at for at, each in enumerate(results) if isinstance(each, QueueMissing)]
+    if not again:
+        return results
+    asked = yield from outcome_of(ask_map(head, until))
+    if isinstance(asked, ShardqError):  # the whole queue is gone, say
+        return [asked if at in again else each for at, each in enumerate(results)]
+    parts: Parts = head.parts
+    again = [at for at in again if parts.home_of(messages[at].shard_key) is not gone]
+    found = dict(zip(again, (yield from store_each(parts, [messages[at] for at in again], until)), strict=True))
+    return [found.get(at, each) for at, each in enumerate(results)]
 
 
 def _of_each(outcome: list[Written] | ShardqError, number: int, count: int) -> list[Result]:

@@ -78,6 +78,11 @@ class _Keys:
         for attribute, suffix in self.suffixes.items():
             put(self, attribute, prefix + suffix)
 
+    @property
+    def tag(self) -> str:
+        """The hash tag of the keys: of a partition it is not its queue's name."""
+        return self.prefix[self.prefix.index("{") + 1 : self.prefix.rindex("}")]
+
     @staticmethod
     def check(name: str) -> str:
         """Return the name if it is a good one; else ConfigError."""

@@ -33,7 +33,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.settle import settle
 from shardq.ops.settle.command import spelled_cost
-from shardq.partitions.parts import Parts, listed, numbers_of
+from shardq.partitions.parts import Parts, known_beside, listed, numbers_of
 from shardq.timing import Entry
 from shardq.worker import guard
 from shardq.worker.beats import PATIENCE, UNCARRIED, Pulse
@@ -355,10 +355,8 @@ class Keeper:
 
     def _parts_of(self, head: QueueState) -> Parts:
         """Return the partitions, as the keeper's own client has them."""
-        if head.parts is None:
-            client = cast("Client", self._client)
-            head.parts = Parts(head, self._queue.parts.map, client.state_of_part, client.codecs)
-        return cast("Parts", head.parts)
+        client = cast("Client", self._client)
+        return known_beside(head, self._queue.parts, client.state_of_part, client.codecs)
 
     @property
     def _timeout(self) -> float:

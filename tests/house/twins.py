@@ -28,7 +28,9 @@ from pathlib import Path
 from typing import Final
 
 CLIENT: Final = Path(__file__).resolve().parents[2] / "shardq" / "client"
-GENERATED: Final = ("action", "admin", "client", "delivery", "job", "partitions", "queue", "schedules", "writer")
+GENERATED: Final = (
+    "action", "admin", "client", "delivery", "job", "partitions", "queue", "schedules", "untold", "writer",
+)  # fmt: skip
 """These modules are generated, each from the module `async_*` beside it."""
 
 NAMES: Final = {

@@ -32,6 +32,12 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     """
     # Of the node that has the queue: on a cluster each has a clock of its own.
     seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)
+    view, offset = yield from seen(state, until)
+    return Sight(int(seconds) + int(micros) / 1_000_000, view, offset)
+
+
+def seen(state: QueueState, until: float) -> Op[tuple[QueueView, int]]:
+    """Look at the queue as `sight` does, but not at the clock. Return its view and offset."""
     facts = Call.on(state.keys, "facts")
     meta = pairs((yield from retry_until(always(facts), until, state.clock)))
     # Each queue has `n` from the beginning; of one that is missing nothing is told.
@@ -45,4 +51,4 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     if config.legacy_stream:
         state.names["l"] = config.legacy_stream
     view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=meta["id"])
-    return Sight(int(seconds) + int(micros) / 1_000_000, view, next_stream(meta.get("offset", "0")))
+    return view, next_stream(meta.get("offset", "0"))

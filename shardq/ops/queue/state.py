@@ -9,12 +9,13 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from weakref import WeakSet, ref
+from weakref import WeakMethod, WeakSet, ref
 
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.model import QueueConfig
+from shardq.model.partitions import is_parted
 from shardq.ops.queue.sequences import Sequences
 from shardq.ops.queue.server_time import ServerTime, noted
 from shardq.ops.queue.view import QueueView
@@ -70,8 +71,9 @@ class QueueState:
     and in `waiting`, those who wait for what comes. A `rider` goes out with the next look of a read (`riding`). `few`
     says by verb whether plain calls declare few keys. `names` has the keys of streams by their numbers, as far as they
     were asked for. Writes remember their dedup keys for `remember` seconds; None means for the queue's `dedup_window`.
-    Of a queue with partitions `parts` has what is known of these, and the state of one of them its `number`. `faces`
-    are the queues that programs have, which hear of it once the queue is seen to have partitions.
+    Of a queue with partitions `parts` has what is known of these; the state of one of them has its `number`, and the
+    state of the `whole` queue. `learn` takes note of the partitions once the queue is seen to have some, or others.
+    `faces` are the queues that programs have, which hear of it, too.
     Only a client that was given settings, or told so, `creates` the queue. Where the queue has others, `on_mismatch`
     says so, or returns what is done about it.
     """
@@ -109,6 +111,8 @@ class QueueState:
     rider: Any = None
     parts: Any = None
     number: int = 0
+    whole: QueueState | None = None
+    learn: WeakMethod[Callable[[QueueState], None]] | None = None
     faces: WeakSet[Any] = field(default_factory=WeakSet)
     reads_without_miss: int = 0
     reads_after_miss: int = REMEMBERED
@@ -142,6 +146,7 @@ class QueueState:
             coalescers={},
             waiting={},
             parts=None,
+            learn=None,
             faces=WeakSet(),
         )
         # All have this one list. It is replaced at once, since other threads walk through it.
@@ -150,14 +155,10 @@ class QueueState:
 
     def know(self, view: QueueView) -> None:
         """Take *view* for what is known of the queue from now on; its siblings do, too."""
-        states = [state for sibling in self.siblings if (state := sibling()) is not None]
-        self.view = view
-        for state in states:
-            state.view = view
-        if view.config.partitions != 1:
-            for state in states or [self]:
-                for face in [*state.faces]:
-                    face._spread()
+        parted = is_parted(view.config.partitions)
+        for state in self._set(view):
+            if (parted or state.parts is not None) and state.learn is not None and (learn := state.learn()):
+                learn(state)
 
     @property
     def epoch(self) -> str:
@@ -196,7 +197,15 @@ class QueueState:
     def forget(self) -> None:
         """Let the next call look the queue up, because its epoch has changed."""
         # The rest stays: the number of streams says, when the queue is created anew, that there was one.
-        self.know(replace(self.view, epoch=""))
+        self._set(replace(self.view, epoch=""))
+
+    def _set(self, view: QueueView) -> list[QueueState]:
+        """Take *view* for the one of this state and its siblings. Return all of them."""
+        states = [state for sibling in self.siblings if (state := sibling()) is not None] or [self]
+        self.view = view
+        for state in states:
+            state.view = view
+        return states
 
     def forked(self, client: str) -> None:
         """Become a new producer named *client*: a child process shares no sequences or waiters with its parent."""

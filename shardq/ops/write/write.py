@@ -67,7 +67,10 @@ def write_one(state: QueueState, message: Outgoing, timeout: float | None = None
 def _outcomes(state: QueueState, messages: Sequence[Outgoing], timeout: float | None) -> Op[list[Result]]:
     """Store messages. Return for each its id, or the error with which its write ended."""
     until = state.until(timeout)
-    yield from open_queue(state, until)
+    if not state.epoch:
+        yield from open_queue(state, until)
+        if state.parts is not None:  # as this call has found out
+            return (yield from state.parts.store(messages, timeout))  # type: ignore[no-any-return]
     results: list[Result] = []
     for chunk in chunks(messages, state.choices):
         if results and _is_hopeless(results[-1]):
@@ -158,6 +161,8 @@ class Writes(Verb[Outgoing, Written]):
         """Store *messages*, from the reply to *tried* on."""
         if tried is None:
             yield from open_queue(self._state, until)
+            if self._state.parts is not None:  # as this call has found out
+                return (yield from self._state.parts.store_each(messages, until))  # type: ignore[no-any-return]
         return (yield from _store(self._state, messages, until, tried, shared=len(messages) > 1))
 
 
@@ -176,8 +181,23 @@ class PartWrites(Writes):
         return None if found is None else placed_ids(found, self._state.number)
 
     def op(self, messages: Sequence[Outgoing], until: float, tried: TriedWrite | LoneWrite | None) -> Op[list[Result]]:
-        """Do as that of a queue."""
-        return placed_ids((yield from super().op(messages, until, tried)), self._state.number)
+        """Do as that of a queue. What finds no partition there, since it was drained and deleted, is dealt again."""
+        state = self._state
+        try:
+            results = placed_ids((yield from super().op(messages, until, tried)), state.number)
+        except QueueMissing as error:
+            results = [error] * len(messages)
+        whole = state.whole
+        if whole is None or whole.parts is None or not any(isinstance(each, QueueMissing) for each in results):
+            return results
+        return (yield from whole.parts.deal_again(state, messages, results, until))  # type: ignore[no-any-return]
+
+
+class DealtWrites(Writes):
+    """The writes of a queue that is found to have partitions, of callers who met before that: each goes to its home."""
+
+    def attempt(self, messages: Sequence[Outgoing], until: float) -> None:
+        """Make no call to the head."""
 
 
 def placed_ids(results: Sequence[Result], number: int) -> list[Result]:
@@ -202,7 +222,9 @@ def writes_of(state: QueueState, message: Outgoing | None = None) -> WriteCoales
 
 def _new_writes(state: QueueState, message: Outgoing | None) -> WriteCoalescer:
     # A queue with partitions has none of its own: so a queue without them is not asked for any.
-    if state.parts is not None and message is not None:
+    if state.parts is not None:
+        if message is None:  # of a call that began before the partitions were seen
+            return WriteCoalescer(Writes(state))
         return writes_of(state.parts.home_of(message.shard_key))
     writes = PartWrites(state) if state.number else Writes(state)
     found: WriteCoalescer = state.coalescers.setdefault("write", WriteCoalescer(writes))

@@ -40,7 +40,7 @@ def reading(server: Server, queue: Queue) -> Iterator[Queue]:
 
 def waiting(queue: Any) -> int:
     """How many readers of this client wait for messages."""
-    stands = queue.state.parts and queue.state.parts.stands
+    stands = queue.state.parts and queue.state.parts.common.stands
     return len(stands._waiting) if stands else 0
 
 

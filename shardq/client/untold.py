@@ -1,0 +1,116 @@
+# Generated from async_untold.py by tests/house/twins.py. Do not change it: change that, run `make twins`.
+"""`UntoldQueue`, for threads."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from shardq.arguments import text
+from shardq.client.acking import to_ack
+from shardq.client.job import Job
+from shardq.client.queue import Queue
+from shardq.model.call import Callee, returns_of
+from shardq.ops.queue.opening import await_queue
+from shardq.ops.read.read import checked_wanted
+from shardq.telemetry.gate import watched
+
+if TYPE_CHECKING:
+    from shardq.client.delivery import Delivery
+
+K = TypeVar("K", bound=type)
+T = TypeVar("T")
+
+_FIND_OUT: Final = frozenset(
+    {"client", "declare", "job", "name", "read", "read_many", "schedules", "write", "write_many"}
+)
+"""What asks for nothing, or finds out by itself: its first call opens the queue."""
+
+
+def _looks_first(kind: K) -> K:
+    """Let each method of a class of queues look at the queue first, but for those that find out by themselves."""
+    for name in dir(kind):
+        if not (name.startswith("_") or name in _FIND_OUT):
+            setattr(kind, name, _looking(getattr(kind, name)))
+    return kind
+
+
+def _looking(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def method(self: UntoldQueue, *args: Any, **options: Any) -> Any:
+        UntoldQueue._look(self, options.get("timeout"))
+        told = plain if type(self) is UntoldQueue else getattr(type(self), plain.__name__)
+        return told(self, *args, **options)
+
+    return method
+
+
+@_looks_first
+class UntoldQueue(Queue):
+    """A queue of which this client knows nothing yet, so it may have partitions: its first call finds out.
+
+    Then its class is exchanged. Until then there is no such queue, so it is as a queue without partitions.
+    """
+
+    def _look(self: Queue, timeout: float | None) -> None:
+        """Look whether the queue is there, and has partitions."""
+        if not self.state.streams:
+            from shardq.partitions.asking import is_seen
+
+            self._client.run(is_seen(self.state, self.state.until(timeout)))
+        UntoldQueue._told(self)
+
+    def _told(self: Queue) -> None:
+        """Become a queue without partitions if it is one. With the look that found some it has become the other."""
+        if type(self) is UntoldQueue and self.state.streams:
+            self.__class__ = Queue  # type: ignore[assignment]
+
+    def write(self, payload: Any, **options: Any) -> Any:
+        """Store one message: see `Queue.write`. Where the queue has partitions it goes to the home of its key."""
+        written = Queue.write(self, payload, **options)  # not of `super()`: the class may be another by now
+        UntoldQueue._told(self)
+        return _told_job(self, written) if isinstance(written, Job) else written
+
+    def job(self, task: Callee[T], message_id: str) -> Job[T]:
+        """Return the job that a call of *task* became: see `Queue.job`."""
+        return UntoldJob.of(self, text("message_id", message_id), returns_of(task))
+
+    def _read(
+        self,
+        count: int,
+        block: float,
+        visibility: float | None,
+        prefer: int | None,
+        timeout: float | None,
+        ack: Delivery | Sequence[Delivery] | None,
+        *,
+        batch: bool,
+    ) -> list[Delivery]:
+        checked_wanted(block, visibility, prefer)
+        to_ack(self, ack)
+        began = self._telemetry.begin() if watched() else None
+        until = self.state.clock.monotonic() + block
+        try:
+            self._client.run(await_queue(self.state, block, self.state.until(timeout)))
+        except Exception as error:
+            self._telemetry.read_failed(began, error)
+            raise
+        UntoldQueue._told(self)
+        left = block and max(0.0, until - self.state.clock.monotonic())
+        return self._read(count, left, visibility, prefer, timeout, ack, batch=batch)
+
+
+class UntoldJob(Job[T]):
+    """A job of a queue of which nothing was known when it was made."""
+
+    def result(self, *, timeout: float | None = None) -> T:
+        """Wait for the result: see `Job.result`."""
+        UntoldQueue._look(self._queue, timeout)
+        return _told_job(self._queue, self).result(timeout=timeout)
+
+
+def _told_job(queue: Queue, job: Job[T]) -> Job[T]:
+    """Return the job of a queue of which it is known now whether it has partitions."""
+    kind: type[Job[T]] = getattr(type(queue), "_kind_of_job", Job)
+    return kind.of(queue, job, job._returns)
