@@ -16,7 +16,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from shardq.arguments import check_name
 from shardq.client import Client
-from shardq.client.over import each_of, over
 from shardq.clock import Clock
 from shardq.errors import BackendError, ShardqError
 from shardq.exporter.answers import Answer
@@ -34,6 +33,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.outlook.outlook import outlook_of
 from shardq.outlook.together import statistics as statistics_of
+from shardq.partitions.over import each_of, over
 
 T = TypeVar("T")
 log = logging.getLogger("shardq.exporter")
@@ -277,11 +277,11 @@ class Watched:
 
     def each(self, op: Callable[[QueueState], Op[T]], *, looks: bool = False) -> Op[list[T]]:
         """Return what each partition says, or the queue alone."""
-        return each_of(self._client, self.state, op, looks=looks)
+        return each_of(self.state, op, looks=looks)
 
     def over(self, op: Callable[[QueueState], Op[T]], together: Callable[[Sequence[T]], T]) -> Op[T]:
         """Return what the partitions say, together."""
-        return over(self._client, self.state, op, together)
+        return over(self.state, op, together)
 
     def ask(self, op: Op[T], what: str) -> T:
         """Return what *op* finds, if Redis is there. Garbled if another program has made the queue's numbers none.

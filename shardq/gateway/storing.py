@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from shardq.client import AsyncClient
-from shardq.client.over import parts_of
 from shardq.codec import encode_headers
 from shardq.datasink.frames import BadFrame, decompressed
 from shardq.errors import BackendError, ConfigError, PartlyWritten, QueueFull, QueueMissing, ShardqError
@@ -26,6 +25,7 @@ from shardq.ops.queue.steps import Op
 from shardq.ops.topics import publish as publishing
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import write_many
+from shardq.partitions.over import parts_of
 from shardq.partitions.writes import write_dealt
 
 LARGE: Final = 128 * 1024
@@ -144,9 +144,7 @@ class Storage:
             members = await self._allowed(state, members, tried)
             with self.client.telemetry_of(state).writing(len(members), [each.envelope for each in members]) as told:
                 composed = [_outgoing(origin, each, tried.bodies[id(each)], told.context) for each in members]
-                results: Sequence[str | ShardqError] = await self.client.run(
-                    _write_existing(self.client, state, composed)
-                )
+                results: Sequence[str | ShardqError] = await self.client.run(_write_existing(state, composed))
                 told.wrote([each for each in results if isinstance(each, str)])
         except PartlyWritten as partly:
             results = partly.results
@@ -184,11 +182,11 @@ class Storage:
         raise QueueMissing(f"there is no queue {name!r}")
 
 
-def _write_existing(client: AsyncClient, state: QueueState, composed: Sequence[Outgoing]) -> Op[list[Written]]:
+def _write_existing(state: QueueState, composed: Sequence[Outgoing]) -> Op[list[Written]]:
     """Write to a queue that exists; QueueMissing if it does not. A gateway creates none."""
     if not (yield from find_queue(state, state.until())):
         raise QueueMissing(f"there is no queue {state.keys.name!r}")
-    parts = None if state.config.partitions == 1 else (yield from parts_of(client, state))
+    parts = state.parts and (yield from parts_of(state))
     return (yield from write_many(state, composed) if parts is None else write_dealt(parts, composed))
 
 

@@ -54,9 +54,14 @@ def test_a_writer_writes_to_the_homes_by_the_name_of_a_queue(queue: Queue, stran
     assert payloads(queue) == [*range(20)]
 
 
-def test_a_writer_creates_a_queue_with_its_partitions(open_queue: OpenQueue, client: Client) -> None:
+def test_a_writer_creates_no_queue_without_the_partitions_that_it_was_told(
+    open_queue: OpenQueue, client: Client
+) -> None:
     queue = open_queue(partitions=PARTITIONS, streams=4)
     with client.writer() as writer:
+        with pytest.raises(QueueMissing, match=r"declare\(\)"):
+            writer.write(queue, -1, shard_key="a").result()
+        queue.declare()
         futures = [writer.write(queue, n, shard_key=each) for n, each in enumerate(TENANTS)]
     assert homes_of(each.result() for each in futures) == HOMES
     assert payloads(queue) == [*range(20)]
