@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from shardq.ops.queue.change import Agree, Changed
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
+from shardq.partitions import ways
 from shardq.partitions.asking import is_seen
 from shardq.partitions.parts import Parts
 
@@ -46,6 +48,26 @@ def whole(state: QueueState, op: Callable[[QueueState], Op[T]]) -> Op[T]:
     """Run an operation that goes over the partitions of a queue by itself, once they are known."""
     yield from parts_of(state)
     return (yield from op(state))
+
+
+def of_message(state: QueueState, message_id: str, op: Callable[[QueueState, str], Op[T]]) -> Op[T]:
+    """Run an operation on the partition that an id names, with the id within it; or on the queue alone."""
+    parts = yield from parts_of(state)
+    return (yield from op(state, message_id) if parts is None else ways.of_message(parts, message_id, op))
+
+
+def change(state: QueueState, op: Callable[[QueueState, Agree | None], Op[object]], agree: Agree) -> Op[None]:
+    """Make a change in a queue, or in each of its partitions, if *agree* still says so. Changed if it does not.
+
+    The change of one partition would be seen by what agrees to that of another: so it is asked once, before all.
+    """
+    parts = yield from parts_of(state)
+    if parts is None:
+        yield from op(state, agree)
+        return
+    if not (yield from agree()):
+        raise Changed
+    yield from parts.everywhere(lambda each: op(each, None))
 
 
 def parts_of(state: QueueState) -> Op[Parts | None]:

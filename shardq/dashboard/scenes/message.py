@@ -29,6 +29,7 @@ from shardq.outlook.names import name_of
 from shardq.outlook.said import Said, said
 from shardq.outlook.sentence import At, Bold, Parts
 from shardq.outlook.story import ENDS, SAYS, Told, story_of
+from shardq.partitions.over import of_message
 from shardq.sharding import key_bytes
 
 MAX_TEXT: Final = 500
@@ -206,7 +207,7 @@ async def _payload(source: Source, queue: str, status: MessageStatus) -> dict[st
     state = source.client.queue(queue, create=False).state
 
     async def ask() -> str:
-        whole = await source.client.run(whole_status(state, status.message_id))
+        whole = await source.client.run(of_message(state, status.message_id, whole_status))
         return payload_text(source.client.codecs, whole.tag, whole.body)
 
     return {"text": await source.shared(("payload", queue, status.message_id), ask, fresh=5 * FRESH), "why": ""}
