@@ -15,6 +15,8 @@ from shardq.cli.text import plural
 from shardq.model.action import ActionKind, ActionStatus
 from shardq.model.where import Where
 from shardq.ops.operate.counting import count
+from shardq.partitions.over import over
+from shardq.partitions.sums import total
 
 if TYPE_CHECKING:
     from shardq.client import Action
@@ -38,7 +40,10 @@ def act(shell: Shell, args: Args, doing: Doing, where: Where, begin: Callable[..
     *begin* is the method of the queue that begins the action.
     """
     queue, now = shell.existing(args.queue)
-    found = shell.client.run(count(queue.state, doing.kind, where, now.time, args.limit, None))
+    each = over(queue.state, lambda state: count(state, doing.kind, where, now.time, args.limit, None), total)
+    found = shell.client.run(each)
+    if args.limit is not None:
+        found = min(found, args.limit)
     if not found:
         raise Nothing(f"queue {args.queue!r} has no such {doing.noun}s")
     change = f"{doing.verb} {plural(found, doing.noun)}{told(where)} in queue {args.queue!r}"

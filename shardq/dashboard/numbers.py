@@ -20,10 +20,11 @@ from shardq.model.verdict import SEVERITIES, Verdict
 from shardq.model.worker_status import WorkerStatus
 from shardq.ops.inspect.outlook import Known, everything, last_minutes, memory_of_node
 from shardq.ops.inspect.stats import statistics
-from shardq.outlook import crew
+from shardq.outlook import crew, together
 from shardq.outlook.facts import Facts, Memory
 from shardq.outlook.outlook import outlook_of
 from shardq.outlook.verdict import verdict_of
+from shardq.partitions.over import over, whole
 
 T = TypeVar("T")
 CALM: Final = 10.0
@@ -81,11 +82,11 @@ async def look(source: Source, queue: str, fresh: float = FRESH) -> Look:
     async def ask() -> Look:
         client, state, now = source.client, source.queue(queue).state, source.client.clock.monotonic()
         if last is not None and fresh >= CALM and now - last.full_at < IDLE and _is_idle(last.stats):
-            stats = await client.run(statistics(state))
+            stats = await client.run(over(state, statistics, together.statistics, looks=True))
             if replace(stats, time=last.stats.time) == last.stats:
                 return last._replace(facts=replace(last.facts, stats=stats))
         known = await _known(source, queue, fresh)
-        facts = await client.run(everything(state, before, known=known))
+        facts = await client.run(whole(state, lambda each: everything(each, before, known=known)))
         outlook = outlook_of(facts)
         return Look(facts, outlook, verdict_of(facts, outlook), now)
 
@@ -101,10 +102,10 @@ async def _known(source: Source, queue: str, fresh: float) -> Known:
     client, state = source.client, source.queue(queue).state
 
     async def minutes() -> tuple[Minute, ...]:
-        return await client.run(last_minutes(state, state.until()))
+        return await client.run(whole(state, lambda each: last_minutes(each, each.until())))
 
     async def memory() -> Memory | None:
-        return await client.run(memory_of_node(state, state.until()))
+        return await client.run(whole(state, lambda each: memory_of_node(each, each.until())))
 
     node = queue if state.cluster else ""
     return Known(

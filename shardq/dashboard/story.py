@@ -6,9 +6,13 @@ from typing import Final
 
 from shardq.client import AsyncQueue
 from shardq.dashboard.source import FRESH, Source
+from shardq.model import JournalPage
 from shardq.model.event import Event
 from shardq.model.message import MessageId
+from shardq.ops.inspect.journal import journal
 from shardq.outlook.story import ENDS
+from shardq.partitions.over import of_message
+from shardq.protocol.ids import split
 
 PAGE: Final = 1000
 PAGES: Final = 5
@@ -26,7 +30,8 @@ class Story:
 
     def __init__(self, queue: AsyncQueue, message_id: str) -> None:
         self._queue, self._id = queue, message_id
-        self._written = MessageId.parse(message_id).written_ms / 1000
+        self._inner = split(message_id)[0]
+        self._written = MessageId.parse(self._inner).written_ms / 1000
         self._position: int | None = None
         self._life = ""
         self.events: list[Event] = []
@@ -45,11 +50,11 @@ class Story:
         if self._position is None:
             self._position = await self._begin()
         for _ in range(PAGES):
-            page = await self._queue.journal(PAGE, after=self._position)
+            page = await self._page(PAGE, self._position)
             if page.queue_id != self._life:  # the queue was deleted and made anew, with another journal
                 self._life = page.queue_id
                 self.events.clear()
-            self.events += [each for each in page.events if each.message_id == self._id]
+            self.events += [each for each in page.events if each.message_id == self._inner]
             del self.events[MAX_EVENTS:]
             self._position = page.position
             is_over = page.position >= page.latest or (self.events and self.events[-1].kind in ENDS)
@@ -58,9 +63,14 @@ class Story:
                 break
         return self
 
+    async def _page(self, count: int, after: int = 0) -> JournalPage:
+        """Return a page of the journal, where the queue has partitions of that one which has the message."""
+        op = of_message(self._queue.state, self._id, lambda state, _: journal(state, count, after))
+        return await self._queue.client.run(op)
+
     async def _begin(self) -> int:
         """Return the position before the events of the time in which the message was written."""
-        first = await self._queue.journal(1)
+        first = await self._page(1)
         self._life = first.queue_id
         if not first.events:
             self.is_kept = bool((await self._queue.settings()).journal)
@@ -72,7 +82,7 @@ class Story:
             if high - low <= PAGE:
                 break
             middle = (low + high) // 2
-            events = (await self._queue.journal(1, after=middle)).events
+            events = (await self._page(1, middle)).events
             if events and events[0].time < since:
                 low = middle
             else:

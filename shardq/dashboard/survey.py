@@ -18,6 +18,8 @@ from shardq.ops.inspect.tenants import Account, Census, census, named
 from shardq.ops.operate.controls import own_controls
 from shardq.outlook.outlook import outlook_of
 from shardq.outlook.tenant import Work
+from shardq.partitions import surveys
+from shardq.partitions.over import over, whole
 from shardq.sharding import key_bytes
 
 MAX_ROWS: Final = 50
@@ -43,7 +45,9 @@ async def survey(source: Source, queue: str) -> Census:
     """Return what is known of all tenants. NotThere if there is no such queue, or it does not know its tenants."""
     state = source.client.queue(queue, create=False).state
     try:
-        return await of_queue(source, "survey", queue, lambda: source.client.run(census(state)), FRESH_SURVEY)
+        return await of_queue(
+            source, "survey", queue, lambda: source.client.run(over(state, census, surveys.census)), FRESH_SURVEY
+        )
     except ConfigError:
         raise NotThere(f"{queue} has no window, so it does not know its tenants: configure window=1.") from None
 
@@ -77,7 +81,8 @@ async def described(source: Source, queue: str, names: tuple[bytes, ...]) -> lis
     known = await survey(source, queue)
 
     async def ask() -> list[Tenant]:
-        return await source.client.run(named(state, names, ages=True, in_streams=known.in_streams))
+        op = over(state, lambda each: named(each, names, ages=True, in_streams=known.in_streams), surveys.named)
+        return await source.client.run(op)
 
     return await source.shared(("described", queue, names), ask, fresh=FRESH)
 
@@ -87,7 +92,7 @@ async def look_with(source: Source, look: Look, names: tuple[bytes, ...]) -> Loo
     state = source.client.queue(look.stats.queue, create=False).state
 
     async def ask() -> Look:
-        facts = await source.client.run(with_tenants(state, look.facts, names))
+        facts = await source.client.run(whole(state, lambda each: with_tenants(each, look.facts, names)))
         return look._replace(facts=facts, outlook=outlook_of(facts))
 
     return await source.shared(("look with", look.stats.queue, names), ask)

@@ -27,6 +27,7 @@ from shardq.errors import ConfigError, MessageNotFound, QueueMissing
 from shardq.model.call import IS_NAME
 from shardq.ops.inspect.status import whole_status
 from shardq.ops.write.outgoing import MAX_DELAY
+from shardq.partitions.over import of_message
 from shardq.tasks.task import Retries
 
 MOST_ID: Final = 63
@@ -98,7 +99,7 @@ class Backend(BaseTaskBackend):
             raise TaskResultDoesNotExist(f"there is no result {str(result_id)[:100]!r}")
         try:
             found = self.queue(queue)
-            whole = found.client.run(whole_status(found.state, message_id))
+            whole = found.client.run(of_message(found.state, message_id, whole_status))
         except (MessageNotFound, QueueMissing):
             raise TaskResultDoesNotExist(f"there is no result {result_id[:100]!r}") from None
         return found_result(whole, queue, self.alias, found.client.codecs, self.settings.modules)

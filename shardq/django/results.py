@@ -18,6 +18,7 @@ from shardq.django.finding import find_error, known_task
 from shardq.django.record import FAILED, READY, RUNNING, SUCCESSFUL, Record, record_in
 from shardq.django.sent import Sent, call_in
 from shardq.model import MessageId
+from shardq.protocol.ids import split
 from shardq.protocol.standing import Whole
 
 _STATUS: Final = {"in_flight": RUNNING, "dead": FAILED}
@@ -127,7 +128,7 @@ def _as_sent(task: Task, queue: str, alias: str, sent: Sent | None) -> Task:
 
 
 def _result(task: Task, message_id: str, queue: str, alias: str, record: Record) -> TaskResult:
-    written = MessageId.parse(message_id).written_ms
+    written = MessageId.parse(split(message_id)[0]).written_ms
     found = TaskResult(
         task=task,
         id=result_id(message_id, queue),

@@ -33,6 +33,7 @@ from shardq.model import DeliveryView
 from shardq.model.failed import is_a
 from shardq.ops.inspect.status import whole_status
 from shardq.ops.results.keep import keep
+from shardq.partitions.over import of_message
 from shardq.protocol.results import VALUE, KeptResult
 from shardq.tasks import Task as OwnTask
 from shardq.tasks import Tasks
@@ -176,7 +177,12 @@ class DjangoCall(Call):
             return None
         queue = delivery.queue
         try:
-            whole = await queue.client.run(whole_status(queue.state, delivery.message_id, CALL_TIMEOUT))
+            asked = of_message(
+                queue.state,
+                delivery.message_id,
+                lambda state, inner: whole_status(state, inner, CALL_TIMEOUT),
+            )
+            whole = await queue.client.run(asked)
         except BackendError:
             return None
         is_value = whole.kept is not None and whole.kept.kind == VALUE
@@ -199,7 +205,9 @@ class DjangoCall(Call):
             return
         kept = kept_of(record, queue.client.codecs, config.max_result_size)
         try:
-            await queue.client.run(keep(queue.state, [(delivery.received, kept)], CALL_TIMEOUT))
+            noted = [(delivery.received, kept)]
+            op = of_message(queue.state, delivery.message_id, lambda state, _: keep(state, noted, CALL_TIMEOUT))
+            await queue.client.run(op)
         except BackendError as error:
             log.warning("queue %r, message %s: no note is kept: %s", queue.name, delivery.message_id, error)
 

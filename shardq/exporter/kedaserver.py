@@ -80,7 +80,7 @@ class KedaServer:
         asking = Asking(self._poller)
         try:
             async with self._connect() as client:
-                watchers = Watchers(client, asking.stats)
+                watchers = Watchers(client, asking.stats, self._poller.partitions)
                 scaler = ExternalScaler(asking, watchers)
                 server = grpc.aio.server(options=_options(), maximum_concurrent_rpcs=MAX_CALLS)
                 server.add_generic_rpc_handlers(scaler.handlers())

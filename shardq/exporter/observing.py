@@ -11,7 +11,7 @@ from shardq.client import Client
 from shardq.errors import BackendError
 from shardq.exporter.answers import Answer
 from shardq.exporter.poller import FRESH, Poller
-from shardq.exporter.queues import OF_QUEUES, OF_SERVER, OF_TENANTS, QueueSamples
+from shardq.exporter.queues import OF_PARTITIONS, OF_QUEUES, OF_SERVER, OF_TENANTS, QueueSamples
 from shardq.exporter.tenants import MAX_TENANTS
 from shardq.telemetry.instruments import BUILD
 from shardq.telemetry.measures import measuring, unwatch, watch
@@ -25,7 +25,7 @@ class Observing:
         self._samples, self._server = samples, client.server.labels
         # A provider asks for each instrument by itself.
         self._told = Answer(self._tell, FRESH, client.clock)
-        self._source = watch((*OF_QUEUES, *OF_SERVER, *(OF_TENANTS if tenants else ())), self._observed)
+        self._source = watch((*OF_QUEUES, *OF_PARTITIONS, *OF_SERVER, *(OF_TENANTS if tenants else ())), self._observed)
         measuring()  # a program that only observes makes no call that would find the provider
 
     def close(self) -> None:

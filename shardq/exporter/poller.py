@@ -32,6 +32,8 @@ from shardq.ops.inspect.stats import statistics
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.outlook.outlook import outlook_of
+from shardq.outlook.together import statistics as statistics_of
+from shardq.partitions.over import each_of, over
 
 T = TypeVar("T")
 log = logging.getLogger("shardq.exporter")
@@ -84,6 +86,19 @@ class Poller:
         """Return the numbers of a queue. Errors as of `numbers`. *early* says that something has just been written."""
         return self.watched(queue).stats.get(early=early)
 
+    def partitions(self, queue: str) -> dict[str, QueueStats]:
+        """Return the numbers of each partition, by the name that it has in Redis; of any other queue those of itself.
+
+        They are those that `stats` had last; of a queue that nobody has asked for there are none.
+        """
+        with self._lock:
+            found = self._known.get(queue) or self._strangers.get(queue)
+        if found is None:
+            return {}
+        parts = found.state.parts
+        most = parts.map.read if parts else 1  # another map may have come since then
+        return {parts.map.name_of(queue, at) if parts else queue: each for at, each in enumerate(found.parts[:most])}
+
     def outlook(self, queue: str) -> Outlook | None:
         """Return what becomes of what waits in a queue, at most 5 s old; None if that is not known."""
         past = self.past(queue)
@@ -96,7 +111,7 @@ class Poller:
     def tenants(self, queue: str, most: int, *, is_hashed: bool = False) -> Tenants:
         """Return what looks at the tenants of a queue, of which *most* have labels; *is_hashed* hides their names."""
         found = self.watched(queue)
-        return Tenants(found.ask, found.state, most, found.gate.patience, self.clock, is_hashed=is_hashed)
+        return Tenants(found.ask, found.over, most, found.gate.patience, self.clock, is_hashed=is_hashed)
 
     def age(self, queue: str) -> float | None:
         """Return how many seconds ago the numbers of a queue were last told; None: never."""
@@ -226,7 +241,9 @@ class Watched:
         self.stats = Answer(self._ask_stats, FRESH, clock)
         self._past = Answer(self._ask_past, SLOW, clock)
         self.node = Answer(self._ask_node, SLOW, clock) if state.cluster else server.node
-        self._before: QueueStats | None = None
+        self.parts: Sequence[QueueStats] = ()
+        """The numbers of each partition, or of the queue alone; and those of the time before."""
+        self._before: Sequence[QueueStats] = ()
         self.rates = Rates(clock)
         self._garbled = set[str]()  # what could not be read when it was asked for last
 
@@ -238,27 +255,40 @@ class Watched:
             return None
 
     def _ask_stats(self) -> QueueStats:
-        before = self.stats.value
+        before, patience = self.parts, self.gate.patience
         try:
-            found = self.ask(statistics(self.state, self.gate.patience))
+            found = self.ask(self.each(lambda state: statistics(state, patience), looks=True), "statistics")
         except ShardqError as error:
             if is_refused(error):
                 raise _unreadable(self.state.keys.name, error) from error.__cause__
             raise
-        if before is None:
+        if not before:
             self._know(self)
-        self._before = before
-        return found
+        self._before, self.parts = before, found
+        return statistics_of(found)
 
     def _ask_past(self) -> Past:
-        facts = self.ask(facts_beside(self.state, self.stats.get(), self._before, self.gate.patience))
+        now = self.stats.get()
+        before = statistics_of(self._before) if self._before else None
+        facts = self.ask(facts_beside(self.state, now, before, self.gate.patience), "facts_beside")
         last = facts.working or facts.workers
         slots = sum(each.slots for each in last) / len(last) if last else None
         return Past(outlook_of(facts), facts.working, slots)
 
-    def ask(self, op: Op[T]) -> T:
-        """Return what *op* finds, if Redis is there. Garbled if another program has made the queue's numbers none."""
-        what = getattr(op, "__name__", "")
+    def each(self, op: Callable[[QueueState], Op[T]], *, looks: bool = False) -> Op[list[T]]:
+        """Return what each partition says, or the queue alone."""
+        return each_of(self.state, op, looks=looks)
+
+    def over(self, op: Callable[[QueueState], Op[T]], together: Callable[[Sequence[T]], T]) -> Op[T]:
+        """Return what the partitions say, together."""
+        return over(self.state, op, together)
+
+    def ask(self, op: Op[T], what: str) -> T:
+        """Return what *op* finds, if Redis is there. Garbled if another program has made the queue's numbers none.
+
+        *what* is the name of the operation: of each it is logged once that it cannot be read.
+        """
+        setattr(op, "__name__", what)  # noqa: B010 (of one that goes over partitions: a generator may be named)
         with self.gate.call():
             try:
                 found = self._client.run(op)
@@ -273,7 +303,7 @@ class Watched:
         return found
 
     def _ask_node(self) -> Node:
-        return self.ask(node_of(self.state.keys.meta, self.gate.patience, self.state.clock))
+        return self.ask(node_of(self.state.keys.meta, self.gate.patience, self.state.clock), "node_of")
 
 
 def _unreadable(queue: str, error: ShardqError) -> BackendError:

@@ -26,6 +26,7 @@ from shardq.telemetry.instruments import (
     BUILD,
     MEMORY_RATIO,
     OUT_OF_MEMORY,
+    PARTITION,
     POLL_AGE,
     QUEUE,
     TENANT,
@@ -38,6 +39,12 @@ from shardq.telemetry.sample import Sample
 OF_SERVER: Final = (UP, POLL_AGE, MEMORY_RATIO, OUT_OF_MEMORY)
 OF_TENANTS: Final = (of.TENANT_BACKLOG, of.TENANT_IN_FLIGHT, of.TENANT_PICKUP)
 
+_OF_PARTITIONS: Final[tuple[tuple[Instrument, Callable[[QueueStats], float]], ...]] = (
+    (of.PARTITION_BACKLOG, lambda stats: stats.backlog),
+    (of.PARTITION_IN_FLIGHT, lambda stats: stats.in_flight),
+    (of.PARTITION_DELIVERED, lambda stats: stats.delivered),
+)
+OF_PARTITIONS: Final = tuple(instrument for instrument, _ in _OF_PARTITIONS)
 _OF_STATS: Final[tuple[tuple[Instrument, Callable[[QueueStats], float]], ...]] = (
     (of.BACKLOG, lambda stats: stats.backlog),
     (of.RUNNABLE, lambda stats: stats.runnable),
@@ -160,6 +167,7 @@ class QueueSamples:
         found += [Sample(instrument, labels, value) for instrument, value in told if 0 <= value < math.inf]
         if stats.paused_until is not None and math.isfinite(stats.paused_until):
             found.append(Sample(of.PAUSE_LEFT, labels, max(0.0, stats.paused_until - stats.time)))
+        found += _of_partitions(name, [*self._poller.partitions(name).values()])
         past = self._poller.past(name)
         if past is not None:
             found += _of_past(name, past)
@@ -217,6 +225,14 @@ class QueueSamples:
 def build() -> Sample:
     """Return the sample that says which version this is."""
     return Sample(BUILD, ((VERSION, __version__),), 1)
+
+
+def _of_partitions(name: str, parts: Sequence[QueueStats]) -> Iterator[Sample]:
+    """Yield what each partition has, where a queue has more than one: few, and with names of their own in sums."""
+    for number, stats in enumerate(parts if len(parts) > 1 else ()):
+        labels = ((QUEUE, name), (PARTITION, str(number)))
+        for instrument, value in _OF_PARTITIONS:
+            yield Sample(instrument, labels, value(stats))
 
 
 def _of_past(name: str, past: Past) -> list[Sample]:

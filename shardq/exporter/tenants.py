@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from shardq.clock import Clock
@@ -27,6 +27,7 @@ from shardq.ops.inspect.tenants import leaders, named
 from shardq.ops.operate.controls import own_controls
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
+from shardq.partitions import surveys
 from shardq.protocol.beats import percentile
 from shardq.sharding import key_bytes
 from shardq.telemetry.options import hashed
@@ -55,8 +56,15 @@ log = logging.getLogger("shardq.exporter")
 class Ask(Protocol):
     """How a queue is asked."""
 
-    def __call__(self, op: Op[T], /) -> T:
-        """Return what *op* finds. BackendError also if that makes no sense."""
+    def __call__(self, op: Op[T], what: str, /) -> T:
+        """Return what *op* finds. BackendError also if that makes no sense. *what* is its name in a log."""
+
+
+class Over(Protocol):
+    """How an operation goes over the partitions of a queue."""
+
+    def __call__(self, op: Callable[[QueueState], Op[T]], together: Callable[[Sequence[T]], T], /) -> Op[T]:
+        """Return what they say, together."""
 
 
 class TenantRow(NamedTuple):
@@ -93,13 +101,13 @@ class Places:
 class Tenants:
     """The tenants of one queue: *ask* asks for them, and *patience* is how long a page waits for Redis.
 
-    *is_hashed* hides their names.
+    *over* lets an operation go over all partitions. *is_hashed* hides their names.
     """
 
     def __init__(
-        self, ask: Ask, state: QueueState, most: int, patience: float, clock: Clock, *, is_hashed: bool = False
+        self, ask: Ask, over: Over, most: int, patience: float, clock: Clock, *, is_hashed: bool = False
     ) -> None:
-        self._ask, self._state, self._most, self._patience, self._clock = ask, state, most, patience, clock
+        self._ask, self._over, self._most, self._patience, self._clock = ask, over, most, patience, clock
         self._is_hashed, self._has_failed = is_hashed, False
         self._lock = threading.Lock()
         self._places = Places(most)
@@ -138,7 +146,10 @@ class Tenants:
         return hashed(key) if self._is_hashed else key if isinstance(key, str) else key.hex()
 
     def _look_closely(self) -> list[Tenant]:
-        return self._ask(named(self._state, self._places.names, self._patience))
+        return self._named(self._places.names, self._patience)
+
+    def _named(self, names: Sequence[bytes], patience: float | None = None) -> list[Tenant]:
+        return self._ask(self._over(lambda state: named(state, names, patience), surveys.named), "named")
 
     def _look(self, stats: QueueStats) -> None:
         """Begin a survey in a thread, if it is time for one."""
@@ -170,11 +181,15 @@ class Tenants:
                 self._survey = None
 
     def _choose(self, stats: QueueStats) -> None:
-        controls = self._ask(own_controls(self._state))
+        controls = self._ask(self._over(own_controls, surveys.controls), "controls")
         held = {key_bytes(key) for key in (*controls.paused, *controls.limits) if key is not None}
-        largest, of_held = self._ask(leaders(self._state, self._most + 1, held))
+        lead = self._over(lambda state: leaders(state, self._most + 1, held), surveys.leaders)
+        largest, of_held = self._ask(lead, "leaders")
         names = [*dict.fromkeys([*of_held[: self._most // 2], *largest])]
-        found = [each for each in self._ask(named(self._state, names)) if self._has_label(each)]
+        found = [each for each in self._named(names) if self._has_label(each)]
+        # Of several partitions each has told its own largest.
+        first = set(of_held[: self._most // 2])
+        found.sort(key=lambda each: (key_bytes(each.shard_key) not in first, -each.backlog))
         large = {key_bytes(each.shard_key) for each in found if each.backlog >= LARGE * max(1, stats.backlog)}
         self._places.choose([key_bytes(each.shard_key) for each in found], large, self._clock.monotonic())
         self._numbers = Answer(self._look_closely, FRESH, self._clock)  # of others from now on

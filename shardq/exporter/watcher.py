@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
@@ -20,6 +20,7 @@ from shardq.exporter.policy import Numbers, Policy, numbers_of
 from shardq.exporter.poller import FRESH
 from shardq.model.stats import QueueStats
 from shardq.ops.inspect.arrivals import arrival
+from shardq.ops.queue.state import QueueState
 
 log = logging.getLogger("shardq.exporter")
 
@@ -34,6 +35,10 @@ class Ask(Protocol):
 
     async def __call__(self, queue: str, *, early: bool = False) -> QueueStats:
         """Return the stats of a queue; new ones *early*, if it is known that they have changed."""
+
+
+Partitions = Callable[[str], Mapping[str, QueueStats]]
+"""Returns the stats of each partition of a queue, as they were asked for last; of any other, those of the queue."""
 
 
 class Listening:
@@ -79,8 +84,8 @@ class Listening:
 class Watchers:
     """The watchers of all queues to which somebody listens."""
 
-    def __init__(self, client: AsyncClient, ask: Ask) -> None:
-        self._client, self._ask = client, ask
+    def __init__(self, client: AsyncClient, ask: Ask, partitions: Partitions) -> None:
+        self._client, self._ask, self._partitions = client, ask, partitions
         self._watched: dict[str, Watcher] = {}
 
     @contextmanager
@@ -88,7 +93,7 @@ class Watchers:
         """Listen to a queue in this context. The last one who leaves it ends the watcher."""
         watcher = self._watched.get(queue)
         if watcher is None or watcher.task.done():
-            watcher = self._watched[queue] = Watcher(self._client, queue, self._ask)
+            watcher = self._watched[queue] = Watcher(self._client, queue, self._ask, self._partitions)
         listening = Listening(policy)
         watcher.join(listening)
         try:
@@ -127,8 +132,8 @@ class Watchers:
 class Watcher:
     """Looks at one queue as long as its task runs, and tells all listeners."""
 
-    def __init__(self, client: AsyncClient, queue: str, ask: Ask) -> None:
-        self._client, self._queue, self._ask = client, queue, ask
+    def __init__(self, client: AsyncClient, queue: str, ask: Ask, partitions: Partitions) -> None:
+        self._client, self._queue, self._ask, self._partitions = client, queue, ask, partitions
         self._clock: Clock = client.clock
         self.listeners: set[Listening] = set()
         self._numbers: Numbers | None = None
@@ -189,7 +194,26 @@ class Watcher:
         if numbers.next_due is not None:
             leads = [each.policy.lead for each in self.listeners if not each.is_active]
             seconds = min([seconds, *[max(0.05, numbers.next_due - lead) for lead in leads]])
-        wait = arrival(self._client.state_of(self._queue, {}), len(stats.streams), stats.time, seconds)
+        # Of each partition by itself: `stats` is of all of them, or of a queue that has no others.
+        parts = self._partitions(self._queue)
+        if len(parts) < 2:
+            return await self._comes_to(self._client.state_of(self._queue, {}), stats, seconds)
+        head = self._client.state_of(self._queue, {})
+        waits = [
+            asyncio.ensure_future(self._comes_to(self._client.state_of_part(head, number, name), each, seconds))
+            for number, (name, each) in enumerate(parts.items())
+        ]
+        try:
+            for ended in asyncio.as_completed(waits):
+                if await ended:
+                    return True
+            return False
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _comes_to(self, state: QueueState, stats: QueueStats, seconds: float) -> bool:
+        """Wait up to *seconds* for a message. Return whether one came."""
         with suppress(ShardqError):
-            return bool(await self._client.run(wait))
+            return bool(await self._client.run(arrival(state, len(stats.streams), stats.time, seconds)))
         return False

@@ -19,6 +19,8 @@ from shardq.gateway.memory import Memory
 from shardq.gateway.queues import Queues
 from shardq.gateway.turns import Places, cost_of
 from shardq.ops.write.release import release
+from shardq.partitions import sums
+from shardq.partitions.over import over
 
 log = logging.getLogger("shardq.gateway")
 MOST_WAITING = 50_000
@@ -127,6 +129,7 @@ class Releases:
         state = self._states.state(queue, self._remember)
         try:
             async with self._places.place(name, cost_of(len(keys) / IDS_FOR_ONE, 0)):
-                self._counters.released += await self._client.run(release(state, keys))
+                op = over(state, lambda each: release(each, keys), sums.total, looks=True)
+                self._counters.released += await self._client.run(op)
         except BackendError as error:
             log.warning("released ids in queue %r are remembered until their end: %s", queue, error)

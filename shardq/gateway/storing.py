@@ -25,6 +25,8 @@ from shardq.ops.queue.steps import Op
 from shardq.ops.topics import publish as publishing
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import write_many
+from shardq.partitions.over import parts_of
+from shardq.partitions.writes import write_dealt
 
 LARGE: Final = 128 * 1024
 """From so many bytes on, a batch is decompressed in a thread, so that others are served meanwhile."""
@@ -184,7 +186,8 @@ def _write_existing(state: QueueState, composed: Sequence[Outgoing]) -> Op[list[
     """Write to a queue that exists; QueueMissing if it does not. A gateway creates none."""
     if not (yield from find_queue(state, state.until())):
         raise QueueMissing(f"there is no queue {state.keys.name!r}")
-    return (yield from write_many(state, composed))
+    parts = state.parts and (yield from parts_of(state))
+    return (yield from write_many(state, composed) if parts is None else write_dealt(parts, composed))
 
 
 def _outgoing(origin: _Origin, message: Incoming, body: bytes, context: Mapping[str, str]) -> Outgoing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -22,7 +21,15 @@ T = TypeVar("T")
 
 
 def begin(
-    parts: Parts, kind: ActionKind, where: Where, rate: float | None, limit: int | None, who: Who, timeout: float | None
+    parts: Parts,
+    kind: ActionKind,
+    where: Where,
+    rate: float | None,
+    limit: int | None,
+    who: Who,
+    timeout: float | None,
+    via: str = "",
+    action_id: str = "",
 ) -> Op[list[Running]]:
     """Begin an action in all partitions. *rate* is shared out. ConfigError if another one is under way.
 
@@ -30,10 +37,10 @@ def begin(
     """
     if limit is not None:
         raise ConfigError("limit is not for a queue with partitions yet: nobody knows how the messages are spread")
-    share, action_id = rate and rate / len(parts.states), secrets.token_hex(4)
+    share, action_id = rate and rate / len(parts.states), action_id or actions.new_id()
     begun: list[Running] = []
     for state in parts.states:
-        op = actions.begin(state, kind, where, share, None, who, timeout, action_id=action_id)
+        op = actions.begin(state, kind, where, share, None, who, timeout, via, action_id)
         running = yield from outcome_of(op)
         if isinstance(running, ShardqError):
             for each in begun:
@@ -48,9 +55,9 @@ def _stopped(running: Running, timeout: float | None) -> Op[None]:
     yield from actions.work(running, timeout)
 
 
-def take_over(parts: Parts, action_id: str, timeout: float | None) -> Op[list[Running]]:
+def take_over(parts: Parts, action_id: str, timeout: float | None, how: str = "take") -> Op[list[Running]]:
     """Go on with an action in all partitions in which it can be taken over. ConfigError if there is none."""
-    found = yield from run_together([actions.take_over(state, action_id, timeout) for state in parts.states])
+    found = yield from run_together([actions.take_over(state, action_id, timeout, how) for state in parts.states])
     return known(found)
 
 

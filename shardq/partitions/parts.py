@@ -138,7 +138,9 @@ class Parts:
     def home_of(self, shard_key: str | bytes) -> QueueState:
         """Return the state of the partition that messages of this shard key are written to."""
         self.fresh_for()
-        return self.states[self.number_of(shard_key)]
+        number = self.number_of(shard_key)
+        self.turns.forget(number)  # who asks is about to write, and its next read finds that
+        return self.states[number]
 
     def others(self) -> list[int]:
         """Return by which other numbers of partitions a key may be known elsewhere than in its home; mostly by none."""

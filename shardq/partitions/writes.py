@@ -52,6 +52,7 @@ def store(parts: Parts, messages: Sequence[Outgoing], timeout: float | None) -> 
     ops = [write_many(parts.states[number], [messages[at] for at in every], timeout) for number, every in dealt.items()]
     for (number, every), outcome in zip(dealt.items(), (yield from run_together(ops)), strict=True):
         some = _of_each(outcome, number, len(every))
+        parts.turns.forget(number)  # what this client wrote, its next read finds
         if number:
             head = cast("QueueState", parts.states[0].whole)
             some = yield from deal_again(head, parts.states[number], [messages[at] for at in every], some, until)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from shardq.client import Client
-from shardq.errors import QueueMissing
+from shardq.errors import ConfigError, QueueMissing
+from shardq.model.partitions import is_parted
 from shardq.ops.queue.opening import open_queue, require_queue
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
@@ -35,7 +36,7 @@ def seen_queue(options: Connecting, name: str) -> QueueState:
     except QueueMissing:
         raise QueueMissing(f"there is no queue {name!r}") from None
     state.know(replace(seen.view, epoch=""))  # a call that changes the queue looks it up, which needs other rights
-    return state
+    return _whole(state)
 
 
 def same_seen_queue(options: Connecting, name: str, life: str) -> QueueState:
@@ -52,13 +53,23 @@ def queue_of(options: Connecting, name: str, *, create: bool = False) -> QueueSt
     state = client.state_of(name, {}, create=create)
     if create:
         client.run(open_queue(state, state.until()))
-        return state
+        return _whole(state)
     try:
         client.run(require_queue(state, state.until()))
     except QueueMissing:
         raise QueueMissing(
             f"there is no queue {name!r}: write to it first, or set the option create=true to create it with defaults"
         ) from None
+    return _whole(state)
+
+
+def _whole(state: QueueState) -> QueueState:
+    """Return the state of a queue if its head is all of it. ConfigError for one with partitions: it has other parts."""
+    if is_parted(state.config.partitions):
+        raise ConfigError(
+            f"queue {state.keys.name!r} has partitions, and Spark reads and writes only queues without: read and write "
+            "it by shardq's client, for example in foreachPartition"
+        )
     return state
 
 

@@ -36,6 +36,7 @@ TASK: Final = "shardq.task"
 REASON: Final = "shardq.reason"
 REDELIVERED: Final = "shardq.redelivered"
 TENANT: Final = "shardq.tenant"
+PARTITION: Final = "shardq.partition"
 ADDRESS: Final = "server.address"
 PORT: Final = "server.port"
 VERSION: Final = "shardq.version"
@@ -51,6 +52,7 @@ LABELS: Final = {
     REASON: "reason",
     REDELIVERED: "redelivered",
     TENANT: "tenant",
+    PARTITION: "partition",
     VERSION: "version",
 }
 
@@ -193,6 +195,31 @@ TENANT_PICKUP: Final = Instrument(
     "s",
     "Pick-up delay of a tenant, p99",
     (TENANT,),
+)
+
+PARTITION_BACKLOG: Final = Instrument(
+    "shardq.partition.backlog",
+    "shardq_partition_backlog",
+    "gauge",
+    "{message}",
+    "Messages of a partition that wait",
+    (PARTITION,),
+)
+PARTITION_IN_FLIGHT: Final = Instrument(
+    "shardq.partition.in_flight",
+    "shardq_partition_in_flight",
+    "gauge",
+    "{message}",
+    "Messages of a partition in flight",
+    (PARTITION,),
+)
+PARTITION_DELIVERED: Final = Instrument(
+    "shardq.partition.delivered",
+    "shardq_partition_delivered_total",
+    "counter",
+    "{message}",
+    "Deliveries of messages of a partition",
+    (PARTITION,),
 )
 
 UP: Final = Instrument("shardq.up", "shardq_up", "gauge", "1", "1 if Redis told the numbers of the queue, else 0")

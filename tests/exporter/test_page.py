@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shardq.exporter.queues import OF_QUEUES, OF_SERVER, OF_TENANTS
+from shardq.exporter.queues import OF_PARTITIONS, OF_QUEUES, OF_SERVER, OF_TENANTS
 from shardq.telemetry.instruments import BUILD, LABELS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text()
 ROWS = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", PAGE, re.MULTILINE)
-TOLD = (*OF_QUEUES, *OF_SERVER, *OF_TENANTS, BUILD)
+TOLD = (*OF_QUEUES, *OF_PARTITIONS, *OF_SERVER, *OF_TENANTS, BUILD)
 
 
 def test_the_page_has_all_numbers_once() -> None:

@@ -53,10 +53,12 @@ def run(args: Args, shell: Shell) -> int:
 
 def _look(shell: Shell, name: str) -> QueueLook:
     from shardq.ops.inspect.stats import numbers
+    from shardq.outlook.together import statistics
+    from shardq.partitions.over import over
 
     queue = shell.queue(name)
     try:
-        stats = shell.client.run(numbers(queue.state))
+        stats = shell.client.run(over(queue.state, numbers, statistics, looks=True))
     except BackendTimeout:
         raise
     except BackendError as error:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from shardq.client.async_action import AsyncAction
+from shardq.client import AsyncAction, AsyncClient
+from shardq.client.async_partitions import AsyncPartAction
 from shardq.dashboard import numbers
 from shardq.dashboard.actions.look import queue_of
 from shardq.dashboard.actions.progress import VIA_ONE, shown
@@ -22,9 +23,14 @@ from shardq.errors import BackendError, ConfigError, LeaseLost, OutcomeUnknown, 
 from shardq.model.action import ActionKind, ActionStatus
 from shardq.model.where import Where
 from shardq.ops.operate import actions, selection
+from shardq.ops.operate.actions import Running
 from shardq.ops.operate.selection import Bounds, Chosen, Search
 from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
 from shardq.ops.queue.who import Who
+from shardq.partitions import acts
+from shardq.partitions.over import of_message, parts_of
+from shardq.partitions.parts import Parts
 from shardq.protocol.actions import LEASE
 
 log = logging.getLogger("shardq.dashboard")
@@ -77,9 +83,10 @@ class Handles:
     ) -> str:
         """Begin an action, and return its id: this process goes on with it. ConfigError if another one is under way."""
         client, state, action_id = self._source.client, queue_of(self._source, queue).state, actions.new_id()
-        op = actions.begin(state, kind, where, rate, limit, Who(by, note), None, VIA, action_id)
+        given = kind, where, rate, limit, Who(by, note), None, VIA, action_id
+        op = _acting(state, lambda: actions.begin(state, *given), lambda parts: acts.begin(parts, *given))
         try:
-            action = AsyncAction(client, await client.run(op))
+            action = _action(client, await client.run(op))
         except OutcomeUnknown as error:
             self._keep(action_id, self._find(queue, action_id))
             raise MayHaveBegun(f"action {action_id} may have begun, or not") from error
@@ -102,7 +109,8 @@ class Handles:
         """
         client, state = self._source.client, queue_of(self._source, queue).state
         where = Where(tenant=key, state="retrying")
-        chosen = await self._retrying(state, where, message_id)
+        state, inner = await client.run(of_message(state, message_id, _pair))
+        chosen = await self._retrying(state, where, inner)
         if chosen is None:
             return False
         own = actions.new_id()
@@ -203,7 +211,12 @@ class Handles:
         client, state = self._source.client, queue_of(self._source, queue).state
         try:
             # What was seen may be a second old: somebody may have stopped it meanwhile, and then it stays so.
-            action = AsyncAction(client, await client.run(actions.take_over(state, action_id, None, "adopt")))
+            op = _acting(
+                state,
+                lambda: actions.take_over(state, action_id, None, "adopt"),
+                lambda parts: acts.take_over(parts, action_id, None, "adopt"),
+            )
+            action = _action(client, await client.run(op))
         except ShardqError as error:  # another page was faster, or Redis is away: whoever looks next tries again
             log.debug("action %s of queue %s is not taken over: %s", action_id, queue, error)
             return not isinstance(error, BackendError)
@@ -262,3 +275,20 @@ class Handles:
             return False
         before = heard.setdefault(own.id, own.heard)
         return before == own.heard
+
+
+def _acting(
+    state: QueueState, alone: Callable[[], Op[Running]], over: Callable[[Parts], Op[list[Running]]]
+) -> Op[list[Running]]:
+    """Act on a queue *alone*, or *over* its partitions."""
+    parts = yield from parts_of(state)
+    return [(yield from alone())] if parts is None else (yield from over(parts))
+
+
+def _action(client: AsyncClient, running: list[Running]) -> AsyncAction:
+    return AsyncAction(client, running[0]) if len(running) == 1 else AsyncPartAction(client, running)
+
+
+def _pair(state: QueueState, message_id: str) -> Op[tuple[QueueState, str]]:
+    yield from ()
+    return state, message_id

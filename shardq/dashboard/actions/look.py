@@ -18,6 +18,8 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.outlook.foresight import Foresight
 from shardq.outlook.names import LETTERS, name_of
+from shardq.partitions import surveys
+from shardq.partitions.over import over
 
 State: TypeAlias = Mapping[str, object]
 """The facts that a dialog showed, each by its name, such as "the pause": the action is refused if one has changed."""
@@ -39,7 +41,8 @@ async def counted(source: Source, queue: str, kind: ActionKind, where: Where) ->
     """Return how many messages an action would be about. ConfigError if it cannot be about such."""
     state = queue_of(source, queue).state
     now = (await queue_of(source, queue).stats()).time
-    return await source.client.run(counting.glance(state, kind, where, now, seconds=COUNTED))
+    op = over(state, lambda each: counting.glance(each, kind, where, now, seconds=COUNTED), surveys.counted)
+    return await source.client.run(op)
 
 
 async def stats_of(source: Source, queue: str) -> QueueStats:

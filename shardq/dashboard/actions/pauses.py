@@ -29,6 +29,7 @@ from shardq.ops.queue.who import Who
 from shardq.outlook.foresight import LONG, Foresight
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Parts
+from shardq.partitions.over import change
 
 
 async def _say_pause(desk: Desk, given: Given, wish: Wish) -> Said:
@@ -120,7 +121,9 @@ def _who_paused(before: Control, now: float) -> Parts:
 async def _pause(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
     seconds = _seconds(wish)
     state, who = queue_of(desk.source, given.queue).state, Who(desk.person.name, wish["note"])
-    await desk.source.client.run(limits.pause(state, given.key, seconds, None, who, _agree(desk, given, said)))
+    agrees = _agree(desk, given, said)
+    op = change(state, lambda each, agree: limits.pause(each, given.key, seconds, None, who, agree), agrees)
+    await desk.source.client.run(op)
     lasts = "until somebody ends it" if seconds is None else f"for {dict(LASTING.choices)[wish['seconds']]}"
     return Done(f"{whose(given.key, given.queue)} is paused {lasts}.")
 
@@ -171,7 +174,9 @@ def _not_paused(controls: Controls, given: Given) -> Line:
 
 async def _resume(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
     state, who = queue_of(desk.source, given.queue).state, Who(desk.person.name, wish["note"])
-    await desk.source.client.run(limits.resume(state, given.key, None, who, _agree(desk, given, said)))
+    agrees = _agree(desk, given, said)
+    op = change(state, lambda each, agree: limits.resume(each, given.key, None, who, agree), agrees)
+    await desk.source.client.run(op)
     return Done(f"{whose(given.key, given.queue)} goes on.")
 
 

@@ -21,6 +21,7 @@ from shardq.ops.queue.who import Who
 from shardq.outlook.foresight import LONG, Effect, Foresight
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import At, Parts
+from shardq.partitions.over import change
 
 MAX_RATE: Final = 1_000_000.0
 MAX_IN_FLIGHT: Final = 2**40
@@ -149,7 +150,9 @@ async def _weight(desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -
     seconds = None if weight == 1 else _seconds(wish)
     state, who = queue_of(desk.source, given.queue).state, Who(desk.person.name, wish["note"])
     agree = agree_on(desk.source, given.queue, given.key, said.state, lambda found: _weight_state(found, given))
-    await desk.source.client.run(weights.set_weights(state, {given.tenant: weight}, None, seconds, who, agree))
+    changes = {given.tenant: weight}
+    op = change(state, lambda each, agree: weights.set_weights(each, changes, None, seconds, who, agree), agree)
+    await desk.source.client.run(op)
     return Done(f"{whose(given.key, given.queue)} has weight {weight}{'' if weight == 1 else ' ' + _for(wish)}.")
 
 
@@ -162,7 +165,9 @@ async def _set_limits(
     desk: Desk, given: Given, wanted: Limits | str, seconds: float | None, note: str, agree: Agree
 ) -> None:
     state, who = queue_of(desk.source, given.queue).state, Who(desk.person.name, note)
-    await desk.source.client.run(limits.set_limits(state, {given.tenant: wanted}, None, seconds, who, agree))
+    changes = {given.tenant: wanted}
+    op = change(state, lambda each, agree: limits.set_limits(each, changes, None, seconds, who, agree), agree)
+    await desk.source.client.run(op)
 
 
 def _limits_changed(own: LimitControl | None) -> str:

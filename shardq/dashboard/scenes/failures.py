@@ -25,6 +25,8 @@ from shardq.ops.operate.counting import Counted
 from shardq.outlook.failing import MANY_TENANTS, RATE, Kind, advice, error_of, fails_of, kind_of, lately, united
 from shardq.outlook.names import name_of
 from shardq.outlook.sentence import Bold
+from shardq.partitions import surveys
+from shardq.partitions.over import over
 
 MAX_GROUPS: Final = 50
 """Groups that are shown: those that fail most."""
@@ -181,7 +183,8 @@ async def _waiting(source: Source, name: str, failure: Failure) -> int | None:
 
     async def ask() -> Counted:
         now = (await numbers.stats(source, name)).time
-        return await source.client.run(counting.glance(state, "retry_now", where, now, seconds=GLANCE))
+        op = over(state, lambda each: counting.glance(each, "retry_now", where, now, seconds=GLANCE), surveys.counted)
+        return await source.client.run(op)
 
     question = f"retrying {key_of(failure)}"
     found = await numbers.allowed(numbers.of_queue(source, question, name, ask, numbers.CALM))

@@ -18,7 +18,7 @@ from shardq.dashboard.scene import Asked, NotThere
 from shardq.dashboard.source import FRESH, Source
 from shardq.dashboard.story import Story, story
 from shardq.dashboard.survey import look_with
-from shardq.errors import MessageNotFound, QueueMissing
+from shardq.errors import ConfigError, MessageNotFound, QueueMissing
 from shardq.model.failure import Failure
 from shardq.model.message import MessageId
 from shardq.model.status import MessageStatus
@@ -29,6 +29,8 @@ from shardq.outlook.names import name_of
 from shardq.outlook.said import Said, said
 from shardq.outlook.sentence import At, Bold, Parts
 from shardq.outlook.story import ENDS, SAYS, Told, story_of
+from shardq.partitions.over import of_message
+from shardq.protocol.ids import split
 from shardq.sharding import key_bytes
 
 MAX_TEXT: Final = 500
@@ -78,9 +80,9 @@ async def message(source: Source, asked: Asked) -> dict[str, Any]:
 async def _status(source: Source, queue: str, message_id: str) -> MessageStatus:
     admin = source.client.queue(queue, create=False)
     try:
-        MessageId.parse(message_id, MessageNotFound)
+        MessageId.parse(split(message_id)[0], MessageNotFound)
         return await source.shared(("status", queue, message_id), lambda: admin.status(message_id))
-    except MessageNotFound:
+    except (MessageNotFound, ConfigError):  # or of a partition that is not there
         raise NotThere(f"No message can have the id {name_of(message_id, 80)}.") from None
     except QueueMissing:
         raise NotThere(f"There is no queue {queue}.") from None
@@ -155,7 +157,7 @@ def _facts(status: MessageStatus, case: MessageCase, told: Story, queue: str) ->
     now = status.time
     key = status.shard_key if status.shard_key is not None else _key_in(told)
     task = status.task or next((each.task for each in told.events if each.task), "")
-    written = status.written_at or MessageId.parse(status.message_id).written_ms / 1000
+    written = status.written_at or MessageId.parse(split(status.message_id)[0]).written_ms / 1000
     rows: list[tuple[str, Parts | None]] = [
         ("Task", [cut(task, MAX_TEXT)] if task else None),
         ("Tenant", None if key is None or key == "" else [_link(queue, key)]),
@@ -206,7 +208,7 @@ async def _payload(source: Source, queue: str, status: MessageStatus) -> dict[st
     state = source.client.queue(queue, create=False).state
 
     async def ask() -> str:
-        whole = await source.client.run(whole_status(state, status.message_id))
+        whole = await source.client.run(of_message(state, status.message_id, whole_status))
         return payload_text(source.client.codecs, whole.tag, whole.body)
 
     return {"text": await source.shared(("payload", queue, status.message_id), ask, fresh=5 * FRESH), "why": ""}

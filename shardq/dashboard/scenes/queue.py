@@ -12,6 +12,7 @@ from shardq.dashboard.fitting import fitted
 from shardq.dashboard.marked import Linked, Toned, cut, here, queue_in, said, spelled
 from shardq.dashboard.names import address_of, shown
 from shardq.dashboard.numbers import Look
+from shardq.dashboard.partitions import partitions
 from shardq.dashboard.past import durations, past
 from shardq.dashboard.scene import Asked
 from shardq.dashboard.source import Source
@@ -78,6 +79,7 @@ async def queue(source: Source, asked: Asked) -> dict[str, Any]:
         "more_workers": max(0, len(workers) - MAX_WORKERS),
         "crew": _crew(look),
         "nobody": spelled(_nobody(look)),
+        "partitions": await partitions(source, name),
     }
     return fitted(scene, {"workers": "more_workers"})
 

@@ -48,8 +48,12 @@ def await_queue(state: QueueState, block: float, until: float) -> Op[None]:
 
 
 def reopen(state: QueueState, until: float) -> Op[None]:
-    """Look the queue up, because its epoch changed or this client has not used it. Otherwise as `open_queue`."""
-    if not (yield from _look_up(state, until, create=state.creates)):
+    """Look the queue up, because its epoch changed or this client has not used it. Otherwise as `open_queue`.
+
+    A queue with partitions is not created so, but by its `declare`, and by the calls of a queue that go over them.
+    """
+    is_alone = state.requested.partitions == 1 or state.parts is not None
+    if not (yield from _look_up(state, until, create=state.creates and is_alone)):
         raise missing(state)
 
 

@@ -20,7 +20,8 @@ export function draw(d, page) {
       d.past ? section("In and out", "per second", "c6", h("div", { class: "card" }, inAndOut(d))) : null,
       d.past ? section("How long it takes", "until it is delivered, and then to be done", "c6", h("div", { class: "card" }, howLong(d))) : null,
       section("Kinds of task", "last ten minutes", "c6", d.kinds.length ? kinds(d) : h("p", { class: "soft" }, "No worker told of a task in the last ten minutes.")),
-      section("Workers", d.crew, "c6", d.workers.length ? workers(d) : h("div", { class: "card" }, h("p", null, told(d.nobody))), d.more_workers ? h("p", { class: "soft below" }, `${n(d.more_workers)} more: `, link("#/workers", "all workers")) : null))];
+      section("Workers", d.crew, "c6", d.workers.length ? workers(d) : h("div", { class: "card" }, h("p", null, told(d.nobody))), d.more_workers ? h("p", { class: "soft below" }, `${n(d.more_workers)} more: `, link("#/workers", "all workers")) : null),
+      d.partitions.length ? section("Partitions", "each in a cluster slot of its own", "c6", partitions(d)) : null)];
 }
 
 function why(d) {
@@ -42,6 +43,9 @@ const howLong = (d) => chart([{ name: "the first in line", css: "turn", values: 
 
 const kinds = (d) => table("Kinds of task", [["Task", ""], ["Of all", "num"], ["p50", "num p2"], ["p99", "num"], ["Fails", "num"]],
   d.kinds.map((k) => h("tr", { "data-key": k.task }, h("td", null, h("span", { class: "name" }, k.task)), h("td", { class: "num" }, pct(k.share)), h("td", { class: "num p2" }, span(k.p50)), h("td", { class: "num" }, span(k.p99)), h("td", { class: "num" }, k.fails ? link(here(d.name, "/failures"), tone("bad", n(k.fails))) : h("span", { class: "soft" }, "0")))));
+
+const partitions = (d) => table("Partitions", [["Partition", ""], ["Waiting", "num"], ["First for", "num p2"], ["In flight", "num"], ["Delivered", "num p2"]],
+  d.partitions.map((p) => h("tr", { "data-key": p.number }, h("td", null, h("span", { class: "name" }, p.number), p.draining ? h("span", { class: "sub" }, tone("warn", "draining")) : null), zero(p.waiting), h("td", { class: "num p2" }, span(p.oldest)), zero(p.in_flight), zero(p.delivered, n(p.delivered), "num p2"))));
 
 const workers = (d) => table("Workers", [["Worker", ""], ["Slots", ""], ["Longest job", "num p2"], ["Done a minute", "num p2"], ["Fail", "num p3"]],
   d.workers.map((w) => h("tr", { "data-key": w.id, "data-tone": w.tone }, h("td", null, h("span", { class: "name" }, w.host), h("span", { class: "sub" }, `pid ${w.pid}`, w.stuck ? [" · ", tone("warn", w.stuck)] : null)), h("td", null, slots(w.busy, w.slots, w.stuck ? 1 : 0)), h("td", { class: w.longest === null ? "num zero p2" : "num p2" }, span(w.longest)), zero(w.done, n(w.done), "num p2"), h("td", { class: w.failed ? "num p3" : "num zero p3" }, w.fails_much ? tone("bad", pct(w.failed / (w.done + w.failed))) : n(w.failed)))));
