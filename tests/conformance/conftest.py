@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
 
-from shardq import Client, ConfigError, Queue
+from shardq import Client, Queue
 from shardq.client import base
 from tests.clients import Loop
-from tests.conformance.partitions.differences import difference, refusal
+from tests.conformance.partitions.differences import PARTITIONS, differing
 from tests.conformance.world import FakeWorld, World, raw_client
 from tests.servers import Cluster, Server, ServerKind, available
-
-PARTITIONS = int(os.environ.get("SHARDQ_PARTITIONS", "0"))
-"""If any: each queue of these tests has so many partitions, in all worlds. See `partitions/differences.py`."""
 
 KINDS = {kind.product: kind for kind in available()}
 TRACED = "traced"
@@ -54,14 +50,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     world = getattr(item, "funcargs", {}).get("world")
     if world is None or not world.partitions or item.config.option.runxfail:
         return (yield)
-    if why := difference(getattr(item, "originalname", "")):
-        pytest.xfail(why)
-    try:
+    with differing(getattr(item, "originalname", "")):
         return (yield)
-    except ConfigError as error:
-        if why := refusal(str(error)):
-            pytest.xfail(why)
-        raise
 
 
 def _worlds_of(metafunc: pytest.Metafunc) -> list[str]:

@@ -7,10 +7,19 @@ ends with the error of a setting that is refused: the end of each run says how m
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
+
+import pytest
+
+from shardq import ConfigError
+
+PARTITIONS: Final = int(os.environ.get("SHARDQ_PARTITIONS", "0"))
+"""If any: each queue that the tests of the suite and of the promises open has so many partitions, in all worlds."""
 
 REFUSED: Final = re.compile(
     '(?P<what>[a-z_]+|parents)(?:="queue")? (?:is not for a queue with partitions|of a queue with partitions stay)'
@@ -73,13 +82,14 @@ DIFFERENCES: Final[Mapping[str, str]] = MappingProxyType(
 """The reason of each test, by its name."""
 
 
-def difference(test: str) -> str | None:
-    """Return why this test does not hold of a queue with partitions; None if it holds."""
-    why = DIFFERENCES.get(test)
-    return why and f"with partitions: {why}"
-
-
-def refusal(error: str) -> str | None:
-    """Return the reason of an *error* about a setting that a queue with partitions refuses; None for any other."""
-    found = REFUSED.search(error)
-    return found and f"with partitions: {found['what']} is refused"
+@contextmanager
+def differing(test: str) -> Iterator[None]:
+    """Run a test of this name of a queue with partitions: expect what is listed, and errors of refused settings."""
+    if why := DIFFERENCES.get(test):
+        pytest.xfail(f"with partitions: {why}")
+    try:
+        yield
+    except ConfigError as error:
+        if found := REFUSED.search(str(error)):
+            pytest.xfail(f"with partitions: {found['what']} is refused")
+        raise
