@@ -11,7 +11,7 @@ import pytest
 from shardq import Client, Queue
 from shardq.client import base
 from tests.clients import Loop
-from tests.conformance.partitions.differences import PARTITIONS, differing
+from tests.conformance.partitions.differences import PARTITIONS, expected, refused
 from tests.conformance.world import FakeWorld, World, raw_client
 from tests.servers import Cluster, Server, ServerKind, available
 
@@ -45,12 +45,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    """Fixtures open queues, too."""
+    if request.config.option.runxfail:
+        return (yield)
+    with refused():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """With partitions, leave out what is known to be different of a queue that has them. --runxfail runs it, too."""
     world = getattr(item, "funcargs", {}).get("world")
     if world is None or not world.partitions or item.config.option.runxfail:
         return (yield)
-    with differing(getattr(item, "originalname", "")):
+    with expected(getattr(item, "originalname", "")):
         return (yield)
 
 

@@ -103,6 +103,9 @@ class World:
         for keys in keys_of(queue):
             names = (keys.meta, keys.leases, keys.due, keys.delayed, keys.errors, keys.bodies, keys.returned)
             self.raw.eval(_ELAPSE, len(names), *names, round(seconds * 1000))
+        if (parts := queue.state.parts) is not None:
+            for number in range(len(parts.states)):  # what a client has heard is old then
+                parts.turns.forget(number)
 
     def census(self, queue: Queue) -> Census:
         """A full count of the queue's raw keys; of one with partitions, of all of them together."""

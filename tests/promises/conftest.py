@@ -11,7 +11,7 @@ import pytest
 from shardq import Client, Queue
 from shardq.client import base
 from tests.clients import ClientKind, opened
-from tests.conformance.partitions.differences import PARTITIONS, differing
+from tests.conformance.partitions.differences import PARTITIONS, expected
 from tests.promises.expected import EXPECTED, reason
 from tests.servers import Server
 
@@ -45,7 +45,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """With partitions, leave out what is known to be different of a queue that has them. --runxfail runs it, too."""
     if not PARTITIONS or item.config.option.runxfail:
         return (yield)
-    with differing(getattr(item, "originalname", "")):
+    with expected(getattr(item, "originalname", "")):
         return (yield)
 
 
