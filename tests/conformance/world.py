@@ -114,9 +114,11 @@ class World:
         return take(self.raw, queue.state.keys, queue.state.config.legacy_stream)
 
     def blocked(self, queue: Queue) -> int:
-        """How many clients block on the node that serves the queue."""
-        where = {"target_nodes": self.raw.get_node_from_key(queue.state.keys.meta)} if self._cluster else {}
-        return int(self.raw.info("clients", **where)["blocked_clients"])
+        """How many clients block on the node that serves the queue; one has a read at each partition that is there."""
+        state = queue.state
+        wanted = int(state.requested.partitions) if state.parts is None else len(state.parts.states)
+        blocked = int(self.node(state.keys.meta).info("clients")["blocked_clients"])
+        return blocked if self._cluster else blocked // wanted
 
     def node(self, key: str) -> Any:
         """A plain client of the server that has *key*: of a cluster, the one node."""
