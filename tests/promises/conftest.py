@@ -11,7 +11,7 @@ import pytest
 from shardq import Client, Queue
 from shardq.client import base
 from tests.clients import ClientKind, opened
-from tests.conformance.partitions.differences import PARTITIONS, expected
+from tests.conformance.partitions.differences import PARTITIONS, expected, refused
 from tests.promises.expected import EXPECTED, reason
 from tests.servers import Server
 
@@ -38,6 +38,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if why := reason(name, EXPECTED):
             item.add_marker(pytest.mark.xfail(reason=why, raises=AssertionError, strict=True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    """Fixtures open queues, too."""
+    if not PARTITIONS or request.config.option.runxfail:
+        return (yield)
+    with refused():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

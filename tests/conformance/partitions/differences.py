@@ -223,6 +223,7 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
         _BOUND: """
             test_a_full_window_refuses_new_keys_and_takes_them_again_later
             test_a_message_with_two_keys_needs_two_places
+            test_a_unique_message_on_its_way_to_full_dead_letters_does_not_swallow_its_successor
             test_a_write_that_fails_counts_what_it_forgot
             test_greedy_ones_after_each_other_leave_newcomers_a_place
             test_however_greedy_others_are_a_newcomer_gets_its_part
@@ -236,7 +237,10 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
             test_a_blocked_reader_gets_it_at_once
             test_a_deleted_queue_is_missing_even_to_who_knew_it
             test_a_difference_is_raised_in_each_call_as_long_as_there_is_one
+            test_a_late_call_of_a_holder_does_not_bring_a_deleted_queue_back
+            test_a_queue_that_was_made_anew_has_nothing_of_the_old_one
             test_a_queue_without_results_takes_none
+            test_a_read_whose_answer_was_lost_does_not_bring_a_deleted_queue_back
             test_a_resize_in_between_strands_nothing
             test_a_second_write_returns_the_first_ones_id
             test_when_the_woken_reader_dies_another_gets_the_message_when_the_lease_ends
