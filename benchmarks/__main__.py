@@ -19,12 +19,12 @@ CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix", "both")}
 MEANS = {
     "server": "a server program, or `all`: Valkey and Redis, in turn; default: the one that shardq finds",
     "base": "a checkout to compare with, a folder or a commit: instructions, modes",
-    "only": "calls, day, edge, instructions, modes, slow, worker: those whose names have one of these texts, by commas",
+    "only": "calls, day, edge, instructions, modes, scale, slow, worker: names with one of these texts, by commas",
 }
 NAMES = (
     "calls", "modes", "service", "slow", "results", "reads", "surveys", "pickup", "expiry", "timing", "beats",
     "day", "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines", "tasks", "instructions",
-    "telemetry", "dashboard",
+    "telemetry", "dashboard", "scale",
 )  # fmt: skip
 
 

@@ -235,7 +235,7 @@ def _waits(place: Place, floods: int, seconds: float) -> Table:
         quiet, steady = seen.waits["quiet"], seen.waits["steady"]
         data[name] = seen.waits
         figures = [percentile(each or [math.inf], share) for each in (quiet, steady) for share in (0.5, 0.99)]
-        shares = _spread(seen, floods)
+        shares = spread(seen, floods)
         rows.append((name, *(f"{each:.2f}" for each in figures), f"{busy:.2f}", f"{shares[0]:.2f} to {shares[1]:.2f}"))
         targets += [
             Target(f"{name}: median of quiet waits", figures[0], median, most=True, unit=" S"),
@@ -255,7 +255,7 @@ def _shares(place: Place, seconds: float) -> Table:
     data: dict[str, Any] = {}
     for name, job in JOBS.items():
         seen, busy = play(place, worker, 20, job, 2 * seconds)
-        low, high = _spread(seen, 20)
+        low, high = spread(seen, 20)
         data[name] = dict(seen.served)
         rows.append((name, f"{low:.2f}", f"{high:.2f}", f"{busy:.2f}"))
         targets += [
@@ -303,7 +303,7 @@ def _range(values: Sequence[float]) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _spread(seen: Seen, floods: int) -> tuple[float, float]:
+def spread(seen: Seen, floods: int) -> tuple[float, float]:
     got = [seen.served[f"flood-{number}"] for number in range(floods)]
     mean = sum(got) / len(got) or 1.0  # on a machine that stood still nobody got anything
     return min(got) / mean, max(got) / mean

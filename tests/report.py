@@ -51,7 +51,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         told = ", ".join(f"{server} ({count} tests)" for server, count in sorted(servers.items()))
         notes.append(f"servers tested: {told}")
     notes += slowest(reports)
-    for line in [*notes, *left_out(terminalreporter), _spent(), f"random seed: SHARDQ_SEED={SEED}"]:
+    for line in [
+        *notes,
+        *differing(terminalreporter),
+        *left_out(terminalreporter),
+        _spent(),
+        f"random seed: SHARDQ_SEED={SEED}",
+    ]:
         terminalreporter.write_line(line)
 
 
@@ -78,6 +84,14 @@ def left_out(terminalreporter: pytest.TerminalReporter) -> list[str]:
         lines.append(str(parts.REDIS))  # there are no tests on it that could be skipped
     lines += [f"{path}, as was asked for" for path in terminalreporter.config.option.ignore or ()]
     return [f"left out: {line}" for line in sorted(lines)]
+
+
+def differing(terminalreporter: pytest.TerminalReporter) -> list[str]:
+    """What does not hold, and is listed so, a line for each reason."""
+    reasons = Counter(each.wasxfail for each in terminalreporter.stats.get("xfailed", []))
+    return [
+        f"as listed: {reason.removeprefix('reason: ')} ({count} tests)" for reason, count in sorted(reasons.items())
+    ]
 
 
 def _spent() -> str:

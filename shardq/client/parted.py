@@ -328,12 +328,15 @@ class PartedDelivery(LeasedDelivery):
         self.note_settled()
 
     def note_settled(self) -> None:
-        """Note that it is not in flight any more, and what the work on it took."""
+        """Note that it is not in flight any more, and what the work on it took, or costs if the consumer said so."""
         if self._counts:
             self._counts = False
-            parts, took = self._queue.parts, self.took
-            if took is None:
-                took = self._queue.state.clock.monotonic() - self.work.since
+            parts, state = self._queue.parts, self._queue.state
+            took = self.took if self._cost is None else self._cost
+            if state.config.fair == "messages":
+                took = 0.0
+            elif took is None:
+                took = state.clock.monotonic() - self.work.since
             with parts.lock:
                 parts.turns.settled(self._queue.number, took)
 

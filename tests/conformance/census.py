@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shardq.protocol.bodies import FROM_OVERFLOW, body_of, message_id, text_or_bytes
+from shardq.protocol.ids import with_partition
 from shardq.protocol.keys import QueueKeys
 
 IDLE = 1001 * 2**43
@@ -79,6 +80,7 @@ class Census:
     names: dict[str, str] = field(default_factory=dict)  # the ids of messages outside of the streams, by handle
     now: int = 0
     dead: int = 0
+    parts: tuple[Census, ...] = ()  # of a queue with partitions: the census of each
 
     @property
     def messages(self) -> set[str]:
@@ -102,6 +104,8 @@ class Census:
 
     def problems(self) -> list[str]:
         """What contradicts itself; nothing in a sound queue."""
+        if self.parts:
+            return [f"partition {number}: {each}" for number, part in enumerate(self.parts) for each in part.problems()]
         return [
             *self._misplaced(),
             *self._miscounted(),
@@ -112,6 +116,8 @@ class Census:
 
     def wrong_accounts(self) -> list[str]:
         """Where the accounts differ from a full count; nothing in a sound queue."""
+        if self.parts:
+            return [each for part in self.parts for each in part.wrong_accounts()]
         return [*self._wrong_accounts(), *self._wrong_children(), *self._wrong_counters()]
 
     def _misplaced(self) -> Iterator[str]:
@@ -356,3 +362,34 @@ def _overflow(seen: Census, key: bytes, queue: bytes, bodies: Any, parent: bytes
             seen.counted_of[key if parent is None else parent]["behind"] += 1
             if parent is not None:
                 seen.counted_of_children[key]["behind"] += 1
+
+
+def take_all(raw: Any, partitions: list[QueueKeys]) -> Census:
+    """Count a queue with partitions, one after the other. Handles and ids of a partition end in its number."""
+    parts = tuple(take(raw, keys) for keys in partitions)
+    whole = Census(now=max(part.now for part in parts), parts=parts)
+    for number, part in enumerate(parts):
+        _add(whole, part, number)
+    return whole
+
+
+def _add(whole: Census, part: Census, number: int) -> None:
+    for name in ("new", "returned", "held", "bodies", "apart", "payloads", "cancelled", "errors"):
+        getattr(whole, name).update(with_partition(each, number) for each in getattr(part, name))
+    for name in ("leased", "delayed"):
+        getattr(whole, name).update({with_partition(each, number): at for each, at in getattr(part, name).items()})
+    whole.names |= {with_partition(each, number): with_partition(name, number) for each, name in part.names.items()}
+    whole.doubled += [with_partition(each, number) for each in part.doubled]
+    whole.counters = dict(Counter(whole.counters) + Counter(part.counters))
+    whole.dead += part.dead
+    for stream, count in part.lens.items():
+        whole.lens[stream] = whole.lens.get(stream, 0) + count
+    for stream, count in part.per_stream.items():
+        whole.per_stream[stream] = whole.per_stream.get(stream, 0) + count
+    whole.ready |= part.ready
+    whole.said |= part.said  # a shard key has one home here: nothing is dealt anew
+    whole.children |= part.children
+    whole.turns |= part.turns
+    whole.places |= part.places
+    whole.counted_of.update(part.counted_of)
+    whole.counted_of_children.update(part.counted_of_children)

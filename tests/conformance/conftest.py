@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
 
-from shardq import Client, ConfigError, Queue
+from shardq import Client, Queue
 from shardq.client import base
 from tests.clients import Loop
-from tests.conformance.partitions.differences import DIFFERENCES, REFUSED
+from tests.conformance.partitions.differences import PARTITIONS, expected, refused
 from tests.conformance.world import FakeWorld, World, raw_client
 from tests.servers import Cluster, Server, ServerKind, available
 
-PARTITIONS = int(os.environ.get("SHARDQ_PARTITIONS", "0"))
-"""Each queue of these tests has so many partitions, if any: see `partitions/differences.py`."""
-
 KINDS = {kind.product: kind for kind in available()}
 TRACED = "traced"
+PARTED = "parted"
 _TRACED = "ack_with_read blocking read settle write"
 WITH_TRACED = {f"test_{name}" for name in _TRACED.split()}
 """Files that also run as calls go where spans are recorded: without the shortcuts of the common case, on one server."""
+_PARTED = "blocking cancel children dead delay due fairness prefer read settle stats tenants unique write"
+WITH_PARTED = {f"test_{name}" for name in _PARTED.split()}
+"""Files that also run with queues of three partitions: on one server, and on a cluster what all servers show."""
 _FAKE = "cancel dead dedup delay publish read results settle stats unique write"
 ON_THE_FAKE = {f"test_{name}" for name in _FAKE.split()}
 """Files about what users test on the fake. It runs the same scripts, but Redis's commands are others' code."""
@@ -46,18 +45,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    """Fixtures open queues, too."""
+    if request.config.option.runxfail:
+        return (yield)
+    with refused():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """With partitions, leave out what is known to be different of a queue that has them."""
-    if not PARTITIONS or "partitions" in item.path.parts:
+    """With partitions, leave out what is known to be different of a queue that has them. --runxfail runs it, too."""
+    world = getattr(item, "funcargs", {}).get("world")
+    if world is None or not world.partitions or item.config.option.runxfail:
         return (yield)
-    if why := DIFFERENCES.get(getattr(item, "originalname", "")):
-        pytest.skip(why)
-    try:
+    with expected(getattr(item, "originalname", "")):
         return (yield)
-    except ConfigError as error:
-        if re.search(REFUSED, str(error)):
-            pytest.skip("a setting that a queue with partitions refuses")
-        raise
 
 
 def _worlds_of(metafunc: pytest.Metafunc) -> list[str]:
@@ -68,12 +71,15 @@ def _worlds_of(metafunc: pytest.Metafunc) -> list[str]:
     usual = [f"sync-{first}", *(f"async-{other}" for other in others or [first])]
     traced = [f"sync-{first}-{TRACED}"] if module in WITH_TRACED else []
     fake = ["fake"] if module in ON_THE_FAKE or "everywhere" in marks else []
+    opens = module in WITH_PARTED and "open_queue" in metafunc.fixturenames
+    parted = [f"sync-{first}-{PARTED}"] if opens else []
     if "clustered" in metafunc.fixturenames:
         return clusters
     if "once" in marks:
-        return [*usual[:1], *traced]
+        return [*usual[:1], *traced, *parted]
     every = [f"async-{first}", *(f"sync-{other}" for other in others), *clusters] if "everywhere" in marks else []
-    worlds = [*usual, *every, *traced, *([] if "real" in metafunc.fixturenames else fake)]
+    parted += [f"async-cluster-{PARTED}"] if opens and "everywhere" in marks else []
+    worlds = [*usual, *every, *traced, *parted, *([] if "real" in metafunc.fixturenames else fake)]
     return list(dict.fromkeys(worlds))
 
 
@@ -159,6 +165,7 @@ def world(
             record_property("server", server.name)
             world = World(server.url, looked_at(server.url), loop)
             world.raw.flushall()
+        world.partitions = PARTITIONS or (3 if form == PARTED else 0)
         stack.callback(world.close)
         yield world
 
@@ -184,11 +191,12 @@ def server_client(server: Server) -> Iterator[Client]:
 
 
 @pytest.fixture
-def open_queue(client: Client, queue_name: str) -> OpenQueue:
+def open_queue(client: Client, queue_name: str, world: World) -> OpenQueue:
     """Opens the test's queue: settings as of `Client.queue`; *by* another client than `client`."""
 
     def open_queue(*, by: Client | None = None, **settings: Any) -> Queue:
-        parts = {"partitions": PARTITIONS} if PARTITIONS and settings.get("create", True) else {}
+        is_parted = world.partitions and settings.get("create", True)
+        parts = {"partitions": world.partitions} if is_parted else {}
         return (by or client).queue(queue_name, **{"create": True, **parts, **settings})
 
     return open_queue

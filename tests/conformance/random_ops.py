@@ -40,7 +40,7 @@ class RandomOps:
         self._acts: dict[Callable[[], None], float] = {
             self._write: 6, self._write_many: 3, self._read: 11, self._settle: 8, self._ack_many: 3, self._nack_many: 2,
             self._redrive: 1, self._cancel: 2, self._resize: 0.5, self._switch: 1, self._elapse: 2, self._weigh: 0.5,
-            self._split: 1,
+            self._split: 0 if self.queue.state.parts else 1,  # parents of a queue with partitions stay as they are
         }  # fmt: skip
 
     def step(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardq.worker.state import LIFE
+from tests.house import partition_picture
 from tests.house.diagrams import DOCS, PAGES, drawn, of_worker, redrawn
 
 
@@ -21,3 +22,7 @@ def test_a_table_that_changed_changes_its_drawing() -> None:
     assert "blocked --> can_send: ack_received [room in the window] / do_ack, timeout [room in the window]" in sender
     with pytest.raises(ValueError, match="life"):
         redrawn("no place", PAGES["worker.md"])
+
+
+def test_the_picture_of_partitions_shows_the_homes_that_are_dealt() -> None:
+    assert partition_picture.PATH.read_text() == partition_picture.drawn(), "run `make diagrams`"

@@ -90,6 +90,14 @@ def blocked(world: World, queue: Queue, count: int) -> None:
     eventually(lambda: world.blocked(queue) == count, what=f"{count} blocked readers")
 
 
+def waiters(queue: Queue) -> int:
+    """How many readers of this client wait."""
+    parts = queue.state.parts
+    if parts is None:
+        return len(waiting_of(queue.state).waiters())
+    return len(parts.stands._waiting) if parts.stands else 0
+
+
 @pytest.fixture(params=["shared", "own"])
 def start_readers(
     request: pytest.FixtureRequest,
@@ -107,7 +115,7 @@ def start_readers(
             blocked(world, waiting_queue, count)
         else:
             readers = [start_reader(waiting_queue, **settings) for _ in range(count)]
-            eventually(lambda: len(waiting_of(waiting_queue.state).waiters()) == count)
+            eventually(lambda: waiters(waiting_queue) == count)
             blocked(world, waiting_queue, 1)
         return readers
 
