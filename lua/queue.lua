@@ -206,11 +206,7 @@ function verbs.configure(KEYS, ARGV)
   -- Limits of the whole queue may have held back anything. Otherwise one reader is enough to go through the accounts.
   Notifications.notify_readers(q, is_total and q.shared + q.behind or min(q.behind, 1))
   Settle.close_change(q, ARGV[3])
-  if q.rules.journal > 0 then
-    Journal.begin_events(q)
-    Journal.note_event(q, 'o', '', '', 0)
-    Journal.save_events(q, ARGV[3])
-  end
+  Journal.tell(q.keys, q.rules, q.now, ARGV[3], 'o', Journal.spell_values({unpack(ARGV, 4)})) -- at most 200: settings
   return 'OK'
 end
 
