@@ -72,6 +72,7 @@ def test_jobs_ran_as_long_as_their_handlers_say(
 
 
 def test_a_batch_ran_once_however_many_share_it(client_kind: ClientKind, url: str, client: Client) -> None:
+    """Its time is that of its call, with the way to the thread and back."""
     tasks: Tasks[None] = Tasks("billed", journal=1000)
     ran: list[float] = []
 
@@ -83,7 +84,8 @@ def test_a_batch_ran_once_however_many_share_it(client_kind: ClientKind, url: st
     task: Any = tasks.batch(name="index", size=4, wait=30)(index)
     client.queue(tasks).write_many([(task.call(number), f"t{number % 2}") for number in range(8)])
     run_worker(client_kind, url, {tasks: 1}, tasks, until="empty", concurrency=8)
-    assert sum(told(client, "billed").values()) == pytest.approx(sum(ran), rel=CLOSE)
+    assert len(ran) == 2
+    assert sum(ran) <= sum(told(client, "billed").values()) < 2 * sum(ran)  # and not eight jobs of half a second
 
 
 @pytest.mark.parametrize("others", [0, 20])
