@@ -42,9 +42,7 @@ def measured(deliveries: Sequence[LeasedDelivery]) -> list[Received]:
         return [measured_one(deliveries[0])]
     together = Counter([each.work for each in deliveries if each.received.timed and each.took is None])
     shares = {work: work.share(number) for work, number in together.items()}
-    return [
-        _charged(each, shares.get(each.work, 0.0)) if each.received.timed else each.received for each in deliveries
-    ]
+    return [_charged(each, shares.get(each.work, 0.0)) if each.received.timed else each.received for each in deliveries]
 
 
 def measured_one(delivery: LeasedDelivery) -> Received:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from tests.simulated import clocked_client
 pytestmark = pytest.mark.once  # what a server computes does not depend on its kind
 
 LEASE = 30.0
-WEIGHTS = {"a": 1, "b": 3, "c": 7}
+WEIGHTS: dict[str | bytes, int] = {"a": 1, "b": 3, "c": 7}
 
 
 @pytest.fixture
@@ -45,15 +45,15 @@ class Accounts:
 
     def __init__(self, queue: Queue, raw: Any) -> None:
         self.queue, self._raw, self._meta = queue, raw, queue.state.keys.meta
-        self.charged: Counter[str] = Counter()
-        self.told: Counter[str] = Counter()
+        self.charged: Counter[str | bytes] = Counter()
+        self.told: Counter[str | bytes] = Counter()
         self.events: list[Event] = []
         self._position = queue.journal(1).latest
 
-    def served(self, key: str) -> int:
+    def served(self, key: str | bytes) -> int:
         """What it has received, in 0.1 ms by weight, as its account says."""
-        text = (self._raw.hget(self._meta, f"t:{key}") or b"0").decode()
-        word = text.split(" ")[5] if " " in text else (text.split(":") + [""])[1]
+        text = (self._raw.hget(self._meta, f"t:{key!s}") or b"0").decode()
+        word = text.split(" ")[5] if " " in text else f"{text}:".split(":")[1]
         return int(word) if word.isdigit() else 0
 
     @contextmanager
@@ -66,9 +66,9 @@ class Accounts:
             if had:
                 self.charged[key] += self.served(key) - had
         for event in self._follow():
-            if event.charged_ms is not None and before[str(event.shard_key)]:
-                tenths = round(event.charged_ms * 10)
-                self.told[str(event.shard_key)] += int(tenths / WEIGHTS[str(event.shard_key)] + 0.5)
+            key = event.shard_key or ""
+            if event.charged_ms is not None and before[key]:
+                self.told[key] += int(round(event.charged_ms * 10) / WEIGHTS[key] + 0.5)
 
     def _follow(self) -> list[Event]:
         page = self.queue.journal(10_000, after=self._position)
@@ -88,10 +88,8 @@ def ended(queue: Queue, delivery: Delivery, dice: random.Random) -> None:
         lambda: queue.ack_many([delivery]),
         lambda: delivery.extend(dice.choice((1, LEASE, 400))),
     ]
-    try:
+    with suppress(LeaseLost):
         dice.choice(ways)()
-    except LeaseLost:
-        pass
 
 
 @pytest.mark.parametrize("fair", ["time", "messages"])

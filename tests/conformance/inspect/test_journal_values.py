@@ -85,6 +85,7 @@ def test_a_pause_tells_how_long_it_is_and_its_end_how_long_it_would_have_gone_on
     queue.resume(*of)
     paused, resumed, *others = queue.journal().events
     assert (paused.kind, paused.shard_key, dict(paused.values)) == ("paused", key, {"seconds": "60.000"})
+    assert paused.due is not None
     assert paused.due == pytest.approx(paused.time + 60, abs=0.002)
     assert resumed.kind == "resumed"
     assert float(resumed.values["seconds"]) == pytest.approx(paused.due - resumed.time, abs=0.002)

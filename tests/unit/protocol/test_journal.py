@@ -151,8 +151,9 @@ def test_versions_that_know_nobody_read_an_entry_that_tells_who_asked() -> None:
 
 
 def test_an_event_tells_what_was_charged_how_long_it_ran_and_what_was_set() -> None:
-    row = (b"12-1", [FORMAT, b"aoa\n9-1-0,,9-2-0\n1,0,1\n1,0,1\n\nhost-7\n135,,|125,,7|\x1ejournal=9\x1ffair=time\x1e\ntt"])
-    columns = decode([row], after=9)
+    more = b"135,,|125,,7|\x1ejournal=9\x1ffair=time\x1e"
+    value = b"\n".join([b"aoa", b"9-1-0,,9-2-0", b"1,0,1", b"1,0,1", b"", b"host-7", more, b"tt"])
+    columns = decode([(b"12-1", [FORMAT, value])], after=9)
     assert columns.charged == [135, None, 0]
     assert columns.ran == [125, None, 7]
     assert columns.values == [{}, {"journal": "9", "fair": "time"}, {}]
