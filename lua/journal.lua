@@ -2,9 +2,7 @@
 -- begins its list of events, and appends it as one entry of the stream when it ends.
 Journal.VERSION = '2' -- of an entry: the name of its field
 
--- Kinds that end a delivery, or charge one that goes on: they tell the bill of it.
-local BILLED = 'anulrbpczt'
-local LONGEST_RUN = 10000000000 -- ms that are believed of a handler: 115 days
+local LONGEST_RUN = 14 -- letters of the ms that are believed of a handler
 local LARGEST_VALUE = 64 -- bytes
 local LARGEST_VALUES = 1000 -- bytes of all values of an event, about
 
@@ -24,21 +22,27 @@ function Journal.begin_events(q, client)
     Arguments.check({client}, {'client'})
   end
   q.events = {
-    size = 0, kinds = {}, ids = {}, lengths = {}, owned = {}, counts = {}, dues = {}, charged = {}, ran = {},
-    values = {}, has_charged = false, has_ran = false, has_values = false, bill = '', run = '',
+    size = 0, kinds = {}, ids = {}, lengths = {}, owned = {}, counts = {}, dues = {},
+    charged = nil, ran = nil, values = nil, bill = nil, run = nil, -- tables that grow take longer
   }
 end
 
--- Notes what is charged for a delivery, in ms: the next event of it tells that.
+-- Notes what is charged for a delivery, in ms: the next event of a delivery tells that.
 function Journal.note_charge(q, ms)
   local tenths = floor(ms * 10 + 0.5)
   if tenths > 0 then q.events.bill = spell(tenths) end
 end
 
--- Notes for how long the handler of a delivery ran that ends: its cost says that behind '~', where it is not the cost.
+-- Notes for how long the handler of a delivery ran that ends: its cost is that, or has it behind '~'.
 function Journal.note_run(q, cost)
-  local ran = cost and tonumber(match(cost, '~([%d.]+)$') or match(cost, '^[%d.]+$') or '')
-  if ran then q.events.run = spell(floor(min(ran, LONGEST_RUN) * 10 + 0.5)) end
+  local ran = cost and (match(cost, '^%d+%.?%d*$') or match(cost, '~(%d+%.?%d*)$'))
+  if ran and #ran <= LONGEST_RUN then q.events.run = ran end
+end
+
+-- Sets one value of a column that few events have.
+local function put_in(events, column, at, value)
+  if not events[column] then events[column] = {} end
+  events[column][at] = value
 end
 
 -- Spells values by name for an event: {name, value, ...}. Long ones are cut.
@@ -62,12 +66,12 @@ function Journal.note_event(q, kind, id, shard_key, deliveries, due, values)
   events.size = at
   events.kinds[at], events.ids[at], events.lengths[at], events.owned[at] = kind, id, #shard_key, shard_key
   events.counts[at], events.dues[at] = deliveries, due and spell(due) or ''
-  events.charged[at], events.ran[at], events.values[at] = '', '', values or ''
-  if values then events.has_values = true end
-  if not find(BILLED, kind, 1, true) then return end
+  if values then put_in(events, 'values', at, values) end
   local bill, run = events.bill, events.run
-  if bill ~= '' then events.charged[at], events.has_charged, events.bill = bill, true, '' end
-  if run ~= '' then events.ran[at], events.has_ran, events.run = run, true, '' end
+  if not (bill or run) or kind == 'e' then return end -- 'e': a letter makes room for the message that this is of
+  if bill then put_in(events, 'charged', at, bill) end
+  if run then put_in(events, 'ran', at, run) end
+  events.bill, events.run = nil, nil
 end
 
 -- Returns who asked for a call, and what was noted of it, in what the call says of its caller: that is "client", or
@@ -78,13 +82,19 @@ function Journal.who_of(said)
   return by ~= '' and by or client, note
 end
 
+-- Spells such a column; '' where no event has a value.
+local function spell_column(column, size, separator)
+  if not column then return '' end
+  for at = 1, size do column[at] = column[at] or '' end
+  return concat(column, separator)
+end
+
 -- Spells what some events tell beside their columns: "charged|ran|values"; '' where none does.
 local function spell_more(events)
-  if not (events.has_charged or events.has_ran or events.has_values) then return '' end
-  return concat({
-    events.has_charged and concat(events.charged, ',') or '', events.has_ran and concat(events.ran, ',') or '',
-    events.has_values and concat(events.values, '\30') or '',
-  }, '|')
+  if not (events.charged or events.ran or events.values) then return '' end
+  local size = events.size
+  return spell_column(events.charged, size, ',') .. '|' .. spell_column(events.ran, size, ',') .. '|'
+    .. spell_column(events.values, size, '\30')
 end
 
 -- Appends the events of this call, and which client made them.

@@ -75,7 +75,6 @@ end
 -- all.
 function Leases.end_flight(q, a, key, marks, cost)
   leave_flight(q, a, key, marks)
-  if q.events and cost ~= 'nothing' then Journal.note_run(q, cost) end
   if marks == '' or cost == 'nothing' then return end
   local since = charged_since(marks)
   if not since then return end

@@ -74,6 +74,6 @@ def _charged(delivery: LeasedDelivery, share: float) -> Received:
 
 def _ran(delivery: LeasedDelivery) -> float | None:
     """Return for how long the work on it went on, if the journal is to know and that is not what it costs."""
-    if delivery._cost is None and not delivery.besides or not delivery._queue.state.config.journal:
+    if (delivery._cost is None and not delivery.besides) or not delivery._queue.state.config.journal:
         return None
     return max(0.0, (delivery.took or 0.0) + delivery.besides)

@@ -164,7 +164,10 @@ def _callers(text: str, size: int, *, is_write: bool) -> list[list[str]]:
 
 
 def _more(text: bytes | None, kinds: list[str]) -> list[list[Any]]:
-    """Return three columns: charged, ran, and values. The text, None of an older entry, is "charged|ran|values"."""
+    """Return three columns: charged, ran, and values.
+
+    The text, None of an older entry, is "charged|ran|values": in tenths of a ms, in ms as a decimal, and by name.
+    """
     size = len(kinds)
     if text is None:
         return [[None] * size, [None] * size, [{} for _ in kinds]]
@@ -174,7 +177,13 @@ def _more(text: bytes | None, kinds: list[str]) -> list[list[Any]]:
         (tenths or 0) if kind in BILLED else None for kind, tenths in zip(kinds, _numbers(charged, size), strict=True)
     ]
     told = [_values(each) for each in values.split(b"\x1e")] if values else [{} for _ in kinds]
-    return [bills, _numbers(ran, size), told]
+    return [bills, [_tenths(word) for word in ran.split(b",")] if ran else [None] * size, told]
+
+
+def _tenths(word: bytes) -> int | None:
+    """Return ms as tenths of them: "12.5" are 125."""
+    ms, _, part = word.partition(b".")
+    return 10 * int(ms) + int(part[:1] or b"0") if word else None
 
 
 def _values(text: bytes) -> dict[str, str]:

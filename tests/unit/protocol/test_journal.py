@@ -70,8 +70,8 @@ def entry(rows: list[Row], rng: random.Random) -> tuple[bytes, list[bytes]]:
 def _more(rows: list[Row]) -> str:
     """What was charged, how long it ran, and the values; nothing where nothing is told."""
     charged, ran = (
-        ",".join(str(row[name]) if row[name] else "" for row in rows) if any(row[name] for row in rows) else ""
-        for name in ("charged", "ran")
+        ",".join(spelled(row[name]) if row[name] else "" for row in rows) if any(row[name] for row in rows) else ""
+        for name, spelled in (("charged", str), ("ran", lambda tenths: str(tenths / 10)))
     )
     values = "\x1e".join("\x1f".join(f"{name}={value}" for name, value in row["values"].items()) for row in rows)
     told = f"{charged}|{ran}|{values if any(row['values'] for row in rows) else ''}"
@@ -151,7 +151,7 @@ def test_versions_that_know_nobody_read_an_entry_that_tells_who_asked() -> None:
 
 
 def test_an_event_tells_what_was_charged_how_long_it_ran_and_what_was_set() -> None:
-    more = b"135,,|125,,7|\x1ejournal=9\x1ffair=time\x1e"
+    more = b"135,,|12.5,,0.7|\x1ejournal=9\x1ffair=time\x1e"
     value = b"\n".join([b"aoa", b"9-1-0,,9-2-0", b"1,0,1", b"1,0,1", b"", b"host-7", more, b"tt"])
     columns = decode([(b"12-1", [FORMAT, value])], after=9)
     assert columns.charged == [135, None, 0]
