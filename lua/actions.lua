@@ -122,11 +122,7 @@ end
 -- Notes in the journal that somebody stopped an action.
 local function note_stopped(KEYS, who, now)
   local rules = Rules.rules_of(call('HGET', KEYS[1], 'rules'))
-  if rules.journal == 0 then return end
-  local q = new_q{keys = {[META] = KEYS[1], [JOURNAL] = KEYS[4]}, rules = rules, now = now}
-  Journal.begin_events(q)
-  Journal.note_event(q, 's', '', '', 0)
-  Journal.save_events(q, who)
+  Journal.tell({[META] = KEYS[1], [JOURNAL] = KEYS[4]}, rules, now, who, 's')
 end
 
 -- The process that works on an action stops with the next piece; one that nobody works on is stopped at once.

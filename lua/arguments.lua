@@ -30,7 +30,7 @@ local KINDS = {
   ['token'] = {'^%w+:%d+%-%d+:%d+:[^:]*:[^:]*:', 1400},
   ['token_or_none'] = {'^$', 0, also = 'token'},
   ['position'] = {'', 2800}, -- where a list goes on: what is not there is not found
-  ['costs'] = {'^[%d.,=-]*$', 16384},
+  ['costs'] = {'^[%d.,=~-]*$', 16384},
   ['error'] = {'', 65536},
   ['failure'] = {'', 4096}, -- of what is malformed in it the rest is believed (failures.lua)
   ['cursor'] = {'^%d+$', 20},

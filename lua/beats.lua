@@ -1,6 +1,6 @@
 -- The workers, and what was done in each of the last minutes, as workers say. Its verbs are beat, workers and history.
 --   workers    a worker's id -> "heard|end|slots|busy|...", by the server's clock; what follows only clients read
---              (shardq/protocol/beats.py)
+--              (shardq/protocol/beats.py). '0' before the time: the journal has that it was given up
 --   minutes    'm' and a minute mod 480 -> "minute|workers|slots|busy|...": what the queue had at its begin;
 --              'k' and a minute mod 60 -> "minute|task=done,failed,ms,buckets;...": what was done of each task;
 --              'told' -> "minute|when": who was asked for the numbers of a minute, 0 if they are there
@@ -26,24 +26,59 @@ local LARGEST_MINUTE = 16384 -- bytes of a minute's tasks
 -- Returns when a worker was heard, 0 if its row is none.
 local function heard_of(row) return (match(row, '^(%d+)|') or 0) + 0 end
 
--- Looks at a few workers by chance, and drops those that were silent for long.
-local function drop_silent(key, now)
-  local rows = call('HRANDFIELD', key, LOOKED_AT, 'WITHVALUES')
+-- Says whether a row is of a worker that has left: it said so, or it was given up (then the row's time begins with
+-- '0').
+local function has_left(row) return byte(row) == 48 or match(row, '^%d+|(.)') ~= '0' end -- 48 is '0'
+
+-- Notes in the journal that a worker joined ('J') or left ('L'), as its row says. `said_by` is who says so; one that
+-- was given up has been `silent` for so many ms.
+local function tell_worker(KEYS, now, kind, id, row, said_by, silent)
+  local values = {'worker', id, 'slots', match(row, '^[01]|(%d+)|') or '0'}
+  if silent then values[5], values[6] = 'silent', format('%.3f', silent / 1000) end
+  local rules = Rules.rules_of(call('HGET', KEYS[1], 'rules'))
+  Journal.tell({[META] = KEYS[1], [JOURNAL] = KEYS[4]}, rules, now, said_by, kind, Journal.spell_values(values))
+end
+
+-- Notes that a worker joins with this beat, or leaves. `before` is its row until now, false if it has none.
+local function tell_change(KEYS, now, id, row, before)
+  local was_there = before and not has_left(before)
+  local is_there = byte(row) == 48
+  if is_there ~= was_there then tell_worker(KEYS, now, is_there and 'J' or 'L', id, row, id) end
+end
+
+-- Gives up a worker, which has left by that. So its row stays, but for the mark.
+local function give_up(KEYS, now, id, row, said_by)
+  if not KEYS[4] or has_left(row) then return end
+  call('HSET', KEYS[2], id, '0' .. row)
+  tell_worker(KEYS, now, 'L', id, match(row, '|(.*)$'), said_by, max(0, now - heard_of(row)))
+end
+
+-- Looks at a few workers by chance: gives up those that are gone, and drops those that were silent for long.
+local function look_at_some(KEYS, now, said_by)
+  local rows = call('HRANDFIELD', KEYS[2], LOOKED_AT, 'WITHVALUES')
   for at = 1, #rows, 2 do
-    if rows[at] ~= '' and abs(now - heard_of(rows[at + 1])) > SILENT then call('HDEL', key, rows[at]) end
+    local id, row = rows[at], rows[at + 1]
+    local silent = abs(now - heard_of(row))
+    if id ~= '' and silent > GONE then give_up(KEYS, now, id, row, said_by) end
+    if id ~= '' and silent > SILENT then call('HDEL', KEYS[2], id) end
   end
 end
 
 -- Makes room for a worker that is new: the one silent longest of a few goes.
-local function make_room(key, id)
+local function make_room(KEYS, now, id)
+  local key = KEYS[2]
   if call('HLEN', key) <= MAX_WORKERS + 1 then return end -- one is the sentinel
   local rows = call('HRANDFIELD', key, CANDIDATES, 'WITHVALUES')
-  local silent, since
+  local silent, since, row
   for at = 1, #rows, 2 do
     local heard = heard_of(rows[at + 1])
-    if rows[at] ~= '' and rows[at] ~= id and (not since or heard < since) then silent, since = rows[at], heard end
+    if rows[at] ~= '' and rows[at] ~= id and (not since or heard < since) then
+      silent, since, row = rows[at], heard, rows[at + 1]
+    end
   end
-  if silent then call('HDEL', key, silent) end
+  if not silent then return end
+  give_up(KEYS, now, silent, row, id)
+  call('HDEL', key, silent)
 end
 
 -- Says whether the caller is to send the numbers of this minute with its next beat: it is the first one heard in it, or
@@ -195,6 +230,7 @@ end
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2] workers: what its workers last said of themselves
 -- KEYS[3] minutes: what it did and had in each of the last minutes
+-- KEYS[4..] journal: what happened, where the caller knows that the queue keeps one
 -- ARGV[1] worker: its id
 -- ARGV[2] row: what it says, "end|slots|busy|..."
 -- ARGV[3..] minute: of a beat that tells more, "minute|task=done,failed,ms,buckets;..." (what it did in a minute, '' =
@@ -206,6 +242,7 @@ end
 function verbs.beat(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_keys(KEYS, {'meta', 'workers', 'minutes'})
+  if KEYS[4] then Arguments.check_keys({KEYS[1], KEYS[4]}, {'meta', 'journal'}) end
   check_beat(ARGV)
   local epoch, cancelled = unpack(call('HMGET', KEYS[1], 'epoch', 'cancelled')) -- at most 2: the fields
   local now = read_time()
@@ -213,8 +250,10 @@ function verbs.beat(KEYS, ARGV)
   if not epoch then return heard end
   local workers, minutes = KEYS[2], KEYS[3]
   if #ARGV > 2 then call('HLEN', minutes) end -- its type, before the effects
-  if call('HSET', workers, ARGV[1], heard .. '|' .. ARGV[2]) == 1 then make_room(workers, ARGV[1]) end
-  if now % ONE_BEAT_IN == 0 then drop_silent(workers, now) end
+  local before = KEYS[4] and call('HGET', workers, ARGV[1])
+  if call('HSET', workers, ARGV[1], heard .. '|' .. ARGV[2]) == 1 then make_room(KEYS, now, ARGV[1]) end
+  if KEYS[4] then tell_change(KEYS, now, ARGV[1], ARGV[2], before) end
+  if now % ONE_BEAT_IN == 0 then look_at_some(KEYS, now, ARGV[1]) end
   if #ARGV == 2 then return heard .. '|' .. (cancelled or '') .. '|0' end -- the common case
   local work, numbers, first = unpack(ARGV, 3) -- at most 3: what it tells more
   if work ~= '' then add_work(minutes, work, now) end

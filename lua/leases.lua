@@ -43,13 +43,14 @@ function Leases.read_token(token) return match(token, Leases.TOKEN) end
 local MOST_TOLD = 3600000 -- ms that a delivery may be charged
 
 -- Reads what a delivery costs in ms: a time that was measured, of which its age is believed, or '=' and what a consumer
--- told in place of it.
+-- told in place of it. (Behind '~' is for how long it ran in all, where that is another time: for the journal alone.)
 local function read_cost(text, age)
-  local told, number = match(text, '^(=?)([%d.]+)$') -- (of "nan" no number is made)
+  local told, number = match(text, '^(=?)([%d.]+)~?[%d.]*$') -- (of "nan" no number is made)
   return max(0, min(tonumber(number or 0) or 0, told == '=' and MOST_TOLD or age))
 end
 
 local function add_service(q, a, key, ms)
+  if q.events then Journal.note_charge(q, ms) end
   a.served = (a.served or q.virtual) + floor(ms * 10 / (a.weight or 1) + 0.5)
   if q.rules.parents then Children.charge(q, a, key, ms) end
 end
@@ -112,7 +113,7 @@ end
 local function charge_ended(q, a, key, marks, score)
   leave_flight(q, a, key, marks)
   local since = Leases.charged_until(score) or charged_since(marks)
-  if since then add_service(q, a, key, q.rules.is_by_messages and 1 or 1 + max(0, ceil(score) - since)) end
+  if since then add_service(q, a, key, q.rules.is_by_messages and 1 or 1 + max(0, floor(ceil(score) - since + 0.5))) end
 end
 
 -- The flags that stay with a message when its lease is over.

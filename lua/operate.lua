@@ -87,11 +87,30 @@ local function changed_limits(q, a, cap, rate, burst, pause, lasts)
   return parts
 end
 
-local function note_limited(q, name, pause, parts)
+-- Spells for the journal what limits of its own a shard key has now: a plan, or what is not as the queue says.
+local function values_of_limits(parts)
+  local values = {}
+  local plan = match(parts[1], '^=(.*)$')
+  for at, name in ipairs{plan and 'plan' or 'max_in_flight', 'rate', 'burst'} do
+    local value = at == 1 and plan or parts[at]
+    if value ~= '' then values[#values + 1], values[#values + 2] = name, value end
+  end
+  return Journal.spell_values(values)
+end
+
+-- Spells for the journal how long a pause lasts, or would have lasted that ends; '' where it has no end, or none is.
+local function values_of_pause(till, now)
+  if not till or till >= FAR or till <= now then return '' end
+  return Journal.spell_values{'seconds', format('%.3f', (till - now) / 1000)}
+end
+
+-- Notes what was changed of a shard key. Its pause was to end at `paused_till` before, 0 if it was not paused.
+local function note_limited(q, name, pause, parts, paused_till)
   if not q.events then return end
   local till = parts[pause == '' and 7 or 4] + 0
   local kind = pause == '' and 'i' or pause == '0' and 'f' or 'h'
-  Journal.note_event(q, kind, '', name, 0, till > 0 and till < FAR and till or nil)
+  local values = kind == 'i' and values_of_limits(parts) or values_of_pause(kind == 'f' and paused_till or till, q.now)
+  Journal.note_event(q, kind, '', name, 0, till > 0 and till < FAR and till or nil, values)
 end
 
 -- Returns what the accounts say of these names that are listed: of each the parts that are in force, nil if none are.
@@ -170,11 +189,12 @@ function verbs.limit(KEYS, ARGV)
   Accounts.load_accounts(q, names)
   for at = 5, #ARGV, 5 do
     local a, pause = q.accounts[ARGV[at]], ARGV[at + 4]
+    local paused_till = q.events and Limits.parts_of(a.limits, q.now)[4] + 0
     local parts = changed_limits(q, a, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], pause, ARGV[4])
     change_limits(q, a, parts)
     if ARGV[at + 1] .. ARGV[at + 2] .. ARGV[at + 3] ~= '' then note_changed(changed, a.name, 'l') end
     if pause ~= '' then note_changed(changed, a.name, 'p') end
-    note_limited(q, a.name, pause, parts)
+    note_limited(q, a.name, pause, parts, paused_till)
   end
   close_limits(q, KEYS[19], ARGV[3], ARGV[2], changed)
   return 'OK'
@@ -210,7 +230,8 @@ function verbs.weigh(KEYS, ARGV)
     note_changed(changed, a.name, 'w')
     if Rules.owner_of(q.rules, a.name) ~= a.name then Children.end_weight(q, a) end
     local till = parts[9] + 0
-    Journal.note_event(q, 'j', '', a.name, 0, till > 0 and till or nil)
+    local values = q.events and Journal.spell_values{'weight', weight}
+    Journal.note_event(q, 'j', '', a.name, 0, till > 0 and till or nil, values)
   end
   close_limits(q, KEYS[19], ARGV[3], ARGV[2], changed)
   return 'OK'
@@ -285,7 +306,7 @@ function verbs.pause(KEYS, ARGV)
   local answer = Queue.check_epoch(meta, ARGV[1], ARGV[2])
   if answer then return answer end
   local now = read_time()
-  local text, line = unpack(call('HMGET', meta, 'rules', 'line')) -- at most 2: the fields
+  local text, line, odd = unpack(call('HMGET', meta, 'rules', 'line', 'odd')) -- at most 3: the fields
   local waiting = State.read_line(line)[6]
   till = byte(till) == 43 and now + till or till + 0 -- 43 is '+'
   Rules.set_epoch(meta, ARGV[2])
@@ -296,12 +317,10 @@ function verbs.pause(KEYS, ARGV)
   if till < FAR and waiting > now then
     for _ = 1, ARGV[4] do Notifications.wake_reader(KEYS[2], '') end
   end
-  local q = new_q{keys = {[META] = meta, [JOURNAL] = KEYS[3]}, rules = Rules.rules_of(text), now = now}
-  if q.rules.journal > 0 then
-    Journal.begin_events(q)
-    Journal.note_event(q, till == 0 and 'f' or 'h', '', '', 0, till > 0 and till < FAR and till or nil)
-    Journal.save_events(q, ARGV[5])
-  end
+  local values = values_of_pause(till == 0 and Limits.end_of_pause(State.read_odd(odd), now) or till, now)
+  local keys = {[META] = meta, [JOURNAL] = KEYS[3]}
+  local due = till > 0 and till < FAR and till or nil
+  Journal.tell(keys, Rules.rules_of(text), now, ARGV[5], till == 0 and 'f' or 'h', values, due)
   return 'OK'
 end
 

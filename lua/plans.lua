@@ -2,6 +2,7 @@
 -- repeat, so no call looks for them), and under 'G:' and a name how many tenants are on it. An account names its plan
 -- (see limits.lua), so a plan that changes visits nobody.
 local MOST_PLANS = 64
+local OF_A_PLAN = {'max_in_flight', 'rate', 'burst', 'weight'} -- what it says, in this order
 
 -- Returns the plans of the text in their order, each as "name,max_in_flight,rate,burst,weight", without one.
 local function others_of(text, name)
@@ -18,6 +19,18 @@ local function check_limits(text)
   local cap, rate, burst, weight = match(text, '^([^,]*),([^,]*),([^,]*),([^,]*)$')
   if not cap then Arguments.refuse('argument 5 is no limits of a plan') end
   Arguments.check({cap, rate, burst, weight}, {'limit', 'rate', 'limit', 'weight'})
+end
+
+-- Notes that a plan was set, with what it says, or deleted.
+local function note_plan(q, name, limits)
+  if not q.events then return end
+  local values = {'plan', name}
+  local at = 0
+  for value in gmatch(limits ~= '' and limits .. ',' or '', '([^,]*),') do
+    at = at + 1
+    if value ~= '' then values[#values + 1], values[#values + 2] = OF_A_PLAN[at], value end
+  end
+  Journal.note_event(q, limits == '' and 'U' or 'P', '', '', 0, nil, Journal.spell_values(values))
 end
 
 -- @verb plan | allow-oom: change a plan, or delete it. It is in force with the next call, and readers look at those who
@@ -57,7 +70,7 @@ function verbs.plan(KEYS, ARGV)
   q.rules = Rules.rules_of(call('HGET', meta, 'rules'))
   Queue.walk_for_rules(q)
   Notifications.notify_readers(q, min(q.behind, 1))
-  Journal.note_event(q, 'o', '', '', 0)
+  note_plan(q, name, limits)
   Settle.close_change(q, ARGV[3])
   return 'OK'
 end

@@ -173,6 +173,15 @@ function Queue.walk_for_rules(q)
   Due.walk_accounts(q)
 end
 
+-- Notes in the journal which settings were changed, but for what the caller's version says of itself.
+local function tell_changes(q, ARGV)
+  local changes = {}
+  for at = 4, #ARGV, 2 do
+    if ARGV[at] ~= 'accounts' then changes[#changes + 1], changes[#changes + 2] = ARGV[at], ARGV[at + 1] end
+  end
+  Journal.tell(q.keys, q.rules, q.now, ARGV[3], 'o', Journal.spell_values(changes))
+end
+
 -- @verb configure | allow-oom: change settings of a queue; the epoch moves so that every client looks them up again.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: for which the settings were chosen
@@ -209,11 +218,7 @@ function verbs.configure(KEYS, ARGV)
   -- Limits of the whole queue may have held back anything. Otherwise one reader is enough to go through the accounts.
   Notifications.notify_readers(q, is_total and q.shared + q.behind or min(q.behind, 1))
   Settle.close_change(q, ARGV[3])
-  if q.rules.journal > 0 then
-    Journal.begin_events(q)
-    Journal.note_event(q, 'o', '', '', 0)
-    Journal.save_events(q, ARGV[3])
-  end
+  tell_changes(q, ARGV)
   return 'OK'
 end
 

@@ -202,12 +202,19 @@ local function end_delivery(q, parts, n, kind, cost, ARGV, at)
   local a = q.accounts[q.rules.parents and Rules.parent_of(key) or key]
   -- Also of a message that was cancelled: the work was done, and its place in flight is free.
   if a then Leases.end_flight(q, a, key, marks, kind == 'g' and 'nothing' or cost) end -- of what nobody saw
-  if q.cancels > 0 and Leases.end_cancelled(q, place, id, key) then return 'c' end
+  if q.cancels > 0 then
+    if q.events then Journal.note_run(q, cost) end
+    if Leases.end_cancelled(q, place, id, key) then return 'c' end
+  end
   if kind ~= 'a' then
+    if q.events and kind ~= 'g' then Journal.note_run(q, cost) end
     local p = {place = place, id = id, attempt = parts[n + 3] + 0, marks = marks, key = key}
     return end_returned(q, a or Accounts.find_account(q, Rules.owner_of(q.rules, key)), p, kind, ARGV, at)
   end
-  if q.events then Leases.note_end(q, 'a', place, id, key, parts[n + 3]) end
+  if q.events then
+    Journal.note_run(q, cost)
+    Leases.note_end(q, 'a', place, id, key, parts[n + 3])
+  end
   Messages.drop_body(q, place, id)
   if marks ~= '' and find(marks, 'e', 1, true) then add(q, 'without_error', id) end -- `errors` may have it
   return 'o'

@@ -133,7 +133,9 @@ local function charge_so_far(q, parts, live, costs)
     at = at + 1
     local key = parts[at * PARTS]
     local a = live[at] and q.accounts[Rules.owner_of(q.rules, key)]
-    charged[at] = a and Leases.charge_so_far(q, a, key, parts[at * PARTS - 1], cost)
+    local n = at * PARTS
+    charged[at] = a and Leases.charge_so_far(q, a, key, parts[n - 1], cost)
+    if charged[at] then Leases.note_end(q, 't', parts[n - 4], parts[n - 3], key, parts[n - 2]) end
   end
   if q.children then Children.save(q) end
   Turns.save_accounts(q)
@@ -157,27 +159,29 @@ end
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] visibility: the leases end so many ms from now; '' = they stay as they are
 -- ARGV[2] costs: what each delivery costs since it was last charged, as of `settle`
--- ARGV[3..] tokens: of the leases
+-- ARGV[3] client: what the journal calls the caller
+-- ARGV[4..] tokens: of the leases
 -- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled)}
 function verbs.extend(KEYS, ARGV)
   if not call then begin() end
   Arguments.check_first(KEYS, 18)
-  Arguments.check(ARGV, {'ms_or_none', 'costs'}, {'token'}, 500)
+  Arguments.check(ARGV, {'ms_or_none', 'costs', 'client'}, {'token'}, 500)
   local visibility = tonumber(ARGV[1])
   local costs = ARGV[2]
   local q = State.open_call(KEYS, 18, 'lease_at')
   if not q then
-    return {read_time(), rep('l', #ARGV - 2)}
+    return {read_time(), rep('l', #ARGV - 3)}
   end
   local lease_at = q.values[State.COMMON + 1] + 0
   q.jump = q.odd.jump and Clock.read_jump(q.odd.jump, q.now)
-  local parts = Settle.look_at_tokens(ARGV, 3, 1, q.rules.parents)
-  local letters, live = judge_leases(q, ARGV, 3, parts)
+  local parts = Settle.look_at_tokens(ARGV, 4, 1, q.rules.parents)
+  local letters, live = judge_leases(q, ARGV, 4, parts)
   if visibility and next(live) then
     -- A delivery that is over is charged by whatever ended it.
+    if costs ~= '' and q.rules.journal > 0 then Journal.begin_events(q) end
     local charged = costs ~= '' and charge_so_far(q, parts, live, costs) or {}
     local ends = q.now + visibility
-    move_leases(q, ARGV, 3, live, charged, ends)
+    move_leases(q, ARGV, 4, live, charged, ends)
     -- `lease_at` is a bound from below, so a lease that moves away from it changes nothing: the next read that looks
     -- corrects it.
     if ends < lease_at then State.put(q, 'lease_at', spell(ends)) end
@@ -186,6 +190,7 @@ function verbs.extend(KEYS, ARGV)
   State.save_state(q)
   Settle.save_rest(q)
   if q.wakes then Notifications.wake_readers(q) end
+  if q.events then Journal.save_events(q, ARGV[3]) end
   return {q.now, concat(letters)}
 end
 

@@ -243,7 +243,8 @@ function verbs.journal(KEYS, ARGV)
       -- The first line of an entry's value has one letter for each event. An entry that something else wrote counts as
       -- one event: otherwise a page of such entries would never end.
       local version, value = entry[2][1], entry[2][2]
-      local letters = version == '1' and find(value, '\n', 1, true) or 2
+      local is_ours = version == Journal.VERSION or version == '1'
+      local letters = is_ours and find(value, '\n', 1, true) or 2
       found, rows[#rows + 1], from = found + max(1, letters - 1), entry, '(' .. entry[1]
     end
   until #page < 32

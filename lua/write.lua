@@ -451,7 +451,7 @@ local function note_written(q, ARGV, prefix, places, stride, options)
   if #kept == 0 then return end
   Journal.append_events(q, #kept, concat({
     rep('w', #kept), prefix .. concat(kept, ','), concat(lengths, ','), '', has_dues and concat(dues, ',') or '',
-    (has_tasks and concat(tasks, ',') or '') .. (q.asked or ''), concat(keys),
+    (has_tasks and concat(tasks, ',') or '') .. (q.asked or ''), '', concat(keys),
   }, '\n'))
 end
 

@@ -16,7 +16,20 @@ if TYPE_CHECKING:
     from shardq.client.async_queue import AsyncQueue
     from shardq.client.delivery import Delivery
 
-HELD: Final = ("received", "answered", "dead", "took", "work", "_codecs", "_clock", "_lost", "_told", "_cost", "_lease")
+HELD: Final = (
+    "received",
+    "answered",
+    "dead",
+    "took",
+    "besides",
+    "work",
+    "_codecs",
+    "_clock",
+    "_lost",
+    "_told",
+    "_cost",
+    "_lease",
+)
 """What the worker's own delivery holds, for all its faces."""
 
 

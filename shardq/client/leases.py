@@ -184,12 +184,14 @@ class Leases:
 class LeasedDelivery(DeliveryView):
     """What `Delivery` and `AsyncDelivery` share: the delivery's lease, and the callbacks for when it is lost."""
 
-    __slots__ = ("_cost", "_lease", "_queue", "_told", "took", "work")
+    __slots__ = ("_cost", "_lease", "_queue", "_told", "besides", "took", "work")
 
     _told: tuple[float, bool] | None  # when the last progress was sent, and whether all was done
     _cost: float | None
     took: float | None
     """How long the work took, in seconds; None until it was measured."""
+    besides: float
+    """For how long it went on besides: what was told when its lease was extended; below 0, what others have of it."""
     work: Work
 
     def __init__(self, received: Received, queue: Any, work: Work) -> None:
@@ -198,6 +200,7 @@ class LeasedDelivery(DeliveryView):
         self._clock = queue.state.clock
         self._lost = self.answered = self.cancelled = self.dead = False
         self._queue, self._told, self._cost, self.took, self.work = queue, None, None, None, work
+        self.besides = 0.0
         self._lease: Lease = queue._client.leases.hold(received.deadline)
 
     @property

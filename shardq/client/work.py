@@ -36,20 +36,18 @@ class Work(msgspec.Struct, eq=False):
 def measured(deliveries: Sequence[LeasedDelivery]) -> list[Received]:
     """Return what Redis is told of these deliveries, which are settled together: with the cost of those that have one.
 
-    Only what was delivered while others waited is charged.
+    Only of what was delivered while others waited, or where the queue keeps a journal, the time is told.
     """
     if len(deliveries) == 1:
         return [measured_one(deliveries[0])]
-    together = Counter([each.work for each in deliveries if each.received.charged and each.took is None])
+    together = Counter([each.work for each in deliveries if each.received.timed and each.took is None])
     shares = {work: work.share(number) for work, number in together.items()}
-    return [
-        _charged(each, shares.get(each.work, 0.0)) if each.received.charged else each.received for each in deliveries
-    ]
+    return [_charged(each, shares.get(each.work, 0.0)) if each.received.timed else each.received for each in deliveries]
 
 
 def measured_one(delivery: LeasedDelivery) -> Received:
     """Do as `measured`, for a single one."""
-    if not delivery.received.charged:
+    if not delivery.received.timed:
         return delivery.received
     return _charged(delivery, delivery.work.share(1) if delivery.took is None else 0.0)
 
@@ -61,12 +59,21 @@ def measured_so_far(delivery: LeasedDelivery) -> Received:
     """
     if delivery.cost is not None:
         return delivery.received
-    return replace(delivery.received, cost=spelled_cost(delivery.work.share(1), is_told=False))
+    share = delivery.work.share(1)
+    delivery.besides += share
+    return replace(delivery.received, cost=spelled_cost(share, is_told=False))
 
 
 def _charged(delivery: LeasedDelivery, share: float) -> Received:
     if delivery.took is None:
         delivery.took = share  # if Redis does not answer, another try tells the same
     told = delivery._cost
-    cost = spelled_cost(delivery.took if told is None else told, is_told=told is not None)
+    cost = spelled_cost(delivery.took if told is None else told, is_told=told is not None, ran=_ran(delivery))
     return replace(delivery.received, cost=cost)
+
+
+def _ran(delivery: LeasedDelivery) -> float | None:
+    """Return for how long the work on it went on, if the journal is to know and that is not what it costs."""
+    if (delivery._cost is None and not delivery.besides) or not delivery._queue.state.config.journal:
+        return None
+    return max(0.0, (delivery.took or 0.0) + delivery.besides)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened to a message. Times are seconds of the server's clock.
+    """Something that happened to a message, or in a queue. Times are seconds of the server's clock.
 
     `stream` is where the message was stored when it was written, None if it was delayed or held back. `shard_key` is
     None if the script did not know it. `count` is the number of deliveries so far. `due` is when the message can be
@@ -17,9 +17,16 @@ class Event(msgspec.Struct, frozen=True):
     a write; `task` is for a write the name of the task that the message calls, '' for all else. `by` is who asked
     for the call, by default the client (of a write nobody), and `note` what was noted with it: see `Queue.pause`.
 
+    `charged_ms` is for how many ms the event has charged the shard key: what a delivery cost that ended, or of one that
+    goes on what it cost so far (kind "charged"). `ran_ms` is for how many ms the handler ran in all, by its own clock.
+    Both are None where nothing was charged by then, or nobody told it.
+
     Events of the kinds "weighted", "limited", "paused" and "resumed" are of a shard key (None: of the whole queue),
-    those of the kinds "configured" and "stopped" (an action) of the queue, and none of them of a message: their
-    `message_id` is ''. The `due` of a pause or a limit is its end.
+    those of the kinds "configured", "plan_set", "plan_deleted", "stopped" (an action), "joined" and "left" (a worker)
+    of the queue, and none of them of a message: their `message_id` is ''. The `due` of a pause or a limit is its end.
+    Their `values` are what was set, by name, as text (docs/journal.md).
+
+    `version` is that of the event as Redis has it: 1 has neither times nor values.
     """
 
     number: int
@@ -34,6 +41,10 @@ class Event(msgspec.Struct, frozen=True):
     task: str = ""
     by: str = ""
     note: str = ""
+    charged_ms: float | None = None
+    ran_ms: float | None = None
+    values: Mapping[str, str] = {}
+    version: int = 2
 
 
 BITS: Final = 53

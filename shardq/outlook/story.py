@@ -69,7 +69,11 @@ class Told(NamedTuple):
 
 
 def story_of(events: Sequence[Event]) -> list[Told]:
-    """Return the events of one message as they are told, of many the first and the last ones."""
+    """Return the events of one message as they are told, of many the first and the last ones.
+
+    Not what was charged while a handler ran: how long it ran is told at its end.
+    """
+    events = [each for each in events if each.kind != "charged"]
     told = [_told(each, events[at - 1] if at else None) for at, each in enumerate(events)]
     if len(told) <= FIRST + LAST + 1:
         return told
@@ -85,7 +89,14 @@ def _told(event: Event, before: Event | None) -> Told:
 
 def _text(event: Event, before: Event | None) -> Parts:
     tell = _TOLD.get(event.kind)
-    return [*(tell(event, before) if tell else [MEANS.get(event.kind, "")]), *_who(event)]
+    return [*(tell(event, before) if tell else [MEANS.get(event.kind, "")]), *_ran(event), *_who(event)]
+
+
+def _ran(event: Event) -> Parts:
+    """Return for how long its handler ran, if that is known."""
+    if event.ran_ms is None:
+        return []
+    return [f"{'' if event.kind == 'acked' else ', '}after it ran for {span(event.ran_ms / 1000)}"]
 
 
 def _written(event: Event, _: Event | None) -> Parts:

@@ -241,32 +241,43 @@ def is_charged(marks: str) -> bool:
     return marks[-1:].isdigit()
 
 
-def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Received]:
-    """Return the messages in a reply of `read`, in the order in which they must be handled."""
+def deliveries(reply: Sequence[Any], holder: str, deadline: float, is_timed: bool = False) -> list[Received]:
+    """Return the messages in a reply of `read`, in the order in which they must be handled.
+
+    With *is_timed* the time that the work on them takes is told, also of those that are not charged.
+    """
     now_ms, (new, again, mark) = int(reply[1]), reply[5:8]
     mark, found = mark.decode(), []
     charged = is_charged(mark)
     for at in range(0, len(new), 2):
         place = str(new[at]) if isinstance(new[at], int) else new[at].decode()
         for entry, flat in new[at + 1]:
-            found.append(_of_stream(place, entry.decode(), flat, holder, now_ms, deadline, mark, charged))
-    return found + [received(row, holder, now_ms, deadline) for row in again] if again else found
+            found.append(_of_stream(place, entry.decode(), flat, holder, now_ms, deadline, mark, charged, is_timed))
+    return found + [received(row, holder, now_ms, deadline, is_timed) for row in again] if again else found
 
 
 def _of_stream(
-    place: str, entry: str, flat: Row, holder: str, now_ms: int, deadline: float, mark: str, charged: bool
+    place: str,
+    entry: str,
+    flat: Row,
+    holder: str,
+    now_ms: int,
+    deadline: float,
+    mark: str,
+    charged: bool,
+    is_timed: bool,
 ) -> Received:
     ms, known = int(entry.partition("-")[0]), place != "l" and is_ours(flat)
     has_marks = known and flat[0] == b"K"
     marks = mark if has_marks else "-"
-    charged = charged and has_marks
+    timed = is_timed or (charged and has_marks)
     token = lease_token(place, entry, 1, holder, marks, flat[1] if known else b"")
     stream = int(place) if place.isdigit() else None
     if len(flat) == 4 and known:  # the common case
         key, tag = text_or_bytes(flat[1]), flat[2].decode(errors="replace")
         delay = max(0, now_ms - ms) / 1000
         return Received(
-            f"{entry}-{place}", key, 1, deadline, flat[3], tag, {}, "", stream, delay, token, None, "", charged
+            f"{entry}-{place}", key, 1, deadline, flat[3], tag, {}, "", stream, delay, token, None, "", timed
         )
     body = entry_body(flat, foreign=not known)
     since = number_of(body.attributes, "t") or ms
@@ -283,11 +294,11 @@ def _of_stream(
         pickup_delay=max(0, now_ms - since) / 1000,
         token=token,
         fields=body.fields,
-        charged=charged,
+        timed=timed,
     )
 
 
-def received(row: Sequence[Any], holder: str, now_ms: int, deadline: float) -> Received:
+def received(row: Sequence[Any], holder: str, now_ms: int, deadline: float, is_timed: bool = False) -> Received:
     """Return the message in a row of a read: see lua/read.lua."""
     place, entry, count, marks = row[0].decode().split(":")
     body, since = body_of(*row[2::2]), int(row[3])
@@ -306,5 +317,5 @@ def received(row: Sequence[Any], holder: str, now_ms: int, deadline: float) -> R
         pickup_delay=max(0, now_ms - since) / 1000,
         token=lease_token(place, entry, int(count), holder, marks, body.key),
         fields=fields_of(body.payload) if foreign else None,
-        charged=is_charged(marks),
+        timed=is_timed or is_charged(marks),
     )

@@ -3,8 +3,8 @@
 docs/journal.md describes the format. Events are numbered, and the numbers never start again. A *position* is the number
 of the last event that a reader has seen: the events after position 40, up to position 60, are 41 to 60.
 
->>> parts = b"wd", b"9-1-3,9-1-3", b"6", b"0,1", b"", b"host-7", b"tenanttenant"
->>> rows = [(b"5-1763711999000", [b"1", bytes([10]).join(parts)])]
+>>> parts = b"wd", b"9-1-3,9-1-3", b"6", b"0,1", b"", b"host-7", b"", b"tenanttenant"
+>>> rows = [(b"5-1763711999000", [b"2", bytes([10]).join(parts)])]
 >>> decode(rows, after=4).kind
 ['delivered']
 """
@@ -17,8 +17,10 @@ from urllib.parse import quote
 
 import msgspec
 
-FORMAT: Final = b"1"
-"""The name of an entry's only field. It is the version of the entry's format."""
+FORMAT: Final = b"2"
+"""The name of an entry's only field. It is the version of the entry's format, and of each event in it."""
+OLDER: Final = b"1"
+"""The version of entries that tell neither times nor values: they lack the part `more`."""
 
 KINDS: Final = {
     "w": "written",
@@ -45,13 +47,23 @@ KINDS: Final = {
     "s": "stopped",
     "h": "paused",
     "f": "resumed",
+    "P": "plan_set",
+    "U": "plan_deleted",
+    "J": "joined",
+    "L": "left",
+    "t": "charged",
 }
-"""The kinds of events, by the letter that stands for each in an entry. The last six are of no message."""
+"""The kinds of events, by the letter that stands for each in an entry."""
+BILLED: Final = frozenset({
+    "acked", "nacked", "recovered", "lease_ended", "rejected", "dead", "no_room", "cancelled", "vanished", "charged",
+})  # fmt: skip
+"""The kinds that say what was charged: those that can end a delivery, and that of one which goes on."""
 
 
 class Columns(msgspec.Struct):
     """Events in columns, each a list of the same length. Times are ms of the server's clock.
 
+    What was `charged`, and how long a handler `ran`, is in tenths of a ms; None where it is not told.
     They are the events after position `after` up to `position`, without those that are `lost`.
     """
 
@@ -69,6 +81,10 @@ class Columns(msgspec.Struct):
     task: list[str] = msgspec.field(default_factory=list)
     by: list[str] = msgspec.field(default_factory=list)
     note: list[str] = msgspec.field(default_factory=list)
+    charged: list[int | None] = msgspec.field(default_factory=list)
+    ran: list[int | None] = msgspec.field(default_factory=list)
+    values: list[dict[str, str]] = msgspec.field(default_factory=list)
+    version: list[int] = msgspec.field(default_factory=list)
 
     @property
     def lost(self) -> int:
@@ -91,7 +107,10 @@ def decode(rows: Iterable[Sequence[Any]], after: int, until: int | None = None) 
     return columns
 
 
-_COLUMNS: Final = ("kind", "message_id", "shard_key", "stream", "count", "due_ms", "client", "task", "by", "note")
+_COLUMNS: Final = (
+    "kind", "message_id", "shard_key", "stream", "count", "due_ms", "client", "task", "by", "note", "charged", "ran",
+    "values", "version",
+)  # fmt: skip
 _Entry = tuple[int, int, list[list[Any]]]
 
 
@@ -99,9 +118,12 @@ def _entry(entry_id: bytes, fields: Sequence[bytes]) -> _Entry | None:
     """Return the number of an entry's last event, its time and its columns; None if shardq cannot have written it."""
     try:
         last, _, ms = entry_id.partition(b"-")
-        if len(fields) != 2 or fields[0] != FORMAT:
+        if len(fields) != 2 or fields[0] not in (FORMAT, OLDER):
             return None
-        letters, ids, lengths, counts, dues, client, keys = fields[1].split(b"\n", 6)
+        is_older = fields[0] == OLDER
+        letters, ids, lengths, counts, dues, client, *more, keys = fields[1].split(b"\n", 7 - is_older)
+        if len(more) != 1 - is_older:
+            return None
         size = len(letters)
         kinds = [KINDS[letter] for letter in letters.decode()]
         owners = _keys(_numbers(lengths, size), keys)
@@ -117,6 +139,8 @@ def _entry(entry_id: bytes, fields: Sequence[bytes]) -> _Entry | None:
             [count or 0 for count in _numbers(counts, size)],
             _numbers(dues, size),
             *_callers(client.decode(), size, is_write=letters == b"w" * size),
+            *_more(None if is_older else more[0], kinds),
+            [int(fields[0])] * size,
         ]
         if any(len(column) != size for column in columns):
             return None
@@ -137,6 +161,34 @@ def _callers(text: str, size: int, *, is_write: bool) -> list[list[str]]:
     if is_write:
         return [nothing, client.split(",") if client else nothing, [by] * size, [note] * size]
     return [[client] * size, nothing, [by or client] * size, [note] * size]
+
+
+def _more(text: bytes | None, kinds: list[str]) -> list[list[Any]]:
+    """Return three columns: charged, ran, and values.
+
+    The text, None of an older entry, is "charged|ran|values": in tenths of a ms, in ms as a decimal, and by name.
+    """
+    size = len(kinds)
+    if text is None:
+        return [[None] * size, [None] * size, [{} for _ in kinds]]
+    charged, _, rest = text.partition(b"|")
+    ran, _, values = rest.partition(b"|")
+    bills = [
+        (tenths or 0) if kind in BILLED else None for kind, tenths in zip(kinds, _numbers(charged, size), strict=True)
+    ]
+    told = [_values(each) for each in values.split(b"\x1e")] if values else [{} for _ in kinds]
+    return [bills, [_tenths(word) for word in ran.split(b",")] if ran else [None] * size, told]
+
+
+def _tenths(word: bytes) -> int | None:
+    """Return ms as tenths of them: "12.5" are 125."""
+    ms, _, part = word.partition(b".")
+    return 10 * int(ms) + int(part[:1] or b"0") if word else None
+
+
+def _values(text: bytes) -> dict[str, str]:
+    pairs = (each.partition("=") for each in text.decode(errors="replace").split("\x1f") if each)
+    return {name: value for name, _, value in pairs}
 
 
 def _append(columns: Columns, last: int, ms: int, parts: list[list[Any]], until: int | None) -> None:

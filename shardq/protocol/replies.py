@@ -131,7 +131,8 @@ def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
     columns = decode(reply[3], start)
     rows = zip(
         columns.number, columns.time_ms, columns.kind, columns.message_id, columns.shard_key, columns.stream,
-        columns.count, columns.due_ms, columns.client, columns.task, columns.by, columns.note, strict=True,
+        columns.count, columns.due_ms, columns.client, columns.task, columns.by, columns.note, columns.charged,
+        columns.ran, columns.values, columns.version, strict=True,
     )  # fmt: skip
     events = [_event(*row) for row in islice(rows, count)]
     position = latest
@@ -143,11 +144,15 @@ def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
 
 def _event(
     number: int, ms: int, kind: str, message_id: str, key: bytes | None, stream: int | None, count: int,
-    due: int | None, client: str, task: str, by: str, note: str,
+    due: int | None, client: str, task: str, by: str, note: str, charged: int | None, ran: int | None,
+    values: Mapping[str, str], version: int,
 ) -> Event:  # fmt: skip
     shard_key = None if key is None else text_or_bytes(key)
     seconds = None if due is None else due / 1000
-    return Event(number, ms / 1000, kind, message_id, shard_key, stream, count, seconds, client, task, by, note)
+    return Event(
+        number, ms / 1000, kind, message_id, shard_key, stream, count, seconds, client, task, by, note,
+        None if charged is None else charged / 10, None if ran is None else ran / 10, values, version,
+    )  # fmt: skip
 
 
 _ONE_DELIVERED: Final = 10_000

@@ -62,9 +62,10 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     },
     "beat": {
         "": "time",
-        "meta": "hmget",
+        "journal": "xadd",
+        "meta": "hget hincrby hmget",
         "minutes": "hget hlen hset",
-        "workers": "hdel hlen hrandfield hset",
+        "workers": "hdel hget hlen hrandfield hset",
     },
     "begin_schedule": {
         "": "time",
@@ -165,6 +166,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "delayed": "zadd zcard zrangebylex zrem",
         "due": "zadd zcard",
         "errors": "hdel",
+        "journal": "xadd",
         "leases": "zadd zmscore",
         "meta": "hdel hget hincrby hmget hset",
         "notifications": "xadd",

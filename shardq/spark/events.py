@@ -177,8 +177,17 @@ def _batch(queue: str, events: Columns, schema: pa.Schema) -> pa.RecordBatch:
         "client": lambda kind: pa.array([each or None for each in events.client], kind),
         "by": lambda kind: pa.array([each or None for each in events.by], kind),
         "note": lambda kind: pa.array([each or None for each in events.note], kind),
+        "task": lambda kind: pa.array([each or None for each in events.task], kind),
+        "charged_ms": lambda kind: pa.array(_ms(events.charged), kind),
+        "ran_ms": lambda kind: pa.array(_ms(events.ran), kind),
+        "values": lambda kind: pa.array([list(each.items()) or None for each in events.values], kind),
+        "version": lambda kind: pa.array(events.version, kind),
     }
     return pa.record_batch([columns[each.name](each.type) for each in schema], schema=schema)
+
+
+def _ms(tenths: list[int | None]) -> list[float | None]:
+    return [None if each is None else each / 10 for each in tenths]
 
 
 def _only(events: Columns, keys: frozenset[bytes]) -> Columns:

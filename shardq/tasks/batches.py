@@ -133,5 +133,6 @@ def _charge(jobs: Sequence[Job], took: float) -> None:
     share = min(took / len(jobs), MAX_COST)
     for job in jobs:
         delivery = cast("Delivery", job.delivery)
+        job.members = len(jobs)
         if delivery.cost is None:
             delivery.cost = share

@@ -94,6 +94,8 @@ def charge(jobs: Sequence[Job], now: float) -> None:
     """
     for job, delivery in zip(jobs, deliveries_of(jobs), strict=True):
         delivery.took = job.took(now)
+        if job.charged or job.members > 1:
+            delivery.besides = (job.charged + delivery.took) / job.members - delivery.took
 
 
 def settle(jobs: Queue, action: SettleJobs, teller: Teller, crossing: Crossing | None) -> Sequence[Delivery]:

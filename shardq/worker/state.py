@@ -91,11 +91,13 @@ class Job:
     for which its thread waits. `started` and `ended` are when the handler started and ended, in seconds of the
     monotonic clock; 0 before, and while it waits for others of its batch. `charged` is for how many of these seconds
     its shard key was charged when its lease was extended. `batch` is for the keeper: the jobs whose leases are extended
-    together with this one's. A job leaves it when its message is not leased any more.
+    together with this one's. A job leaves it when its message is not leased any more. `members` is how many jobs share
+    its time: those of a batch that one call handles.
     """
 
     __slots__ = (
-        "batch", "call", "charged", "delivery", "ended", "handle", "message", "outcome", "slot", "started", "tasks",
+        "batch", "call", "charged", "delivery", "ended", "handle", "members", "message", "outcome", "slot", "started",
+        "tasks",
     )  # fmt: skip
 
     def __init__(self, delivery: DeliveryView) -> None:
@@ -106,6 +108,7 @@ class Job:
         self.call: Any = None
         self.handle: Any = None
         self.started = self.ended = self.charged = 0.0
+        self.members = 1
         self.batch: set[Job] = NO_BATCH
         self.tasks: set[Any] = NO_TASKS
 

@@ -19,6 +19,7 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "replaced": ({WAITING}, WAITING),
     "recovered": ({IN_FLIGHT}, WAITING),
     "lease_ended": ({IN_FLIGHT}, WAITING),
+    "charged": ({IN_FLIGHT}, IN_FLIGHT),
     "rejected": ({IN_FLIGHT}, DEAD),
     "dead": ({IN_FLIGHT, WAITING}, DEAD),
     "no_room": ({IN_FLIGHT, WAITING}, WAITING),
@@ -31,8 +32,10 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "purged": ({WAITING}, GONE),
     "vanished": ({IN_FLIGHT, WAITING}, GONE),
 }
-OF_NO_MESSAGE = {"configured", "weighted", "limited", "paused", "resumed", "stopped"}
-KEYLESS = {"lease_ended", "recovered", "cancelled", "vanished"}
+OF_NO_MESSAGE = {
+    "configured", "weighted", "limited", "paused", "resumed", "stopped", "plan_set", "plan_deleted", "joined", "left",
+}  # fmt: skip
+KEYLESS = {"lease_ended", "recovered", "cancelled", "vanished", "charged"}
 
 
 @dataclass

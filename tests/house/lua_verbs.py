@@ -175,7 +175,7 @@ def places_are_declared(modules: Modules, verb: Verb, reached: list[Function]) -
     places = modules.places
     given = {place: at for each in reached for place, at in each.given.items()}
     for place, at in given.items():
-        if verb.keys.get(at) != place.lower():
+        if at != verb.rest and verb.keys.get(at) != place.lower():
             yield f"[{place}] = KEYS[{at}], which is another key in its comment"
     for each in reached:
         named = {name for name in each.refers if name in places}

@@ -11,7 +11,7 @@ from shardq.protocol.keys import QueueKeys
 def calls_of(raw: Any, keys: QueueKeys) -> Iterator[tuple[str, list[str]]]:
     """What each call did: 'w' wrote or 'd' delivered, and the ids of these messages."""
     for _, fields in raw.xrange(keys.journal):
-        kinds, ids, *_ = fields[b"1"].decode().split("\n")
+        kinds, ids, *_ = fields[b"2"].decode().split("\n")
         if kinds.startswith("w"):
             ms, before, places = ids.split("|")
             yield "w", [f"{ms}-{int(before) + at}-{place}" for at, place in enumerate(places.split(","), 1)]

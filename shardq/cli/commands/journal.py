@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from shardq.client import Queue
 
 ABOUT = """Prints for each event, in a line if it fits: number, time, what happened, message id and shard key;
-then, if known, the delivery count, the delay, who did it (a client, or whoever asked by --by) and the note, and of a
-write the task that it calls. A queue keeps a journal once its setting `journal` says how many events to keep. Older
+then, if known, the delivery count, the delay, who did it (a client, or whoever asked by --by) and the note, of a write
+the task that it calls, of a delivery how long its handler ran and what the tenant was charged, and the values that
+somebody set. A queue keeps a journal once its setting `journal` says how many events to keep. Older
 events are dropped; stderr says how many of the requested ones are lost. With --follow it also says when the queue is
 deleted, and goes on when it is made anew."""
 
@@ -114,6 +115,9 @@ def _line(event: Event) -> str:
         f"by {printable(event.by)}" if event.by else "",
         printable(event.note),
         f"task {printable(event.task)}" if event.task else "",
+        f"ran {duration(event.ran_ms / 1000)}" if event.ran_ms is not None else "",
+        f"charged {duration(event.charged_ms / 1000)}" if event.charged_ms else "",
+        *(f"{printable(name)}={printable(value)}" for name, value in event.values.items()),
     ]
     which = printable(event.message_id or "-")
     return "  ".join(filter(None, [str(event.number), time, f"{event.kind:<10}", which, key, *more]))
@@ -124,5 +128,6 @@ def _fields(event: Event) -> dict[str, Any]:
     return {
         "number": event.number, "time": event.time, "kind": event.kind, "message_id": event.message_id, **key,
         "stream": event.stream, "count": event.count, "due": event.due, "client": event.client,
-        "task": event.task, "by": event.by, "note": event.note,
+        "task": event.task, "by": event.by, "note": event.note, "charged_ms": event.charged_ms,
+        "ran_ms": event.ran_ms, "values": dict(event.values), "version": event.version,
     }  # fmt: skip

@@ -36,6 +36,8 @@ MAX_QUEUES: Final = 100
 """Queues that are shown: those that differ first."""
 MAX_EVENTS: Final = 1000
 """Events of the journal that are looked through for what people changed: the last ones."""
+OF_WORKERS: Final = ("joined", "left")
+"""Kinds of events that no people did."""
 MAX_DONE: Final = 20
 """What people changed that is shown: what they did last."""
 MAX_TEXT: Final = 300
@@ -241,7 +243,7 @@ async def _done(source: Source, name: str, config: QueueConfig) -> list[Event]:
     async def ask() -> list[Event]:
         latest = (await queue.journal(1, after=2**52)).latest
         page = await queue.journal(MAX_EVENTS, after=max(0, latest - MAX_EVENTS))
-        return [each for each in page.events if not each.message_id]
+        return [each for each in page.events if not each.message_id and each.kind not in OF_WORKERS]
 
     found = await numbers.allowed(numbers.of_queue(source, "changed", name, ask, numbers.CALM)) or []
     return found[::-1]
@@ -254,6 +256,7 @@ def _event(event: Event) -> dict[str, Any]:
         "kind": event.kind,
         "key": event.shard_key if isinstance(event.shard_key, str) else None,
         "name": name_of(event.shard_key) if event.shard_key is not None else "",
+        "values": cut(" ".join(f"{name}={value}" for name, value in event.values.items()), MAX_TEXT),
         "until": event.due if event.due is not None and math.isfinite(event.due) else None,
         "by": name_of(event.by) if event.by else "",
         "note": cut(event.note, MAX_TEXT),

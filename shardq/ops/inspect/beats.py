@@ -76,10 +76,12 @@ def _pairs(flat: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
 def beat_call(state: QueueState, worker: str, row: str, work: str, numbers: str, *, first: bool) -> Call:
     """Return a worker's beat: its *row*, and what there is of *work* and of *numbers* of a minute.
 
-    With the *first* one of a minute it asks whether it is to tell the minute's numbers.
+    With the *first* one of a minute it asks whether it is to tell the minute's numbers. Where the queue keeps a
+    journal, that tells who joins and leaves.
     """
     more = (work, numbers, int(first)) if work or numbers or first else ()
-    return Call.on(state.keys, "beat", (worker, row, *more))
+    keys = state.keys
+    return Call.on(keys, "beat", (worker, row, *more), rest=(keys.journal,) if state.config.journal else ())
 
 
 class BeatReply(NamedTuple):

@@ -98,16 +98,18 @@ def _tried(state: QueueState, part: Part, repeated: bool) -> str:
     return " ".join(ids) if any(each != "-" for each in ids) else NOT_TRIED
 
 
-def spelled_cost(seconds: float, *, is_told: bool) -> str:
+def spelled_cost(seconds: float, *, is_told: bool, ran: float | None = None) -> str:
     """Return what the work on a message costs as the verbs read it, in ms.
 
     Of a time that was measured the server believes as much as the lease is old. A cost that the consumer told
-    (*is_told*) stands as it is.
+    (*is_told*) stands as it is. For how long the handler *ran* in all stands behind it for the journal, where that is
+    another time.
 
-    >>> spelled_cost(0.0125, is_told=False), spelled_cost(60, is_told=True)
-    ('12.5', '=60000.0')
+    >>> spelled_cost(0.0125, is_told=False), spelled_cost(60, is_told=True), spelled_cost(1, is_told=False, ran=3)
+    ('12.5', '=60000.0', '1000.0~3000.0')
     """
-    return f"{'=' if is_told else ''}{seconds * 1000:.1f}"
+    cost = f"{'=' if is_told else ''}{seconds * 1000:.1f}"
+    return cost if ran is None else f"{cost}~{ran * 1000:.1f}"
 
 
 def lone_ack(state: QueueState, part: Part, until: float) -> Sendable:
@@ -295,7 +297,8 @@ def extend_call(state: QueueState, part: Sequence[Received], duration: float | N
     """
     tokens = (token_argument(delivery.token) for delivery in part)
     visibility: Argument = "" if duration is None else round(duration * 1000)
-    return Call.on(state.keys, "extend", (visibility, "" if repeated else costs_of(part), *tokens))
+    costs, client = "" if repeated else costs_of(part), state.client if state.config.journal else ""
+    return Call.on(state.keys, "extend", (visibility, costs, client, *tokens))
 
 
 def _streams(state: QueueState, places: Iterable[str]) -> tuple[str, ...]:

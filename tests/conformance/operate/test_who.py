@@ -93,8 +93,8 @@ CHANGES: dict[str, tuple[Callable[[Queue], object], Callable[..., object]]] = {
     "limited": (lambda queue: None, lambda queue, **who: queue.set_limits({"t": Limits(rate=5)}, **who)),
     "weighted": (lambda queue: None, lambda queue, **who: queue.set_weights({"t": 3}, **who)),
     "configured": (lambda queue: None, lambda queue, **who: queue.configure(max_deliveries=9, **who)),
-    "configured, a plan": (lambda queue: None, lambda queue, **who: queue.set_plan("gold", rate=5, **who)),
-    "configured, a plan goes": (
+    "plan_set": (lambda queue: None, lambda queue, **who: queue.set_plan("gold", rate=5, **who)),
+    "plan_deleted": (
         lambda queue: queue.set_plan("gold", rate=5), lambda queue, **who: queue.delete_plan("gold", **who),
     ),
     "purged": (lambda queue: queue.write(1, shard_key="t"), lambda queue, **who: queue.purge(**who)),

@@ -89,7 +89,7 @@ def test_a_lease_is_extended_once_and_its_work_is_charged_once(open_queue: OpenQ
     queue.write_many([(number, key) for number in range(4) for key in "tuv"])
     one, other = queue.read_many(2)  # others wait meanwhile, so the work is charged
     cost = "=100000.0"
-    reply = by_hand(queue, "extend", LATER, ",".join([cost] * 3), token(one), token(one), token(other))
+    reply = by_hand(queue, "extend", LATER, ",".join([cost] * 3), "host-7", token(one), token(one), token(other))
     assert reply[1] == b"ooo"
     ahead = [queue.tenant(each.shard_key).ahead for each in (one, other)]
     assert ahead[0] == ahead[1] > 50

@@ -96,7 +96,7 @@ CALLS = [
     Bad("settle", READ, ("x", "0", "0", "", "c", "0:1-1:1:h::k")),
     Bad("settle", READ, ("n", "0", "0", "", "c", "0:1-1:1:h::k", "nan", "", "")),
     Bad("settle", READ, ("n", "0", "0", "", "c", "0:1-1:1:h::k", "1", "")),
-    Bad("extend", FIRST, ("1e300", "", "0:1-1:1:h::k")),
+    Bad("extend", FIRST, ("1e300", "", "", "0:1-1:1:h::k")),
     Bad("configure", FIRST, ("EPOCH", "NEXT", "c", "rules", "nothing")),
     Bad("configure", FIRST, ("EPOCH", "NEXT", "c", "rate", "1e999")),
     Bad("configure", FIRST, ("EPOCH", "NEXT", "c", "max_len", "-1")),

@@ -163,7 +163,7 @@ def settles_nothing(world: World, role: str) -> None:
     assert world.refuses(role, lambda queue: queue.nack_many([world.third]))
     assert world.refuses(role, lambda queue: queue.reject_many([world.fourth], "bad"))
     token = world.fifth.received.token
-    assert world.refuses(role, lambda queue: run(queue, Call.on(KEYS, "extend", (60_000, "", token))))
+    assert world.refuses(role, lambda queue: run(queue, Call.on(KEYS, "extend", (60_000, "", "", token))))
 
 
 def no_setting(world: World, role: str) -> None:

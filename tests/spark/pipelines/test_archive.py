@@ -14,6 +14,7 @@ from shardq.client import Queue
 from shardq.errors import ConfigError
 from shardq.spark.pipelines.archive import Archive, archived
 from shardq.spark.pipelines.report import Progress, Report
+from shardq.tasks import Tasks
 from tests.spark.pipelines.test_moving import work
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
@@ -116,3 +117,40 @@ def test_a_batch_that_was_not_finished_is_not_adopted(
     shutil.rmtree(folder)
     archive.follow("journal", [queues[0].name], options, told, adopt=True)
     assert numbers(archive) == wanted(queues[0])
+
+
+NEWER = ("task", "charged_ms", "ran_ms", "values", "version")
+"""Columns that earlier versions did not archive."""
+
+
+def test_tasks_bills_and_values_are_archived_and_archives_without_them_are_read(
+    spark: Any, url: str, client: Client, queue_name: str, tmp_path: Path, told: Progress
+) -> None:
+    tasks: Tasks[None] = Tasks(queue_name, journal=100_000)
+
+    @tasks.task(name="send")
+    def send(number: int) -> None:
+        """Do nothing."""
+
+    queue = client.queue(tasks)
+    archive, options = Archive(spark, str(tmp_path)), {"url": url}
+    queue.write_many([(send.call(number), f"t{number}") for number in range(9)])
+    archive.follow("journal", [queue.name], options, told)
+    batch = tmp_path / "journal" / "batch=000000000000"
+    older = spark.read.parquet(str(batch)).drop(*NEWER)
+    older.write.partitionBy("queue", "day").parquet(str(tmp_path / "older"))
+    shutil.rmtree(batch)
+    shutil.move(tmp_path / "older", batch)
+    queue.write_many([(send.call(number), f"t{number}") for number in range(9)])
+    queue.read().ack()
+    queue.set_weights({"t0": 3})
+    archive.follow("journal", [queue.name], options, told)
+    for _ in range(2):
+        assert numbers(archive) == wanted(queue)
+        rows = archive.table("journal").select("number", *NEWER).orderBy("number").collect()
+        assert [tuple(row)[1:] for row in rows[:9]] == [(None,) * len(NEWER)] * 9
+        assert [tuple(row) for row in rows[9:]] == [
+            (each.number, each.task or None, each.charged_ms, each.ran_ms, dict(each.values) or None, 2)
+            for each in queue.journal(100).events[9:]
+        ]
+        archive.compact("journal")

@@ -65,5 +65,5 @@ function controls(d, kind, page) {
       acts ? h("td", { class: "num" }, buttons[i]) : null)));
 }
 
-const DID = { weighted: "changed the weight of ", limited: "changed the limits of ", paused: "paused ", resumed: "ended the pause of ", configured: "changed settings of " };
-const deed = (d, e) => [b(e.by || "somebody"), " ", DID[e.kind] ?? `${e.kind} `, e.name === "" ? "the queue" : tenant(d, e), e.until ? [" until ", moment(e.until, d.now)] : "", e.note ? `: “${e.note}”` : ""];
+const DID = { weighted: "changed the weight of ", limited: "changed the limits of ", paused: "paused ", resumed: "ended the pause of ", configured: "changed settings of ", plan_set: "set a plan of ", plan_deleted: "deleted a plan of ", stopped: "stopped an action in " };
+const deed = (d, e) => [b(e.by || "somebody"), " ", DID[e.kind] ?? `${e.kind} `, e.name === "" ? "the queue" : tenant(d, e), e.values ? h("span", { class: "soft" }, ` (${e.values})`) : "", e.until ? [" until ", moment(e.until, d.now)] : "", e.note ? `: “${e.note}”` : ""];
