@@ -1,4 +1,4 @@
-"""What the build makes: the library of Lua functions, which a checkout reads from lua/, and the readme of the package."""
+"""What the build makes: the library of Lua functions, which a checkout reads from lua/, and the package's readme."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published: `make release` makes it of the last commit, in dist/, and looks whether others can install and trust it.
+"""What is published: `make release` makes it of the last commit, in dist/, and looks whether others can install it.
 
 Wheel and sdist are built twice, in two places, and must have the same bytes. Nothing is uploaded.
 """
@@ -25,7 +25,7 @@ from tests.house.wheel.pages import Install
 
 PRODUCTION: Final = frozenset({"cli", "cron", "embedded", "gateway", "otel"})
 """The extras of a program of production: SBOM and constraints are about what they install."""
-TOOLS: Final = ("cyclonedx-bom>=7,<8", "twine>=6.1,<8")
+TOOLS: Final = ("cyclonedx-bom>=7,<8", "readme-renderer[md]>=44", "twine>=6.1,<8")
 """They have an environment of their own, and are in no file that is published."""
 FIELDS: Final = (
     "Summary", "License-Expression", "License-File", "Requires-Python", "Keywords", "Description-Content-Type",
@@ -162,7 +162,8 @@ def main() -> None:
         sys.exit(f"release: {error}")
     if NOWHERE in str(metadata_of(next(out.glob("*.whl"))).get_all("Project-URL")):
         print("release: do not upload it yet: [project.urls] in pyproject.toml has addresses that are nobody's")
-    print(f"release: {out.name}/ has {' '.join(hashes)} SHA256SUMS")
+    commit = ran("git", "-C", str(ROOT), "log", "-1", "--format=%h, %s").strip()
+    print(f"release: {out.name}/ has, of the commit {commit}: {' '.join(hashes)} SHA256SUMS")
 
 
 if __name__ == "__main__":
