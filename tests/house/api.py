@@ -31,12 +31,12 @@ def package() -> griffe.Module:
 
 def names(module: str) -> Iterator[Public]:
     """The public classes and functions of a module: those that it exports, or the classes of one that exports none."""
-    found = _target(package()[module.partition(".")[2]]) if "." in module else package()
+    found = target_of(package()[module.partition(".")[2]]) if "." in module else package()
     exported = {*map(str, found.exports or ())}
     for name, each in found.members.items():
-        target = _target(each) if name in exported or not (exported or each.is_alias) else None
+        target = target_of(each) if name in exported or not (exported or each.is_alias) else None
         if isinstance(target, griffe.Module) and name in exported:
-            target = _target(target[name])  # a function that has the name of its module
+            target = target_of(target[name])  # a function that has the name of its module
         if isinstance(target, Public) and (exported or (target.is_class and target.is_public)):
             yield target
 
@@ -44,12 +44,19 @@ def names(module: str) -> Iterator[Public]:
 def members(kind: griffe.Class) -> Iterator[Member]:
     """The public methods, properties and fields of a class, also those of its bases in shardq."""
     for name, each in kind.all_members.items():
-        target = _target(each)
+        target = target_of(each)
         if not name.startswith("_") and name not in _INSIDE and isinstance(target, Member):
             yield target
 
 
-def _target(each: griffe.Object | griffe.Alias) -> griffe.Object:
+def init_of(kind: griffe.Class) -> griffe.Function | None:
+    """Return how a class is made, None if it says nothing of that itself."""
+    found = target_of(kind.all_members["__init__"]) if "__init__" in kind.all_members else None
+    return found if isinstance(found, griffe.Function) else None
+
+
+def target_of(each: griffe.Object | griffe.Alias) -> griffe.Object:
+    """Return the object itself of one that may be imported."""
     return each.final_target if isinstance(each, griffe.Alias) else each
 
 

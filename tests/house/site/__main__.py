@@ -1,0 +1,94 @@
+"""Make the site in build/site/html: `python -m tests.house.site`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.house.doc_blocks import ROOT
+from tests.house.site import names, reference, staging
+
+CONFIG: Final = ROOT / "docs" / "mkdocs.yml"
+PAGES: Final = ROOT / "build" / "site" / "pages"
+HTML: Final = ROOT / "build" / "site" / "html"
+PARTS: Final = Path(sys.prefix) / "site"
+"""Where `make site-parts` puts MkDocs with its theme, and what draws diagrams."""
+MERMAID: Final = PARTS / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads the menu, and leaves what is MkDocs's own."""
+
+
+_Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+
+
+def config() -> dict[str, Any]:
+    """Return what docs/mkdocs.yml says."""
+    read: dict[str, Any] = yaml.load(CONFIG.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - it is a SafeLoader
+    return read
+
+
+def menu(nav: list[Any], heading: str = "") -> Iterator[tuple[str, str, str]]:
+    """The pages of the menu: the heading that each is below, its title, and its file."""
+    for each in nav:
+        for title, inner in each.items() if isinstance(each, dict) else [("All pages", each)]:
+            if isinstance(inner, list):
+                yield from menu(inner, heading or title)
+            else:
+                yield heading, title, inner
+
+
+def listing(site: dict[str, Any]) -> str:
+    """Return llms.txt: all pages of the menu, as Markdown."""
+    text, before = f"# {site['site_name']}\n\n> {site['site_description']}\n", ""
+    for heading, title, file in menu(site["nav"]):
+        text += f"\n## {heading}\n\n" if heading != before else ""
+        text += f"- [{title}]({site['site_url']}{file})\n"
+        before = heading
+    return text
+
+
+def source() -> str:
+    """Return where the source is."""
+    urls: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    return urls["Source"]
+
+
+def write_pages() -> None:
+    """Put all pages into PAGES."""
+    shutil.rmtree(PAGES.parent, ignore_errors=True)
+    drawn = staging.stage(PAGES, source())
+    reference.write(PAGES / "reference", source())
+    names.write(PAGES / "reference" / "api")
+    (PAGES / "assets").mkdir()
+    shutil.copyfile(MERMAID, PAGES / "assets" / "mermaid.min.js")
+    for page in drawn:
+        up = "../" * (len(page.relative_to(PAGES).parts) - 1)
+        with page.open("a", encoding="utf-8") as file:
+            file.write(staging.SCRIPT.format(up=up))
+
+
+def main() -> None:
+    """Write the pages, and let MkDocs make HTML of them. It ends with an error for a link that leads nowhere."""
+    write_pages()
+    built = subprocess.run([PARTS / "bin" / "mkdocs", "build", "-q", "--strict", "-f", CONFIG], cwd=ROOT)
+    if built.returncode:
+        sys.exit("site: MkDocs found what it says above")
+    for page in PAGES.rglob("*.md"):
+        to = HTML / page.relative_to(PAGES)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(page, to)
+    (HTML / "llms.txt").write_text(listing(config()), encoding="utf-8")
+    print(f"site: {len([*HTML.rglob('*.html')])} pages in {HTML.relative_to(ROOT)}, begin with index.html")
+
+
+if __name__ == "__main__":
+    main()
