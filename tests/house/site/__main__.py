@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -23,16 +24,11 @@ PARTS: Final = Path(sys.prefix) / "site"
 MERMAID: Final = PARTS / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads the menu, and leaves what is MkDocs's own."""
-
-
-_Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
-
-
 def config() -> dict[str, Any]:
-    """Return what docs/mkdocs.yml says."""
-    read: dict[str, Any] = yaml.load(CONFIG.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - it is a SafeLoader
+    """Return what docs/mkdocs.yml says, without the functions of Python that it names."""
+    loader: Any = type("Loader", (yaml.SafeLoader,), {})
+    loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+    read: dict[str, Any] = yaml.load(CONFIG.read_text(encoding="utf-8"), loader)  # noqa: S506 - it is a SafeLoader
     return read
 
 
@@ -66,6 +62,11 @@ def write_pages() -> None:
     """Put all pages into PAGES."""
     shutil.rmtree(PAGES.parent, ignore_errors=True)
     drawn = staging.stage(PAGES, source())
+    with (PAGES / "README.md").open("a", encoding="utf-8") as first:
+        first.write("\n## Reference\n\n")
+        first.writelines(
+            f"- [{title}]({file})\n" for above, title, file in menu(config()["nav"]) if above == "Reference"
+        )
     reference.write(PAGES / "reference", source())
     names.write(PAGES / "reference" / "api")
     (PAGES / "assets").mkdir()
@@ -79,7 +80,8 @@ def write_pages() -> None:
 def main() -> None:
     """Write the pages, and let MkDocs make HTML of them. It ends with an error for a link that leads nowhere."""
     write_pages()
-    built = subprocess.run([PARTS / "bin" / "mkdocs", "build", "-q", "--strict", "-f", CONFIG], cwd=ROOT)
+    command: list[str | Path] = [PARTS / "bin" / "mkdocs", "build", "-q", "--strict", "-f", CONFIG]
+    built = subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     if built.returncode:
         sys.exit("site: MkDocs found what it says above")
     for page in PAGES.rglob("*.md"):

@@ -96,7 +96,7 @@ def split(arguments: str) -> Iterator[str]:
 def type_of(each: griffe.Attribute) -> str:
     """Return the type of a field as a table has it."""
     text = str(each.annotation or "").removeprefix("Annotated[")
-    return f"`{next(split(text))}`".replace("|", "\\|") if text else ""
+    return f"`{next(split(text))}`".replace("|", "or") if text else ""
 
 
 def line(text: str) -> str:

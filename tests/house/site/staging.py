@@ -36,7 +36,7 @@ def targets(page: Path) -> Iterator[Path]:
 
 def led_to() -> set[Path]:
     """All pages of docs/, and the files to which they lead, and so on."""
-    found, waiting = set[Path](), {*DOCS.rglob("*.md"), DOCS / "site.css"}
+    found, waiting = set[Path](), {*DOCS.rglob("*.md"), *DOCS.glob("site.*")}
     while waiting:
         path = waiting.pop()
         found.add(path)
