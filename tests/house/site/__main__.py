@@ -15,13 +15,12 @@ import yaml
 
 from tests.house.doc_blocks import ROOT
 from tests.house.site import names, reference, staging
+from tests.parts import SITE_HOME
 
 CONFIG: Final = ROOT / "docs" / "mkdocs.yml"
 PAGES: Final = ROOT / "build" / "site" / "pages"
 HTML: Final = ROOT / "build" / "site" / "html"
-PARTS: Final = Path(sys.prefix) / "site"
-"""Where `make site-parts` puts MkDocs with its theme, and what draws diagrams."""
-MERMAID: Final = PARTS / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
+MERMAID: Final = SITE_HOME / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
 
 
 def config() -> dict[str, Any]:
@@ -80,7 +79,7 @@ def write_pages() -> None:
 def main() -> None:
     """Write the pages, and let MkDocs make HTML of them. It ends with an error for a link that leads nowhere."""
     write_pages()
-    command: list[str | Path] = [PARTS / "bin" / "mkdocs", "build", "-q", "--strict", "-f", CONFIG]
+    command: list[str | Path] = [SITE_HOME / "bin" / "mkdocs", "build", "-q", "--strict", "-f", CONFIG]
     built = subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     if built.returncode:
         sys.exit("site: MkDocs found what it says above")

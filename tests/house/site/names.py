@@ -106,13 +106,15 @@ def line(text: str) -> str:
 
 def markdown(text: str) -> str:
     """Return a docstring as Markdown: its blocks of code get fences."""
-    fenced = BLOCK.sub(lambda found: f"{found[1]}\n\n```python\n{dedented(found[2])}\n```\n\n", f"{text}\n")
+    fenced = BLOCK.sub(in_fences, f"{text}\n")
     return re.sub(r"(```.*?```)|([^`]+|`)", escaped, fenced, flags=re.DOTALL).strip()
 
 
-def dedented(code: str) -> str:
-    """Return a block of a docstring without its margin."""
-    return re.sub(r"^    ", "", code.rstrip(), flags=re.MULTILINE)
+def in_fences(found: re.Match[str]) -> str:
+    """Return a block of a docstring between fences, below the line before it with one colon."""
+    before = f"{found[1]}:\n\n" if found[1] else ""
+    code = re.sub(r"^    ", "", found[2].strip("\n"), flags=re.MULTILINE)
+    return f"{before}```python\n{code}\n```\n\n"
 
 
 def escaped(found: re.Match[str]) -> str:

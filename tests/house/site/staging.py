@@ -47,6 +47,11 @@ def led_to() -> set[Path]:
 
 def rewritten(page: Path, source: str) -> str:
     """Return the text of a page with links as they are on the site. What is not there is at the *source*."""
+    return written_anew(page.read_text(encoding="utf-8"), page, source)
+
+
+def written_anew(text: str, page: Path, source: str) -> str:
+    """Return a text of a page with such links."""
     here = place(page).parent
 
     def lead(found: re.Match[str]) -> str:
@@ -57,7 +62,7 @@ def rewritten(page: Path, source: str) -> str:
             return found[1] + Path(os.path.relpath(place(target), here)).as_posix()
         return f"{found[1]}{source}/tree/main/{target.relative_to(ROOT).as_posix()}"
 
-    parts = CODE.split(page.read_text(encoding="utf-8"))
+    parts = CODE.split(text)
     parts[::2] = [LINK.sub(lead, part) for part in parts[::2]]
     return "".join(parts)
 
