@@ -11,11 +11,11 @@ import griffe
 
 from tests.house import api
 from tests.house.api import Member, Public
+from tests.house.site.staging import CODE
 
 WIDTH: Final = 100
 """Letters of a line; a longer signature has a line for each argument."""
 BLOCK: Final = re.compile(r"^(.*?)::\n\n((?:(?:    .*)?\n)+)", re.MULTILINE)
-HTML: Final = re.compile(r"(`[^`]*`)|[<>]")
 TITLES: Final = {
     "client": "Client and worker", "asyncio": "The same with asyncio", "values": "What calls take and return",
 }  # fmt: skip
@@ -107,7 +107,9 @@ def line(text: str) -> str:
 def markdown(text: str) -> str:
     """Return a docstring as Markdown: its blocks of code get fences."""
     fenced = BLOCK.sub(in_fences, f"{text}\n")
-    return re.sub(r"(```.*?```)|([^`]+|`)", escaped, fenced, flags=re.DOTALL).strip()
+    parts = CODE.split(fenced)
+    parts[::2] = [part.replace("<", "&lt;").replace(">", "&gt;") for part in parts[::2]]
+    return "".join(parts).strip()
 
 
 def in_fences(found: re.Match[str]) -> str:
@@ -115,11 +117,6 @@ def in_fences(found: re.Match[str]) -> str:
     before = f"{found[1]}:\n\n" if found[1] else ""
     code = re.sub(r"^    ", "", found[2].strip("\n"), flags=re.MULTILINE)
     return f"{before}```python\n{code}\n```\n\n"
-
-
-def escaped(found: re.Match[str]) -> str:
-    """Return a piece outside of blocks with marks of HTML written out."""
-    return found[1] or HTML.sub(lambda mark: mark[1] or {"<": "&lt;", ">": "&gt;"}[mark[0]], found[2])
 
 
 def write(folder: Path) -> None:

@@ -32,7 +32,8 @@ NUMBER: Final = re.compile(r"\{'\^%d.*', \d+, (\d+), (\d+)\}")
 
 def pages(source: str) -> Mapping[str, str]:
     """Return the pages by their names below reference/. What is not on the site is at the *source*."""
-    operations = rewritten(DOCS / "operations.md", source).replace("](", "](../").replace("](../http", "](http")
+    operations = re.sub(r"\]\((?=#)", "](operations.md", rewritten(DOCS / "operations.md", source))
+    operations = re.sub(r"\]\((?!https?:)", "](../", operations)
     return {
         "commands.md": commands(),
         "settings.md": settings(operations),
