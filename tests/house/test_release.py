@@ -25,15 +25,6 @@ PUBLISHED = {
 }  # fmt: skip
 EXTRAS = ("", *sorted(release.PRODUCTION), "edge")
 """What the SBOM and the constraints are about; one consists of the last."""
-long = pytest.mark.runs_in("test-all")
-
-
-@pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """It fails if two builds differ, an index would refuse one, or either is not well in a clean environment."""
-    folder = tmp_path_factory.mktemp("dist")
-    release.release(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +41,18 @@ def requirements() -> list[Requirement]:
     ]
 
 
-@long
-@pytest.mark.timeout(600)
-def test_there_is_all_that_is_published_and_its_hash(dist: Path) -> None:
+@pytest.mark.runs_in("test-all")
+@pytest.mark.timeout(900)
+def test_what_is_published_is_whole(tmp_path: Path, requirements: list[Requirement]) -> None:
+    """It fails if two builds differ, an index would refuse one, or either is not well in a clean environment."""
+    release.release(tmp_path)
+    check_all_is_there_with_its_hash(tmp_path)
+    check_the_sbom_names_what_a_user_installs_and_nothing_of_the_machine(tmp_path, requirements)
+    check_the_constraints_are_versions_that_the_wheel_may_have(tmp_path, requirements)
+    check_the_classifiers_name_each_python_that_may_install_it(tmp_path)
+
+
+def check_all_is_there_with_its_hash(dist: Path) -> None:
     assert {each.name for each in dist.iterdir()} == PUBLISHED
     lines = (dist / "SHA256SUMS").read_text().splitlines()
     assert {line.split()[1]: line.split()[0] for line in lines} == {
@@ -60,9 +60,7 @@ def test_there_is_all_that_is_published_and_its_hash(dist: Path) -> None:
     }
 
 
-@long
-@pytest.mark.timeout(600)
-def test_the_sbom_names_what_a_user_installs_and_nothing_of_the_machine(
+def check_the_sbom_names_what_a_user_installs_and_nothing_of_the_machine(
     dist: Path, requirements: list[Requirement]
 ) -> None:
     text = (dist / "sbom.cdx.json").read_text()
@@ -75,18 +73,14 @@ def test_the_sbom_names_what_a_user_installs_and_nothing_of_the_machine(
     assert "file:" not in text
 
 
-@long
-@pytest.mark.timeout(600)
-def test_the_constraints_are_versions_that_the_wheel_may_have(dist: Path, requirements: list[Requirement]) -> None:
+def check_the_constraints_are_versions_that_the_wheel_may_have(dist: Path, requirements: list[Requirement]) -> None:
     lines = (dist / "constraints.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[\w.\-]+==[\w.]+", line) for line in lines)
     versions = {normal(name): version for name, _, version in (line.partition("==") for line in lines)}
     assert wrong(requirements, versions) == []
 
 
-@long
-@pytest.mark.timeout(600)
-def test_the_classifiers_name_each_python_that_may_install_it(dist: Path) -> None:
+def check_the_classifiers_name_each_python_that_may_install_it(dist: Path) -> None:
     metadata = release.metadata_of(next(dist.glob("*.whl")))
     named = {each.rpartition(" ")[2] for each in metadata.get_all("Classifier", []) if "Python :: 3." in each}
     allowed = SpecifierSet(metadata["Requires-Python"])

@@ -35,6 +35,11 @@ def test_the_menu_has_each_page_once() -> None:
     assert sorted(files) == sorted(of_docs | written | {"CHANGELOG.md"})
 
 
+def test_each_page_of_the_menu_is_listed_for_programs() -> None:
+    listed = re.findall(r"^- \[.+\]\((.+)\)$", site.listing(site.config()), re.MULTILINE)
+    assert listed == [site.config()["site_url"] + file for _, _, file in site.menu(site.config()["nav"])]
+
+
 def test_the_first_page_leads_each_reader() -> None:
     first = (staging.DOCS / "README.md").read_text()
     headings = {heading for heading, _, _ in site.menu(site.config()["nav"]) if heading.startswith("I ")}
@@ -80,17 +85,15 @@ def test_links_lead_to_where_pages_are_on_the_site(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The address of the site, which is made for it."""
+def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts.SITE.need()
-    site.main()
-    with served(Starlette(routes=[Mount("/docs", StaticFiles(directory=site.HTML, html=True))])) as top:
+    return site.make(tmp_path_factory.mktemp("site"))
+
+
+@pytest.fixture(scope="module")
+def address(html: Path) -> Iterator[str]:
+    with served(Starlette(routes=[Mount("/docs", StaticFiles(directory=html, html=True))])) as top:
         yield f"{top}docs/"
-
-
-def pages() -> list[str]:
-    """All pages that were made, from the top of the site."""
-    return sorted(path.relative_to(site.HTML).as_posix() for path in site.HTML.rglob("*.html"))
 
 
 @cache
@@ -99,13 +102,13 @@ def anchors(path: Path) -> set[str]:
     return {*re.findall(r'\bid="([^"]+)"', path.read_text(encoding="utf-8"))}
 
 
-def broken(look: Look) -> Iterator[str]:
+def broken(look: Look, html: Path) -> Iterator[str]:
     """The links of a page to what the site has not."""
     for link in set(look.page.evaluate(LINKS)):
         to, anchor = urldefrag(link)
         if not to.startswith(look.address):
             continue
-        path = site.HTML / (unquote(to.removeprefix(look.address)) or "index.html")
+        path = html / (unquote(to.removeprefix(look.address)) or "index.html")
         if not path.is_file() or (anchor and path.suffix == ".html" and unquote(anchor) not in anchors(path)):
             yield f"{look.page.url} leads to {link}"
 
@@ -113,14 +116,17 @@ def broken(look: Look) -> Iterator[str]:
 @pytest.mark.runs_in("test-all")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("theme", THEMES)
-def test_each_page_is_whole_and_for_everybody(chromium: Windows, address: str, theme: Theme) -> None:
+def test_each_page_is_whole_and_for_everybody(chromium: Windows, html: Path, address: str, theme: Theme) -> None:
     """Half of the pages in each theme: the whole of it is made of the same pieces. None asks another server."""
     asked: list[str] = []
     with chromium.open(address, NARROW, theme) as look:
         look.page.on("request", lambda request: asked.append(request.url))
-        for name in pages()[THEMES.index(theme) :: len(THEMES)]:
-            look.go(name)
-            assert [*broken(look)] == []
+        for path in sorted(html.rglob("*.html"))[THEMES.index(theme) :: len(THEMES)]:
+            assert {"404.html": path, "index.html": html / "README.md"}.get(
+                path.name, path.with_suffix(".md")
+            ).is_file()
+            look.go(path.relative_to(html).as_posix())
+            assert [*broken(look, html)] == []
             look.check_width()
             look.check_axe()
         look.check()
@@ -135,11 +141,3 @@ def test_what_is_searched_is_found_and_diagrams_are_drawn(chromium: Windows, add
         look.go("flow.html").wait_for_selector(".mermaid")
         look.until("() => !document.querySelector('pre.mermaid')")  # the theme puts a drawing in its place
         look.check()
-
-
-@pytest.mark.runs_in("test-all")
-def test_each_page_is_there_as_markdown_and_listed(address: str) -> None:
-    listed = re.findall(r"\]\(([^)]+)\)", (site.HTML / "llms.txt").read_text())
-    top = site.config()["site_url"]
-    assert sorted(listed) == sorted(f"{top}{file}" for _, _, file in site.menu(site.config()["nav"]))
-    assert [each for each in listed if not (site.HTML / each.removeprefix(top)).is_file()] == []

@@ -18,15 +18,15 @@ from tests.house.site import names, reference, staging
 from tests.parts import SITE_HOME
 
 CONFIG: Final = ROOT / "docs" / "mkdocs.yml"
-PAGES: Final = ROOT / "build" / "site" / "pages"
-HTML: Final = ROOT / "build" / "site" / "html"
+SITE: Final = ROOT / "build" / "site"
+"""Where `make site` makes it: pages in Markdown, and html."""
 MERMAID: Final = SITE_HOME / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
 
 
 def config() -> dict[str, Any]:
     """Return what docs/mkdocs.yml says, without the functions of Python that it names."""
     loader: Any = type("Loader", (yaml.SafeLoader,), {})
-    loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+    loader.add_constructor(None, lambda *_: None)
     read: dict[str, Any] = yaml.load(CONFIG.read_text(encoding="utf-8"), loader)  # noqa: S506 - it is a SafeLoader
     return read
 
@@ -57,39 +57,39 @@ def source() -> str:
     return urls["Source"]
 
 
-def write_pages() -> None:
-    """Put all pages into PAGES."""
-    shutil.rmtree(PAGES.parent, ignore_errors=True)
-    drawn = staging.stage(PAGES, source())
-    with (PAGES / "README.md").open("a", encoding="utf-8") as first:
+def write_pages(folder: Path) -> None:
+    """Put all pages into a folder."""
+    drawn = staging.stage(folder, source())
+    with (folder / "README.md").open("a", encoding="utf-8") as first:
         first.write("\n## Reference\n\n")
         first.writelines(
             f"- [{title}]({file})\n" for above, title, file in menu(config()["nav"]) if above == "Reference"
         )
-    reference.write(PAGES / "reference", source())
-    names.write(PAGES / "reference" / "api")
-    (PAGES / "assets").mkdir()
-    shutil.copyfile(MERMAID, PAGES / "assets" / "mermaid.min.js")
+    reference.write(folder / "reference", source())
+    names.write(folder / "reference" / "api")
+    (folder / "assets").mkdir()
+    shutil.copyfile(MERMAID, folder / "assets" / "mermaid.min.js")
     for page in drawn:
-        up = "../" * (len(page.relative_to(PAGES).parts) - 1)
+        up = "../" * (len(page.relative_to(folder).parts) - 1)
         with page.open("a", encoding="utf-8") as file:
             file.write(staging.SCRIPT.format(up=up))
 
 
-def main() -> None:
-    """Write the pages, and let MkDocs make HTML of them. It ends with an error for a link that leads nowhere."""
-    write_pages()
-    command: list[str | Path] = [SITE_HOME / "bin" / "mkdocs", "build", "-q", "--strict", "-f", CONFIG]
-    built = subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
-    if built.returncode:
+def make(folder: Path) -> Path:
+    """Make the site below a folder. Return where its first page is. It ends with an error for a link to nowhere."""
+    shutil.rmtree(folder, ignore_errors=True)
+    pages, html = folder / "pages", folder / "html"
+    write_pages(pages)
+    command: list[str | Path] = [SITE_HOME / "bin" / "mkdocs", "build", "-q", "--strict", "-f", CONFIG, "-d", html]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "SHARDQ_PAGES": str(pages)}
+    if subprocess.run(command, cwd=ROOT, env=environment).returncode:
         sys.exit("site: MkDocs found what it says above")
-    for page in PAGES.rglob("*.md"):
-        to = HTML / page.relative_to(PAGES)
-        to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(page, to)
-    (HTML / "llms.txt").write_text(listing(config()), encoding="utf-8")
-    print(f"site: {len([*HTML.rglob('*.html')])} pages in {HTML.relative_to(ROOT)}, begin with index.html")
+    for page in pages.rglob("*.md"):
+        shutil.copyfile(page, html / page.relative_to(pages))
+    (html / "llms.txt").write_text(listing(config()), encoding="utf-8")
+    return html
 
 
 if __name__ == "__main__":
-    main()
+    made = make(SITE)
+    print(f"site: {len([*made.rglob('*.html')])} pages in {made.relative_to(ROOT)}, begin with index.html")
