@@ -27,7 +27,7 @@ export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup parts demo demo-spark demo-edge test test-all soak flicker flickered check fmt lint types layers lua docs diagrams pictures \
-  twins proto examples bench bench-worker plots wheel release clean
+  twins proto examples bench bench-worker plots wheel site release clean
 
 help: ## print this
 	@echo "shardq: make <target>"
@@ -193,18 +193,20 @@ plots: setup ## benchmarks/results anew, and the pictures from the same runs (tw
 wheel: setup $(PARTS) ## build the wheel, look at what a user meets who installs it with each extra, and follow README there
 	@$(PY) -m tests.house.wheel $(if $(filter no,$(SPARK)),--without-spark)
 
-# What a program of production installs. The SBOM's own program has an environment of its own, and is in neither file.
-release: $(STAMP) ## what is published, into dist/: wheel, sdist, an SBOM (CycloneDX) and constraints of what they install, hashes
-	@rm -rf dist build/release && mkdir -p build
-	@$(PY) -m build --outdir dist . >/dev/null 2>&1
-	@$(PY) -m venv build/release/user && $(PY) -m venv build/release/sbom
-	@build/release/user/bin/python -m pip -qq --disable-pip-version-check install "$$(ls dist/*.whl)[cli,cron,embedded,gateway,otel]"
-	@build/release/sbom/bin/python -m pip -qq --disable-pip-version-check install 'cyclonedx-bom>=7,<8'
-	@build/release/user/bin/python -m pip freeze --disable-pip-version-check | grep -v '^shardq' >dist/constraints.txt
-	@rm build/release/user/lib/*/site-packages/shardq-*.dist-info/direct_url.json # it has a path of this machine
-	@build/release/user/bin/python -m pip -qq uninstall -y pip setuptools
-	@build/release/sbom/bin/cyclonedx-py environment --output-reproducible -o dist/sbom.cdx.json build/release/user/bin/python
-	@cd dist && sha256sum -- * >SHA256SUMS && echo "release: dist/ has" * 
+# MkDocs has an environment of its own, which no test of `make test` needs.
+SITED     = $(VENV)/site/ready
+$(SITED): $(STAMP)
+	@echo "site: installing MkDocs with its theme, and mermaid, into $(VENV)/site"
+	@rm -rf $(VENV)/site && $(PY) -m venv $(VENV)/site
+	@$(VENV)/site/bin/python -m pip -qq --disable-pip-version-check install 'mkdocs>=1.6,<2' 'mkdocs-material>=9.7,<10'
+	@npm install --silent --no-save --prefix $(VENV)/site mermaid@11
+	@touch $@
+
+site: $(SITED) ## the site in build/site/html: docs/, and pages of commands, settings, metrics, errors and the API from the code
+	@$(PY) -m tests.house.site
+
+release: $(STAMP) ## what is published, of the last commit, into dist/: wheel and sdist (built twice, tried), SBOM, constraints, hashes
+	@$(PY) -m tests.house.release
 
 clean: ## remove what the other targets made, .venv too
 	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

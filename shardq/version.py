@@ -1,4 +1,4 @@
-"""Which version this is, for all layers; `pyproject.toml` says it, too."""
+"""Which version this is, for all layers and for the build, which reads it here."""
 
 from __future__ import annotations
 

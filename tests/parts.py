@@ -28,6 +28,8 @@ NODE = Path(sys.prefix) / "node" / "node_modules"
 """Where `make parts` puts packages of npm."""
 PROMETHEUS_BIN = Path(sys.prefix) / "prometheus"
 """Where `make parts` puts Debian's prometheus and promtool, if there are none on PATH."""
+SITE_HOME = Path(sys.prefix) / "site"
+"""Where `make site` puts MkDocs with its theme, and what draws diagrams."""
 _AS_ROOT = () if os.geteuid() == 0 else ("--user", "--map-root-user")
 AS_PROCESS_ONE = ("unshare", *_AS_ROOT, "--fork", "--pid", "--mount-proc", "--kill-child")
 """What runs a command as process 1, as a container does."""
@@ -146,6 +148,10 @@ AXE = Part(
     "axe-core (npm)", (NODE / "axe-core" / "axe.min.js").is_file,
     "what it judges of the dashboard is", "install npm, then make parts",
 )  # fmt: skip
+SITE = Part(
+    "MkDocs with its theme (PyPI), and mermaid (npm)", (SITE_HOME / "ready").exists,
+    "tests of the site are", "install npm, then make site",
+)  # fmt: skip
 VALGRIND = Part(
     "valgrind", lambda: shutil.which("valgrind") is not None,
     "the test of the benchmark that counts instructions is", "apt-get install valgrind",
@@ -166,6 +172,7 @@ PARTS = (
     CURL,
     CHROMIUM,
     AXE,
+    SITE,
     VALGRIND,
 )
 
