@@ -26,9 +26,8 @@ from shardq.client.parted import (
     PartedSchedules,
     spread,
 )
-from shardq.errors import PartlyWritten, QueueMissing
+from shardq.errors import QueueMissing
 from shardq.model import Message, Written
-from shardq.model.call import Call
 from shardq.model.message import messages_of
 from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
@@ -36,7 +35,7 @@ from shardq.partitions.asking import has_moved
 from shardq.partitions.parts import Parts
 from shardq.partitions.reads import Rows, Wanted, first_look, read_turns
 from shardq.partitions.tidy import tidy
-from shardq.partitions.writes import first_error, write_dealt
+from shardq.partitions.writes import write_dealt
 from shardq.telemetry.gate import watched
 
 T = TypeVar("T")
@@ -94,20 +93,9 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
         """Store one message in the home of its shard key: see `AsyncQueue.write`."""
         if self.state.parts is None:
             self._check_message(payload, options)
-        parts = await self._parts(options.get("timeout"))
-        if (options.get("dedup_key") or options.get("unique_key")) and (parts.is_old or parts.others()):
-            return await self._write_known(payload, options)
+        await self._parts(options.get("timeout"))
         written = await super().write(payload, **options)
         return AsyncPartJob.of(self, written, written._returns) if isinstance(written, AsyncJob) else written
-
-    async def _write_known(self, payload: Any, options: dict[str, Any]) -> Any:
-        """Store a message with a key where that is known, or in its home."""
-        timeout = options.pop("timeout", None)
-        try:
-            (written,) = await self.write_many([Message(payload, **options)], timeout=timeout)
-        except PartlyWritten as failed:
-            raise first_error(failed) from None
-        return AsyncPartJob.of(self, written, payload.returns) if isinstance(payload, Call) else written
 
     async def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None

@@ -1,20 +1,26 @@
-"""Where keyed messages go while former homes are remembered: where their key is known, else to their home."""
+"""Where messages go: to their homes, but those with a key that is known in a former home go there.
+
+All writers ask here, whether they are in a call of their own or share one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from shardq.errors import ShardqError
+from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
-from shardq.ops.queue.together import run_together
 from shardq.ops.write.outgoing import Outgoing
 from shardq.partitions.asking import ask_map
 
 if TYPE_CHECKING:
     from shardq.partitions.parts import Parts
+
+Run: TypeAlias = Callable[[Sequence[Op[list[bool]]]], Op[list[list[bool] | ShardqError]]]
+"""Runs operations. It returns for each its result or its error."""
 
 MAX_KEYS = 500
 """So many keys one call asks for."""
@@ -25,23 +31,40 @@ def has_key(message: Outgoing) -> bool:
     return bool(message.dedup_key or message.unique_key)
 
 
-def newest(parts: Parts, messages: Sequence[Outgoing], until: float) -> Op[Parts]:
-    """Return the partitions by a map that is new enough for these messages: one with a key needs it."""
-    if parts.is_old and any(map(has_key, messages)):
-        yield from ask_map(parts.whole, until)
-    found: Parts = parts.whole.parts or parts
+def must_ask(parts: Parts, messages: Sequence[Outgoing]) -> bool:
+    """Return whether a message has a key that may be known elsewhere than in its home."""
+    return (parts.is_old or bool(parts.others())) and any(map(has_key, messages))
+
+
+def dealt(
+    parts: Parts, messages: Sequence[Outgoing], until: float, run: Run
+) -> Op[tuple[Parts, list[int | ShardqError]]]:
+    """Return for each message the number of the partition that it goes to, and the partitions that this is of.
+
+    Or its error: a message with a key needs a map that is new enough, and where a former home does not answer, nobody
+    knows. Then nothing is written. *run* runs what asks the partitions.
+    """
+    if not must_ask(parts, messages):
+        return parts, [parts.number_of(each.shard_key) for each in messages]
+    asked = (yield from outcome_of(ask_map(parts.whole, until))) if parts.is_old else None
+    parts = parts.whole.parts or parts
+    found = yield from _places(parts, messages, until, run)
+    if isinstance(asked, ShardqError):
+        return parts, [asked if has_key(each) else found[at] for at, each in enumerate(messages)]
+    return parts, found
+
+
+def one_by_one(ops: Sequence[Op[list[bool]]]) -> Op[list[list[bool] | ShardqError]]:
+    """Run *ops* one after the other: within a call that callers share no others are made at the same time."""
+    found: list[list[bool] | ShardqError] = []
+    for each in ops:
+        found.append((yield from outcome_of(each)))  # noqa: PERF401 (no comprehension of an operation)
     return found
 
 
-def places(parts: Parts, messages: Sequence[Outgoing], until: float) -> Op[list[int | ShardqError]]:
-    """Return for each message the number of the partition that it goes to.
-
-    Or its error: where a former home does not answer, nobody knows, and nothing is written.
-    """
+def _places(parts: Parts, messages: Sequence[Outgoing], until: float, run: Run) -> Op[list[int | ShardqError]]:
     found: list[int | ShardqError] = [parts.number_of(each.shard_key) for each in messages]
     others = parts.others()
-    if not others or not any(map(has_key, messages)):
-        return found
     asked: dict[int, list[int]] = {}
     for at, message in enumerate(messages):
         if has_key(message):
@@ -49,7 +72,7 @@ def places(parts: Parts, messages: Sequence[Outgoing], until: float) -> Op[list[
                 if number < parts.map.read:
                     asked.setdefault(number, []).append(at)
     ops = [_knows(parts.states[number], [messages[at] for at in every], until) for number, every in asked.items()]
-    for (number, every), known in zip(asked.items(), (yield from run_together(ops)), strict=True):
+    for (number, every), known in zip(asked.items(), (yield from run(ops)), strict=True):
         for place, at in enumerate(every):
             if isinstance(known, ShardqError):
                 found[at] = known

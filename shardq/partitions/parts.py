@@ -24,6 +24,7 @@ from shardq.partitions import writes
 from shardq.partitions.asking import MAX_AGE, ask_map, is_seen
 from shardq.partitions.away import Away
 from shardq.partitions.homes import home
+from shardq.partitions.knows import must_ask
 from shardq.partitions.map import PartitionMap
 from shardq.partitions.placing import Slots, placed
 from shardq.partitions.turns import Turns
@@ -193,9 +194,15 @@ class Parts:
         """Store many messages in their homes. Return for each its id, or the error with which its write ended."""
         return writes.store(self, messages, timeout)
 
-    def store_each(self, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
-        """Do as `store`, by a call of its own for each: these are of several callers."""
-        return writes.store_each(self, messages, until)
+    def store_in_turn(
+        self, messages: Sequence[Outgoing], until: float, *, shared: bool = False
+    ) -> Op[list[Result]]:
+        """Do as `store`, for what one call could have, without two calls at the same time: see `writes`."""
+        return writes.store_in_turn(self, messages, until, shared=shared)
+
+    def must_ask(self, messages: Sequence[Outgoing]) -> bool:
+        """Return whether it must be asked first where these messages go: see `knows`."""
+        return must_ask(self, messages)
 
     def deal_again(
         self, state: QueueState, messages: Sequence[Outgoing], results: list[Result], until: float

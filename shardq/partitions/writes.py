@@ -13,12 +13,12 @@ from shardq.errors import PartlyWritten, QueueMissing, ShardqError
 from shardq.model import Written
 from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.state import QueueState
-from shardq.ops.queue.steps import Op
+from shardq.ops.queue.steps import Known, Op
 from shardq.ops.queue.together import run_together
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import Result, placed_ids, write_many, writes_of
 from shardq.partitions.asking import ask_map
-from shardq.partitions.knows import newest, places
+from shardq.partitions.knows import Run, dealt, has_key, one_by_one
 
 if TYPE_CHECKING:
     from shardq.partitions.parts import Parts
@@ -41,16 +41,9 @@ def store(parts: Parts, messages: Sequence[Outgoing], timeout: float | None) -> 
     """Do as `write_dealt`, but return for each message its id, or the error with which its write ended."""
     until = parts.states[0].until(timeout)
     parts.fresh_for()
-    parts = yield from newest(parts, messages, until)
-    dealt: dict[int, list[int]] = {}
-    results: dict[int, Result] = {}
-    for at, number in enumerate((yield from places(parts, messages, until))):
-        if isinstance(number, ShardqError):
-            results[at] = number
-        else:
-            dealt.setdefault(number, []).append(at)
-    ops = [write_many(parts.states[number], [messages[at] for at in every], timeout) for number, every in dealt.items()]
-    for (number, every), outcome in zip(dealt.items(), (yield from run_together(ops)), strict=True):
+    parts, homes, results = yield from _dealt(parts, messages, until, run_together)
+    ops = [write_many(parts.states[number], [messages[at] for at in every], timeout) for number, every in homes.items()]
+    for (number, every), outcome in zip(homes.items(), (yield from run_together(ops)), strict=True):
         some = _of_each(outcome, number, len(every))
         parts.turns.forget(number)  # what this client wrote, its next read finds
         if number:
@@ -60,16 +53,50 @@ def store(parts: Parts, messages: Sequence[Outgoing], timeout: float | None) -> 
     return [results[at] for at in range(len(messages))]
 
 
-def store_each(parts: Parts, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
-    """Store messages of several callers in their homes, one after the other. Return as `store` does.
+def store_in_turn(
+    parts: Parts, messages: Sequence[Outgoing], until: float, *, shared: bool = False
+) -> Op[list[Result]]:
+    """Store messages, which one call could have, in one partition after the other. Return as `store` does.
 
-    It goes on within a call that they share, which makes no other calls at the same time. That is rare.
+    It makes no two calls at the same time, so it may go on within a call that callers share. In a *shared* one those
+    whose shard keys have no message with a key wait for nobody else.
     """
-    results: list[Result] = []
-    for each in messages:
-        found = yield from outcome_of(writes_of(parts.home_of(each.shard_key)).verb.op([each], until, None))
-        results.append(found if isinstance(found, ShardqError) else found[0])
-    return results
+    keyed = {each.shard_key for each in messages if has_key(each)}
+    alone = [shared and each.shard_key not in keyed for each in messages]
+    first, rest = [[at for at, each in enumerate(alone) if each is which] for which in (True, False)]
+    results: dict[int, Result] = {}
+    for some in filter(None, (first, rest)):
+        stored = yield from _in_turn(parts, [messages[at] for at in some], until)
+        results.update(zip(some, stored, strict=True))
+        if some is first and rest:
+            yield Known([(messages[at], results[at]) for at in first])
+    return [results[at] for at in range(len(messages))]
+
+
+def _in_turn(parts: Parts, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
+    parts.fresh_for()
+    parts, homes, results = yield from _dealt(parts, messages, until, one_by_one)
+    for number, every in homes.items():
+        here = writes_of(parts.states[number]).verb.here([messages[at] for at in every], until)
+        found = yield from outcome_of(here)
+        parts.turns.forget(number)
+        results.update(zip(every, [found] * len(every) if isinstance(found, ShardqError) else found, strict=True))
+    return [results[at] for at in range(len(messages))]
+
+
+def _dealt(
+    parts: Parts, messages: Sequence[Outgoing], until: float, run: Run
+) -> Op[tuple[Parts, dict[int, list[int]], dict[int, Result]]]:
+    """Return the partitions, by their numbers the indexes of what goes to each, and the errors of what goes nowhere."""
+    parts, numbers = yield from dealt(parts, messages, until, run)
+    homes: dict[int, list[int]] = {}
+    errors: dict[int, Result] = {}
+    for at, number in enumerate(numbers):
+        if isinstance(number, ShardqError):
+            errors[at] = number
+        else:
+            homes.setdefault(number, []).append(at)
+    return parts, homes, errors
 
 
 def deal_again(
@@ -87,13 +114,8 @@ def deal_again(
         return [asked if at in again else each for at, each in enumerate(results)]
     parts: Parts = head.parts
     again = [at for at in again if parts.home_of(messages[at].shard_key) is not gone]
-    found = dict(zip(again, (yield from store_each(parts, [messages[at] for at in again], until)), strict=True))
+    found = dict(zip(again, (yield from store_in_turn(parts, [messages[at] for at in again], until)), strict=True))
     return [found.get(at, each) for at, each in enumerate(results)]
-
-
-def first_error(failed: PartlyWritten) -> ShardqError:
-    """Return the error with which the write of the first message ended."""
-    return next(each for each in failed.results if isinstance(each, ShardqError))
 
 
 def _of_each(outcome: list[Written] | ShardqError, number: int, count: int) -> list[Result]:

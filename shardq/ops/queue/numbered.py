@@ -23,6 +23,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
 
 Maker: TypeAlias = Callable[[ProducerSequence], Call]
+Opener: TypeAlias = Callable[[QueueState, float], Op[None]]
 
 
 class Answer(NamedTuple):
@@ -33,9 +34,16 @@ class Answer(NamedTuple):
 
 
 def answered(
-    state: QueueState, sequence: ProducerSequence, make: Maker, until: float, made: Call | None = None
+    state: QueueState,
+    sequence: ProducerSequence,
+    make: Maker,
+    until: float,
+    made: Call | None = None,
+    opens: Opener = reopen,
 ) -> Op[Answer]:
     """Repeat the call that *make* makes of a sequence until it is answered. The first one is *made* already, if given.
+
+    Where the queue has changed, it *opens* it.
 
     Raises OutcomeUnknown if nobody can say whether it was done, and what `retry_until` raises.
     """
@@ -51,7 +59,7 @@ def answered(
         match reply:
             case [b"EPOCH"]:
                 state.forget()
-                yield from in_doubt(doubt, reopen(state, until))
+                yield from in_doubt(doubt, opens(state, until))
             case [b"FULL", b"max_producers"] if doubt:
                 text = "a try got no answer, and Redis cannot recognize it, since it remembers too many writers"
                 raise OutcomeUnknown(text)

@@ -13,8 +13,8 @@ from shardq.ops.sharing.verb import Verb
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
-_NOTHING_DONE: Final = frozenset({"open", "assignment"})
-"""Scripts that look a queue up. Their replies say nothing about what the callers want."""
+_NOTHING_DONE: Final = frozenset({"open", "assignment", "facts", "knows"})
+"""Scripts that look a queue up, or ask where a message goes. Their replies say nothing about what the callers want."""
 
 
 _LATE: Final = "no answer from Redis in time"

@@ -24,7 +24,7 @@ from shardq.errors import (
 )
 from shardq.model import Written
 from shardq.ops.queue.numbered import answered
-from shardq.ops.queue.opening import open_queue
+from shardq.ops.queue.opening import open_queue, reopen
 from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import is_of_one
 from shardq.ops.queue.sequences import ProducerSequence
@@ -41,6 +41,10 @@ from shardq.protocol.ids import told, with_partition
 from shardq.protocol.replies import stored_ids
 
 Result = Written | ShardqError
+
+
+class _Parted(ShardqError):
+    """The queue is found to have partitions, after a call to it for which nothing was done."""
 
 
 def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float | None = None) -> Op[list[Written]]:
@@ -162,8 +166,13 @@ class Writes(Verb[Outgoing, Written]):
         if tried is None:
             yield from open_queue(self._state, until)
             if self._state.parts is not None:  # as this call has found out
-                return (yield from self._state.parts.store_each(messages, until))  # type: ignore[no-any-return]
+                shared = len(messages) > 1
+                return (yield from self._state.parts.store_in_turn(messages, until, shared=shared))  # type: ignore[no-any-return]
         return (yield from _store(self._state, messages, until, tried, shared=len(messages) > 1))
+
+    def here(self, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
+        """Store *messages* in this queue, or partition, where they were dealt to."""
+        return self.op(messages, until, None)
 
 
 class WriteCoalescer(Coalescer[Outgoing, Written]):
@@ -173,7 +182,14 @@ class WriteCoalescer(Coalescer[Outgoing, Written]):
 
 
 class PartWrites(Writes):
-    """The writes of one partition of a queue: the ids say which it is."""
+    """The writes of one partition of a queue: the ids say which it is.
+
+    What has a key that may be known elsewhere is dealt anew, once that is asked.
+    """
+
+    def attempt(self, messages: Sequence[Outgoing], until: float) -> TriedWrite | LoneWrite | None:
+        """Make no call before it is known where these go."""
+        return None if self._parts_to_ask(messages) is not None else super().attempt(messages, until)
 
     def results(self, tried: TriedWrite | LoneWrite, reply: Any) -> list[Result] | None:
         """Do as those of a queue."""
@@ -181,16 +197,31 @@ class PartWrites(Writes):
         return None if found is None else placed_ids(found, self._state.number)
 
     def op(self, messages: Sequence[Outgoing], until: float, tried: TriedWrite | LoneWrite | None) -> Op[list[Result]]:
-        """Do as that of a queue. What finds no partition there, since it was drained and deleted, is dealt again."""
+        """Do as that of a queue. What has a key that may be known elsewhere goes where it is."""
+        if tried is None and (parts := self._parts_to_ask(messages)) is not None:
+            return (yield from parts.store_in_turn(messages, until, shared=len(messages) > 1))  # type: ignore[no-any-return]
+        return (yield from self._op(messages, until, tried))
+
+    def here(self, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
+        """Store *messages* in this partition. What finds none there, since it was deleted, is dealt again."""
+        return self._op(messages, until, None)
+
+    def _op(self, messages: Sequence[Outgoing], until: float, tried: TriedWrite | LoneWrite | None) -> Op[list[Result]]:
         state = self._state
         try:
             results = placed_ids((yield from super().op(messages, until, tried)), state.number)
         except QueueMissing as error:
             results = [error] * len(messages)
         whole = state.whole
-        if whole is None or whole.parts is None or not any(isinstance(each, QueueMissing) for each in results):
+        is_gone = state.number and any(isinstance(each, QueueMissing) for each in results)
+        if not is_gone or whole is None or whole.parts is None:
             return results
         return (yield from whole.parts.deal_again(state, messages, results, until))  # type: ignore[no-any-return]
+
+    def _parts_to_ask(self, messages: Sequence[Outgoing]) -> Any:
+        """Return the partitions if they must be asked where these messages go, else None."""
+        parts = self._state.whole.parts if self._state.whole is not None else None
+        return parts if parts is not None and parts.must_ask(messages) else None
 
 
 class DealtWrites(Writes):
@@ -226,7 +257,8 @@ def _new_writes(state: QueueState, message: Outgoing | None) -> WriteCoalescer:
         if message is None:  # of a call that began before the partitions were seen
             return WriteCoalescer(Writes(state))
         return writes_of(state.parts.home_of(message.shard_key))
-    writes = PartWrites(state) if state.number else Writes(state)
+    is_part = state.whole is not None and state.whole is not state
+    writes = PartWrites(state) if is_part else Writes(state)
     found: WriteCoalescer = state.coalescers.setdefault("write", WriteCoalescer(writes))
     return found
 
@@ -243,18 +275,30 @@ def _store(
 
     The first call is that of *tried*, if given. The messages of a *shared* call are of several callers: what was
     refused as a whole is tried again one by one, so that nobody suffers for another's message.
+
+    A queue may be found to have partitions meanwhile. Then a key may be known in another one: the messages are dealt.
     """
+    if state.parts is not None and tried is None:
+        return (yield from state.parts.store_in_turn(chunk, until, shared=shared))  # type: ignore[no-any-return]
     writes = writes_of(state).verb
     sequence = tried.sequence if tried else state.sequences.take()
 
     def call_of(sequence: ProducerSequence) -> Call:
         return call_for(state, sequence, chunk, until)
 
+    def reopened(state: QueueState, until: float) -> Op[None]:
+        yield from reopen(state, until)
+        if state.parts is not None and any(each.dedup_key or each.unique_key for each in chunk):
+            raise _Parted("the queue has partitions by now")
+
     try:
-        answer = yield from outcome_of(answered(state, sequence, call_of, until, tried.call if tried else None))
+        made = tried.call if tried else None
+        answer = yield from outcome_of(answered(state, sequence, call_of, until, made, reopened))
     finally:
         # Also after no answer: the next call has a higher number, and a copy of this one that comes late is STALE.
         state.sequences.free(sequence)
+    if isinstance(answer, _Parted):
+        return (yield from state.parts.store_in_turn(chunk, until, shared=shared))  # type: ignore[no-any-return]
     if isinstance(answer, ShardqError):
         if shared and is_of_one(answer):
             return (yield from _store_singly(state, chunk, until))
