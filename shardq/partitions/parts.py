@@ -19,7 +19,7 @@ from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
 from shardq.ops.write.outgoing import Outgoing
-from shardq.ops.write.write import DealtWrites, Result
+from shardq.ops.write.write import Result
 from shardq.partitions import writes
 from shardq.partitions.asking import MAX_AGE, ask_map, is_seen
 from shardq.partitions.away import Away
@@ -194,9 +194,7 @@ class Parts:
         """Store many messages in their homes. Return for each its id, or the error with which its write ended."""
         return writes.store(self, messages, timeout)
 
-    def store_in_turn(
-        self, messages: Sequence[Outgoing], until: float, *, shared: bool = False
-    ) -> Op[list[Result]]:
+    def store_in_turn(self, messages: Sequence[Outgoing], until: float, *, shared: bool = False) -> Op[list[Result]]:
         """Do as `store`, for what one call could have, without two calls at the same time: see `writes`."""
         return writes.store_in_turn(self, messages, until, shared=shared)
 
@@ -275,7 +273,7 @@ def learn(head: QueueState, make: MakeState, codecs: Codecs, asks: Ask | None) -
         parts.is_seen()
         parts.common.asks = asks or parts.common.asks
         if (met := head.coalescers.pop("write", None)) is not None:
-            met.verb = DealtWrites(head)
+            met.verb.deal()
     if is_new and parts.common.stands is not None:
         parts.common.stands.follow(parts)
 

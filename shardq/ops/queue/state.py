@@ -156,10 +156,15 @@ class QueueState:
 
     def know(self, view: QueueView) -> None:
         """Take *view* for what is known of the queue from now on; its siblings do, too."""
+        parted = is_parted(view.config.partitions) and bool(view.streams)
+        if parted and any(state.learn is not None and state.parts is None for state in self._all()):
+            # Until all have heard of partitions, nobody makes a call to the head that this would take.
+            self._tell(self._set(replace(view, epoch="")), parted=True)
         states = self._set(view)
-        if not view.streams:  # it is not there
-            return
-        parted = is_parted(view.config.partitions)
+        if view.streams:  # it is there
+            self._tell(states, parted=parted)
+
+    def _tell(self, states: Iterable[QueueState], *, parted: bool) -> None:
         for state in states:
             if (parted or state.parts is not None) and state.learn is not None and (learn := state.learn()):
                 learn(state)
@@ -203,9 +208,13 @@ class QueueState:
         # The rest stays: the number of streams says, when the queue is created anew, that there was one.
         self._set(replace(self.view, epoch=""))
 
+    def _all(self) -> list[QueueState]:
+        """Return this state and its siblings."""
+        return [state for sibling in self.siblings if (state := sibling()) is not None] or [self]
+
     def _set(self, view: QueueView) -> list[QueueState]:
         """Take *view* for the one of this state and its siblings. Return all of them."""
-        states = [state for sibling in self.siblings if (state := sibling()) is not None] or [self]
+        states = self._all()
         self.view = view
         for state in states:
             state.view = view

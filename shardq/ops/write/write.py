@@ -23,7 +23,7 @@ from shardq.errors import (
     UniqueConflict,
 )
 from shardq.model import Written
-from shardq.ops.queue.numbered import answered
+from shardq.ops.queue.numbered import answered, number_of
 from shardq.ops.queue.opening import open_queue, reopen
 from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import is_of_one
@@ -33,7 +33,7 @@ from shardq.ops.queue.steps import Call, Op, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
 from shardq.ops.sharing.coalescing import Coalescer
 from shardq.ops.sharing.verb import Verb
-from shardq.ops.write.command import LoneWrite, call_for, goes_alone
+from shardq.ops.write.command import LoneWrite, call_for, call_with, goes_alone
 from shardq.ops.write.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
 from shardq.ops.write.refusal import read_refused
 from shardq.ops.write.unique import write_despite
@@ -144,7 +144,7 @@ class Writes(Verb[Outgoing, Written]):
         sequence = state.sequences.take()
         if goes_alone(state, view, messages):
             return LoneWrite(state, view, messages[0], sequence, until)
-        call = call_for(state, sequence, messages, until)
+        call = call_with(state, view, sequence, messages, number_of(state, sequence, until) + messages[0].asked)
         call.until = until
         return TriedWrite(call, sequence, [message.shard_key for message in messages])
 
@@ -173,6 +173,10 @@ class Writes(Verb[Outgoing, Written]):
     def here(self, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
         """Store *messages* in this queue, or partition, where they were dealt to."""
         return self.op(messages, until, None)
+
+    def deal(self) -> None:
+        """Make no call to the head from now on, also in a shared call that has begun: the queue has partitions."""
+        self.__class__ = DealtWrites
 
 
 class WriteCoalescer(Coalescer[Outgoing, Written]):
@@ -260,7 +264,14 @@ def _new_writes(state: QueueState, message: Outgoing | None) -> WriteCoalescer:
     is_part = state.whole is not None and state.whole is not state
     writes = PartWrites(state) if is_part else Writes(state)
     found: WriteCoalescer = state.coalescers.setdefault("write", WriteCoalescer(writes))
+    if _is_parted(state):  # another thread has found out meanwhile
+        state.coalescers.pop("write", None)
+        found.verb.deal()
     return found
+
+
+def _is_parted(state: QueueState) -> bool:
+    return state.parts is not None
 
 
 def _store(

@@ -28,7 +28,8 @@ def by_write(queue: Queue, tenant: str, key: dict[str, Any]) -> Written:
 
 
 def by_a_call_of_a_task(queue: Queue, tenant: str, key: dict[str, Any]) -> Written:
-    return queue.write(CALL, shard_key=tenant, **key)
+    written: Written = queue.write(CALL, shard_key=tenant, **key)
+    return written
 
 
 def by_write_many(queue: Queue, tenant: str, key: dict[str, Any]) -> Written:
@@ -96,7 +97,7 @@ def test_who_knows_the_map_asks_where_the_key_was(
         for tenant in TENANTS:
             again = write(after, tenant, key)
             assert (again, again.is_new) == (first[tenant], False)
-            other = write(after, tenant, {name: f"of {wanted}" for name in key})
+            other = write(after, tenant, dict.fromkeys(key, f"of {wanted}"))
             assert (other.is_new, split(other)[1]) == (True, home(tenant, wanted))
 
 
@@ -170,12 +171,12 @@ def test_only_messages_with_a_key_and_a_former_home_cost_a_call(world: World, qu
     queue.resize(partitions=3)
     after = fresh(world, queue)
     cost = {}
+    kinds: list[tuple[str, str, dict[str, Any]]]
     tenant = next(each for each in TENANTS if home(each, 3))
     head = next(each for each in TENANTS if not home(each, 3))
     after.write_many([("x", tenant), ("x", head)])
-    for name, shard_key, options in [
-        ("plain", tenant, {}), ("moved", tenant, {"dedup_key": "d"}), ("stays", head, {"dedup_key": "d"})
-    ]:  # fmt: skip
+    kinds = [("plain", tenant, {}), ("moved", tenant, {"dedup_key": "d"}), ("stays", head, {"dedup_key": "d"})]
+    for name, shard_key, options in kinds:
         before = calls_of(world)
         after.write("x", shard_key=shard_key, **options)
         cost[name] = calls_of(world) - before
