@@ -34,7 +34,7 @@ from shardq.ops.write.outgoing import compose_all
 from shardq.partitions.asking import has_moved
 from shardq.partitions.parts import Parts
 from shardq.partitions.reads import Rows, Wanted, first_look, read_turns
-from shardq.partitions.tidy import tidy
+from shardq.partitions.tidy import is_due, tidy
 from shardq.partitions.writes import write_dealt
 from shardq.telemetry.gate import watched
 
@@ -120,7 +120,9 @@ class PartitionedQueue(PartedQueue, Queue):
     ) -> list[Delivery]:
         checked_wanted(block, visibility, prefer)
         acking = self._to_ack(ack)
-        parts = self._tidied(timeout)
+        parts = self._parts(timeout)
+        if parts.map.read > parts.map.written and is_due(parts):
+            self._client._run_in_background(tidy(parts))
         acking.began = began = self._telemetry.begin() if watched() else None
         until, stands = self.state.clock.monotonic() + block, self._stands(parts)
         call_until = max(until, self.state.until(timeout))
@@ -137,13 +139,6 @@ class PartitionedQueue(PartedQueue, Queue):
         return [
             each for number, some in rows.items() for each in delivered(PartDelivery, some, self._part(parts, number))
         ]
-
-    def _tidied(self, timeout: float | None) -> Parts:
-        """Return the partitions, without those that were drained and are not needed any more."""
-        parts = self._parts(timeout)
-        if parts.map.read > parts.map.written and self._client.run(tidy(parts)):
-            parts = self._parts(timeout)
-        return parts
 
     def _search(
         self, parts: Parts, wanted: Wanted, acking: Acking, until: float, timeout: float | None, *, batch: bool

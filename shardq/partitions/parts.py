@@ -46,7 +46,7 @@ class Common:
     """What the partitions of one queue of one client have in common under all maps.
 
     `stands` are the client's blocked reads at the partitions, once somebody waits; `asks` has the map asked for. `held`
-    are messages that came late.
+    are messages that came late. From local time `tidy_at` on, drained partitions are looked after next.
     """
 
     def __init__(self) -> None:
@@ -54,6 +54,7 @@ class Common:
         self.stands: Any = None
         self.held: list[Any] = []
         self.asks: Ask | None = None
+        self.tidy_at = 0.0
 
 
 class Parts:
@@ -69,7 +70,7 @@ class Parts:
     ) -> None:
         name = head.keys.name
         self.whole, self.codecs, self._parents = head, codecs, head.config.parents
-        self.make, self.tidy_at = make, 0.0
+        self.make = make
         self.map = found
         self.common: Common = before.common if before else Common()
         known: tuple[QueueState, ...] = before.states if before else ()

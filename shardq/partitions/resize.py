@@ -25,6 +25,7 @@ from shardq.ops.queue.together import run_together
 from shardq.partitions.asking import MAX_AGE
 from shardq.partitions.furnish import furnish
 from shardq.partitions.map import PartitionMap
+from shardq.partitions.moving import move_home
 from shardq.partitions.parts import MakeState, all_of, check_settings, slots_of
 from shardq.partitions.placing import placed
 
@@ -39,6 +40,8 @@ REMEMBERED: Final = 7 * 86_400.0
 
 def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None = None) -> Op[tuple[int, int]]:
     """Write to *wanted* partitions from now on. Return how many are read, and how many are written to.
+
+    Then stored schedules move to their homes.
 
     ConfigError if another client changes the partitions meanwhile.
     """
@@ -55,6 +58,8 @@ def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None
         yield from require_queue(head, head.until(timeout))
         if map_in(head).written != wanted:  # another one may have ended what this one began
             found = yield from _write_by(head, make, found, wanted, timeout)
+    if (parts := (head.whole or head).parts) is not None:
+        yield from move_home(parts, timeout)
     return map_in(head).read, wanted
 
 

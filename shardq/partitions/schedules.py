@@ -74,15 +74,6 @@ def _listed(found: Sequence[Sequence[Schedule]]) -> list[Schedule]:
     return [by_name[name] for name in sorted(by_name)]
 
 
-def move_home(parts: Parts, timeout: float | None) -> Op[None]:
-    """Move the schedules whose home is elsewhere since the map changed. What is stored by an old map later stays."""
-    for state in parts.states:
-        for each in (yield from stored.listed(state, timeout)):
-            home = parts.home_of(each.shard_key)
-            if home is not state:
-                yield from stored.move(state, home, each.name, timeout)
-
-
 _ADDED: Final = "name", "payload", "shard_key", "cron", "tz", "every", "catch_up", "paused", "timeout"
 
 SCHEDULES: Final[Mapping[str, Way]] = MappingProxyType(

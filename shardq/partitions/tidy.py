@@ -20,46 +20,57 @@ from shardq.ops.queue.retry import Same, retry_until
 from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
+from shardq.partitions.asking import ask_map
+from shardq.partitions.moving import move_home
 from shardq.partitions.parts import Parts
 from shardq.partitions.resize import store_map
 
 EVERY: Final = 10.0
 SELDOM: Final = 300.0
 """Seconds between two looks of a client: while messages are left, and at most while only time must pass."""
-PATIENCE: Final = 0.25
-"""Seconds for which a reader waits for the look: a node that does not answer keeps nobody from others for long."""
 RETENTION: Final = 3600.0
 """Seconds after the last write for which a drained partition stays at least: a write that got no answer may come again.
 """
 
 
-def tidy(parts: Parts) -> Op[bool]:
-    """Delete the last partition if it is drained, and its time is over. Return whether the map has changed.
-
-    A client looks now and then. A failure is only logged, such as that of a user who may not delete any.
-    """
-    now = parts.whole.clock.monotonic()
-    if parts.map.read == parts.map.written or now < parts.tidy_at:
+def is_due(parts: Parts) -> bool:
+    """Return whether the caller shall `tidy` now, beside its calls: a client looks now and then, once at a time."""
+    if parts.map.read == parts.map.written:
         return False
-    parts.tidy_at = now + SELDOM  # before it is tried: what fails is not tried again at once
+    now = parts.whole.clock.monotonic()
+    with parts.lock:
+        if now < parts.common.tidy_at:
+            return False
+        parts.common.tidy_at = now + SELDOM  # before it is tried: what fails is not tried again at once
+    return True
+
+
+def tidy(parts: Parts) -> Op[None]:
+    """Delete the last partition if it is drained, and its time is over.
+
+    A failure is only logged, such as that of a user who may not delete any.
+    """
     try:
-        has_changed = yield from _tidy(parts, now)
+        has_changed = yield from _tidy(parts)
     except Changed:  # by another client
         has_changed = True
     except ShardqError as error:
         log.warning("a drained partition of queue %r was not removed: %s", parts.whole.keys.name, error)
-        return False
+        return
     if has_changed:
-        parts.forget()
-    return has_changed
+        yield from ask_map(parts.whole, parts.whole.until())
+        parts.common.tidy_at = 0.0  # the next one may be drained, too
 
 
-def _tidy(parts: Parts, now: float) -> Op[bool]:
+def _tidy(parts: Parts) -> Op[bool]:
     left = yield from _left(parts, parts.states[-1])
     if left > 0:
-        parts.tidy_at = now + min(max(left, EVERY), SELDOM)
+        parts.common.tidy_at = parts.whole.clock.monotonic() + min(max(left, EVERY), SELDOM)
         return False
-    return (yield from _remove(parts, parts.states[0], parts.states[-1]))
+    if (yield from _remove(parts, parts.states[0], parts.states[-1])):
+        return True
+    yield from move_home(parts, None, parts.states[-1:])  # one may have been stored by an old map
+    return False
 
 
 def _left(parts: Parts, state: QueueState) -> Op[float]:
@@ -67,7 +78,7 @@ def _left(parts: Parts, state: QueueState) -> Op[float]:
 
     Its epoch is read before the head is looked at: see `furnish`.
     """
-    seen = yield from outcome_of(sight(state, state.until(PATIENCE)))
+    seen = yield from outcome_of(sight(state, state.until()))
     if isinstance(seen, ShardqError):
         if not isinstance(seen, QueueMissing):
             raise seen
@@ -76,7 +87,7 @@ def _left(parts: Parts, state: QueueState) -> Op[float]:
     state.know(seen.view)
     if parts.map.towards and parts.map.towards[1] / 1000 > seen.time:
         return EVERY  # a resize is under way
-    found = yield from numbers(state, PATIENCE)
+    found = yield from numbers(state)
     if found.backlog + found.in_flight + found.delayed + found.dead + found.result_count:
         return EVERY
     return max(0.0, seen.written_at + _retention(state) - seen.time)

@@ -49,9 +49,10 @@ class Attendant:
 
     def attend(self, timeout: float) -> Op[None]:
         """Look once, and write what is due soon. BackendError; then the next time does the rest."""
-        parts = self._state.parts
-        if parts is None:
+        if self._state.parts is None:
             yield from self._attend(self._state, self._fixed, {}, timeout)
+        parts = self._state.parts
+        if parts is None:  # as it was found
             return
         # Each partition has what is stored there, and the program's schedules whose home it is. Where the home of one
         # has moved, the partition that had it before knows how far it is.

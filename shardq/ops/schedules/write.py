@@ -48,7 +48,7 @@ def write_slots(
         [each.options for each in chunk],
     ]
     field, number = f"S:{message.name}", f"={said.decode()}={following}"
-    while True:
+    while state.parts is None:
         # A copy of the call that comes late finds another text than `said`.
         call = call_of(state, state.view, field, number, (), columns)
         reply, underreplicated = yield from retry_replicated(always(call), until, state.clock)
@@ -65,6 +65,7 @@ def write_slots(
                     text = f"written, but {underreplicated.explain(state.durability.replicas)}"
                     raise DurabilityUnknown(text, message.name)
                 return None
+    return said  # the queue is found to have partitions: its caller goes on there
 
 
 def _outgoing(message: SlotMessage, slot: int) -> Outgoing:

@@ -13,11 +13,13 @@ from shardq.model.schedule import FixedSchedule
 from shardq.model.timetable import timetable
 from shardq.ops.schedules import stored
 from shardq.ops.schedules.attend import Attendant
+from shardq.partitions import resize
 from shardq.partitions.homes import home
-from shardq.partitions.schedules import move_home
+from shardq.partitions.moving import move_home
 from shardq.protocol.ids import split
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
+from tests.waiting import eventually
 
 PARTITIONS = 3
 TENANTS = {home(f"tenant-{number}", PARTITIONS): f"tenant-{number}" for number in range(20)}
@@ -193,3 +195,59 @@ def test_a_newer_one_that_is_at_home_stays_as_it_is(queue: Queue) -> None:
     queue.client.run(move_home(parts, 5.0))
     assert stored_in(queue) == [["one"], [], []]
     assert [each.every for each in queue.schedules.list()] == [3600]
+
+
+def test_a_resize_moves_what_is_stored_to_its_home(
+    world: World, open_queue: OpenQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up and down; and what the home has no room for stays where it is."""
+    monkeypatch.setattr(resize, "PAUSE", 0.0)
+    queue = open_queue(streams=8, streams_per_shard=2, max_schedules=30)
+    for number, tenant in TENANTS.items():
+        queue.schedules.add(f"s{number}", CALL, shard_key=tenant, every=60)
+    for wanted in (3, 2, 3):
+        world.client().queue(queue.name).resize(partitions=wanted)
+        found = stored_in(seen_anew(world, queue))
+        assert {name: at for at, names in enumerate(found) for name in names} == {
+            f"s{number}": home(tenant, wanted) for number, tenant in TENANTS.items()
+        }
+    queue = seen_anew(world, queue)
+    queue.configure(max_schedules=3)
+    assert queue.resize(partitions=1) == (3, 1)
+    assert sorted(name for names in stored_in(seen_anew(world, queue)) for name in names) == ["s0", "s1", "s2"]
+    assert len(queue.schedules.list()) == 3
+
+
+def seen_anew(world: World, queue: Queue) -> Queue:
+    """The queue of a client that has seen nothing before."""
+    found = world.client().queue(queue.name)
+    found.len()
+    return found
+
+
+@pytest.mark.parametrize("idle_is", ["plain", "parted"])
+def test_a_worker_that_was_idle_across_a_resize_writes_no_slot_twice(
+    real: None, world: World, open_queue: OpenQueue, monkeypatch: pytest.MonkeyPatch, idle_is: str
+) -> None:
+    monkeypatch.setattr(resize, "PAUSE", 0.0)
+    queue = open_queue(streams=8, streams_per_shard=2, journal=30_000)
+    queue.declare()
+    program = fixed(TENANTS[1], TENANTS[2])
+    idle = seen_anew(world, queue)
+    attend(idle, *program)
+    world.client().queue(queue.name).resize(partitions=3)
+    other = seen_anew(world, queue)
+    if idle_is == "parted":
+        idle.write("x", shard_key="a")
+    known = len(slots(other, TENANTS[2]))
+
+    def has_more() -> bool:
+        attend(other, *program)
+        return len(slots(other, TENANTS[2])) > known
+
+    eventually(has_more)
+    attend(idle, *program)
+    attend(other, *program)
+    for tenant in (TENANTS[1], TENANTS[2]):
+        found = sorted(slots(other, tenant))
+        assert found == [found[0] + at for at in range(len(found))]

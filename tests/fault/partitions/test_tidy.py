@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from shardq import Client, Queue
+from shardq.model.call import Call as TaskCall
 from shardq.ops.queue.steps import Call, Step
+from shardq.ops.schedules import stored
 from shardq.partitions.homes import home
 from shardq.partitions.tidy import RETENTION, SELDOM
 from shardq.testing import ManualClock
@@ -18,6 +20,7 @@ from tests.simulated import ClockedDriver, clocked_client
 _HOMES = {home(f"tenant-{number}", 3): f"tenant-{number}" for number in range(20)}
 TENANTS = {number: _HOMES[number] for number in range(3)}
 """A tenant of each partition of three."""
+CALL: TaskCall[Any] = TaskCall("app.tasks.report", {})
 SOON = 60.0
 OpenClient = Callable[[], tuple[Client, ClockedDriver]]
 
@@ -28,11 +31,12 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def open_client(server: Server, clock: ManualClock) -> Iterator[OpenClient]:
+def open_client(server: Server, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenClient]:
     made = []
 
     def open_client() -> tuple[Client, ClockedDriver]:
         made.append(clocked_client(server, clock))
+        monkeypatch.setattr(made[-1][0], "_run_in_background", made[-1][0].run)  # so a read has seen what it did
         return made[-1]
 
     yield open_client
@@ -151,6 +155,25 @@ def test_it_stays_while_it_has_a_schedule(server: Server, clock: ManualClock, qu
     assert numbers(queue) == [0]
 
 
+def test_a_schedule_that_was_stored_by_an_old_map_moves_home_and_then_it_is_removed(
+    clock: ManualClock, queue: Queue
+) -> None:
+    queue.configure(max_schedules=9)
+    old: Any = queue.client.state_of_part(queue.state, 2, f"{queue.name}#2.0")
+    queue.resize(partitions=1)
+    emptied(queue)
+    add = stored.add(old, queue.client.codecs, "nightly", CALL, TENANTS[2], None, "UTC", 3600, "skip", False, 5.0)
+    queue.client.run(add)
+    clock.advance(2 * RETENTION)
+    upkept(queue)
+    assert numbers(queue) == [0, 1, 2]
+    assert [each.name for each in queue.client.run(stored.listed(queue.state, 5.0))] == ["nightly"]
+    clock.advance(SELDOM)
+    upkept(queue)
+    assert numbers(queue) == [0]
+    assert [each.name for each in queue.schedules.list()] == ["nightly"]
+
+
 def test_it_stays_while_a_write_may_come_again(clock: ManualClock, queue: Queue) -> None:
     """For an hour, or a longer `dedup_window`, after the last write."""
     queue.configure(dedup_window=3 * RETENTION)
@@ -193,3 +216,20 @@ def test_a_resize_at_each_moment_of_it_finds_all_that_it_writes_to(
     assert [int(each.partition("@")[2] or 0) for each in ids] == [0, 1, 2]
     assert sorted(each.payload for each in after.read_many(10)) == [0, 1, 2]
     assert numbers(after) == [0, 1, 2]
+
+
+def test_no_reader_waits_for_it_and_it_is_done_once_at_a_time(
+    open_client: OpenClient, clock: ManualClock, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Any] = []
+    queue.resize(partitions=1)
+    emptied(queue)
+    clock.advance(2 * RETENTION)
+    monkeypatch.setattr(queue.client, "_run_in_background", begun.append)
+    upkept(queue)
+    begun[:] = [each for each in begun if each.__name__ == "tidy"]
+    (look,) = begun
+    queue.client.run(look)
+    upkept(queue)
+    assert [each.__name__ for each in begun].count("tidy") == 2
+    assert numbers(queue) == [0, 1]
