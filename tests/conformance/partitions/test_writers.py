@@ -62,8 +62,8 @@ def test_a_writer_makes_the_queue_with_the_partitions_that_it_was_told(open_queu
     assert payloads(queue) == [*range(20)]
 
 
-@pytest.mark.parametrize("round", range(3))
-def test_first_messages_of_a_shard_key_are_stored_in_order(queue: Queue, stranger: Client, round: int) -> None:
+@pytest.mark.parametrize("turn", range(3))
+def test_first_messages_of_a_shard_key_are_stored_in_order(queue: Queue, stranger: Client, turn: int) -> None:
     """The first one finds out which partitions there are: the next ones do not get there before it."""
     with stranger.writer() as writer:
         for number in range(400):
