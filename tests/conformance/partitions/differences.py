@@ -43,6 +43,7 @@ _MOMENTS: Final = "ages and leads are told by each partition for itself, each at
 _EACH: Final = "a call does its bounded part in each partition, or shows the first few of each"
 _SETTINGS: Final = "settings show the map, parents stay, delete takes 0 or None, and what is refused is told first"
 _SCOPE: Final = "key_scope cannot be changed"
+_PARTS: Final = "a bound of the queue is shared out: each partition refuses by its part of it"
 _WEIGHTS: Final = f"{TO_COME}weights are shares across partitions; today a partition counts by how many wait there"
 _HISTORY: Final = f"{TO_COME}history, outlook and verdict"
 _BOUND: Final = f"{TO_COME}a bound of the whole queue is shared out; today it bounds each partition by itself"
@@ -207,6 +208,10 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
         """,
         _SCOPE: """
             test_the_scope_changes_only_while_no_key_is_remembered
+        """,
+        _PARTS: """
+            test_a_full_queue_refuses_a_write_and_takes_it_once_there_is_room
+            test_of_a_batch_that_would_overfill_the_queue_the_first_are_written
         """,
         _WEIGHTS: """
             test_a_plans_weight_is_that_of_who_has_none_of_its_own
