@@ -210,6 +210,7 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
             test_the_scope_changes_only_while_no_key_is_remembered
         """,
         _PARTS: """
+            test_a_batch_of_more_than_one_chunk_says_which_were_written
             test_a_full_queue_refuses_a_write_and_takes_it_once_there_is_room
             test_of_a_batch_that_would_overfill_the_queue_the_first_are_written
         """,
