@@ -49,6 +49,7 @@ _CONFIGURED: Final = (
     f"{TO_COME}the journal's event `configured` tells what the head stores: its part of a bound, and the text `whole`"
 )
 _PARTS: Final = "each partition has its part of a bound of the whole queue, and a tenant its share of that"
+_UPKEEP: Final = "results end with the calls that go to their partition, and no read goes where nothing is to deliver"
 _OWN: Final = "it says itself how many partitions there are, or that there are none"
 _IDS: Final = "an id names its partition, so it is none of a queue that is not there"
 
@@ -96,6 +97,7 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
             test_a_message_that_has_come_due_is_removed
             test_a_message_vanishes_whose_entry_another_program_has_deleted
             test_a_payload_that_is_gone_counts_as_vanished
+            test_a_rate_is_kept_over_twenty_seconds
             test_a_redriven_message_forgets_its_deadline
             test_a_second_letter_of_a_message_that_is_there_stays_a_letter
             test_a_shard_may_be_all_streams
@@ -308,6 +310,9 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
         _CONFIGURED: """
             test_values_are_bounded
             test_what_was_set_is_told_with_its_values
+        """,
+        _UPKEEP: """
+            test_what_was_kept_ends_in_its_time_when_results_are_switched_off
         """,
     }
 )
