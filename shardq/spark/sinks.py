@@ -12,7 +12,7 @@ with extra("spark"):
     from pyspark.sql.datasource import WriterCommitMessage
 
 from shardq.ops.queue.state import QueueState
-from shardq.spark.connection import client_of, queue_of
+from shardq.spark.connection import client_of, whole_queue_of
 from shardq.spark.ops.bulk import BulkOffset, finish, store_rows
 from shardq.spark.ops.rows import Pace, Rows
 from shardq.spark.ops.unnumbered import store_unnumbered
@@ -49,7 +49,7 @@ class Sinks:
         """Look up these queues, before anything is written to one of them. QueueMissing, ConfigError."""
         for each in queues:
             if each not in self._states:
-                self._states[each] = queue_of(self._options, each, create=self._options.create)
+                self._states[each] = whole_queue_of(self._options, each, create=self._options.create)
 
     def of(self, queue: str, part: str, diverted_from: str | None = None) -> Sink:
         """Return the sink of *part* in *queue*, or for what is diverted there from another queue."""

@@ -22,7 +22,7 @@ with extra("spark"):
     )
 
 from shardq.errors import ConfigError
-from shardq.spark.connection import queue_of, server_ms_of
+from shardq.spark.connection import server_ms_of, whole_queue_of
 from shardq.spark.consume.stream import ConsumingReader
 from shardq.spark.options import Consuming, Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
@@ -129,7 +129,7 @@ def checked_writing(given: object, schema: StructType) -> Writing:
     if options.queue and "queue" in schema.names:
         raise ConfigError("give the option queue or the column queue, not both")
     for name in filter(None, (options.queue, options.error_queue)):
-        queue_of(options, name, create=options.create)
+        whole_queue_of(options, name, create=options.create)
     return options
 
 
