@@ -100,9 +100,8 @@ def whole_queue_of(options: Connecting, name: str, *, create: bool = False) -> Q
     state = queue_of(options, name, create=create)
     if is_parted(state.config.partitions):
         raise ConfigError(
-            f"queue {name!r} has partitions: Spark reads it, and consumes it by readStream, but a block of consuming() "
-            "and writes are for queues without partitions only; write to it by shardq's client, for example in "
-            "foreachPartition"
+            f"queue {name!r} has partitions: a block of consuming() and the errorQueue are for queues without; consume "
+            "it by readStream with mode=consume, and name another errorQueue"
         )
     return state
 
