@@ -9,8 +9,12 @@ import pytest
 from shardq import Client, ConfigError
 from shardq.client import Queue
 from shardq.partitions.homes import home
+from shardq.protocol.ids import split
 from shardq.spark.committing import commit
-from shardq.spark.ops.rows import Rows
+from shardq.spark.connection import client_of, queue_of
+from shardq.spark.ops import dealing
+from shardq.spark.ops.bulk import BulkOffset
+from shardq.spark.ops.rows import Pace, Rows
 from shardq.spark.options import Writing
 from shardq.spark.sinks import Sinks, Wrote
 from tests.spark.rows import numbered, numbers, write
@@ -46,7 +50,7 @@ def test_each_row_is_stored_once_in_its_home_though_its_task_is_tried_again(url:
     assert sum(each.rows for each in wrote.stored) == ROWS
     commit(Writing(url=url, queue=parted.name), [wrote], last=True)
     found = [each for page in iter(lambda: parted.read_many(1000), []) for each in page]
-    assert {each.partition == home(each.shard_key, 3) for each in found} == {True}
+    assert {split(each.message_id)[1] == home(each.shard_key, 3) for each in found} == {True}
     assert sorted(int(each.body) for each in found) == list(range(ROWS))
 
 
