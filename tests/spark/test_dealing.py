@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,3 +125,25 @@ def test_spark_writes_each_row_once_also_a_second_time_under_its_id(spark: Any, 
         write(frame, parted, url, writeId="w")
     assert {each.number for each in parted.partitions() if each.stats and each.stats.backlog} == {0, 1, 2}
     assert numbers(parted) == list(range(ROWS))
+
+
+@pytest.mark.runs_in("test-all")
+def test_a_stream_from_the_journal_of_one_to_another_brings_each_event_once(
+    spark: Any, url: str, parted: Queue, client: Client, queue_name: str, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    source = client.queue(f"{queue_name}.source", partitions=2, streams=4, journal=20_000)
+    source.declare()
+    for first in (0, ROWS):
+        ids = source.write_many([(f"{at}", f"tenant-{at % 40}") for at in range(first, first + ROWS)])
+        assert {split(each)[1] for each in ids} == {0, 1}
+        given = {"url": url, "subscribe": source.name, "state": "journal", "startingOffsets": "earliest"}
+        events = spark.readStream.format("shardq").options(maxOffsetsPerTrigger="400", **given).load()
+        frame = events.select("shard_key", F.col("message_id").cast("binary").alias("payload"))
+        sink = frame.writeStream.format("shardq").options(url=url, queue=parted.name)
+        query = sink.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        found = [each for page in iter(lambda: parted.read_many(1000), []) for each in page]
+        assert sorted(each.body.decode() for each in found) == sorted(map(str, ids))
+        parted.ack_many(found)
