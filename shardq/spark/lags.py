@@ -23,12 +23,6 @@ class Lag:
     """The time from the last row that it has read to the newest one; of a consumer, for how long the longest waiting
     message has been deliverable. 0 when nothing is left."""
 
-    def with_partition(self, other: Lag) -> Lag:
-        """How far it is behind in this and in another partition of the queue."""
-        events = None if self.events is None or other.events is None else self.events + other.events
-        seconds = None if self.seconds is None or other.seconds is None else max(self.seconds, other.seconds)
-        return Lag(events, seconds)
-
 
 def lag(progress: Any) -> dict[str, Lag]:
     """How far each queue of format("shardq") is behind, by *progress*, such as `query.lastProgress`; {} for None."""
@@ -36,8 +30,15 @@ def lag(progress: Any) -> dict[str, Lag]:
     lags: dict[str, Lag] = {}
     for tag, found in (row for each in sources for row in _lags(_offset(each, "end"), _offset(each, "latest"))):
         name = queue_in(tag)
-        lags[name] = lags[name].with_partition(found) if name in lags else found
+        lags[name] = _together(lags[name], found) if name in lags else found
     return lags
+
+
+def _together(one: Lag, other: Lag) -> Lag:
+    """How far a query is behind in two partitions of a queue."""
+    events = None if one.events is None or other.events is None else one.events + other.events
+    seconds = None if one.seconds is None or other.seconds is None else max(one.seconds, other.seconds)
+    return Lag(events, seconds)
 
 
 def offsets_of(progress: Any) -> list[Mapping[str, Any]]:
