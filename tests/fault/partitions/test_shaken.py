@@ -1,0 +1,151 @@
+"""A queue of a cluster is resized again and again under load, while connections are cut, nodes killed, slots moved.
+
+Nothing is lost or doubled, no sum is out of bounds, and what is drained is gone. One round of disturbances a resize, and
+in `make soak` several.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from shardq import Client
+from shardq.drivers import wire
+from shardq.partitions import asking, parts, resize, tidy
+from tests.conftest import Record
+from tests.fault.partitions.shaken import Load, again, broken, found_in, out_of_bounds
+from tests.fault.partitions.spares import SpareCluster
+from tests.selection import SOAK
+from tests.servers import ServerKind
+from tests.waiting import eventually
+
+SIZES = (4, 8, 3, 1, 6)
+ROUNDS = 4 if SOAK else 1
+"""How often each size is shaken, from each side."""
+
+REPLICA_TIMEOUT_MS = 30_000
+"""A replica that is started again may take its time."""
+
+LIMIT = 900 if SOAK else 300
+
+pytestmark = [pytest.mark.runs_in("test-all", "soak"), pytest.mark.timeout(LIMIT)]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map is old after a fifth of the time, and who may remove a partition looks often."""
+    for room in (asking, parts):
+        monkeypatch.setattr(room, "MAX_AGE", 1.0)
+    monkeypatch.setattr(resize, "PAUSE", 1.5)
+    monkeypatch.setattr(tidy, "EVERY", 0.2)
+    monkeypatch.setattr(tidy, "SELDOM", 0.2)
+    monkeypatch.setattr(wire, "REPLICA_TIMEOUT_MS", REPLICA_TIMEOUT_MS)
+
+
+@pytest.fixture
+def spares(kind: ServerKind | None, quick_disk: Path) -> Iterator[SpareCluster]:
+    with SpareCluster(kind, quick_disk) as cluster:
+        yield cluster
+
+
+class Shaking:
+    """What is done to a cluster and a queue under load."""
+
+    def __init__(self, cluster: SpareCluster, name: str, rng: random.Random, *, may_lose: bool) -> None:
+        self.cluster, self._name, self._rng = cluster, name, rng
+        kill = cluster.replace if may_lose else cluster.restart_one
+        self._acts: list[Callable[[], object]] = [
+            self.cut, self.move, lambda: kill(self._any()), lambda: cluster.hand_over(self._any()),
+        ]  # fmt: skip
+
+    def shake(self) -> None:
+        """Do each of it, in any order."""
+        for _ in range(ROUNDS):
+            for act in self._rng.sample(self._acts, len(self._acts)):
+                act()
+
+    def cut(self) -> None:
+        """Close all connections."""
+        for node in self.cluster.members:
+            node.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    def move(self) -> None:
+        """Move the slot of one of the partitions."""
+        with Client.from_url(self.cluster.url, timeout=60) as client:
+            queue: Any = client.queue(self._name, create=False)
+            queue.len()
+            states = queue.state.parts.states if queue.state.parts else [queue.state]
+            self.cluster.move_on(self._rng.choice(states).keys.meta)
+
+    def _any(self) -> Any:
+        return self._rng.choice(self.cluster.primaries())
+
+
+@pytest.mark.parametrize("killed", ["start again", "are replaced"])
+def test_resized_while_nodes(
+    spares: SpareCluster,
+    queue_name: str,
+    tmp_path: Path,
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Record,
+    killed: str,
+) -> None:
+    """Who is replaced by its replica may forget an ack that the replica had not: such a message comes once more."""
+    may_lose = killed == "are replaced"
+    durability = "replica(1)" if may_lose else "none"
+    load = Load(spares.url, queue_name, tmp_path, seed, durability=durability, may_fail=may_lose)
+    shaking = Shaking(spares, queue_name, random.Random(seed), may_lose=may_lose)
+    with Client.from_url(spares.url, timeout=60) as client:
+        queue = client.queue(queue_name, streams=4, streams_per_shard=2, max_deliveries=1000, dedup_window=1.0)
+        queue.declare()
+        with load.begun():
+            for wanted in SIZES:
+                _resize_shaken(spares.url, queue_name, wanted, shaking)
+                load.works()
+                if wanted == 1:
+                    with monkeypatch.context() as calm:
+                        calm.setattr(tidy, "RETENTION", 1.0)
+                        eventually(lambda: load.failed or len(queue.partitions()) == 1, 60, what="the drained are gone")
+                    assert load.failed == []
+                    assert not [key for key in _keys(spares) if b"#" in key], [each.name_of("q", 0) for each in ()] or (queue.settings().partitions, queue.partitions())
+            load.end(lambda: queue.len() == 0)
+        assert [each.is_written for each in queue.partitions()] == [True] * 6
+    found = found_in(load)
+    more = again(found)
+    record_property("note", f"{len(found.ids):,} messages, {len(found.leases):,} deliveries, {len(more)} again")
+    wrong = broken(found)
+    if may_lose:
+        for name in ("acked twice", "two leases at one time"):
+            wrong.pop(name, None)
+    else:
+        assert out_of_bounds(load) == []
+    assert wrong == {}
+
+
+def _resize_shaken(url: str, name: str, wanted: int, shaking: Shaking) -> None:
+    failed: list[Exception] = []
+
+    def resize() -> None:
+        try:
+            with Client.from_url(url, timeout=60) as client:
+                client.queue(name, create=False).resize(partitions=wanted)
+        except Exception as error:  # noqa: BLE001 (the test raises it)
+            failed.append(error)
+
+    resizing = Thread(target=resize)
+    resizing.start()
+    try:
+        shaking.shake()
+    finally:
+        resizing.join()
+    assert failed == []
+
+
+def _keys(cluster: SpareCluster) -> list[bytes]:
+    return [key for each in cluster.primaries() for key in each.run("KEYS", "*")]
