@@ -88,6 +88,7 @@ class Load:
                     client = stack.enter_context(opened(kind, self._where[0], **settings))
                     work(client.queue(self._where[1], create=False), Noted(self.events, name))
             except BaseException as error:  # noqa: BLE001 (the test raises it)
+                import traceback; open("/tmp/chaos65_tb","a").write(name+chr(10)+"".join(traceback.format_exception(error))+chr(10))
                 self.failed.append(error)
 
         self._threads[name] = Thread(target=run, name=name)
