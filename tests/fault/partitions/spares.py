@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+from redis.exceptions import ResponseError
 
 from tests.servers import Cluster, Server, ServerKind, free_ports
 from tests.waiting import eventually
@@ -76,11 +76,20 @@ class SpareCluster(Cluster):
     def wait_whole(self) -> None:
         """Return once each node agrees with all others, and each primary has a replica that follows it."""
         self.wait_ok(60)
-        eventually(self._is_whole, 60, every=0.05, what="each primary has a replica in sync")
+        eventually(self._is_whole, 60, every=0.05, what="each primary has a replica")
+        for each in self.primaries():
+            offset = each.info("replication")["master_repl_offset"]
+            eventually(lambda each=each, offset=offset: self._is_followed(each, offset), 60, what="in sync")  # type: ignore[misc]
 
     def _is_whole(self) -> bool:
         primaries = self.primaries()
-        return len(primaries) == self.size and all(_has_spare(each) for each in primaries)
+        return len(primaries) == self.size and all("slave0" in each.info("replication") for each in primaries)
+
+    @staticmethod
+    def _is_followed(primary: Server, offset: int) -> bool:
+        """Whether its replica has all that *primary* had at that *offset*: also keys that came with a slot."""
+        found = primary.info("replication").get("slave0", {})
+        return found.get("state") == "online" and int(found["offset"]) >= offset
 
     def takers(self) -> list[Server]:
         """The nodes that are told where a slot is: replicas hear it of their primary."""
@@ -108,10 +117,3 @@ def _takes_over(spare: Server) -> bool:
     except ResponseError:  # it is about to
         return False
     return False
-
-
-def _has_spare(primary: Server) -> bool:
-    try:
-        return primary.info("replication").get("slave0", {}).get("state") == "online"
-    except (ConnectionError, TimeoutError):
-        return False
