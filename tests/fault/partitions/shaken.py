@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from bisect import bisect_left, bisect_right
@@ -19,6 +20,7 @@ from tests.soak.history import History, history, verdict
 from tests.soak.load import Habits, Log, consume
 from tests.waiting import eventually
 
+Events = Sequence[dict[str, Any]]
 Work = Callable[[Queue, Log], None]
 HABITS = Habits(tenants=40, batch=8, lease=30.0, delay=0.02, late=0.0, nack=0.0, extend=0.01)
 """A lease is longer than any outage: what is delivered once more while nothing was lost was delivered twice."""
@@ -152,9 +154,9 @@ class Noted(Log):
         """There is no file."""
 
 
-def found_in(load: Load) -> History:
+def found_in(events: Events) -> History:
     """What happened."""
-    return history([each for each in load.events if each["e"] != "counted"])
+    return history([each for each in events if each["e"] != "counted"])
 
 
 def broken(found: History) -> dict[str, list[str]]:
@@ -167,18 +169,28 @@ def again(found: History) -> list[str]:
     return [lease.value for lease in found.leases if lease.count > 1]
 
 
-def out_of_bounds(load: Load) -> list[str]:
+def came_back(events: Events) -> list[str]:
+    """The messages that were asked for, and delivered, after the answer that they are acked."""
+    acked: dict[str, float] = {}
+    got = {(each["by"], each["n"]): each for each in events if each["e"] == "got"}
+    for each in events:
+        if each["e"] == "settled" and each["ok"]:
+            acked.setdefault(got[each["by"], each["n"]]["value"], each["at"])
+    return [each["value"] for each in got.values() if each["asked"] > acked.get(each["value"], math.inf)]
+
+
+def out_of_bounds(events: Events) -> list[str]:
     """The sums that do not count what was there all the time of the call, or count what never was.
 
     What was written before, and was not about to be acked at the end, was there. What was begun before the end, and was
     not acked when it began, may have been.
     """
-    begun, wrote = _times(load, "try", "values"), _times(load, "wrote", "ids")
-    leases = found_in(load)
+    begun, wrote = _times(events, "try", "values"), _times(events, "wrote", "ids")
+    leases = found_in(events)
     acking = sorted(each.settling for each in leases.leases if each.settling is not None)
-    acked = sorted(each["at"] for each in load.events if each["e"] == "settled" and each["ok"])
+    acked = sorted(each["at"] for each in events if each["e"] == "settled" and each["ok"])
     strange = []
-    for each in load.events:
+    for each in events:
         if each["e"] == "counted":
             least = bisect_left(wrote, each["asked"]) - bisect_right(acking, each["at"])
             most = bisect_right(begun, each["at"]) - bisect_left(acked, each["asked"])
@@ -187,5 +199,5 @@ def out_of_bounds(load: Load) -> list[str]:
     return strange
 
 
-def _times(load: Load, event: str, what: str) -> list[float]:
-    return sorted(each["at"] for each in load.events if each["e"] == event for _ in each[what])
+def _times(events: Events, event: str, what: str) -> list[float]:
+    return sorted(each["at"] for each in events if each["e"] == event for _ in each[what])
