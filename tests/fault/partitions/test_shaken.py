@@ -121,8 +121,8 @@ def test_nothing_is_lost_or_doubled_while_nodes_are_killed_and(
     sums = sum(1 for each in load.events if each["e"] == "counted")
     record_property(
         "note",
-        f"shaken: {len(found.ids):,} messages, {len(found.leases):,} deliveries ({len(again(found)):,} again, {len(back):,} of "
-        f"what was acked), {sums:,} sums, killed nodes were {killed}",
+        f"shaken: {len(found.ids):,} messages, {len(found.leases):,} deliveries ({len(again(found)):,} again, "
+        f"{len(back):,} of what was acked), {sums:,} sums, killed nodes were {killed}",
     )
     wrong = broken(found)
     if may_lose:
