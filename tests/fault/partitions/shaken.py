@@ -9,12 +9,10 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from shardq import BackendError, Queue, Written
-from shardq.errors import OutcomeUnknown, PartlyWritten
+from shardq import BackendError, Queue
 from tests.clients import CLIENT_KINDS, ClientKind, opened
 from tests.soak.history import History, history, verdict
 from tests.soak.load import Habits, Log, consume
@@ -33,11 +31,10 @@ END = 120.0
 
 
 class Load:
-    """What works on one queue, with clients of their own. If a node may forget, a write `may_fail`."""
+    """What works on one queue, with clients of their own."""
 
-    def __init__(self, url: str, queue: str, folder: Path, seed: int, *, durability: str, may_fail: bool) -> None:
-        self._where, self._folder, self._seed = (url, queue), folder, seed
-        self._durability, self._may_fail = durability, may_fail
+    def __init__(self, url: str, queue: str, seed: int) -> None:
+        self._where, self._seed = (url, queue), seed
         self._writing, self._reading, self.failed = Event(), Event(), list[BaseException]()
         self._threads: dict[str, Thread] = {}
         self.events: list[dict[str, Any]] = []
@@ -89,8 +86,7 @@ class Load:
         def run() -> None:
             try:
                 with ExitStack() as stack:
-                    settings: dict[str, Any] = {"timeout": 60, "durability": self._durability}
-                    client = stack.enter_context(opened(kind, self._where[0], **settings))
+                    client = stack.enter_context(opened(kind, self._where[0], timeout=60))
                     work(client.queue(self._where[1], create=False), Noted(self.events, name))
             except BaseException as error:  # noqa: BLE001 (the test raises it)
                 self.failed.append(error)
@@ -106,25 +102,9 @@ class Load:
             at += size
             some = [(each, f"tenant-{rng.randrange(HABITS.tenants)}") for each in values]
             log.add("try", values=values, at=time.monotonic())
-            ids = self._ids(queue, some)
-            done = [(value, each) for value, each in zip(values, ids, strict=True) if each]
-            log.add("wrote", values=[v for v, _ in done], ids=[i for _, i in done], at=time.monotonic())
+            ids = [queue.write(some[0][0], shard_key=some[0][1])] if size == 1 else queue.write_many([*some])
+            log.add("wrote", values=values, ids=ids, at=time.monotonic())
             self._writing.wait(rng.uniform(0, PAUSE))
-
-    def _ids(self, queue: Queue, some: Sequence[tuple[str, str]]) -> list[str | None]:
-        """Write some messages; the id of each, None if nobody knows whether a failover loses it."""
-        try:
-            if len(some) == 1:
-                return [queue.write(some[0][0], shard_key=some[0][1])]
-            return [*queue.write_many([*some])]
-        except PartlyWritten as partly:
-            if not self._may_fail or any(not isinstance(each, (Written, OutcomeUnknown)) for each in partly.results):
-                raise
-            return [each if isinstance(each, Written) else None for each in partly.results]
-        except OutcomeUnknown:
-            if not self._may_fail:
-                raise
-            return [None] * len(some)
 
     def _consume(self, queue: Queue, log: Log) -> None:
         consume(queue, log, HABITS, self._reading)

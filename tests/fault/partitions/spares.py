@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from redis.exceptions import ResponseError
-
 from tests.servers import Cluster, Server, ServerKind, free_ports
 from tests.waiting import eventually
 
@@ -58,14 +56,6 @@ class SpareCluster(Cluster):
         eventually(lambda: spare.info("replication")["role"] == "master", what="it has taken over")
         self.wait_whole()
 
-    def replace(self, primary: Server) -> None:
-        """Kill a primary and let its replica take its place; it is started again as a replica of that one."""
-        spare = self.spare_of(primary)
-        primary.kill9()
-        eventually(lambda: _takes_over(spare), every=0.1, what="it has taken over")
-        primary.start()
-        self.wait_whole()
-
     def move_on(self, key: str) -> None:
         """Move the slot of *key* to another primary."""
         slot, primaries = self.slot_of(key), self.primaries()
@@ -107,13 +97,3 @@ class SpareCluster(Cluster):
         for spare, master in zip(everyone[self.size :], self._ids, strict=False):
             eventually(lambda spare=spare, master=master: spare.run("CLUSTER", "REPLICATE", master) == b"OK")  # type: ignore[misc]
         self.wait_whole()
-
-
-def _takes_over(spare: Server) -> bool:
-    if spare.info("replication")["role"] == "master":
-        return True
-    try:
-        spare.run("CLUSTER", "FAILOVER", "FORCE")
-    except ResponseError:  # it is about to
-        return False
-    return False
