@@ -183,6 +183,10 @@ class Parts:
         One that is not there any more, and to which nothing is written any more, returned nothing: it was drained. The
         map may name it for a moment longer.
         """
+        if self.is_old:  # a client that was idle would leave out what was added meanwhile
+            yield from ask_map(self.whole, self.whole.until())
+            if self.whole.parts not in (None, self):
+                return (yield from self.whole.parts.everywhere(op))  # type: ignore[no-any-return]
         found = yield from run_together([op(state) for state in self.states])
         if len(found) > 1 and any(isinstance(each, QueueMissing) for each in found[1:]):
             yield from ask_map(self.whole, self.whole.until())
