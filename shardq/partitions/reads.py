@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from shardq.errors import BackendError, BackendTimeout, ShardqError
+from shardq.errors import BackendError, BackendTimeout, QueueMissing, ShardqError
 from shardq.model import Received
 from shardq.ops.queue.opening import missing, open_queue
 from shardq.ops.queue.outcome import ignore_failure
@@ -215,8 +215,13 @@ def _look(parts: Parts, numbers: Iterable[int], wanted: Wanted, failed: list[Sha
             note(parts, number, each)
         if not isinstance(each, Glance):
             failed.append(each)
-        elif not each.is_there and number < parts.map.written:  # else it was drained, and is removed by now
-            failed.append(missing(parts.states[number]))
+        elif not each.is_there and not _is_drained(parts, number, gone := missing(parts.states[number])):
+            failed.append(gone)
+
+
+def _is_drained(parts: Parts, number: int, error: ShardqError) -> bool:
+    """Return whether *error* says that a partition is gone that was drained: the map names it for a moment longer."""
+    return isinstance(error, QueueMissing) and number >= parts.map.written
 
 
 def _may_be_late(parts: Parts, numbers: Sequence[int], acks: Container[int] = ()) -> list[int]:
@@ -248,7 +253,8 @@ def _read(parts: Parts, wanted: Wanted, dealt: Mapping[int, int], failed: list[S
         with parts.lock:
             _note(parts, number, each)
             if isinstance(each, ShardqError):
-                failed.append(each)
+                if not _is_drained(parts, number, each):
+                    failed.append(each)
             elif each:
                 rows[number] = each
             if not dealt.get(number):

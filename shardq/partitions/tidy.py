@@ -44,7 +44,7 @@ def tidy(parts: Parts) -> Op[bool]:
     parts.tidy_at = now + SELDOM  # before it is tried: what fails is not tried again at once
     try:
         has_changed = yield from _tidy(parts, now)
-    except Changed:  # by another client
+    except (Changed, QueueMissing):  # by another client
         has_changed = True
     except ShardqError as error:
         log.warning("a drained partition of queue %r was not removed: %s", parts.whole.keys.name, error)
