@@ -307,10 +307,14 @@ class Cluster(_Group):
         giver.run("CLUSTER", "SETSLOT", slot, "MIGRATING", self._ids[to])
         moved = self._move_keys(slot, giver, taker, batch, between or (lambda _: None))
         # The taker first: if the giver let go first, the slot would have no owner for a moment.
-        others = [node for node in self.members if node not in (giver, taker)]
+        others = [node for node in self.takers() if node not in (giver, taker)]
         for node in (taker, giver, *others):
             node.run("CLUSTER", "SETSLOT", slot, "NODE", self._ids[to])
         return moved
+
+    def takers(self) -> list[Server]:
+        """The nodes that are told where a slot is."""
+        return self.members
 
     @staticmethod
     def _move_keys(slot: int, giver: Server, taker: Server, batch: int, between: Callable[[int], object]) -> int:

@@ -116,8 +116,8 @@ VERBS: Final[Mapping[str, Callable[[Queue], object]]] = {
     "Queue.nack_many": lambda q: q.nack_many(q.read_many(10), error="again"),
     "Queue.outlook": lambda q: q.outlook(),
     "Queue.pause": lambda q: q.pause("a"),
-    "Queue.pause, with an end": lambda q: q.pause("a", seconds=600),
     "Queue.partitions": lambda q: q.partitions(),
+    "Queue.pause, with an end": lambda q: q.pause("a", seconds=600),
     "Queue.pause, the queue": lambda q: q.pause(),
     "Queue.paused": lambda q: q.paused(),
     "Queue.peek": lambda q: q.peek(),
@@ -176,7 +176,8 @@ APART: Final = {
 LOOKS: Final = (
     "Client.bindings", "Client.queues", "Client.router", "Client.workers", "Queue.actions", "Queue.assignment",
     "Queue.controls", "Queue.dead", "Queue.failures", "Queue.history", "Queue.journal", "Queue.len", "Queue.limits",
-    "Queue.outlook", "Queue.paused", "Queue.peek", "Queue.plans", "Queue.settings", "Queue.stats", "Queue.status",
-    "Queue.tenant", "Queue.tenants", "Queue.verdict", "Queue.weights", "Queue.workers", "Schedules.list",
+    "Queue.outlook", "Queue.partitions", "Queue.paused", "Queue.peek", "Queue.plans", "Queue.settings", "Queue.stats",
+    "Queue.status", "Queue.tenant", "Queue.tenants", "Queue.verdict", "Queue.weights", "Queue.workers",
+    "Schedules.list",
 )  # fmt: skip
 """Those that change nothing."""

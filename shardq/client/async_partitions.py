@@ -84,7 +84,7 @@ class AsyncPartitionedQueue(PartedQueue, AsyncQueue):
     async def _parts(self, timeout: float | None) -> Parts:
         """Return what is known of the partitions. The first call looks them up, or makes them."""
         known: Parts | None = self.state.parts
-        if known is None:
+        if known is None or self._is_to_agree:
             known = await self._client.run(self._opened(timeout, create=True))
         known.fresh_for()
         return known

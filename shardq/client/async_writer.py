@@ -95,6 +95,8 @@ class AsyncWriter(BaseWriter):
 
     async def _accept(self, order: Order) -> AsyncWriteFuture:
         await self._client.prepare()
+        if self._unopened:
+            await self._client.run(self._opened(order.state, order.until))
         if order.state.config.ttl is not None:
             await self._client.run(upkeep(order.state, order.state.clock.monotonic()))
         place, written = await self._enter(order), AsyncWriteFuture()

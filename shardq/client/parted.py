@@ -23,6 +23,7 @@ from shardq.model.call import Callee, returns_of
 from shardq.model.delivery import checked_deliveries
 from shardq.model.unfit import Unfit
 from shardq.ops.operate.actions import Running
+from shardq.ops.queue.opening import exists
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.who import Who
@@ -58,12 +59,19 @@ class PartedQueue:
     _kind_of_job: Any
     _kind_of_part: Any
 
+    @property
+    def _is_to_agree(self) -> bool:
+        """Whether this client has settings of its own that were not compared with those of the queue yet."""
+        return bool(not self.state.opened and self.state.explicit)
+
     def _opened(self, timeout: float | None, *, create: bool) -> Op[Parts]:
         """Return what is known of the partitions. The first call looks them up, or makes them."""
+        until = self.state.until(timeout)
+        if create and self.state.parts is not None and self._is_to_agree:  # a look alone has found them
+            yield from exists(self.state, until)
         if (known := self.state.parts) is not None:
             known.fresh_for()
             return cast("Parts", known)
-        until = self.state.until(timeout)
         return (yield from open_parts(self.state, self._client.state_of_part, self._codecs, until, create=create))
 
     def _asked(self, way: Way, given: Mapping[str, Any]) -> Op[Any]:

@@ -84,7 +84,7 @@ class PartitionedQueue(PartedQueue, Queue):
     def _parts(self, timeout: float | None) -> Parts:
         """Return what is known of the partitions. The first call looks them up, or makes them."""
         known: Parts | None = self.state.parts
-        if known is None:
+        if known is None or self._is_to_agree:
             known = self._client.run(self._opened(timeout, create=True))
         known.fresh_for()
         return known

@@ -96,6 +96,8 @@ class Writer(BaseWriter):
 
     def _accept(self, order: Order) -> WriteFuture:
         self._client.prepare()
+        if self._unopened:
+            self._client.run(self._opened(order.state, order.until))
         if order.state.config.ttl is not None:
             self._client.run(upkeep(order.state, order.state.clock.monotonic()))
         place, written = self._enter(order), WriteFuture()

@@ -15,7 +15,10 @@ from shardq.client.kept import MAX_MISSING
 from shardq.errors import BackendError, ClosedError, ConfigError, DurabilityUnknown, PartlyWritten
 from shardq.flow import Limit, Vegas
 from shardq.model.message import OnConflict
+from shardq.ops.queue.opening import open_queue
+from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.state import QueueState
+from shardq.ops.queue.steps import Op
 from shardq.ops.write.outgoing import CHUNK_MESSAGES, Outgoing, compose
 from shardq.ops.write.window import Window
 from shardq.telemetry.gate import watched
@@ -60,6 +63,7 @@ class BaseWriter:
             function("limit.acked", getattr(limit, "acked", None))
         self._window = Window(adapting if limit is None else limit, max_bytes)
         self._states: dict[str, QueueState] = {}
+        self._unopened: dict[QueueState, int] = {}  # how many messages wait until it is known which partitions it has
         self._failed: deque[Asked] = deque()
         self._uncounted = 0
         self._lock = Lock()
@@ -103,12 +107,46 @@ class BaseWriter:
             if state is None:
                 if len(self._states) >= MAX_MISSING:
                     self._states.clear()  # the client knows those that are there
-                state = self._states[queue] = self._base.state_of(queue, {})
+                state = self._base.state_of(queue, {})
+                self._take(queue, state)
             return state
         if getattr(queue, "client", None) is not self._base:
             raise ConfigError("queue must be the name of a queue, or a queue of the client that made this writer")
-        self._states[queue.name] = queue.state
+        if self._states.get(queue.name) is not queue.state:
+            self._take(queue.name, queue.state)
         return queue.state  # type: ignore[no-any-return]
+
+    def _take(self, name: str, state: QueueState) -> None:
+        """Note the queue of a first message."""
+        with self._lock:
+            self._states[name] = state
+            self._unopened.setdefault(state, 0)
+
+    def _opened(self, state: QueueState, until: float) -> Op[None]:
+        """Open the queue of a first message, or make it, before that is written: later ones would overtake it.
+
+        Those go to the home of their shard key by themselves, once it is known where that is. Of what fails here the
+        write will tell; ConfigError for settings that a queue with partitions cannot have.
+        """
+        with self._lock:
+            if state not in self._unopened:
+                return
+            self._unopened[state] += 1
+        try:
+            is_to_make = state.creates and state.parts is None and state.requested.partitions != 1
+            outcome = yield from outcome_of(self._made(state, until) if is_to_make else open_queue(state, until))
+            if is_to_make and isinstance(outcome, ConfigError):
+                raise outcome
+        finally:
+            with self._lock:
+                self._unopened[state] -= 1
+                if not self._unopened[state]:
+                    del self._unopened[state]
+
+    def _made(self, state: QueueState, until: float) -> Op[object]:
+        from shardq.partitions.parts import open_parts  # few programs have any
+
+        return open_parts(state, self._base.state_of_part, self._base.codecs, until, create=True)
 
     def _note_failure(self, future: Asked) -> None:
         """Keep a failure, so that it is raised in the end if nobody asks for it."""

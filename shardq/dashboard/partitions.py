@@ -7,35 +7,37 @@ from typing import Any
 
 from shardq.dashboard.numbers import allowed, of_queue
 from shardq.dashboard.source import FRESH, Source
-from shardq.model import QueueStats
-from shardq.ops.inspect.stats import statistics
-from shardq.partitions.over import each_of
+from shardq.model.partitions import Partition
+from shardq.partitions.listed import listed
 
 
 async def partitions(source: Source, queue: str) -> list[dict[str, Any]]:
-    """Return what each partition of a queue has; [] of a queue that has no others.
+    """Return where each partition of a queue is, and what it has; [] of a queue that has no others.
 
-    One that is `draining` is written to no more, and goes away once it is empty.
+    One that is `draining` is written to no more, and goes away once it is empty. One that does not answer is `silent`,
+    and has no numbers.
     """
-    state = source.queue(queue).state
+    state, client = source.queue(queue).state, source.client
     if state.parts is None:  # a look at the queue would have found them
         return []
 
-    async def ask() -> Sequence[QueueStats]:
-        return await source.client.run(each_of(state, statistics))
+    async def ask() -> Sequence[Partition]:
+        return await client.run(listed(state, client.state_of_part))
 
     found = await allowed(of_queue(source, "partitions", queue, ask, FRESH))
-    if found is None or len(found) < 2:
-        return []
-    written = state.parts.map.written
-    return [
-        {
-            "number": number,
-            "waiting": each.backlog,
-            "oldest": each.oldest_age,
-            "in_flight": each.in_flight,
-            "delivered": each.delivered,
-            "draining": number >= written,
-        }
-        for number, each in enumerate(found)
-    ]
+    return [] if found is None or len(found) < 2 else [row_of(each) for each in found]
+
+
+def row_of(part: Partition) -> dict[str, Any]:
+    """Return the row of one partition."""
+    now = part.stats
+    return {
+        "number": part.number,
+        "node": part.node,
+        "waiting": None if now is None else now.backlog,
+        "oldest": None if now is None else now.oldest_age,
+        "in_flight": None if now is None else now.in_flight,
+        "delivered": None if now is None else now.delivered,
+        "draining": not part.is_written,
+        "silent": now is None,
+    }

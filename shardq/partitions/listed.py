@@ -14,15 +14,19 @@ from shardq.partitions.parts import MakeState, slots_of
 
 
 def listed(head: QueueState, make: MakeState, timeout: float | None = None) -> Op[list[Partition]]:
-    """Return the partitions of a queue, by the map that it has now. It only reads."""
+    """Return the partitions of a queue, by the map that it has now. It only reads.
+
+    Of one that does not answer there are no stats; if none does, the error is raised.
+    """
     until = head.until(timeout)
     seen = yield from sight(head, until)
     found, slots = PartitionMap.parse(map_of(seen.view.config.partitions)), (yield from slots_of(head, until))
     names = [found.name_of(head.keys.name, number) for number in range(found.read)]
     states = [head if number == 0 else make(head, number, name) for number, name in enumerate(names)]
     told = yield from run_together([numbers(state, timeout) for state in states])
-    for each in told:
-        if isinstance(each, ShardqError) and not isinstance(each, (BackendError, QueueMissing)):
+    failed = [each for each in told if isinstance(each, ShardqError)]
+    for each in failed:
+        if len(failed) == len(told) or not isinstance(each, (BackendError, QueueMissing)):
             raise each
     return [
         Partition(

@@ -182,13 +182,20 @@ class Parts:
     def everywhere(self, op: Callable[[QueueState], Op[T]]) -> Op[list[T]]:
         """Run an operation on each partition, at once. Return what each returned; raise the error of the first.
 
-        One that is not there any more, and which the map does not name any more, returned nothing.
+        One that is not there any more, and to which nothing is written any more, returned nothing: it was drained. The
+        map may name it for a moment longer.
         """
+        if self.is_old:  # a client that was idle would leave out what was added meanwhile
+            yield from ask_map(self.whole, self.whole.until())
+            if self.whole.parts not in (None, self):
+                return (yield from self.whole.parts.everywhere(op))  # type: ignore[no-any-return]
         found = yield from run_together([op(state) for state in self.states])
         if len(found) > 1 and any(isinstance(each, QueueMissing) for each in found[1:]):
             yield from ask_map(self.whole, self.whole.until())
-            there = (self.whole.parts or self).states
-            found = [each for each, state in zip(found, self.states, strict=True) if state in there]
+            now: Parts = self.whole.parts or self
+            written = now.states[: now.map.written]
+            pairs = zip(found, self.states, strict=True)
+            found = [each for each, state in pairs if state in written or not isinstance(each, QueueMissing)]
         return all_of(found)
 
     def store(self, messages: Sequence[Outgoing], timeout: float | None) -> Op[list[Result]]:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from shardq.errors import BackendError, BackendTimeout, ShardqError
+from shardq.errors import BackendError, BackendTimeout, QueueMissing, ShardqError
 from shardq.model import Received
 from shardq.ops.queue.opening import missing, open_queue
 from shardq.ops.queue.outcome import ignore_failure
@@ -22,6 +22,7 @@ from shardq.ops.read.read import read, read_now
 from shardq.ops.read.waiting import Outstanding
 from shardq.partitions.late import PATIENCE, Offer, begun, note, probe, reads_aside, take
 from shardq.partitions.parts import Parts
+from shardq.partitions.turns import FRESH
 
 T = TypeVar("T")
 Rows: TypeAlias = dict[int, list[Received]]
@@ -65,7 +66,8 @@ def read_turns(parts: Parts, wanted: Wanted) -> Op[Rows]:
     A partition that fails leaves the others what they have. If an ack fails, what came goes back, and its error is
     raised. Without a message, an error is raised if all partitions fail, or if one fails for good.
     """
-    began, turns, failed = parts.states[0].clock.monotonic(), parts.turns, list[ShardqError]()
+    clock, turns, failed = parts.states[0].clock, parts.turns, list[ShardqError]()
+    began = clock.monotonic()
     _probe(parts, wanted)
     glances, wanted.glances = wanted.glances, None
     yield from _look(parts, turns.to_glance() if glances is None else glances, wanted, failed)
@@ -86,6 +88,10 @@ def read_turns(parts: Parts, wanted: Wanted) -> Op[Rows]:
             count = wanted.count - sum(map(len, rows.values()))
             # Others had no more than they gave.
             among = [number for number, asked in dealt.items() if len(some.get(number, ())) == asked]
+            if rows and count and not among and (unheard := turns.unheard(clock.monotonic() - FRESH)):
+                # One tenant that waits is dealt all that is wanted, whatever others may have.
+                yield from _look(parts, unheard, wanted, failed)
+                among = unheard
         if rows and not (dealt and count and among):
             return rows
         if not rows:
@@ -209,8 +215,13 @@ def _look(parts: Parts, numbers: Iterable[int], wanted: Wanted, failed: list[Sha
             note(parts, number, each)
         if not isinstance(each, Glance):
             failed.append(each)
-        elif not each.is_there and number < parts.map.written:  # else it was drained, and is removed by now
-            failed.append(missing(parts.states[number]))
+        elif not each.is_there and not _is_drained(parts, number, gone := missing(parts.states[number])):
+            failed.append(gone)
+
+
+def _is_drained(parts: Parts, number: int, error: ShardqError) -> bool:
+    """Return whether *error* says that a partition is gone that was drained: the map names it for a moment longer."""
+    return isinstance(error, QueueMissing) and number >= parts.map.written
 
 
 def _may_be_late(parts: Parts, numbers: Sequence[int], acks: Container[int] = ()) -> list[int]:
@@ -242,7 +253,8 @@ def _read(parts: Parts, wanted: Wanted, dealt: Mapping[int, int], failed: list[S
         with parts.lock:
             _note(parts, number, each)
             if isinstance(each, ShardqError):
-                failed.append(each)
+                if not _is_drained(parts, number, each):
+                    failed.append(each)
             elif each:
                 rows[number] = each
             if not dealt.get(number):

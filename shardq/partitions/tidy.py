@@ -52,7 +52,7 @@ def tidy(parts: Parts) -> Op[None]:
     """
     try:
         has_changed = yield from _tidy(parts)
-    except Changed:  # by another client
+    except (Changed, QueueMissing):  # by another client
         has_changed = True
     except ShardqError as error:
         log.warning("a drained partition of queue %r was not removed: %s", parts.whole.keys.name, error)

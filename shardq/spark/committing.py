@@ -12,7 +12,7 @@ with extra("spark"):
     from pyspark.sql.datasource import WriterCommitMessage
 
 from shardq.errors import BackendError, ShardqError
-from shardq.spark.connection import client_of
+from shardq.spark.connection import client_of, queue_in, state_of
 from shardq.spark.ops.bulk import BulkOffset, complete
 from shardq.spark.ops.recount import has_forgotten, recount
 from shardq.spark.options import Writing
@@ -51,7 +51,7 @@ def _offsets(options: Writing, wrote: Sequence[Wrote]) -> Mapping[str, list[Bulk
 def _check(options: Writing, queue: str, offsets: Sequence[BulkOffset]) -> None:
     client = client_of(options)
     try:
-        lost, forgotten = client.run(recount(client.state_of(queue, {}), offsets))
+        lost, forgotten = client.run(recount(state_of(options, queue), offsets))
     except ShardqError as error:
         log.warning(
             "the rows are stored in queue %r, but it could not be checked that they still are: %s", queue, error
@@ -74,7 +74,7 @@ def _check(options: Writing, queue: str, offsets: Sequence[BulkOffset]) -> None:
 def _complete(options: Writing, queue: str, offsets: Sequence[BulkOffset]) -> None:
     client = client_of(options)
     try:
-        client.run(complete(client.state_of(queue, {}), offsets))
+        client.run(complete(state_of(options, queue), offsets))
     except ShardqError as error:
         log.warning(
             "the rows are stored in queue %r, but their bulk offsets could not be marked as complete: %s", queue, error
@@ -86,7 +86,7 @@ def has_lost_offsets(options: Writing, began: int, messages: Sequence[WriterComm
     client, wrote = client_of(options), [each for each in messages if isinstance(each, Wrote)]
     queues = {each.queue for task in wrote for each in task.stored} | {options.queue} - {""}
     try:
-        return any(client.run(has_forgotten(client.state_of(each, {}), began)) for each in sorted(queues))
+        return any(client.run(has_forgotten(state_of(options, each), began)) for each in sorted(queues))
     except ShardqError:
         return False
 
@@ -95,7 +95,7 @@ def summary(error_queue: str, stored: Sequence[Stored]) -> str:
     """How many rows are in which queues, in one line."""
     counts: Counter[str] = Counter()
     for queue, _, rows in stored:
-        counts[queue] += rows
+        counts[queue_in(queue)] += rows
     diverted = counts.pop(error_queue, 0) if error_queue else 0
     named = [f"{count:,} in {queue!r}" for queue, count in counts.most_common(NAMED)]
     if len(counts) > NAMED:

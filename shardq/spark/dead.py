@@ -59,7 +59,7 @@ class DeadTrack:
 
     def given(self, option: str) -> str:
         """The point that the option names."""
-        value = place_of(self._options.point(option, self._state.keys.name))
+        value = place_of(self._options.point(option, self._state.keys.tag))
         if value in ("earliest", "latest"):
             return self.first() if value == "earliest" else self.last()
         if not isinstance(value, str) or not ENTRY_ID.fullmatch(value):
@@ -108,7 +108,7 @@ class DeadTrack:
         parts = min(most, 1 + count // SPLIT)
         cuts = [f"{first + (last + 1 - first) * at // parts - 1}-{LAST}" for at in range(1, parts)]
         points = [start, *cuts, end]
-        return [Part(self._state.keys.name, (), low, high, self.life) for low, high in pairwise(points)]
+        return [Part(self._state.keys.tag, (), low, high, self.life) for low, high in pairwise(points)]
 
 
 def read_dead(

@@ -17,6 +17,7 @@ with extra("spark"):
     import pyarrow.compute as pc
 
 from shardq.protocol.bodies import FROM_OVERFLOW, EntryBody, entry_body, is_ours, message_id, number_of
+from shardq.protocol.ids import with_partition
 
 _TIME = pa.timestamp("us", tz="UTC")
 _PLAIN = 4  # fields of an entry that has neither attributes nor headers
@@ -72,6 +73,19 @@ class Entries:
 def batch_of(entries: Entries, schema: pa.Schema) -> pa.RecordBatch:
     """*entries* as a record batch with the columns of *schema*."""
     return pa.record_batch([_COLUMNS[each.name](entries, each.type) for each in schema], schema=schema)
+
+
+def placed(batches: Iterator[pa.RecordBatch], number: int) -> Iterator[pa.RecordBatch]:
+    """*batches* of partition *number*, with the ids that users know: they say the partition."""
+    return (_placed(each, number) for each in batches) if number else batches
+
+
+def _placed(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
+    for at, name in enumerate(batch.schema.names):
+        if name in ("message_id", "entry_id"):
+            ids = pc.binary_join_element_wise(batch.column(at).cast(pa.string()), with_partition("", number), "")
+            batch = batch.set_column(at, batch.schema.field(at), ids.cast(batch.schema.field(at).type))
+    return batch
 
 
 def text_array(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:

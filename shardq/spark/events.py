@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any
 
 from msgspec.structs import fields, replace
@@ -16,6 +16,7 @@ with extra("spark"):
 
 from shardq.client import Client
 from shardq.errors import ConfigError, QueueMissing
+from shardq.model.event import unpacked
 from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
 from shardq.protocol.journal import Columns, decode
@@ -91,13 +92,14 @@ class JournalTrack:
 
     def given(self, option: str) -> int:
         """The point that the option names."""
-        match place_of(self._options.point(option, self._state.keys.name)):
+        match place_of(self._options.point(option, self._state.keys.tag)):
             case "earliest":
                 return self.first()
             case "latest":
                 return self.last()
             case int(number):
-                return number
+                point = unpacked(number, self._state.number + 1)[-1]
+                return point if point or not self._state.number else self.first()
         raise ConfigError(f"option {option} of a journal must hold numbers of events")
 
     def time(self, point: int) -> int | None:
@@ -139,8 +141,8 @@ class JournalTrack:
         """The events between two points, in parts of equal size."""
         parts = max(1, min(most, (end - start) // SPLIT))
         cuts = [start + (end - start) * at // parts for at in range(parts + 1)]
-        name = self._state.keys.name
-        return [Part(name, (), str(low), str(high), self.life) for low, high in pairwise(cuts) if low < high]
+        tag = self._state.keys.tag
+        return [Part(tag, (), str(low), str(high), self.life) for low, high in pairwise(cuts) if low < high]
 
 
 def read_events(
@@ -158,7 +160,9 @@ def read_events(
             _lose(state.keys.name, options, lost, position)
         position = seen
         if keys:
-            events = _only(events, keys)
+            events = _only(events, [key in keys for key in events.shard_key])
+        if state.number:  # what was done to all partitions is told once, by the head
+            events = _only(events, [*map(bool, events.message_id)])
         if events.number:
             yield _batch(state.keys.name, events, schema)
 
@@ -190,11 +194,10 @@ def _ms(tenths: list[int | None]) -> list[float | None]:
     return [None if each is None else each / 10 for each in tenths]
 
 
-def _only(events: Columns, keys: frozenset[bytes]) -> Columns:
-    """The events of these shard keys."""
-    rows = [at for at, key in enumerate(events.shard_key) if key in keys]
+def _only(events: Columns, wanted: list[bool]) -> Columns:
+    """The events that are wanted."""
     some: dict[str, Any] = {
-        each.name: [column[at] for at in rows]
+        each.name: [*compress(column, wanted)]
         for each in fields(events)
         if isinstance(column := getattr(events, each.name), list)
     }

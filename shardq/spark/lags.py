@@ -10,6 +10,7 @@ from typing import Any
 
 from shardq.protocol.replies import created_ms
 from shardq.spark.causes import QUERY
+from shardq.spark.connection import queue_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,18 @@ class Lag:
 def lag(progress: Any) -> dict[str, Lag]:
     """How far each queue of format("shardq") is behind, by *progress*, such as `query.lastProgress`; {} for None."""
     sources = _sources(progress)
-    return {name: found for each in sources for name, found in _lags(_offset(each, "end"), _offset(each, "latest"))}
+    lags: dict[str, Lag] = {}
+    for tag, found in (row for each in sources for row in _lags(_offset(each, "end"), _offset(each, "latest"))):
+        name = queue_in(tag)
+        lags[name] = _together(lags[name], found) if name in lags else found
+    return lags
+
+
+def _together(one: Lag, other: Lag) -> Lag:
+    """How far a query is behind in two partitions of a queue."""
+    events = None if one.events is None or other.events is None else one.events + other.events
+    seconds = None if one.seconds is None or other.seconds is None else max(one.seconds, other.seconds)
+    return Lag(events, seconds)
 
 
 def offsets_of(progress: Any) -> list[Mapping[str, Any]]:

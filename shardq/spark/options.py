@@ -166,13 +166,18 @@ class Reading(Parsing):
             raise ConfigError(f"option {option} must be earliest, latest or points by queue as JSON") from None
 
     def point(self, option: str, queue: str) -> Any:
-        """Where to start or to end in *queue*; ConfigError if the option does not say it."""
-        points = self.points(option)
-        if queue not in points:
+        """Where to start or to end in *queue*; ConfigError if the option does not say it.
+
+        A partition has a mark of its own, as offsets say it, or the point of its whole queue. If the queue has a
+        mark and the partition none, it joined later.
+        """
+        points, name = self.points(option), queue.partition("#")[0]
+        if name not in points:
             raise ConfigError(
-                f"option {option} must be earliest, latest or points by queue as JSON, one for {queue!r} among them"
+                f"option {option} must be earliest, latest or points by queue as JSON, one for {name!r} among them"
             )
-        return points[queue]
+        found = points.get(queue, points[name])
+        return "earliest" if queue not in points and isinstance(found, dict) else found
 
     @property
     def table(self) -> str:

@@ -15,7 +15,8 @@ with extra("spark"):
 class Part(InputPartition):
     """Some streams of a queue (and `:bodies`, the stream of delayed messages), or a range between two points.
 
-    A range is of the queue with the id `life`, and of no other that has its name later.
+    The `queue` is a tag: that of a partition, if it has some. A range is of the queue with the id `life`, and of no
+    other that has its name later.
     """
 
     queue: str
@@ -25,9 +26,10 @@ class Part(InputPartition):
     life: str = ""
 
 
-def default_parts() -> int:
-    """Two parts for each core of this machine, where `register` did not ask the cluster for its cores.
+def share(most: int, partitions: int = 1) -> int:
+    """How many parts each of a queue's *partitions* is read in, where the queue is to be read in *most* of them.
 
-    More would cost time, since each Python task takes at least 50 ms.
+    Where `register` did not ask the cluster for its cores (0), they are two for each core of this machine: more would
+    cost time, since each Python task takes at least 50 ms.
     """
-    return 2 * (os.cpu_count() or 1)
+    return max(1, (most or 2 * (os.cpu_count() or 1)) // partitions)

@@ -12,11 +12,13 @@ with extra("spark"):
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from shardq.ops.queue.state import QueueState
 from shardq.spark import dead, events, sweep
-from shardq.spark.connection import client_of, same_seen_queue, seen_queue
+from shardq.spark.connection import client_of, same_seen_queue, seen_partitions
+from shardq.spark.entries import placed
 from shardq.spark.options import Reading
 from shardq.spark.parsing import parsed
-from shardq.spark.parts import Part, default_parts
+from shardq.spark.parts import Part, share
 from shardq.spark.subscription import Subscription
 
 TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
@@ -32,12 +34,19 @@ class BatchReader(DataSourceReader):
         self.schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The parts to read: about two for each core, or as many as the option `partitions` says."""
-        most = self.options.partitions or default_parts()
-        return [part for name in Subscription(self.options).queues() for part in self._parts(name, most)]
+        """The parts to read: about two for each core, or as many as the option `partitions` says.
 
-    def _parts(self, name: str, most: int) -> list[Part]:
-        state, client = seen_queue(self.options, name), client_of(self.options)
+        Each is of one partition of the queue.
+        """
+        found: list[Part] = []
+        for name in Subscription(self.options).queues():
+            states = seen_partitions(self.options, name)
+            for state in states:
+                found += self._parts(state, share(self.options.partitions, len(states)))
+        return found
+
+    def _parts(self, state: QueueState, most: int) -> list[Part]:
+        client = client_of(self.options)
         if self.options.table == "live":
             return sweep.live_parts(client, state, self.options, most)
         track = TRACKS[self.options.table](client, state, self.options)
@@ -63,7 +72,7 @@ def read_part(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.Re
 
 def _read(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
     client, state = client_of(options), same_seen_queue(options, part.queue, part.life)
-    return READS[options.table](client, state, options, schema, part)
+    return placed(READS[options.table](client, state, options, schema, part), state.number)
 
 
 def without_gc(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ with extra("spark"):
     )
 
 from shardq.errors import ConfigError
-from shardq.spark.connection import queue_of, server_ms_of
+from shardq.spark.connection import queue_of, server_ms_of, whole_queue_of
 from shardq.spark.consume.stream import ConsumingReader
 from shardq.spark.options import Consuming, Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
@@ -128,8 +128,10 @@ def checked_writing(given: object, schema: StructType) -> Writing:
         raise ConfigError("option queue of format shardq is missing, and there is no column queue")
     if options.queue and "queue" in schema.names:
         raise ConfigError("give the option queue or the column queue, not both")
-    for name in filter(None, (options.queue, options.error_queue)):
-        queue_of(options, name, create=options.create)
+    if options.queue:
+        queue_of(options, options.queue, create=options.create)
+    if options.error_queue:
+        whole_queue_of(options, options.error_queue, create=options.create)
     return options
 
 

@@ -6,12 +6,16 @@ entry id of a dead letter. They never change, so a micro-batch can be read again
 "time" of the event "to", in ms, we notice that Redis was rolled back. By the "id" of the queue we notice that it was
 deleted and made anew: then it is read from its beginning on. A queue that is not read any more, or that is gone, keeps
 its mark: it may come back. Offsets of older versions have marks without ids, or points instead of marks.
+
+Each partition of a queue is read as a queue, and has a mark of its own by its tag: "jobs" is the head, "jobs#2.a"
+another. So one that joins is read from its beginning, and one that leaves was read to its end.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,10 +26,10 @@ with extra("spark"):
     from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from shardq.spark.connection import client_of, seen_queue
+from shardq.spark.connection import client_of, partitions_of, queue_in, seen_queue
 from shardq.spark.lives import Gone, is_made_anew, life_of
 from shardq.spark.options import Reading, place_of
-from shardq.spark.parts import Part, default_parts
+from shardq.spark.parts import Part, share
 from shardq.spark.reader import TRACKS, read_part, without_gc
 from shardq.spark.subscription import Subscription
 
@@ -49,7 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:
         """Where a new query starts: `startingOffsets`, the latest by default."""
         self.is_new = True
-        given, tracks = self.options.starting_offsets or "latest", self._tracks(self.subscription.queues())
+        given, tracks = self.options.starting_offsets or "latest", self._all_tracks()
         if given == "latest":
             return _last(tracks)
         if given == "earliest":
@@ -71,7 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.is_new:
             self.subscription.check()
             self.is_new = False
-        tracks = self._tracks(self.target or self.subscription.queues())
+        tracks = self._tracks(self.target) if self.target else self._all_tracks()
         marks = self.target or _last(tracks)
         tracks = {name: track for name, track in tracks.items() if track.life == marks[name]["id"]}
         last = {name: marks[name]["to"] for name in tracks}
@@ -116,23 +120,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset:
         """The newest offset, without a limit; `shardq.spark.lag` compares it with how far the query is."""
-        tracks = self._tracks(self.subscription.queues())
+        tracks = self._all_tracks()
         return {name: mark | {"time": tracks[name].time(mark["to"])} for name, mark in _last(tracks).items()}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember the newest offset, at which the query shall end."""
-        self.target = _last(self._tracks(self.subscription.queues()))
+        self.target = _last(self._all_tracks())
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The rows between two offsets, in parts. Rows of a deleted queue are in none."""
-        most = self.options.partitions or default_parts()
         self.is_new = False  # though it may be its first micro-batch: that was planned when all was there
         found: list[InputPartition] = []
         changed = [name for name, mark in end.items() if name not in start or start[name] != mark]
+        of_queue = Counter(map(queue_in, changed))
         for name, track in self._tracks(changed).items():
             if is_made_anew(track, end[name]):
                 log.warning("queue %r was deleted before all of it was read, and made anew", name)
             else:
+                most = share(self.options.partitions, of_queue[queue_in(name)])
                 found += track.parts(self._from(track, start.get(name), end[name]), place_of(end[name]), most)
         return found
 
@@ -148,12 +153,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             with self.gone.left_out(partition.queue):
                 yield from without_gc(read_part(self.options, self.schema, partition))
 
-    def _tracks(self, names: Iterable[str]) -> dict[str, Any]:
-        """The tracks of those queues that are there. The others are named in the log."""
+    def _all_tracks(self) -> dict[str, Any]:
+        """The tracks of all partitions of all queues that are read, as they are now."""
+        return self._tracks(self.subscription.queues(), with_partitions=True)
+
+    def _tracks(self, names: Iterable[str], *, with_partitions: bool = False) -> dict[str, Any]:
+        """The tracks of those queues and partitions that are there. The others are named in the log."""
         kind, client, found = TRACKS[self.options.table], client_of(self.options), {}
-        for name in names:
+        left = deque(names)
+        while left:
+            name = left.popleft()
             with self.gone.left_out(name):
-                found[name] = kind(client, seen_queue(self.options, name), self.options)
+                state = seen_queue(self.options, name)
+                found[name] = kind(client, state, self.options)
+                if with_partitions and not state.number:
+                    left.extend(each.keys.tag for each in partitions_of(state)[1:])
         return found
 
 

@@ -49,7 +49,7 @@ def live_parts(client: Client, state: QueueState, options: Reading, most: int) -
     pieces = min(most, -(-held // LARGE))
     ends = client.run(sweep.cuts(state, stats, pieces)) if pieces > 1 else []
     bounds = zip(("-", *ends), (*ends, "+"), strict=True)
-    return [Part(state.keys.name, places, *each) for each in bounds]
+    return [Part(state.keys.tag, places, *each) for each in bounds]
 
 
 def read_live(

@@ -30,7 +30,7 @@ NOWHERE = [
     "write nowhere x -t t", "cancel nowhere 1-1-1", "cancel nowhere -t t --yes", "configure nowhere streams=8 --yes",
     "assign nowhere t --yes", "assign nowhere t --remove --yes", "actions nowhere", "workers nowhere",
     "schedule nowhere", "schedule nowhere pause often", "schedule nowhere remove often --yes",
-    "schedule nowhere run often",
+    "schedule nowhere run often", "partitions nowhere", "resize nowhere --partitions 2 --yes",
 ]  # fmt: skip
 APART = {
     "server acl": "it asks no server",

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from shardq import Client, Limits, Queue
+from shardq.dashboard.partitions import row_of
+from shardq.model.partitions import Partition
 from shardq.partitions.homes import home
 from tests.dashboard import counter as at
 from tests.dashboard.counter import Counter
 from tests.dashboard.scenery import look_at
-from tests.servers import Server
+from tests.servers import Cluster, Server
 
 pytestmark = pytest.mark.once
 PARTITIONS = 3
@@ -60,6 +62,21 @@ def test_screens_have_the_sums(server: Server, mails: Queue) -> None:
 def test_a_queue_without_partitions_tells_of_none(server: Server, client: Client) -> None:
     client.queue("plain", streams=1).write("x", shard_key="a")
     assert look_at(server.url, "queue", "plain")["partitions"] == []
+
+
+def test_each_partition_has_its_node(cluster: Cluster) -> None:
+    with Client.from_url(cluster.url) as client:
+        queue = client.queue("spread", partitions=PARTITIONS, streams=2)
+        queue.write_many([("x", each) for each in TENANTS])
+        rows = look_at(cluster.url, "queue", "spread")["partitions"]
+        assert [row["node"] for row in rows] == [each.node for each in queue.partitions()]
+    assert len({row["node"] for row in rows}) == PARTITIONS
+    assert not any(row["silent"] for row in rows)
+
+
+def test_a_partition_that_does_not_answer_has_no_numbers() -> None:
+    row = row_of(Partition(2, "10.0.0.3:6379", True, None))
+    assert (row["silent"], row["draining"], row["waiting"], row["in_flight"]) == (True, False, None, None)
 
 
 def test_a_message_is_found_in_any_partition(server: Server, mails: Queue) -> None:

@@ -78,7 +78,7 @@ def test_the_image_is_built_from_what_it_needs_alone() -> None:
     assert [each for each in sorted(sent) if not (root / each).exists()] == []
     build = tomllib.loads((root / "pyproject.toml").read_text())
     wheel = build["tool"]["hatch"]["build"]["targets"]["wheel"]
-    needed = {"pyproject.toml", build["project"]["readme"], *build["project"]["license-files"], *wheel["only-include"]}
+    needed = {"pyproject.toml", "README.md", *build["project"]["license-files"], *wheel["only-include"]}
     needed.add(str(Path(wheel["hooks"]["custom"]["path"]).parent))
     copied = [line.split()[1] for line in (root / file).read_text().splitlines() if line.startswith("COPY")]
     assert sent == needed | {each for each in copied if each != "."}

@@ -290,6 +290,7 @@ AT_LAST: dict[str, Callable[[Queue], object]] = {
     "Queue.set_limits": lambda queue: queue.set_limits({"another": Limits(rate=5)}),
     "Queue.controls": lambda queue: queue.controls(),
     "Queue.limits": lambda queue: queue.limits(),
+    "Queue.partitions": lambda queue: queue.partitions(),
     "Queue.paused": lambda queue: queue.paused(),
     "Queue.set_weights": lambda queue: queue.set_weights({"another": 2}),
     "Queue.weights": lambda queue: queue.weights(),

@@ -12,7 +12,8 @@ from shardq.ops.queue.steps import Argument, Ask, Op
 from shardq.protocol.keys import slot
 
 PATTERN: Final = "shardq:{*}:meta"
-_META: Final = re.compile(rb"shardq:\{([^{}]+)\}:meta")
+_META: Final = re.compile(rb"shardq:\{([^{}#]+)\}:meta")
+"""A partition has a "#" in its name, and is none of the queues."""
 SCANNED: Final = 1000
 LONGEST: Final = 300.0
 """Seconds after which the search for queues that match is given up. It walks over all keys of Redis."""

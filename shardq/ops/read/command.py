@@ -139,7 +139,9 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     now_ms = int(reply[1])
     _note_time(state, call, now_ms, granted)
     state.hints = _hints(reply[4])
-    rows = deliveries(reply, call.holder, safe_deadline(granted, call.visibility), is_timed=state.config.journal > 0)
+    rows = deliveries(
+        reply, call.holder, safe_deadline(granted, call.visibility), is_timed=state.view.config.journal > 0
+    )
     # The rows count all the same: the server has leased them, whatever this client believed of the queue.
     moved = reply[2].decode() != state.view.epoch
     if moved:
@@ -189,7 +191,9 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
     """
     if reply[0] != b"OK" or reply[2].decode() != state.view.epoch:
         return None
-    rows = deliveries(reply, call.holder, safe_deadline(call.sent, call.visibility), is_timed=state.config.journal > 0)
+    rows = deliveries(
+        reply, call.holder, safe_deadline(call.sent, call.visibility), is_timed=state.view.config.journal > 0
+    )
     if len(rows) != call.count:
         return None
     _note_time(state, call, int(reply[1]), call.sent)

@@ -14,7 +14,7 @@ from shardq.model import Received
 from shardq.ops.queue.state import QueueState
 from shardq.ops.settle.settle import reject
 from shardq.spark.causes import cause_of
-from shardq.spark.connection import client_of, queue_of
+from shardq.spark.connection import client_of, whole_queue_of
 from shardq.spark.consume.batches import MOST, Batches
 from shardq.spark.consume.failures import Batch, suspects
 from shardq.spark.consume.holding import ack_all, fail, lease, leases_end, let_go, return_unsettled
@@ -67,7 +67,7 @@ def consuming(
     from shardq.spark.consume.rows import columns_of, rows_of  # which needs Spark
 
     columns = columns_of(schema, options)
-    client, state = client_of(options), queue_of(options, check_name(queue))
+    client, state = client_of(options), whole_queue_of(options, check_name(queue))
     block = Block(client, state, name_of(spark), visibility or state.config.visibility_timeout)
     try:
         block.lease(max_in_flight)

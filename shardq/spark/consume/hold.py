@@ -43,8 +43,13 @@ class Hold:
 
     @property
     def queue(self) -> str:
-        """The queue's name."""
-        return self._state.keys.name
+        """The queue's name; the tag of a partition."""
+        return self._state.keys.tag
+
+    @property
+    def life(self) -> str:
+        """The queue's id."""
+        return self._state.view.id
 
     @property
     def leases(self) -> list[Lease]:

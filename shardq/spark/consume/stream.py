@@ -2,6 +2,7 @@
 
 The offset after a micro-batch says how many messages of which queue it has: `{"hold": "9f86d081884c7d65", "batch": 3,
 "rows": {"jobs": 120}, "ids": {"jobs": "1763711000000-cQ3x"}, "ackOn": "commit", "done": 2, "most": 0, "half": 60}`.
+Each partition of a queue counts as one, named by its tag, such as "jobs#2.a": it has leases and a record of its own.
 Their ids are in a record in Redis, which is written before Spark writes the offset down. So a query that was killed
 finds in its checkpoint what it held. By the id of the queue it knows when that was deleted: then nothing is held of it
 any more. Offsets of older versions have no ids.
@@ -18,8 +19,9 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -31,9 +33,10 @@ with extra("spark"):
     from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from shardq.errors import QueueMissing
 from shardq.model import QueueStats
 from shardq.ops.inspect.stats import numbers
-from shardq.spark.connection import client_of, queue_of
+from shardq.spark.connection import client_of, partitions_of, queue_in, queue_of, state_of
 from shardq.spark.consume.batches import Batches
 from shardq.spark.consume.failures import suspects
 from shardq.spark.consume.fetch import read_leased
@@ -41,7 +44,7 @@ from shardq.spark.consume.hold import End, Hold
 from shardq.spark.consume.lease import Lease, packed, unpacked
 from shardq.spark.lives import Gone, same_queue
 from shardq.spark.options import Consuming
-from shardq.spark.parts import default_parts
+from shardq.spark.parts import share
 from shardq.spark.reader import without_gc
 from shardq.spark.stream import shares
 
@@ -92,7 +95,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows, half = self._chosen(self._lease(name, batch, room), name, room)
         if not rows:
             return start
-        ids = {queue: client_of(self.options).state_of(queue, {}).view.id for queue in rows}
+        ids = {queue: self._hold(queue, name).life for queue in rows}
         after = {"done": self.batches.done, "most": self.batches.most, "half": half}
         return {"hold": name, "batch": batch, "rows": rows, "ids": ids, "ackOn": self.options.ack_on, **after}
 
@@ -109,8 +112,9 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _wait(self, name: str, batch: int, room: int) -> dict[str, int]:
         """Wait on one queue after the other for a first message."""
-        wait = WAIT / len(self.options.queues)
-        for queue in self.options.queues:
+        queues = self._queues()
+        wait = WAIT / len(queues)
+        for queue in queues:
             rows: dict[str, int] = {}
             with self._left_out(queue, name):
                 rows[queue] = self._hold(queue, name).lease(batch, room, wait)
@@ -134,13 +138,32 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {queue: count for queue, count in rows.items() if count}, half
 
     def _shares(self, most: int, batch: int) -> dict[str, int]:
-        """How many messages of each queue a micro-batch may have, max-min fair; of too many queues, some in turn."""
-        if len(self.options.queues) == 1 or not most:
-            return dict.fromkeys(self.options.queues, most)
-        waiting = {queue: count for queue in self.options.queues if (count := self._backlog(queue))}
-        first = batch % max(1, len(waiting))
-        turn = [*waiting][first:] + [*waiting][:first]
-        return shares({queue: waiting[queue] for queue in turn[:most]}, most)
+        """How many messages of each queue a micro-batch may have, max-min fair, and so of each partition of a queue."""
+        queues = self._queues()
+        if len(queues) == 1 or not most:
+            return dict.fromkeys(queues, most)
+        waiting = {queue: count for queue in queues if (count := self._backlog(queue))}
+        whole: Counter[str] = Counter()
+        for queue, count in waiting.items():
+            whole[queue_in(queue)] += count
+        found: dict[str, int] = {}
+        for name, room in _in_turn(whole, most, batch).items():
+            found |= _in_turn({queue: n for queue, n in waiting.items() if queue_in(queue) == name}, room, batch)
+        return found
+
+    def _queues(self) -> list[str]:
+        """The queues, and their partitions beside the heads, by the maps as they were seen last.
+
+        Who asks for the numbers of a head, or leases of it, sees its map.
+        """
+        found: list[str] = []
+        for name in self.options.queues:
+            state = state_of(self.options, name)
+            if not state.streams:
+                with suppress(QueueMissing):
+                    queue_of(self.options, name)
+            found += [each.keys.tag for each in partitions_of(state)]
+        return found
 
     def _backlog(self, queue: str) -> int:
         stats = self._stats(queue)
@@ -148,8 +171,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _stats(self, queue: str) -> QueueStats:
         """Its numbers; all are zero while there is no such queue."""
-        client = client_of(self.options)
-        stats = client.run(numbers(client.state_of(queue, {})))
+        stats = client_of(self.options).run(numbers(state_of(self.options, queue)))
         if not stats.streams:
             self.gone.tell(queue)
         return stats
@@ -160,22 +182,23 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset:
         """What waits in each queue, from which `shardq.spark.lag` tells how far behind the query is."""
-        waiting = {}
-        for queue in self.options.queues:
+        waiting: Offset = {}
+        for queue in self._queues():
             stats = self._stats(queue)
             waiting[queue] = {"waiting": stats.backlog + stats.legacy, "oldestAge": stats.oldest_age or 0.0}
         return waiting
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember how many messages can be delivered now: so many are taken, and the query ends."""
-        self.left = sum(map(self._backlog, self.options.queues))
+        self.left = sum(map(self._backlog, self._queues()))
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The messages of a micro-batch, in parts. If it was begun before, those whose leases have not ended."""
-        most = self.options.partitions or default_parts()
         parts: list[InputPartition] = []
         self.is_new = False  # though it may be its first micro-batch: that was planned when all was there
+        of_queue = Counter(map(queue_in, end["rows"]))
         for hold in self._begun(end) if start["batch"] < end["batch"] else ():
+            most = share(self.options.partitions, of_queue[queue_in(hold.queue)])
             parts += [LeasedPart(hold.queue, packed(some)) for some in split(hold.leases, most)]
         return parts
 
@@ -235,6 +258,13 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found = Hold(client_of(self.options), state, name, self.options.visibility)
             self.holds[queue, name] = found
         return found
+
+
+def _in_turn(waiting: Mapping[str, int], most: int, batch: int) -> dict[str, int]:
+    """Share out *most* messages among queues in which some are *waiting*; if these are too many, some are in turn."""
+    first = batch % max(1, len(waiting))
+    turn = [*waiting][first:] + [*waiting][:first]
+    return shares({queue: waiting[queue] for queue in turn[:most]}, most)
 
 
 def batches_after(end: Offset, ends: set[End]) -> Batches:

@@ -98,7 +98,7 @@ def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pa
         if _next(offset, first, rows) > at:
             tries.advanced()
         if trouble == "max_bulk_offsets":
-            raise _too_many(state, offset)
+            raise too_many(state, offset)
         if not (yield from tries.again(trouble)):
             raise give_up_error(state, trouble, pace, RESUMABLE)
     offset.mark_of(first, rows, len(rows))  # the next page goes on from here, also behind rows that others stored
@@ -123,7 +123,7 @@ def _send_calls(
         if isinstance(reply, list) and reply[0] == b"OK":
             offset.stored, offset.mark = first + to, mark
         else:
-            trouble = _trouble(offset, reply) or trouble
+            trouble = trouble_of(offset, reply) or trouble
         if isinstance(reply, list):
             offset.unanswered_since = math.inf
         if isinstance(outcome, Underreplicated) and offset.stored > before:
@@ -133,7 +133,7 @@ def _send_calls(
     return trouble
 
 
-def _trouble(offset: BulkOffset, outcome: Any) -> str:
+def trouble_of(offset: BulkOffset, outcome: Any) -> str:
     """Return the name of the trouble; '' if the reply only says how far the batch is.
 
     An error that will not go away is raised.
@@ -164,7 +164,7 @@ def _check_memory(offset: BulkOffset, now: float) -> None:
         )
 
 
-def _too_many(state: QueueState, offset: BulkOffset) -> QueueFull:
+def too_many(state: QueueState, offset: BulkOffset) -> QueueFull:
     """Return QueueFull at once: waiting would not help, since workers drain messages but not bulk offsets."""
     return QueueFull(
         f"queue {state.keys.name!r} remembers max_bulk_offsets = {state.config.max_bulk_offsets:,} partitions of bulk "

@@ -38,6 +38,14 @@ class Rows(msgspec.Struct, frozen=True):
         """How many rows."""
         return len(self.bodies)
 
+    def only(self, numbers: Sequence[int]) -> Rows:
+        """Return some of the rows."""
+
+        def some(column: Sequence[Any]) -> list[Any]:
+            return [column[at] for at in numbers] if column else []
+
+        return Rows(some(self.shard_keys), self.tag, some(self.bodies), some(self.headers), some(self.options))
+
     def mark(self, at: int) -> str:
         """Return a checksum of the shard key and body of row *at* alone, as marks were before they were of all rows."""
         key = self.shard_keys[at]

@@ -39,6 +39,7 @@ CALLS: dict[str, Callable[[Queue], Any]] = {
     "Queue.limits": lambda queue: queue.limits(),
     "Queue.nack_many": lambda queue: queue.nack_many([]),
     "Queue.outlook": lambda queue: queue.outlook(),
+    "Queue.partitions": lambda queue: queue.partitions(),
     "Queue.pause": lambda queue: queue.pause(),
     "Queue.pause, a shard key": lambda queue: queue.pause("t"),
     "Queue.paused": lambda queue: queue.paused(),

@@ -20,7 +20,7 @@ HOMES = [home(each, PARTITIONS) for each in TENANTS]
 @pytest.fixture
 def queue(open_queue: OpenQueue) -> Queue:
     """The test's queue, with partitions."""
-    queue = open_queue(partitions=PARTITIONS, streams=8, streams_per_shard=2)
+    queue = open_queue(partitions=PARTITIONS, streams=8, streams_per_shard=1)
     queue.declare()
     return queue
 
@@ -54,17 +54,25 @@ def test_a_writer_writes_to_the_homes_by_the_name_of_a_queue(queue: Queue, stran
     assert payloads(queue) == [*range(20)]
 
 
-def test_a_writer_creates_no_queue_without_the_partitions_that_it_was_told(
-    open_queue: OpenQueue, client: Client
-) -> None:
+def test_a_writer_makes_the_queue_with_the_partitions_that_it_was_told(open_queue: OpenQueue, client: Client) -> None:
     queue = open_queue(partitions=PARTITIONS, streams=4)
     with client.writer() as writer:
-        with pytest.raises(QueueMissing, match=r"declare\(\)"):
-            writer.write(queue, -1, shard_key="a").result()
-        queue.declare()
         futures = [writer.write(queue, n, shard_key=each) for n, each in enumerate(TENANTS)]
     assert homes_of(each.result() for each in futures) == HOMES
     assert payloads(queue) == [*range(20)]
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_first_messages_of_a_shard_key_are_stored_in_order(queue: Queue, stranger: Client, turn: int) -> None:
+    """The first one finds out which partitions there are: the next ones do not get there before it."""
+    with stranger.writer() as writer:
+        for number in range(400):
+            writer.write(queue.name, number, shard_key=TENANTS[number % 4])
+    got: dict[Any, list[int]] = {}
+    while some := queue.read_many(1000):
+        for each in some:
+            got.setdefault(each.shard_key, []).append(each.payload)
+    assert got == {tenant: [*range(at, 400, 4)] for at, tenant in enumerate(TENANTS[:4])}
 
 
 @pytest.mark.parametrize("others", [0, 2])

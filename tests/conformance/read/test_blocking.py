@@ -95,7 +95,7 @@ def waiters(queue: Queue) -> int:
     parts = queue.state.parts
     if parts is None:
         return len(waiting_of(queue.state).waiters())
-    return len(parts.stands._waiting) if parts.stands else 0
+    return len(parts.common.stands._waiting) if parts.common.stands else 0
 
 
 @pytest.fixture(params=["shared", "own"])

@@ -180,3 +180,14 @@ def test_drained_partitions_are_gone_while_others_work(
     load.end()
     assert load.read == Counter([str(number) for number in range(load.written)])
     assert not [key for key in server.client().keys("*") if b"#" in key]
+
+
+def test_who_was_idle_while_the_queue_grew_counts_all(server: Server, queue_name: str) -> None:
+    """The map that it knows is old: it is not summed by that."""
+    with Client.from_url(server.url) as client, Client.from_url(server.url) as other:
+        idle = other.queue(queue_name, partitions=2, streams=4, streams_per_shard=2)
+        idle.declare()
+        queue = client.queue(queue_name)
+        queue.resize(partitions=6)
+        queue.write_many([(each, each) for each in TENANTS])
+        assert (idle.len(), idle.stats().backlog) == (len(TENANTS), len(TENANTS))

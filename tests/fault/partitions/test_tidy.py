@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -232,4 +233,31 @@ def test_no_reader_waits_for_it_and_it_is_done_once_at_a_time(
     queue.client.run(look)
     upkept(queue)
     assert [each.__name__ for each in begun].count("tidy") == 2
+    assert numbers(queue) == [0, 1]
+
+
+def test_who_looks_while_it_is_being_removed_misses_nothing(
+    open_client: OpenClient, clock: ManualClock, queue: Queue
+) -> None:
+    """It is deleted first, and leaves the map then. Between these two nobody is told that there is no such queue."""
+    queue.resize(partitions=2)
+    emptied(queue)
+    clock.advance(2 * RETENTION)
+    queue.write(0, shard_key=TENANTS[0])
+    client, driver = open_client()
+    tidying, looking = client.queue(queue.name), open_client()[0].queue(queue.name)
+    for each in (tidying, looking):
+        each.len()
+    looking.state.parts.common.tidy_at = math.inf
+    looking.state.parts.turns._looked_at = math.inf  # so it reads from all
+    seen: list[Any] = []
+
+    def interrupt(step: Step, is_done: bool) -> None:
+        if isinstance(step, Call) and step.script.name == "delete" and is_done:
+            seen.append((looking.len(), looking.stats().backlog))
+            seen.extend(each.payload for _ in range(2) for each in looking.read_many(30))
+
+    driver.hook = interrupt
+    assert tidying.read_many(10) == []
+    assert seen == [(1, 1), 0]
     assert numbers(queue) == [0, 1]

@@ -190,6 +190,10 @@ ROWS = (
     look("Queue.peek", "peek", lambda p, _: p.queue.peek(), lambda p: p.write(3)),
     look("Queue.len", "len", lambda p, _: p.queue.len(), lambda p: p.write(3)),
     look("Queue.stats", "stats", lambda p, _: p.queue.stats(), lambda p: p.write(3)),
+    look(
+        "Queue.partitions", "stats", lambda p, _: [each.stats and each.stats.backlog for each in p.queue.partitions()],
+        lambda p: p.write(3),
+    ),
     look("Queue.dead", "dead", lambda p, _: p.queue.dead(), lambda p: p.bury()),
     look("Queue.failures", "failures", lambda p, _: len(p.queue.failures()), lambda p: p.bury()),
     look("Queue.journal", "journal", lambda p, _: p.queue.journal(), lambda p: p.write(3)),

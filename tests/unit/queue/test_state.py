@@ -38,4 +38,5 @@ def test_they_share_no_calls_and_are_different_producers() -> None:
         mine.unsure.add("token")
         assert (theirs.coalescers, theirs.waiting, theirs.unsure) == ({}, {}, set())
         assert theirs.producer != mine.producer
-        assert theirs.names is not mine.names
+        mine.names["l"] = "learnt"
+        assert theirs.names["l"] == "learnt"  # which key the legacy stream has is of the queue
