@@ -43,15 +43,12 @@ def tidy(parts: Parts) -> Op[bool]:
         return False
     parts.tidy_at = now + SELDOM  # before it is tried: what fails is not tried again at once
     try:
-        has_changed = yield from _tidy(parts, now)
+        return (yield from _tidy(parts, now))
     except Changed:  # by another client
-        has_changed = True
+        return True
     except ShardqError as error:
         log.warning("a drained partition of queue %r was not removed: %s", parts.whole.keys.name, error)
         return False
-    if has_changed:
-        parts.forget()
-    return has_changed
 
 
 def _tidy(parts: Parts, now: float) -> Op[bool]:

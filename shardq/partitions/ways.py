@@ -191,9 +191,7 @@ def _resize(parts: Parts, streams: int | None, partitions: int | None, timeout: 
     if partitions is None:
         found = yield from parts.everywhere(lambda state: queues.resize(state, cast("int", streams), timeout))
         return found[0]
-    numbers = yield from resize(parts.states[0], parts.make, partitions, timeout)
-    parts.forget()
-    return numbers
+    return (yield from resize(parts.states[0], parts.make, partitions, timeout))
 
 
 def _purge(

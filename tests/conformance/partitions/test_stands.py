@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, Client, ClosedError, Empty, Queue
+from shardq.client import async_stands
+from shardq.partitions import resize
+from shardq.partitions.asking import ask_map
 from shardq.partitions.homes import home
 from shardq.partitions.turns import Turns
 from tests.servers import Server
@@ -124,6 +127,23 @@ async def test_an_async_client_that_is_closed_ends_its_waits(server: Server, que
     assert {type(each) for each in ended} == {ClosedError}
 
 
+async def test_stands_whose_leases_nobody_wants_any_more_end(
+    server: Server, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while others wait, whose leases are of another length."""
+    monkeypatch.setattr(async_stands, "BLOCK", 0.05)
+    async with AsyncClient.from_url(server.url) as client:
+        jobs: Any = client.queue(queue.name, **SETTINGS)
+        read = asyncio.create_task(jobs.read(block=SOON))
+        await until(lambda: waiting(jobs) == 1)
+        for number in range(5):
+            with pytest.raises(Empty):
+                await jobs.read(block=0.01, visibility_timeout=20 + number)
+        await until(lambda: len(jobs.state.parts.common.stands._tasks) == PARTITIONS)
+        await jobs.write("last", shard_key=TENANTS[2])
+        assert (await read).payload == "last"
+
+
 async def test_a_reader_that_is_cancelled_takes_nothing_away(server: Server, queue: Queue) -> None:
     """At whatever moment: before what comes, while it comes, and when it is there."""
     async with AsyncClient.from_url(server.url) as client:
@@ -144,6 +164,22 @@ async def test_a_reader_that_is_cancelled_takes_nothing_away(server: Server, que
             await delivery.ack()
         assert await jobs.len() == 0
     assert queue.len() == 0
+
+
+def test_a_reader_beside_a_resize_hears_of_the_next_one(
+    server: Server, reading: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client that it waits in has made the first one: what it keeps for its readers stays."""
+    monkeypatch.setattr(resize, "PAUSE", 0.0)
+    with ThreadPoolExecutor(1) as pool, Client.from_url(server.url) as client:
+        read = pool.submit(reading.read, block=SOON)
+        eventually(lambda: waiting(reading) == 1)
+        reading.resize(partitions=4)
+        other = client.queue(reading.name)
+        other.resize(partitions=6)
+        reading.client.run(ask_map(reading.state, reading.state.until()))  # as it does every 5 s
+        other.write("new", shard_key=next(f"t-{n}" for n in range(1000) if home(f"t-{n}", 6) == 5))
+        assert read.result(SOON).partition == 5
 
 
 def test_what_is_in_flight_counts_until_it_is_settled_or_let_go(queue: Queue) -> None:
