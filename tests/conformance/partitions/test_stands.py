@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, Client, ClosedError, Empty, Queue
-from shardq.client import async_stands
+from shardq.client import async_stands, sync_stands
 from shardq.partitions import resize
 from shardq.partitions.asking import ask_map
 from shardq.partitions.homes import home
@@ -95,6 +95,56 @@ def test_readers_with_leases_of_different_length_get_theirs(queue: Queue, readin
         short, long = [each.result(SOON) for each in reads]
     assert short.remaining < 20.0 < 100.0 < long.remaining
     reading.ack_many([short, long])
+
+
+def test_a_reader_for_whom_there_is_no_thread_leaves_nothing_behind(
+    queue: Queue, reading: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def start_but_one(thread: threading.Thread) -> None:
+        if thread.name == "shardq-stand-1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(threading.Thread, "start", start_but_one)
+        with pytest.raises(RuntimeError, match="new thread"):
+            reading.read(block=SOON)
+    assert waiting(reading) == 0
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(reading.read, block=SOON)
+        eventually(lambda: waiting(reading) == 1)
+        queue.write("here", shard_key=TENANTS[1])
+        assert read.result(SOON).count == 1
+
+
+def test_a_stand_that_breaks_is_made_again(queue: Queue, reading: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = threading.Event()
+
+    def break_stand(args: Any) -> None:
+        assert args.exc_type is MemoryError
+        broken.set()
+
+    def no_memory(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(threading, "excepthook", break_stand)
+    with monkeypatch.context() as changed:
+        changed.setattr(sync_stands, "read", no_memory)
+        with pytest.raises(Empty):
+            reading.read(block=0.05)
+        assert broken.wait(SOON)
+        eventually(lambda: not stands_of(reading)._threads)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(reading.read, block=SOON)
+        eventually(lambda: waiting(reading) == 1)
+        queue.write("here", shard_key=TENANTS[1])
+        assert read.result(SOON).count == 1
+
+
+def stands_of(queue: Any) -> Any:
+    return queue.state.parts.common.stands
 
 
 def test_a_wait_can_be_ended_from_another_thread(reading: Queue) -> None:
