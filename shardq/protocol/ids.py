@@ -37,6 +37,6 @@ def split(message_id: str) -> tuple[str, int]:
     inner, mark, number = text("message_id", message_id).rpartition(MARK)
     if not mark:
         return message_id, 0
-    if not (number.isascii() and number.isdigit()) or not 0 < int(number[:4]) < MAX_PARTITIONS or number[0] == "0":
+    if not (inner and number.isascii() and number.isdigit()) or not 0 < int(number[:4]) < MAX_PARTITIONS or number[0] == "0":
         raise ConfigError("this id names no partition: give it as write returned it")
     return inner, int(number)

@@ -14,6 +14,7 @@ from weakref import WeakMethod, WeakSet, ref
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
+from shardq.errors import ConfigError
 from shardq.model import QueueConfig
 from shardq.model.partitions import is_parted
 from shardq.ops.queue.sequences import Sequences
@@ -160,9 +161,14 @@ class QueueState:
         if not view.streams:  # it is not there
             return
         parted = is_parted(view.config.partitions)
-        for state in states:
-            if (parted or state.parts is not None) and state.learn is not None and (learn := state.learn()):
-                learn(state)
+        try:
+            for state in states:
+                if (parted or state.parts is not None) and state.learn is not None and (learn := state.learn()):
+                    learn(state)
+        except ConfigError:  # a map of a later version, say: nobody may take the head for all of the queue
+            if all(state.parts is None for state in states):
+                self._set(QueueView())
+            raise
 
     @property
     def epoch(self) -> str:
