@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, AsyncWorker, Client, Nack, Reject, Worker
+from shardq import AsyncClient, AsyncWorker, BackendTimeout, Client, Nack, Reject, Worker
+from shardq.ops.settle import settle
 from shardq.partitions.homes import home
 from shardq.tasks import Tasks
 from tests.servers import Cluster, Server
@@ -266,3 +267,36 @@ def test_a_worker_writes_the_calls_of_schedules_to_the_homes_of_their_shard_keys
         finally:
             worker.stop()
             thread.join(30)
+
+
+def test_a_partition_that_does_not_answer_costs_the_leases_of_no_other(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extend, extended = settle.extend, Counter[int]()
+
+    def extend_but_one(state: Any, *given: Any) -> Any:
+        if state.number == 1:
+            raise BackendTimeout("its node is away")
+        extended[state.number] += 1
+        return (yield from extend(state, *given))
+
+    monkeypatch.setattr(settle, "extend", extend_but_one)
+    lost, release = set[int](), threading.Event()
+
+    def handle(delivery: Any) -> None:
+        delivery.on_lost(lambda gone: lost.add(gone.partition))
+        assert release.wait(30)
+
+    with Client.from_url(server.url) as client:
+        jobs = client.queue(queue_name, **SETTINGS)
+        jobs.write_many([(tenant, tenant) for tenant in HOMES.values()])
+        worker = Worker(jobs, handle, concurrency=8, until="empty", signals=False, visibility_timeout=1)
+        running = threading.Thread(target=worker.run, daemon=True)
+        running.start()
+        eventually(lambda: 1 in lost)
+        before = Counter(extended)
+        eventually(lambda: all(extended[number] > before[number] for number in (0, 2)))
+        release.set()
+        running.join(30)
+        assert lost == {1}
+        assert jobs.len() == 0

@@ -229,7 +229,8 @@ def test_a_reader_beside_a_resize_hears_of_the_next_one(
         other.resize(partitions=6)
         reading.client.run(ask_map(reading.state, reading.state.until()))  # as it does every 5 s
         other.write("new", shard_key=next(f"t-{n}" for n in range(1000) if home(f"t-{n}", 6) == 5))
-        assert read.result(SOON).partition == 5
+        came: Any = read.result(SOON)
+        assert came.partition == 5
 
 
 def test_what_is_in_flight_counts_until_it_is_settled_or_let_go(queue: Queue) -> None:
@@ -237,7 +238,7 @@ def test_what_is_in_flight_counts_until_it_is_settled_or_let_go(queue: Queue) ->
 
     def flight() -> int:
         layer: Any = queue
-        turns = layer.state.parts.turns
+        turns: Turns = layer.state.parts.turns
         return sum(each.flight for each in turns._turns) - len(turns._dropped)
 
     found = [*queue.read_many(3), queue.read(), queue.read(), queue.read()]
