@@ -43,7 +43,7 @@ _opening = Lock()
 
 
 def _forked() -> None:
-    global _opening  # noqa: PLW0603 (a thread of the parent may have held it)
+    global _opening  # a thread of the parent may have held it
     _opening = Lock()
 
 

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, AsyncWorker, BackendTimeout, Client, Nack, Reject, Worker
+from shardq.ops.results.keep import keep
 from shardq.ops.settle import settle
 from shardq.partitions.homes import home
 from shardq.tasks import Tasks
+from shardq.worker import jobs as jobs_of_worker
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
@@ -300,3 +302,34 @@ def test_a_partition_that_does_not_answer_costs_the_leases_of_no_other(
         running.join(30)
         assert lost == {1}
         assert jobs.len() == 0
+
+
+def test_a_partition_that_keeps_no_results_has_the_others_acked_all_the_same(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one whose node is out of memory: the jobs of the others are not worked on again and again."""
+    recovers = threading.Event()
+
+    def keep_but_in_one(state: Any, *given: Any) -> Any:
+        if state.number == 1 and not recovers.is_set():
+            raise BackendTimeout("its node is away")
+        return (yield from keep(state, *given))
+
+    monkeypatch.setattr(jobs_of_worker, "keep", keep_but_in_one)
+    seen: list[tuple[int, int]] = []
+
+    def handle(delivery: Any) -> str:
+        seen.append((delivery.partition, delivery.count))
+        return "done"
+
+    with Client.from_url(server.url) as client:
+        jobs = client.queue(queue_name, **SETTINGS)
+        jobs.write_many([(n, tenant) for tenant in HOMES.values() for n in range(3)])
+        worker = Worker(jobs, handle, concurrency=16, until="empty", signals=False)
+        running = threading.Thread(target=worker.run, daemon=True)
+        running.start()
+        eventually(lambda: jobs.stats().acked == 6)
+        recovers.set()
+        running.join(30)
+        assert Counter(seen) == {(number, 1): 3 for number in range(PARTITIONS)}
+        assert (jobs.len(), jobs.stats().acked) == (0, 9)
