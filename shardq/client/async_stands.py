@@ -149,7 +149,7 @@ class AsyncStands:
             task = asyncio.get_running_loop().create_task(self._stand(number, visibility))
             self._tasks[number, visibility] = task
             self._client._stands.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(partial(self._ended, number, visibility))
 
     def _leave(self) -> None:
         """End the stands soon, unless somebody waits."""
@@ -166,12 +166,15 @@ class AsyncStands:
     async def _stand(self, number: int, visibility: float | None) -> None:
         """Read from one partition for those who wait, until it leaves, the task is cancelled or the client is closed.
 
-        No read is longer than the map is new: whoever waits hears of new partitions in time.
+        No read is longer than the map is new: whoever waits hears of new partitions in time. A stand of which nobody
+        wants leases of that length any more ends, if others wait: those never let `_leave` end it.
         """
         pause = FIRST_RETRY
         while number < len(self._parts.states):
             state, block = self._parts.states[number], min(BLOCK, self._parts.fresh_for())
             wanted = sum(each.count for each in self._waiting if each.visibility == visibility)
+            if not wanted and self._waiting:
+                return
             granted = Outstanding()
             try:
                 rows = await self._client.run(
@@ -213,9 +216,11 @@ class AsyncStands:
             self._waiting.remove(waits)
         return rows
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, number: int, visibility: float | None, task: asyncio.Task[None]) -> None:
         """Wake those who wait if the client was closed: they find that out. The *task* may never have run."""
         self._client._stands.discard(task)
+        if self._tasks.get((number, visibility)) is task:
+            del self._tasks[number, visibility]
         if self._client._closed:
             for waits in self._waiting:
                 if not waits.came.done():

@@ -349,11 +349,9 @@ class PartedDelivery(LeasedDelivery):
                 parts.turns.settled(self._queue.number, took)
 
     def __del__(self) -> None:
-        """Let go of what was never settled: its lease ends by itself."""
+        """Let go of what was never settled: its lease ends by itself. No lock: this thread may hold it already."""
         if getattr(self, "_counts", False):
-            parts = self._queue.parts
-            with parts.lock:
-                parts.turns.left(self._queue.number, 1)
+            self._queue.parts.turns.dropped(self._queue.number)
 
 
 class PartedJob:

@@ -67,14 +67,23 @@ class Stands:
             if self._is_over:  # the next call says so
                 return {}
             self._waiting.append(waits)
-            self._stand_everywhere(visibility)
-        self.offer(visibility)
         try:
+            with self._lock:
+                self._stand_everywhere(visibility)
+            self.offer(visibility)
             waits.came.acquire(timeout=max(0.0, until - self._parts.states[0].clock.monotonic()))
-        finally:
-            with self._lock, suppress(ValueError):
-                self._waiting.remove(waits)
+        except BaseException:  # such as KeyboardInterrupt, or no room for another thread
+            self._stop(waits)
+            for number, rows in waits.rows.items():
+                self._return(number, rows)
+            raise
+        self._stop(waits)
         return waits.rows or (None if waits.is_recalled else {})
+
+    def _stop(self, waits: Waits) -> None:
+        """Let somebody wait no more, who may have been given something already."""
+        with self._lock, suppress(ValueError):
+            self._waiting.remove(waits)
 
     def follow(self, parts: Parts) -> None:
         """Stand at the partitions of another map from now on."""
@@ -87,8 +96,8 @@ class Stands:
     def _stand_everywhere(self, visibility: float | None) -> None:
         for number in range(len(self._parts.states)):
             if (number, visibility) not in self._standing:
-                self._standing.add((number, visibility))
                 self._start(number, visibility)
+                self._standing.add((number, visibility))  # it looks at that once this lock is free
 
     def look(self, wanted: Wanted, number: int, look: Look) -> list[Received] | None:
         """Make the first try of a read. Return its messages; None if the operation must go on. It may be late."""
@@ -121,6 +130,12 @@ class Stands:
         if self._parts.held:
             for held in offer_to(self._parts, visibility, partial(self._give, visibility)):
                 self._run_back(held)
+
+    def _return(self, number: int, rows: list[Received]) -> None:
+        """Give back what was for somebody who left at the same moment."""
+        with self._parts.lock:
+            self._parts.turns.left(number, len(rows))
+        self._run_back(Held(number, None, rows))
 
     def _run_back(self, held: Held) -> None:
         state = self._parts.at(held.number)
@@ -157,12 +172,16 @@ class Stands:
     def _start(self, number: int, visibility: float | None) -> None:
         name = f"shardq-stand-{number}"
         thread = threading.Thread(target=self._live, args=(number, visibility), name=name, daemon=True)
-        self._threads.add(thread)
         thread.start()
+        self._threads.add(thread)
 
     def _live(self, number: int, visibility: float | None) -> None:
         try:
             self._stand(number, visibility)
+        except BaseException:  # a mistake, or no memory: the next who waits makes another stand
+            with self._lock:
+                self._standing.discard((number, visibility))
+            raise
         finally:
             self._threads.discard(threading.current_thread())
 

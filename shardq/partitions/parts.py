@@ -28,6 +28,7 @@ from shardq.partitions.knows import must_ask
 from shardq.partitions.map import PartitionMap
 from shardq.partitions.placing import Slots, placed
 from shardq.partitions.turns import Turns
+from shardq.platforms import after_fork
 from shardq.protocol.keys import QueueKeys
 from shardq.sharding import key_bytes
 
@@ -40,6 +41,14 @@ Ask: TypeAlias = Callable[[Op[None]], object]
 
 _opening = Lock()
 """All callers of one client share what it knows: its turns, and its stands."""
+
+
+def _forked() -> None:
+    global _opening  # a thread of the parent may have held it
+    _opening = Lock()
+
+
+after_fork(_forked)
 
 
 class Common:

@@ -15,7 +15,7 @@ read that finds nothing asks all partitions before it says so.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
@@ -78,6 +78,7 @@ class Turns:
         self._since_look = 0  # messages that were dealt since a look
         self._looked_at = -math.inf
         self.out: frozenset[int] = frozenset()  # partitions that are left out of reads for now
+        self._dropped: deque[Turn] = before._dropped if before else deque()  # one for each message that was dropped
 
     def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, int]:
         """Return how many messages to read of which partition, *count* at most; {} if nothing is known of any.
@@ -87,6 +88,9 @@ class Turns:
         *among* says of which partitions a reader wants the rest, who has some; by default, of any. Then one that wants
         more than is known asks for that wherever something is, or has not been looked for of late.
         """
+        while self._dropped:
+            turn = self._dropped.popleft()
+            turn.flight = max(0, turn.flight - 1)
         found: Counter[int] = Counter()
         if stay is not None and self._may_stay(stay):
             found[stay] = 1
@@ -134,6 +138,13 @@ class Turns:
         """Note that *count* of the messages that were dealt did not come, or go back."""
         turn = self._of(partition)
         turn.flight = max(0, turn.flight - count)
+
+    def dropped(self, partition: int) -> None:
+        """Note that nobody holds a message any more. The next deal counts that.
+
+        It is safe without the lock: a collection of garbage says so, which may run in a thread that holds that.
+        """
+        self._dropped.append(self._of(partition))
 
     def settled(self, partition: int, took: float, count: int = 1) -> None:
         """Note that *count* messages were settled, the work on which took *took* seconds together."""

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 from msgspec.structs import replace as merged
 
 from shardq.arguments import flag, iterable, text, whole
-from shardq.errors import ConfigError, NotAvailable
+from shardq.errors import ConfigError, NotAvailable, QueueNotEmpty
 from shardq.model import DeadLetter, JournalPage, Limits, MessageStatus, PeekedPage, Plan, Purged, QueueConfig, Tenant
 from shardq.model.dead_letter import letters_of
 from shardq.model.event import BITS, unpacked
@@ -42,6 +42,7 @@ from shardq.ops.settle.cancel import Cancelled, cancel
 from shardq.outlook import together
 from shardq.partitions import sums
 from shardq.partitions.acts import known
+from shardq.partitions.furnish import furnish
 from shardq.partitions.parts import Parts, all_of, check_settings
 from shardq.partitions.resize import resize
 from shardq.protocol.ids import split, told, with_partition
@@ -157,23 +158,40 @@ def _configure(parts: Parts, settings: dict[str, Any], timeout: float | None, wh
 
 
 def _delete(parts: Parts, expected: int | None, timeout: float | None) -> Op[int]:
-    """Delete all partitions, the queue itself last: as long as its map is there, all are found again."""
+    """Delete all partitions, the queue itself last: as long as its map is there, all are found again.
+
+    One that must be empty is looked at first, so that nothing is deleted if anything is there. What is written to a
+    partition meanwhile keeps the queue: then those that are gone by then are made again.
+    """
     if expected not in (0, None):
         raise ConfigError("a queue with partitions is deleted when it is empty (0), or whatever it holds (None)")
-    deleted = 0
+    if expected == 0:
+        yield from _check_empty(parts, timeout)
+    deleted, gone = 0, list[QueueState]()
     for state in reversed(parts.states):
-        deleted += yield from queues.delete(state, expected, timeout)
+        try:
+            deleted += yield from queues.delete(state, expected, timeout)
+        except QueueNotEmpty:
+            for each in gone:
+                yield from furnish(parts.states[0], each, len(parts.states), timeout)
+            raise
+        gone.append(state)
     parts.forget()
     return deleted
+
+
+def _check_empty(parts: Parts, timeout: float | None) -> Op[None]:
+    """QueueNotEmpty if any partition holds a message."""
+    found = yield from parts.everywhere(lambda state: stats.numbers(state, timeout))
+    if held := sum(each.backlog + each.in_flight + each.delayed + each.dead for each in found):
+        raise queues.not_empty(parts.states[0], held, 0)
 
 
 def _resize(parts: Parts, streams: int | None, partitions: int | None, timeout: float | None) -> Op[tuple[int, int]]:
     if partitions is None:
         found = yield from parts.everywhere(lambda state: queues.resize(state, cast("int", streams), timeout))
         return found[0]
-    numbers = yield from resize(parts.states[0], parts.make, partitions, timeout)
-    parts.forget()
-    return numbers
+    return (yield from resize(parts.states[0], parts.make, partitions, timeout))
 
 
 def _purge(

@@ -9,6 +9,7 @@ of the engine has an `@` (a shard key in an id is quoted), so an old id is one o
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeVar
 
 from shardq.arguments import text
@@ -18,6 +19,7 @@ from shardq.model.partitions import MAX_PARTITIONS
 S = TypeVar("S", bound=str)
 E = TypeVar("E", bound=ShardqError)
 MARK: Final = "@"
+_NUMBER: Final = re.compile(r"[1-9]\d?", re.ASCII)
 
 
 def with_partition(message_id: S, number: int) -> S:
@@ -37,6 +39,6 @@ def split(message_id: str) -> tuple[str, int]:
     inner, mark, number = text("message_id", message_id).rpartition(MARK)
     if not mark:
         return message_id, 0
-    if not (number.isascii() and number.isdigit()) or not 0 < int(number[:4]) < MAX_PARTITIONS or number[0] == "0":
+    if not inner or not _NUMBER.fullmatch(number) or int(number) >= MAX_PARTITIONS:
         raise ConfigError("this id names no partition: give it as write returned it")
     return inner, int(number)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from shardq.client import Delivery, Queue
+from shardq.client.work import measured
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.read.give_back import unread
 from shardq.ops.results.keep import NO_RESULT, keep
+from shardq.ops.settle.settle import Results, Settled, ack
 from shardq.partitions.parts import numbers_of
 from shardq.worker.crossing import Crossing
 from shardq.worker.outcome import GIVE_BACK, Outcome
 from shardq.worker.state import Job, SettleJobs
 from shardq.worker.telling import Teller
 from shardq.worker.trouble import CALL_TIMEOUT, dead_of
+
+if TYPE_CHECKING:
+    from shardq.client.parted import PartedQueue
 
 
 def in_span(job: Job) -> object:
@@ -103,6 +108,8 @@ def settle(jobs: Queue, action: SettleJobs, teller: Teller, crossing: Crossing |
     charge(action.jobs, jobs.state.clock.monotonic())
     deliveries = deliveries_of(action.jobs)
     if action.verb == "ack":
+        if jobs.state.parts is not None:
+            return _acked_in_parts(cast("PartedQueue", jobs), deliveries, outcomes_of(action.jobs))
         if (op := keeping(jobs, action.jobs)) is not None:
             jobs.client.run(op)
         return jobs.ack_many(deliveries, timeout=CALL_TIMEOUT)
@@ -117,6 +124,25 @@ def settle(jobs: Queue, action: SettleJobs, teller: Teller, crossing: Crossing |
         late = jobs.nack_many(deliveries, delay=delays, error=tries, timeout=CALL_TIMEOUT)
     teller.tell(dead_of(deliveries, outcomes), crossing)
     return late
+
+
+def _acked_in_parts(
+    jobs: PartedQueue, deliveries: Sequence[Delivery], outcomes: Sequence[Outcome]
+) -> Sequence[Delivery]:
+    """Keep the results in each partition, and ack there: one that takes none has the others' acked all the same."""
+    received = measured(deliveries)
+
+    def each(state: QueueState, every: Sequence[int], found: Results) -> Op[list[Settled]]:
+        kept = [
+            (received[at], outcomes[at].result or NO_RESULT)
+            for at in every
+            if outcomes[at].result is not None or deliveries[at].has_told
+        ]
+        if kept:
+            yield from keep(state, kept, CALL_TIMEOUT)
+        return (yield from ack(state, [received[at] for at in every], CALL_TIMEOUT, found))
+
+    return cast("Sequence[Delivery]", jobs._settled("ack", deliveries, received, CALL_TIMEOUT, each))
 
 
 def _given_back(jobs: Queue, given: Sequence[Job]) -> Sequence[Delivery]:

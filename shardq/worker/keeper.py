@@ -238,7 +238,8 @@ class Keeper:
             results = self._extended(held, received, None)
         except (BackendError, ClosedError):
             return  # it is looked for again
-        self._cancels = cancels
+        if not any(isinstance(each, BackendError) for each in results):
+            self._cancels = cancels
         for job, result in zip(held, results, strict=True):
             if result in settle.LOST:
                 self._lose(job, result)
@@ -256,12 +257,13 @@ class Keeper:
         numbers = sorted({*numbers_of([job.delivery for job in held])})
         counts = self._run(
             lambda head: self._parts_of(head).in_each(
-                numbers, lambda state, _: listed(ask(state, "HGET", state.keys.meta, "cancelled"))
+                numbers, lambda state, _: listed(_answer(ask(state, "HGET", state.keys.meta, "cancelled")))
             )
         )
-        # Of a partition in which nothing was cancelled, nothing is known.
+        # Of a partition in which nothing was cancelled, or that does not answer, nothing is known.
         seen = self._cancels if isinstance(self._cancels, dict) else {}
-        return {**seen, **{at: count for at, count in zip(numbers, counts, strict=True) if count}} or None
+        told = {at: each for at, each in zip(numbers, counts, strict=True) if each and not isinstance(each, Exception)}
+        return {**seen, **told} or None
 
     @property
     def _beats_alone(self) -> bool:
@@ -324,28 +326,38 @@ class Keeper:
             log.debug("leases of queue %r were not extended: %s", self._queue.keys.name, error)
             self._retry(jobs)
             return
+        unanswered = {job for job, result in zip(jobs, results, strict=True) if isinstance(result, BackendError)}
+        if unanswered:
+            log.debug("leases of queue %r were not extended: a partition did not answer", self._queue.keys.name)
+            self._retry(unanswered)
         for job, before, cost, result in zip(jobs, held, costs, results, strict=True):
+            if job in unanswered:
+                continue
             if cost is not None and result is settle.Settled.OK:
                 job.charged += cost
             if result in settle.LOST:
                 self._lose(job, result)
             elif job.delivery.received is before:  # else the handler itself has extended it meanwhile
                 _delivery(job)._extended(sent, visibility)
-        self._add([job for job in jobs if job.message == LEASED])
+        self._add([job for job in jobs if job.message == LEASED and job not in unanswered])
 
     def _extended(
         self, jobs: Sequence[Job], received: Sequence[Received], duration: float | None
-    ) -> Sequence[settle.Settled]:
-        """Extend the leases of *jobs*, as they were *received*."""
+    ) -> Sequence[settle.Settled | BackendError]:
+        """Extend the leases of *jobs*, as they were *received*.
+
+        Those of a partition that does not answer have its error. So the leases in the others are known to go on.
+        """
         if self._queue.parts is None:
             return self._run(lambda state: settle.extend(state, received, duration, self._timeout))
         numbers = numbers_of([job.delivery for job in jobs])
-        return self._run(
-            lambda head: self._parts_of(head).in_each(
-                numbers,
-                lambda state, every: settle.extend(state, [received[at] for at in every], duration, self._timeout),
-            )
-        )
+
+        def each(state: QueueState, every: Sequence[int]) -> Op[Sequence[settle.Settled | BackendError]]:
+            op = settle.extend(state, [received[at] for at in every], duration, self._timeout)
+            found = yield from _answer(op)
+            return [found] * len(every) if isinstance(found, BackendError) else found
+
+        return self._run(lambda head: self._parts_of(head).in_each(numbers, each))
 
     def _run(self, op: Callable[[QueueState], Op[T]]) -> T:
         """Run an operation by a client of the keeper's own, which is made when the queue's settings are known."""
@@ -366,6 +378,14 @@ class Keeper:
 def _window(visibility: float) -> float:
     """Return the seconds within which extensions share a call: far shorter than a lease lasts."""
     return min(PULSE, visibility / 6)
+
+
+def _answer(op: Op[T]) -> Op[T | BackendError]:
+    """Return what *op* returns, or the error of a server that does not answer."""
+    try:
+        return (yield from op)
+    except BackendError as error:
+        return error
 
 
 def _delivery(job: Job) -> LeasedDelivery:

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, AsyncWorker, Client, Nack, Reject, Worker
+from shardq import AsyncClient, AsyncWorker, BackendTimeout, Client, Nack, Reject, Worker
+from shardq.ops.results.keep import keep
+from shardq.ops.settle import settle
 from shardq.partitions.homes import home
 from shardq.tasks import Tasks
+from shardq.worker import jobs as jobs_of_worker
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
@@ -266,3 +269,67 @@ def test_a_worker_writes_the_calls_of_schedules_to_the_homes_of_their_shard_keys
         finally:
             worker.stop()
             thread.join(30)
+
+
+def test_a_partition_that_does_not_answer_costs_the_leases_of_no_other(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extend, extended = settle.extend, Counter[int]()
+
+    def extend_but_one(state: Any, *given: Any) -> Any:
+        if state.number == 1:
+            raise BackendTimeout("its node is away")
+        extended[state.number] += 1
+        return (yield from extend(state, *given))
+
+    monkeypatch.setattr(settle, "extend", extend_but_one)
+    lost, release = set[int](), threading.Event()
+
+    def handle(delivery: Any) -> None:
+        delivery.on_lost(lambda gone: lost.add(gone.partition))
+        assert release.wait(30)
+
+    with Client.from_url(server.url) as client:
+        jobs = client.queue(queue_name, **SETTINGS)
+        jobs.write_many([(tenant, tenant) for tenant in HOMES.values()])
+        worker = Worker(jobs, handle, concurrency=8, until="empty", signals=False, visibility_timeout=1)
+        running = threading.Thread(target=worker.run, daemon=True)
+        running.start()
+        eventually(lambda: 1 in lost)
+        before = Counter(extended)
+        eventually(lambda: all(extended[number] > before[number] for number in (0, 2)))
+        release.set()
+        running.join(30)
+        assert lost == {1}
+        assert jobs.len() == 0
+
+
+def test_a_partition_that_keeps_no_results_has_the_others_acked_all_the_same(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one whose node is out of memory: the jobs of the others are not worked on again and again."""
+    recovers = threading.Event()
+
+    def keep_but_in_one(state: Any, *given: Any) -> Any:
+        if state.number == 1 and not recovers.is_set():
+            raise BackendTimeout("its node is away")
+        return (yield from keep(state, *given))
+
+    monkeypatch.setattr(jobs_of_worker, "keep", keep_but_in_one)
+    seen: list[tuple[int, int]] = []
+
+    def handle(delivery: Any) -> str:
+        seen.append((delivery.partition, delivery.count))
+        return "done"
+
+    with Client.from_url(server.url) as client:
+        jobs = client.queue(queue_name, **SETTINGS)
+        jobs.write_many([(n, tenant) for tenant in HOMES.values() for n in range(3)])
+        worker = Worker(jobs, handle, concurrency=16, until="empty", signals=False)
+        running = threading.Thread(target=worker.run, daemon=True)
+        running.start()
+        eventually(lambda: jobs.stats().acked == 6)
+        recovers.set()
+        running.join(30)
+        assert Counter(seen) == {(number, 1): 3 for number in range(PARTITIONS)}
+        assert (jobs.len(), jobs.stats().acked) == (0, 9)

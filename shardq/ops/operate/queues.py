@@ -71,6 +71,14 @@ def _purge(state: QueueState, until: float, said: str, sequence: ProducerSequenc
     return Call.on(state.keys, "purge", args, rest=state.declared(numbers))
 
 
+def not_empty(state: QueueState, held: int, expected: int | None) -> QueueNotEmpty:
+    """Return the error that a queue holds so many messages, and another number was *expected*."""
+    return QueueNotEmpty(
+        f"queue {state.keys.name!r} holds {plural(held, 'message')}, dead letters included, and not {expected:,}: "
+        "nothing was deleted"
+    )
+
+
 def delete(state: QueueState, expected: int | None, timeout: float | None = None) -> Op[int]:
     """Delete the queue, with what it holds. Return how many messages that was; 0 if there is no such queue.
 
@@ -90,10 +98,7 @@ def delete(state: QueueState, expected: int | None, timeout: float | None = None
         word, held = yield from retry_until(call, until, state.clock)
         doubted = view.id if word in (b"EPOCH", b"NOQUEUE") and call.repeated else ""
         if word == b"HELD":
-            raise QueueNotEmpty(
-                f"queue {state.keys.name!r} holds {plural(int(held), 'message')}, dead letters included, and not "
-                f"{expected:,}: nothing was deleted"
-            )
+            raise not_empty(state, int(held), expected)
         if word == b"OK":
             break
     # Before the list: whatever fails from here on, this client must not believe that the queue is there.

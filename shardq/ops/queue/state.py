@@ -6,7 +6,7 @@ Threads share it. Values that belong together are in one object, which is replac
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from weakref import WeakMethod, WeakSet, ref
@@ -14,6 +14,7 @@ from weakref import WeakMethod, WeakSet, ref
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
+from shardq.errors import ConfigError
 from shardq.model import QueueConfig
 from shardq.model.partitions import is_parted
 from shardq.ops.queue.sequences import Sequences
@@ -164,10 +165,15 @@ class QueueState:
         if view.streams:  # it is there
             self._tell(states, parted=parted)
 
-    def _tell(self, states: Iterable[QueueState], *, parted: bool) -> None:
-        for state in states:
-            if (parted or state.parts is not None) and state.learn is not None and (learn := state.learn()):
-                learn(state)
+    def _tell(self, states: Sequence[QueueState], *, parted: bool) -> None:
+        try:
+            for state in states:
+                if (parted or state.parts is not None) and state.learn is not None and (learn := state.learn()):
+                    learn(state)
+        except ConfigError:  # a map of a later version, say: nobody may take the head for all of the queue
+            if all(state.parts is None for state in states):
+                self._set(QueueView())
+            raise
 
     @property
     def epoch(self) -> str:

@@ -13,12 +13,22 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from shardq.codec import Codecs
-from shardq.errors import BackendError, ClosedError, DurabilityUnknown, QueueFull, QueueMissing, ServerUnfit
+from shardq.errors import (
+    BackendError,
+    ClosedError,
+    DurabilityUnknown,
+    QueueFull,
+    QueueMissing,
+    ServerUnfit,
+    ShardqError,
+)
 from shardq.model.schedule import CatchUp, FixedSchedule
 from shardq.ops.queue.opening import missing, open_queue
+from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Argument, Call, Op
+from shardq.ops.queue.together import run_together
 from shardq.ops.schedules.record import BadRecord, record_of, standing_of
 from shardq.ops.schedules.slots import AHEAD, MOST, wanted, was_set_back
 from shardq.ops.schedules.write import SlotMessage, write_slots
@@ -32,6 +42,11 @@ A_DAY: Final = 86_400_000
 PUT_OFF: Final = 60_000
 """For so many ms a stored schedule is left alone that cannot be written now."""
 _RANDOM: Final = Random()  # only spreads workers over the schedules of a page
+
+
+def _has_gone(parts: Any, number: int, error: ShardqError) -> bool:
+    """Return whether a partition was drained, and is removed by now: then nothing is missed."""
+    return isinstance(error, QueueMissing) and number >= parts.map.written
 
 
 class Attendant:
@@ -57,12 +72,22 @@ class Attendant:
         # Each partition has what is stored there, and the program's schedules whose home it is. Where the home of one
         # has moved, the partition that had it before knows how far it is.
         said: list[dict[str, int]] = []
+        failed: list[ShardqError] = []
         if self._fixed:
-            said = yield from parts.everywhere(lambda state: self._how_far(state, timeout))
+            found = yield from run_together([self._how_far(state, timeout) for state in parts.states])
+            said = [each for each in found if not isinstance(each, ShardqError)]
+            errors = [(at, each) for at, each in enumerate(found) if isinstance(each, ShardqError)]
+            failed = [each for at, each in errors if not _has_gone(parts, at, each)]
         written = {name: max(each.get(name, 0) for each in said) for name in {name for each in said for name in each}}
-        for state in parts.states:
-            own = [each for each in self._fixed if parts.home_of(each[1].shard_key) is state]
-            yield from self._attend(state, own, written, timeout)
+        # One that does not answer keeps no other from its schedules, but where homes have moved: it may have had them.
+        fixed = () if failed and parts.others() else self._fixed
+        for number, state in enumerate(parts.states):
+            own = [each for each in fixed if parts.home_of(each[1].shard_key) is state]
+            outcome = yield from outcome_of(self._attend(state, own, written, timeout))
+            if isinstance(outcome, ShardqError) and not _has_gone(parts, number, outcome):
+                failed.append(outcome)
+        if failed:
+            raise failed[0]
 
     def _how_far(self, state: QueueState, timeout: float) -> Op[dict[str, int]]:
         """Return up to when the slots of each schedule of the program are written, as far as a partition knows."""

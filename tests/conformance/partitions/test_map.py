@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardq import Empty, LeaseLost, Message, Queue, QueueMissing
+from shardq import ConfigError, Empty, LeaseLost, Message, Queue, QueueMissing
 from shardq.partitions.asking import MAX_AGE
 from shardq.partitions.homes import home
 from shardq.protocol.ids import split
@@ -198,3 +198,16 @@ def _length(world: World, queue: Any) -> Any:
     from shardq.ops.inspect.stats import length
 
     return length(queue.state.parts.left[2])
+
+
+@pytest.mark.parametrize("text", ["3:a,b:later@1", "9:", "3:a,b:4@99999999999999999"])
+def test_nobody_takes_the_head_for_all_of_a_queue_whose_map_is_not_understood(
+    world: World, queue: Queue, text: str
+) -> None:
+    """Such as one of a later version: each call says so, not only the first."""
+    world.node(queue.state.keys.meta).hset(queue.state.keys.meta, "partitions", text)
+    other = world.client().queue(queue.name)
+    for _ in range(2):
+        for call in (other.len, other.read, other.stats, lambda: other.write("a", shard_key="a")):
+            with pytest.raises(ConfigError, match="map"):
+                call()

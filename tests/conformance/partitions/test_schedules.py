@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shardq import ConfigError, Queue, QueueFull, QueueMissing, ScheduleNotFound
+from shardq import BackendTimeout, ConfigError, Queue, QueueFull, QueueMissing, ScheduleNotFound
 from shardq.model.call import Call
 from shardq.model.schedule import FixedSchedule
 from shardq.model.timetable import timetable
+from shardq.ops.queue.state import QueueState
 from shardq.ops.schedules import stored
 from shardq.ops.schedules.attend import Attendant
 from shardq.partitions import resize
@@ -146,6 +147,24 @@ def test_schedules_of_a_program_fire_in_the_homes_of_their_shard_keys(queue: Que
         assert home(tenant, PARTITIONS) == number
     ids = [each.message_id for each in queue.journal(10_000).events if each.shard_key == TENANTS[2]]
     assert {split(each)[1] for each in ids} == {2}
+
+
+def test_schedules_fire_beside_a_partition_that_does_not_answer(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    due: Any = Attendant._due
+
+    def due_but_in_one(self: Attendant, state: QueueState, *given: Any) -> Any:
+        if state.number == 1:
+            raise BackendTimeout("its node is away")
+        return (yield from due(self, state, *given))
+
+    with monkeypatch.context() as changed:
+        changed.setattr(Attendant, "_due", due_but_in_one)
+        with pytest.raises(BackendTimeout):
+            attend(queue, *fixed(*TENANTS.values()))
+    assert [len(slots(queue, TENANTS[number])) >= 70 for number in range(PARTITIONS)] == [True, False, True]
+    attend(queue, *fixed(*TENANTS.values()))
+    for tenant in TENANTS.values():
+        assert len({*slots(queue, tenant)}) == len(slots(queue, tenant)) > 0
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 3)])

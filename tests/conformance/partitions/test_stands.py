@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,11 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, Client, ClosedError, Empty, Queue
+from shardq.client import async_stands, sync_stands
+from shardq.partitions import resize
+from shardq.partitions.asking import ask_map
 from shardq.partitions.homes import home
+from shardq.partitions.turns import Turns
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -92,6 +97,56 @@ def test_readers_with_leases_of_different_length_get_theirs(queue: Queue, readin
     reading.ack_many([short, long])
 
 
+def test_a_reader_for_whom_there_is_no_thread_leaves_nothing_behind(
+    queue: Queue, reading: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def start_but_one(thread: threading.Thread) -> None:
+        if thread.name == "shardq-stand-1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(threading.Thread, "start", start_but_one)
+        with pytest.raises(RuntimeError, match="new thread"):
+            reading.read(block=SOON)
+    assert waiting(reading) == 0
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(reading.read, block=SOON)
+        eventually(lambda: waiting(reading) == 1)
+        queue.write("here", shard_key=TENANTS[1])
+        assert read.result(SOON).count == 1
+
+
+def test_a_stand_that_breaks_is_made_again(queue: Queue, reading: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = threading.Event()
+
+    def break_stand(args: Any) -> None:
+        assert args.exc_type is MemoryError
+        broken.set()
+
+    def no_memory(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(threading, "excepthook", break_stand)
+    with monkeypatch.context() as changed:
+        changed.setattr(sync_stands, "read", no_memory)
+        with pytest.raises(Empty):
+            reading.read(block=0.05)
+        assert broken.wait(SOON)
+        eventually(lambda: not stands_of(reading)._threads)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(reading.read, block=SOON)
+        eventually(lambda: waiting(reading) == 1)
+        queue.write("here", shard_key=TENANTS[1])
+        assert read.result(SOON).count == 1
+
+
+def stands_of(queue: Any) -> Any:
+    return queue.state.parts.common.stands
+
+
 def test_a_wait_can_be_ended_from_another_thread(reading: Queue) -> None:
     with ThreadPoolExecutor(1) as pool:
         threads = [pool.submit(threading.get_ident).result(SOON)]
@@ -122,6 +177,23 @@ async def test_an_async_client_that_is_closed_ends_its_waits(server: Server, que
     assert {type(each) for each in ended} == {ClosedError}
 
 
+async def test_stands_whose_leases_nobody_wants_any_more_end(
+    server: Server, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while others wait, whose leases are of another length."""
+    monkeypatch.setattr(async_stands, "BLOCK", 0.05)
+    async with AsyncClient.from_url(server.url) as client:
+        jobs: Any = client.queue(queue.name, **SETTINGS)
+        read = asyncio.create_task(jobs.read(block=SOON))
+        await until(lambda: waiting(jobs) == 1)
+        for number in range(5):
+            with pytest.raises(Empty):
+                await jobs.read(block=0.01, visibility_timeout=20 + number)
+        await until(lambda: len(jobs.state.parts.common.stands._tasks) == PARTITIONS)
+        await jobs.write("last", shard_key=TENANTS[2])
+        assert (await read).payload == "last"
+
+
 async def test_a_reader_that_is_cancelled_takes_nothing_away(server: Server, queue: Queue) -> None:
     """At whatever moment: before what comes, while it comes, and when it is there."""
     async with AsyncClient.from_url(server.url) as client:
@@ -144,12 +216,30 @@ async def test_a_reader_that_is_cancelled_takes_nothing_away(server: Server, que
     assert queue.len() == 0
 
 
+def test_a_reader_beside_a_resize_hears_of_the_next_one(
+    server: Server, reading: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client that it waits in has made the first one: what it keeps for its readers stays."""
+    monkeypatch.setattr(resize, "PAUSE", 0.0)
+    with ThreadPoolExecutor(1) as pool, Client.from_url(server.url) as client:
+        read = pool.submit(reading.read, block=SOON)
+        eventually(lambda: waiting(reading) == 1)
+        reading.resize(partitions=4)
+        other = client.queue(reading.name)
+        other.resize(partitions=6)
+        reading.client.run(ask_map(reading.state, reading.state.until()))  # as it does every 5 s
+        other.write("new", shard_key=next(f"t-{n}" for n in range(1000) if home(f"t-{n}", 6) == 5))
+        came: Any = read.result(SOON)
+        assert came.partition == 5
+
+
 def test_what_is_in_flight_counts_until_it_is_settled_or_let_go(queue: Queue) -> None:
     queue.write_many([(n, tenant) for tenant in TENANTS.values() for n in range(4)])
 
     def flight() -> int:
         layer: Any = queue
-        return sum(each.flight for each in layer.state.parts.turns._turns)
+        turns: Turns = layer.state.parts.turns
+        return sum(each.flight for each in turns._turns) - len(turns._dropped)
 
     found = [*queue.read_many(3), queue.read(), queue.read(), queue.read()]
     assert flight() == 6
@@ -160,6 +250,30 @@ def test_what_is_in_flight_counts_until_it_is_settled_or_let_go(queue: Queue) ->
     assert flight() == 2
     found.clear()
     assert flight() == 0
+
+
+def test_garbage_is_collected_in_whatever_moment(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delivery in a cycle, such as an error with its frames makes, goes while its own thread holds the lock."""
+    queue.write_many([(n, tenant) for tenant in TENANTS.values() for n in range(4)])
+    deal = Turns.deal
+
+    def deal_beside_garbage(turns: Turns, *given: Any) -> dict[int, int]:
+        gc.collect()
+        return deal(turns, *given)
+
+    monkeypatch.setattr(Turns, "deal", deal_beside_garbage)
+    rest: list[Any] = []
+
+    def work() -> None:
+        for _ in range(8):
+            cycle: list[Any] = [queue.read()]
+            cycle.append(cycle)
+        rest.extend(queue.read_many(100))
+
+    reader = threading.Thread(target=work, daemon=True)  # no pool: that would wait for a thread that hangs
+    reader.start()
+    reader.join(SOON)
+    assert len(rest) == 4
 
 
 @pytest.mark.parametrize("count", [1, 4])

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from shardq import ConfigError, Limits, MessageNotFound, PartlyDone, Queue, QueueMissing, Where
+from shardq import ConfigError, Limits, MessageNotFound, PartlyDone, Queue, QueueMissing, QueueNotEmpty, Where
+from shardq.ops.queue.steps import Op
+from shardq.partitions import ways
 from shardq.partitions.homes import home
 from shardq.protocol.ids import split
 from tests.conformance.conftest import OpenQueue
@@ -190,3 +192,36 @@ def test_a_queue_that_is_there_in_parts_says_how_much_is_done(world: World, queu
     world.raw.delete(*world.raw.keys(f"shardq:{{{other.name}}}:*"))
     with pytest.raises(PartlyDone, match="2 were done"):
         queue.purge()
+
+
+def test_a_queue_that_is_not_empty_keeps_all_its_partitions(queue: Queue) -> None:
+    """Whoever holds a message: the head, or the partition that would be deleted first."""
+    for number in range(PARTITIONS):
+        queue.write("kept", shard_key=TENANTS[number])
+        with pytest.raises(QueueNotEmpty, match="holds 1 message, dead letters included, and not 0: nothing was"):
+            queue.delete(expected=0)
+        queue.read().ack()
+    for tenant in TENANTS.values():
+        queue.write(tenant, shard_key=tenant)
+    assert sorted(each.payload for each in queue.read_many(9)) == sorted(TENANTS.values())
+
+
+def test_what_is_written_while_a_queue_is_deleted_keeps_it(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is seen after other partitions are gone: these are there again, as they were."""
+    queue.configure(max_deliveries=7)
+    queue.set_limits({TENANTS[2]: Limits(max_in_flight=1)})
+    queue.write("kept", shard_key=TENANTS[0])
+    monkeypatch.setattr(ways, "_check_empty", lambda *_: nothing())
+    with pytest.raises(QueueNotEmpty):
+        queue.delete(expected=0)
+    queue.write_many([(n, TENANTS[2]) for n in range(3)])
+    found = queue.read_many(9)
+    assert sorted(str(each.payload) for each in found) == ["0", "kept"]
+    queue.ack_many(found)
+    layer: Any = queue
+    assert [each.config.max_deliveries for each in layer.state.parts.states] == [7] * PARTITIONS
+
+
+def nothing() -> Op[None]:
+    """Find that all are empty."""
+    yield from ()

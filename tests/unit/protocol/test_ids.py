@@ -31,7 +31,7 @@ def test_an_id_stays_what_its_write_was() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["1-1-0@", "1-1-0@0", "1-1-0@02", "1-1-0@64", "1-1-0@x", "1-1-0@-1", "1-1-0@²", "1-1-0@99999999"]
+    "wrong", ["1-1-0@", "1-1-0@0", "1-1-0@02", "1-1-0@64", "1-1-0@x", "1-1-0@-1", "1-1-0@²", "1-1-0@99999999", "@1"]
 )
 def test_a_partition_that_cannot_be_is_refused(wrong: str) -> None:
     with pytest.raises(ConfigError, match="names no partition"):
