@@ -1,5 +1,5 @@
--- The verb knows: which keys of messages are known here. Who writes a message with a key asks where its shard key had
--- its home before (shardq/partitions/knows.py).
+-- The verb knows: which keys of messages are known here. The writer of a message with a key asks where its shard key
+-- had its home before (shardq/partitions/knows.py).
 
 -- @verb knows | no-writes: which of these keys stand for a message, so that another one with it would not be stored.
 -- KEYS[1] meta: the state of the queue

@@ -118,7 +118,7 @@ class Parts:
         self.whole.forget()
 
     def fresh_for(self) -> float:
-        """Return for how many seconds the map is new enough. Whoever uses an old one has it asked for once more."""
+        """Return for how many seconds the map is new enough. An old one is asked for again in the background."""
         now = self.whole.clock.monotonic()
         if now - self._asked_at >= MAX_AGE:
             self._asked_at = now
@@ -132,7 +132,7 @@ class Parts:
 
     @property
     def is_old(self) -> bool:
-        """Whether `resize` may have stored another map since this one was seen. Who writes a key asks for it first."""
+        """Whether `resize` may have stored another map since this one was seen. A writer of keys asks for it."""
         return self.whole.clock.monotonic() - self._seen_at >= MAX_AGE
 
     def number_of(self, shard_key: str | bytes, written: int = 0) -> int:

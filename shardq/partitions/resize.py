@@ -2,8 +2,8 @@
 
 A map that is old by `MAX_AGE` does no harm to who writes, since every partition in it is read. So two maps are stored,
 with that time between them: the first has more to read, and says where keys may be known; the second is written by.
-Whoever writes a keyed message by the one asks where the other puts it, too. Both are stored only if nobody changed the
-queue since it was looked at. One that died between them is called again, and goes on.
+A writer of keyed messages that goes by the one asks where the other puts them, too. Both are stored only if nobody
+changed the queue since it was looked at. One that died between them is called again, and goes on.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _queues(self) -> list[str]:
         """The queues, and their partitions beside the heads, by the maps as they were seen last.
 
-        Who asks for the numbers of a head, or leases of it, sees its map.
+        The numbers and leases of a head show its map.
         """
         found: list[str] = []
         for name in self.options.queues:
