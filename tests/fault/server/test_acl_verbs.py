@@ -52,7 +52,7 @@ BESIDES = {
     "autoscaler": "due fetch glance held peek plans present runs skip tenant waiting",
     "observer": "glance holders sample skip states",
     "analyst": "accounts due glance held journal peek plans present runs tenant waiting",
-    "operator": "complete glance holders move_schedules recount release sample skip states",
+    "operator": "complete glance holders knows move_schedules recount release sample skip states",
     "loader": "",
     "doctor": "due facts glance plans present",
 }
