@@ -25,7 +25,7 @@ NOUNS: Final = (
 NOUN: Final = "|".join(NOUNS)
 OF_SEVERAL: Final = re.compile(rf"\b1 (?:(?:{NOUN})s|tries|deliveries|wait|are|were|need|have|come|stand|others)\b")
 OF_ONE: Final = re.compile(
-    rf"(?<![-\d.,])(?<!stream )\b(?:0|[2-9]|\d\d+) (?:{NOUN}|try|delivery|waits|is|was|needs|has|comes)\b"
+    rf"(?<![-\d.,=])(?<!stream )\b(?:0|[2-9]|\d\d+) (?:{NOUN}|try|delivery|waits|is|was|needs|has|comes)\b"
 )
 LATE: Final = FailedTry("no answer", "TimeoutError", "", "shop/smtp.py:88 in send")
 
