@@ -103,6 +103,6 @@ async def test_a_flood_of_such_requests_leaves_others_their_turn_and_no_memory_t
         async with flooded(gateway.address, flood, kind, "4", queue_name):
             beside = await round_trip(producer, queue_name, "beside", process)
             most = resident(process)
-        await happened(lambda: resident(process) <= before + SPARE, timeout=30)
+        await happened(lambda: resident(process) <= before + SPARE, timeout=90)  # however busy the machine is
     print(f"{kind}: {beside * 1000:.1f} ms, {most / MIB:.0f} MiB, before {before / MIB:.0f}")
     assert beside <= 0.1
