@@ -80,7 +80,11 @@ def _announce(
     salts = placed(head.keys.name, wanted, slots, found)
     now, _ = yield from _times(head, until)
     more = replace(found, salts=salts, towards=(wanted, now + round(ANNOUNCED * 1000)))
-    return (yield from _store(head, make, found, more, timeout, lambda each: _is_announced(each, wanted, now)))
+
+    def will_do(each: PartitionMap) -> bool:
+        return each.written == wanted or _is_announced(each, wanted, now)
+
+    return (yield from _store(head, make, found, more, timeout, will_do))
 
 
 def _write_by(
