@@ -128,7 +128,7 @@ def test_a_server_that_does_not_answer_fills_the_window_and_no_memory(
     proxy: Proxy, open_client: Open, plain: Queue
 ) -> None:
     queue = open_client(proxy.url, timeout=2.0).queue(plain.name, create=True)
-    answered(queue.len)
+    answered(queue.declare)  # its client has opened it
     writer = queue.client.writer()
     proxy.blackhole()
     written = [writer.write(queue, number, shard_key=f"t{number}") for number in range(LEAST)]
