@@ -27,7 +27,7 @@ T = TypeVar("T")
 _FIND_OUT: Final = frozenset(
     {"client", "declare", "job", "name", "read", "read_many", "schedules", "write", "write_many"}
 )
-"""What asks for nothing, or finds out by itself: its first call opens the queue."""
+"""Attributes that make no call, or whose first call opens the queue, which says whether it has partitions."""
 
 
 def _looks_first(kind: K) -> K:

@@ -14,7 +14,7 @@ MAX_PARTITIONS: Final = 64
 """The most partitions that one queue may have: more than nodes that it pays for."""
 
 KIND: Final = "{'^%d+:[%w,:@]*$', 2048}"
-"""What Redis may keep, in Lua: 63 salts, and as many former numbers."""
+"""The pattern and the greatest length of the map in Redis, as Lua checks it: room for 63 salts and former numbers."""
 
 _NUMBER: Final = re.compile(r"([1-9]\d?):[0-9a-z,:@]*")
 

@@ -26,7 +26,7 @@ SHARED: Final = (
 WHOLE: Final = "whole"
 """The field of the head with what the whole queue has of these; others have none."""
 WHOLE_KIND: Final = "{'^[%w_. ]+$', 512}"
-"""What Redis may keep in it, in Lua."""
+"""The pattern and the greatest length of that field, as Lua checks it."""
 
 _MILLIONTHS: Final = 1_000_000
 

@@ -23,7 +23,7 @@ Run: TypeAlias = Callable[[Sequence[Op[list[bool]]]], Op[list[list[bool] | Shard
 """Runs operations. It returns for each its result or its error."""
 
 MAX_KEYS = 500
-"""So many keys one call asks for."""
+"""Keys that one call asks for at most."""
 
 
 def has_key(message: Outgoing) -> bool:

@@ -94,7 +94,7 @@ class Parts:
         self.left |= {at: state for at, state in enumerate(known) if state not in self.states}
         self.turns: Turns = Turns(found.read, head.clock.monotonic, before.turns if before else None, kept)
         self.away = Away(self.turns, found.read, head.clock.monotonic)
-        self._asked_at = self._seen_at = head.clock.monotonic()
+        self._asked_at = self.seen_at = head.clock.monotonic()
 
     @property
     def lock(self) -> Lock:
@@ -128,12 +128,12 @@ class Parts:
 
     def is_seen(self) -> None:
         """Note that the map was seen as it is now."""
-        self._asked_at = self._seen_at = self.whole.clock.monotonic()
+        self._asked_at = self.seen_at = self.whole.clock.monotonic()
 
     @property
     def is_old(self) -> bool:
         """Whether `resize` may have stored another map since this one was seen. A writer of keys asks for it."""
-        return self.whole.clock.monotonic() - self._seen_at >= MAX_AGE
+        return self.whole.clock.monotonic() - self.seen_at >= MAX_AGE
 
     def number_of(self, shard_key: str | bytes, written: int = 0) -> int:
         """Return the number of the partition that messages of this shard key are written to.
@@ -269,12 +269,17 @@ def open_parts(head: QueueState, make: MakeState, codecs: Codecs, until: float, 
 def known_beside(head: QueueState, other: Parts, make: MakeState, codecs: Codecs) -> Parts:
     """Return the partitions of *head*, by the map that another client of this process knows. Nothing is asked for that.
 
-    That one has deliveries of ours, or we of its.
+    That one has deliveries of ours, or we of its. They may have been read by an older map than ours: then ours stays,
+    and has `left` what that one has besides.
     """
     parts: Parts | None = head.parts
-    if parts is None or parts.map != other.map:
+    if parts is None or (parts.map != other.map and other.seen_at > parts.seen_at):
         parts = head.parts = Parts(head, other.map, make, codecs, parts)
-        parts.left = {at: make(head, at, state.keys.tag) for at, state in other.left.items()} | parts.left
+        parts.seen_at = other.seen_at
+    if parts.map != other.map or other.left:
+        known = other.left | dict(enumerate(other.states))
+        besides = {at: state for at, state in known.items() if at >= len(parts.states) and at not in parts.left}
+        parts.left |= {at: make(head, at, state.keys.tag) for at, state in besides.items()}
     return parts
 
 

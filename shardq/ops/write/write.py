@@ -167,7 +167,9 @@ class Writes(Verb[Outgoing, Written]):
             yield from open_queue(self._state, until)
             if self._state.parts is not None:  # as this call has found out
                 shared = len(messages) > 1
-                return (yield from self._state.parts.store_in_turn(messages, until, shared=shared))  # type: ignore[no-any-return]
+                parts: Any = self._state.parts
+                dealt: list[Result] = yield from parts.store_in_turn(messages, until, shared=shared)
+                return dealt
         return (yield from _store(self._state, messages, until, tried, shared=len(messages) > 1))
 
     def here(self, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
@@ -203,7 +205,8 @@ class PartWrites(Writes):
     def op(self, messages: Sequence[Outgoing], until: float, tried: TriedWrite | LoneWrite | None) -> Op[list[Result]]:
         """Do as that of a queue. What has a key that may be known elsewhere goes where it is."""
         if tried is None and (parts := self._parts_to_ask(messages)) is not None:
-            return (yield from parts.store_in_turn(messages, until, shared=len(messages) > 1))  # type: ignore[no-any-return]
+            dealt: list[Result] = yield from parts.store_in_turn(messages, until, shared=len(messages) > 1)
+            return dealt
         return (yield from self._op(messages, until, tried))
 
     def here(self, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
