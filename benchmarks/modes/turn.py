@@ -56,7 +56,7 @@ def _costs(caller: Caller, server: Any) -> Spent:
 
 
 def _instructions(caller: Caller) -> Spent:
-    """The instructions of each verb. Lua collects its garbage now and then: so it is the mean of some cycles."""
+    """The instructions of each verb, of some cycles: Lua collects its garbage now and then."""
     order, cycle = caller.order, caller.mode.cycle
     probe = instructions_of(order.pid, Path(order.counts))
     seen = _run(caller, cycle, probe, order.cycles)

@@ -16,7 +16,7 @@ from tests.parts import VALGRIND
 pytestmark = [pytest.mark.runs_in("test-all"), pytest.mark.timeout(600)]
 TINY = ("instructions", "--batch", "10", "--link", "unix", "--only", "unique_key")
 NOISE = 0.05
-"""Of 100 messages: in six runs up to 0.038 were seen, since the server resizes a table now and then."""
+"""Of 100 messages: Lua collects its garbage now and then."""
 
 
 @pytest.fixture(scope="module")

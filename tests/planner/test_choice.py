@@ -19,6 +19,7 @@ from shardq.sharding import Odds
 from shardq.testing import ManualClock
 from tests.servers import Server
 from tests.unit.driving import state_of
+from tests.waiting import eventually
 
 
 @settings(max_examples=30)
@@ -111,4 +112,7 @@ def _fill_and_drain(queue: Queue) -> None:
 
 
 def _used(server: Server) -> int:
-    return int(server.run("INFO", "memory")["used_memory"])
+    """The bytes of what is kept: what is freed beside other work has gone, and buffers of connections are left out."""
+    eventually(lambda: not server.run("INFO", "memory")["lazyfree_pending_objects"])
+    memory = server.run("INFO", "memory")
+    return int(memory["used_memory"]) - int(memory["mem_clients_normal"])
