@@ -31,7 +31,7 @@ class Meter:
         found = call(*given)
         after = self._probe()
         each = {what: (now - before.get(what, 0)) / messages for what, now in after.items()}
-        self._spent[verb].append(Counter(each))  # type: ignore[arg-type] # a Counter of floats
+        self._spent[verb].append(Counter(each))
         return found
 
     def each(self) -> dict[str, dict[str, float]]:

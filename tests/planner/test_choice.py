@@ -85,9 +85,9 @@ def test_tenants_are_counted_in_whole_numbers(tenants: int, noisy: int) -> None:
 @pytest.mark.runs_in("test-all")
 def test_the_memory_is_what_a_server_needs(server: Server) -> None:
     """An empty queue of 1,024 streams costs within a factor of two of what the plan says."""
-    _fill_and_drain(server, "first", streams=2, streams_per_shard=1)  # scripts: these cost once
+    _fill_and_drain(server, "first", 2, 1)  # scripts: these cost once
     before = _used(server)
-    _fill_and_drain(server, "planned", streams=1024, streams_per_shard=4)
+    _fill_and_drain(server, "planned", 1024, 4)
     used = _used(server) - before
     assert cost(1024, 4).memory == QUEUE_BYTES + 1024 * STREAM_BYTES
     assert cost(1024, 4).memory / 2 < used < cost(1024, 4).memory * 2
@@ -104,9 +104,9 @@ def test_the_keys_are_those_that_writes_declare(n: int, m: int) -> None:
     assert many == pytest.approx(cost(n, m).batch_keys, rel=0.1)
 
 
-def _fill_and_drain(server: Server, name: str, **settings: int) -> None:
+def _fill_and_drain(server: Server, name: str, streams: int, per_shard: int) -> None:
     with Client.from_url(server.url) as client:
-        queue = client.queue(name, **settings)
+        queue = client.queue(name, streams=streams, streams_per_shard=per_shard)
         queue.write_many([(b"", f"tenant-{number}") for number in range(2000)])
         while found := queue.read_many(1000):
             queue.ack_many(found)
