@@ -161,7 +161,7 @@ lua: $(STAMP) ## the house's rules for Lua, the rights that it takes, and luache
 docs: $(STAMP) ## run the code blocks of README.md and docs/, and look up the names that they show
 	@$(PY) -m pytest -q tests/house/test_docs.py tests/house/test_names.py
 
-diagrams: $(STAMP) ## draw the diagrams of docs/worker.md and docs/flow.md from their tables, and that of docs/partitions.md
+diagrams: $(STAMP) ## draw the diagrams of docs/worker.md and docs/internals/flow.md from their tables, and that of docs/partitions.md
 	@$(PY) -m tests.house.diagrams
 	@$(PY) -m tests.house.partition_picture
 

@@ -18,7 +18,7 @@ def test_the_page_shows_the_tables(name: str) -> None:
 def test_a_table_that_changed_changes_its_drawing() -> None:
     assert "running --> draining: stop" in drawn(of_worker(LIFE))
     assert "running --> stopped: stop" in drawn(of_worker({**LIFE, "running": {"stop": "stopped"}}))
-    sender = drawn(PAGES["flow.md"]["sender"])
+    sender = drawn(PAGES["internals/flow.md"]["sender"])
     assert "blocked --> can_send: ack_received [room in the window] / do_ack, timeout [room in the window]" in sender
     with pytest.raises(ValueError, match="life"):
         redrawn("no place", PAGES["worker.md"])
