@@ -165,9 +165,10 @@ diagrams: $(STAMP) ## draw the diagrams of docs/worker.md and docs/internals/flo
 	@$(PY) -m tests.house.diagrams
 	@$(PY) -m tests.house.partition_picture
 
-twins: $(STAMP) ## what is generated: the client for threads, the settings for type checkers, the rights of verbs
+twins: $(STAMP) ## what is generated: the client for threads, the settings for type checkers and for readers, the rights of verbs
 	@$(PY) -m tests.house.twins
 	@$(PY) -m tests.house.queue_settings
+	@$(PY) -m tests.house.settings_page
 	@$(PY) -m tests.house.lua_rights
 
 pictures: $(PARTS) ## take the pictures of the page for README.md and docs/dashboard.md, from the real demo
