@@ -13,8 +13,8 @@ from typing import Final
 from tests.house.doc_blocks import FENCE, ROOT
 
 DOCS: Final = ROOT / "docs"
-REFERENCE: Final = {"acls.md", "errors.md", "metrics.md", "numbers.md", "settings.md"}
-"""Tables that tests hold complete, a row for each name of the code."""
+REFERENCE: Final = {"acls.md", "errors.md", "events.md", "metrics.md", "numbers.md", "settings.md", "wire.md"}
+"""Tables with a row for each name of the code, and formats."""
 INTERNALS: Final = DOCS / "internals"
 MAX_WORDS: Final = 40_000
 """Words of all pages but those of reference."""
