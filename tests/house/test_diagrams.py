@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from shardq.sharding import shard
 from shardq.worker.state import LIFE
-from tests.house import partition_picture
+from tests.house import idea_picture, partition_picture
 from tests.house.diagrams import DOCS, PAGES, drawn, of_worker, redrawn
 
 
@@ -26,3 +27,11 @@ def test_a_table_that_changed_changes_its_drawing() -> None:
 
 def test_the_picture_of_partitions_shows_the_homes_that_are_dealt() -> None:
     assert partition_picture.PATH.read_text() == partition_picture.drawn(), "run `make diagrams`"
+
+
+def test_the_picture_of_fairness_shows_the_shards_that_are_dealt() -> None:
+    assert idea_picture.PATH.read_text() == idea_picture.drawn(), "run `make diagrams`"
+    assert all(
+        place in shard(name, idea_picture.STREAMS, idea_picture.STREAMS_PER_SHARD)
+        for name, place in idea_picture.placed().items()
+    )
