@@ -129,6 +129,6 @@ def test_what_is_searched_is_found_and_diagrams_are_drawn(chromium: Windows, add
     with chromium.open(address, WIDE) as look:
         look.go().fill(".md-search__input", "visibility_timeout")
         look.page.wait_for_selector(".md-search-result__item")
-        look.go("flow.html").wait_for_selector(".mermaid")
+        look.go("internals/flow.html").wait_for_selector(".mermaid")
         look.until("() => !document.querySelector('pre.mermaid')")  # the theme puts a drawing in its place
         look.check()
