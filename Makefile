@@ -161,13 +161,15 @@ lua: $(STAMP) ## the house's rules for Lua, the rights that it takes, and luache
 docs: $(STAMP) ## run the code blocks of README.md and docs/, and look up the names that they show
 	@$(PY) -m pytest -q tests/house/test_docs.py tests/house/test_names.py
 
-diagrams: $(STAMP) ## draw the diagrams of docs/worker.md and docs/flow.md from their tables, and that of docs/partitions.md
+diagrams: $(STAMP) ## draw the diagrams of docs/worker.md and docs/internals/flow.md from their tables, and the pictures of docs/fairness.md and docs/partitions.md
 	@$(PY) -m tests.house.diagrams
 	@$(PY) -m tests.house.partition_picture
+	@$(PY) -m tests.house.idea_picture
 
-twins: $(STAMP) ## what is generated: the client for threads, the settings for type checkers, the rights of verbs
+twins: $(STAMP) ## what is generated: the client for threads, the settings for type checkers and for readers, the rights of verbs
 	@$(PY) -m tests.house.twins
 	@$(PY) -m tests.house.queue_settings
+	@$(PY) -m tests.house.settings_page
 	@$(PY) -m tests.house.lua_rights
 
 pictures: $(PARTS) ## take the pictures of the page for README.md and docs/dashboard.md, from the real demo

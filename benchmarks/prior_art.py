@@ -1,6 +1,6 @@
 """The reference: shuffle-sharded queues as they were first published, and bare streams.
 
-The algorithm of the prior art (see docs/words.md), with one message per call and two scripts:
+The algorithm of the prior art (see docs/internals/words.md), with one message per call and two scripts:
 
 - write: grow or shrink the number of streams in `meta` (shrink only when the higher ones are empty), choose the first
   empty or the shortest of the candidates by XLEN, XADD, notify on a stream of one entry, refresh each key's expiry.

@@ -122,7 +122,7 @@ end
 -- So a copy of it that comes late changes nothing. Returns nil if the call may go on, or what to answer instead: 'OK'
 -- means that an earlier try did it (the epoch is then written once more, since WAIT waits for what its own connection
 -- wrote last). These are calls of operators: they run a command that no other role may, since Redis knows of rights to
--- commands alone (docs/operations.md).
+-- commands alone (docs/acls.md).
 function Queue.check_epoch(meta, epoch, following)
   -- It tells nothing: it is the command that only operators may run.
   call('HSTRLEN', meta, 'epoch')

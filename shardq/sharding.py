@@ -13,8 +13,8 @@ Two keys share all M streams with odds of 1 / C(N, M): 1 in 635,376 for 4 of 64.
 nearly every other key still has a clean stream (source: AWS Builders' Library, "Workload isolation using
 shuffle-sharding"). `Odds` computes the exact figures.
 
-docs/sharding.md describes the algorithm for other languages, and tests/golden/sharding.json has test vectors. Version 1
-must never change, because processes of different versions of shardq write to the same queue.
+docs/internals/sharding.md describes the algorithm for other languages, and tests/golden/sharding.json has test
+vectors. Version 1 must never change, because processes of different versions of shardq write to the same queue.
 
 >>> shard("tenant-42", streams=16, streams_per_shard=2)
 (12, 15)

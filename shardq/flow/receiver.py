@@ -1,8 +1,8 @@
 """The receiver's machine: a queue of bounded size between a connection and the storage.
 
 It is the server's machine of pl-rants, "Asynchronous Messaging Over gRPC" (2020). RECEIVER is its table, from which
-docs/flow.md draws the diagram. When the queue is full, the oldest message is dropped and the sender is told the
-capacity. Nothing is lost by that, since the sender keeps each message until its ack.
+docs/internals/flow.md draws the diagram. When the queue is full, the oldest message is dropped and the sender is told
+the capacity. Nothing is lost by that, since the sender keeps each message until its ack.
 """
 
 from __future__ import annotations

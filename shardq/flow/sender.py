@@ -1,9 +1,9 @@
 """The sender's machine: which messages are in flight, which wait for room in the window, and what to send next.
 
 It is the client's machine of pl-rants, "Asynchronous Messaging Over gRPC" (2020). SENDER is its table, from which
-docs/flow.md draws the diagram. It adds what is left out there: the window's size may change at any time, so a window
-may be overfull; a message that has to wait for room is kept in order; and messages that timed out go out before those
-that never went.
+docs/internals/flow.md draws the diagram. It adds what is left out there: the window's size may change at any time, so
+a window may be overfull; a message that has to wait for room is kept in order; and messages that timed out go out
+before those that never went.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The gateway: stores what edge producers send over gRPC. It needs the extra `gateway`; docs/edge.md is its page."""
+"""The gateway: stores what edge producers send over gRPC. It needs the extra `gateway`; docs/gateway.md is its page."""
 
 import os
 

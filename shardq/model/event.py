@@ -1,4 +1,4 @@
-"""Events of a queue's journal: what happened to its messages (docs/journal.md)."""
+"""Events of a queue's journal: what happened to its messages (docs/events.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Event(msgspec.Struct, frozen=True):
     Events of the kinds "weighted", "limited", "paused" and "resumed" are of a shard key (None: of the whole queue),
     those of the kinds "configured", "plan_set", "plan_deleted", "stopped" (an action), "joined" and "left" (a worker)
     of the queue, and none of them of a message: their `message_id` is ''. The `due` of a pause or a limit is its end.
-    Their `values` are what was set, by name, as text (docs/journal.md).
+    Their `values` are what was set, by name, as text (docs/events.md).
 
     `version` is that of the event as Redis has it: 1 has neither times nor values.
     """

@@ -1,6 +1,6 @@
 """Decode the journal of a queue, which has an event for everything that happened to a message.
 
-docs/journal.md describes the format. Events are numbered, and the numbers never start again. A *position* is the number
+docs/events.md describes the format. Events are numbered, and the numbers never start again. A *position* is the number
 of the last event that a reader has seen: the events after position 40, up to position 60, are 41 to 60.
 
 >>> parts = b"wd", b"9-1-3,9-1-3", b"6", b"0,1", b"", b"host-7", b"", b"tenanttenant"

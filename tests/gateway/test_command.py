@@ -56,8 +56,8 @@ def test_the_lines_of_a_fresh_token_are_a_file_that_a_gateway_takes(tmp_path: Pa
 
 
 def as_in_the_docs(url: str, directory: Path) -> tuple[str, str]:
-    """Make the queue and the token of docs/edge.md; the token's text, and the shard key of the docs' producer."""
-    text = Path("docs/edge.md").read_text()
+    """Make the queue and the token of docs/gateway.md; the token's text, and the shard key of the docs' producer."""
+    text = Path("docs/gateway.md").read_text() + Path("docs/edge.md").read_text()
     declared, words, shard_key = (
         re.search(pattern, text)[1]  # type: ignore[index]
         for pattern in (r"\$ printf '(.*)' \| shardq apply", r"\$ shardq (serve token .*)", r'shard_key="(.*)"\)')

@@ -1,4 +1,7 @@
-"""The diagrams of docs/worker.md and docs/flow.md, from their tables: `python -m tests.house.diagrams` redraws them."""
+"""The diagrams of docs/worker.md and docs/internals/flow.md, from their tables.
+
+`python -m tests.house.diagrams` redraws them.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def _label(event: str, action: str, when: str) -> str:
 
 PAGES: Mapping[str, Mapping[str, Moves]] = {
     "worker.md": {"life": of_worker(LIFE), "message": of_worker(MESSAGE), "slot": of_worker(SLOT)},
-    "flow.md": {"sender": of_flow(SENDER), "receiver": of_flow(RECEIVER)},
+    "internals/flow.md": {"sender": of_flow(SENDER), "receiver": of_flow(RECEIVER)},
 }
 
 

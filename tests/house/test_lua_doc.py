@@ -1,4 +1,4 @@
-"""What docs/lua.md says of the state of a call is so: the fields that it names are there."""
+"""What docs/internals/lua.md says of the state of a call is so: the fields that it names are there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.house.doc_blocks import ROOT
 from tests.house.lua_lint import FOLDER
 from tests.house.lua_modules import Modules
 
-PAGE = (ROOT / "docs" / "lua.md").read_text()
+PAGE = (ROOT / "docs" / "internals" / "lua.md").read_text()
 MODULES = Modules(FOLDER)
 MOST_LINES = 180
 

@@ -96,7 +96,7 @@ def test_a_name_that_is_not_there_is_found(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", WRONG_WITHIN)
 def test_such_a_name_is_found_in_pages_about_the_code(tmp_path: Path, kind: str) -> None:
     text, complaint = WRONG_WITHIN[kind]
-    assert complaint in "\n".join(wrong(tmp_path, f"# A page\n\n{text}\n", "docs/design.md"))
+    assert complaint in "\n".join(wrong(tmp_path, f"# A page\n\n{text}\n", "docs/internals/design.md"))
 
 
 def test_what_is_there_is_not_reported(tmp_path: Path) -> None:

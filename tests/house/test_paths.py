@@ -1,4 +1,4 @@
-"""The paths and functions of the walk through docs/design.md are there, each function in the file named before it."""
+"""What the walk in docs/internals/design.md names is there: paths, and each function in the file named before it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def unknown(text: str) -> list[str]:
     return missing
 
 
-WALK = section((ROOT / "docs/design.md").read_text(), HEADING)
+WALK = section((ROOT / "docs/internals/design.md").read_text(), HEADING)
 
 
 def test_the_functions_of_the_walk_are_in_the_files_that_it_names() -> None:
@@ -82,7 +82,7 @@ def test_the_walk_goes_through_every_layer() -> None:
 
 
 def test_the_walk_leads_to_what_happens_in_redis() -> None:
-    """docs/lua.md goes through these verbs, with names that tests/house/test_names.py looks up."""
+    """docs/internals/lua.md goes through these verbs, with names that tests/house/test_names.py looks up."""
     assert {"lua.md", "lua.md#a-write", "lua.md#a-read", "lua.md#an-ack"} <= set(
         re.findall(r"\((lua\.md[^)]*)\)", WALK)
     )

@@ -1,4 +1,4 @@
-"""docs/design.md names a test for each promise: it is there, and `make test` runs it."""
+"""docs/internals/design.md names a test for each promise: it is there, and `make test` runs it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.test_paths import section
+
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| (\d+)\. [^|]+ \| (.+) \|$", re.MULTILINE)
 PROMISES = 12
@@ -16,7 +18,7 @@ PROMISES = 12
 
 def promised() -> dict[int, list[str]]:
     """The tests that the page names, by promise."""
-    page = (ROOT / "docs" / "design.md").read_text().partition("## What shows each promise")[2].partition("\n## ")[0]
+    page = section((ROOT / "docs/internals/design.md").read_text(), "## What shows each promise")
     return {int(number): re.findall(r"`([^`]+)`", tests) for number, tests in ROW.findall(page)}
 
 

@@ -14,7 +14,6 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from shardq.model import QueueConfig
 from shardq.telemetry.instruments import INSTRUMENTS
 from tests import parts
 from tests.dashboard.browser import THEMES, Look, Theme, Windows, served
@@ -50,16 +49,8 @@ def test_the_first_page_leads_each_reader() -> None:
 def test_the_pages_of_the_code_have_all_that_it_has() -> None:
     pages = reference.pages("")
     assert {f"shardq {each}" for each in commands()} <= {*re.findall(r"^## (.+)$", pages["commands.md"], re.MULTILINE)}
-    assert {*re.findall(r"^\| `(\w+)`", pages["settings.md"], re.MULTILINE)} == {*QueueConfig.__struct_fields__}
     assert {*re.findall(r"^\| `(\w+)`", pages["metrics.md"], re.MULTILINE)} == {each.text for each in INSTRUMENTS}
     assert {*re.findall(r"^## (.+)$", pages["errors.md"], re.MULTILINE)} == {*error_classes()}
-
-
-def test_a_setting_has_its_bounds() -> None:
-    assert reference.allowed("visibility_timeout") == "0.05 s to 604,800 s"
-    assert reference.allowed("streams") == "1 to 4,096"
-    assert reference.allowed("fair") == '`"time"` or `"messages"`'
-    assert reference.allowed("legacy_stream") == "a name"
 
 
 def test_a_docstring_is_markdown() -> None:
@@ -138,6 +129,6 @@ def test_what_is_searched_is_found_and_diagrams_are_drawn(chromium: Windows, add
     with chromium.open(address, WIDE) as look:
         look.go().fill(".md-search__input", "visibility_timeout")
         look.page.wait_for_selector(".md-search-result__item")
-        look.go("flow.html").wait_for_selector(".mermaid")
+        look.go("internals/flow.html").wait_for_selector(".mermaid")
         look.until("() => !document.querySelector('pre.mermaid')")  # the theme puts a drawing in its place
         look.check()

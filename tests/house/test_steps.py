@@ -1,7 +1,7 @@
 """How many steps Lua's machine takes for a message, so that a rule's cost is seen when the rule is added.
 
-A step is what most of a call costs the server (docs/lua.md). They are counted on fakeredis, which runs Lua 5.1 as
-servers do: the same call takes as many each time. `benchmarks instructions` counts what a server really does.
+A step is what most of a call costs the server (docs/internals/lua.md). They are counted on fakeredis, which runs Lua
+5.1 as servers do: the same call takes as many each time. `benchmarks instructions` counts what a server really does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The walk in docs/design.md is true: what it names is called when a message is written, read, worked on and acked."""
+"""The walk in docs/internals/design.md is true: what it names is called as a message is written, read and acked."""
 
 from __future__ import annotations
 

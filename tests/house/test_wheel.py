@@ -68,7 +68,7 @@ def test_the_pages_of_the_project_are_read() -> None:
     found = {page.name: page for page in pages()}
     assert Install(frozenset({"embedded"}), ("fastapi", "uvicorn")) in found["docs/tutorial.md"].installs
     assert {"embedded", "worker app"} <= {*found["docs/tutorial.md"].commands}
-    assert found["docs/operations.md"].installs == found["README.md"].installs != ()
+    assert found["docs/on-call.md"].installs == found["README.md"].installs != ()
 
 
 def test_there_is_an_environment_for_the_core_each_extra_and_each_other_line() -> None:

@@ -1,4 +1,4 @@
-"""What docs/spark.md shows works."""
+"""What docs/spark.md shows works, and docs/spark-consuming.md after it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tests.house import doc_blocks
 
 @pytest.mark.runs_in("test-all")
 @pytest.mark.timeout(300)
-def test_the_page_runs(spark: Any, url: str, client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_pages_run(spark: Any, url: str, client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
-    blocks = [block for block in doc_blocks.blocks(doc_blocks.ROOT / "docs" / "spark.md") if block.language == "python"]
+    pages = [doc_blocks.ROOT / "docs" / name for name in ("spark.md", "spark-consuming.md")]
+    blocks = [block for page in pages for block in doc_blocks.blocks(page) if block.language == "python"]
     for block in blocks:
         exec(doc_blocks.compiled(block, url), names)  # noqa: S102 - our own page
     assert blocks

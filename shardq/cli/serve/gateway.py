@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shardq.gateway.server import Gateway
     from shardq.gateway.settings import GatewaySettings
 
-ABOUT = """Producers without access to Redis connect to it over HTTP/2 (gRPC); docs/edge.md describes the service. A
+ABOUT = """Producers without access to Redis connect to it over HTTP/2 (gRPC); docs/gateway.md describes the service. A
 message is acked when Redis has stored it. Each producer shows a bearer token; --tokens names the TOML file that says
 which queues, topics and shard keys each may write to (shardq serve token makes them). SIGHUP reads the file anew,
 and the TLS files. --status shows who sends, and who was refused, denied or held back.

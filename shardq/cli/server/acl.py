@@ -19,7 +19,7 @@ ABOUT = f"""ROLE is one of {", ".join(ROLES)}; --roles says what they are for. I
 --setuser a command, and asks no server. The line is made for this version of shardq: print it anew after an update.
 Without --password-file it holds the word >PASSWORD, which is to be replaced.
 
-What a role cannot be kept from is in docs/operations.md."""
+What a role cannot be kept from is in docs/acls.md."""
 
 EXAMPLES = """  shardq server acl --roles
   shardq server acl producer orders invoices

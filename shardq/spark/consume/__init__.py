@@ -1,1 +1,1 @@
-"""A Spark job as a consumer: it leases messages as a DataFrame, and settles them by row. docs/spark.md, "Consuming"."""
+"""A Spark job as a consumer: it leases messages as a DataFrame, and settles them by row. docs/spark-consuming.md."""

@@ -1,4 +1,4 @@
-"""What docs/operations.md says of each role: every sentence of its table, shown by calls of a user with that role."""
+"""What docs/acls.md says of each role: every sentence of its table, shown by calls of a user with that role."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.inner import run
 from tests.servers import Server
 from tests.surface import differences
 
-PAGE = (ROOT / "docs/operations.md").read_text()
+PAGE = (ROOT / "docs/acls.md").read_text()
 KEYS = QueueKeys("jobs")
 SECRET = b"payload"
 

@@ -6,11 +6,10 @@ import re
 
 OTHERS = {
     "a product, or a word of one": (
-        "BullMQ", "DataFrame", "DataFrames", "FastAPI", "MQTTMatcher", "MessagePack", "OpenTelemetry", "PyArrow",
+        "BullMQ", "DataFrame", "FastAPI", "MQTTMatcher", "MessagePack", "OpenTelemetry", "PyArrow",
         "PyPI", "PySpark", "RabbitMQ", "TypedDicts",
     ),
     "a setting of Celery, and a field of SQS, which pages compare": ("acks_late", "MessageId"),
-    "OpenTelemetry's": ("OTEL_PROPAGATORS",),
     "Django's": ("InvalidTask", "ImmediateBackend", "TaskResultDoesNotExist", "attempts", "robust"),
     "systemd's, Docker's, or uvicorn's": (
         "EnvironmentFile=", "docker run --init", "docker stop", "docker stop --time 30",
@@ -22,8 +21,8 @@ OTHERS = {
         "grpc.health.v1.Health/Check",
     ),
     "Kubernetes', or KEDA's": (
-        "AverageValue", "FromEnv", "NetworkPolicy", "StreamIsActive", "cooldownPeriod", "fallback",
-        "PodMonitor", "pkg/scalers/externalscaler", "pollingInterval", "tcpSocket",
+        "AverageValue", "FromEnv", "NetworkPolicy", "cooldownPeriod", "fallback",
+        "PodMonitor", "pollingInterval", "tcpSocket",
     ),
     "alerts: tests/examples/test_monitoring.py compares them with their file": (
         "ShardqBlind", "ShardqDeadGrows", "ShardqFailing", "ShardqLeasesLost", "ShardqNeverDrains", "ShardqNoWorker",
@@ -34,19 +33,17 @@ OTHERS = {
     "Redis tells it while an append-only file is on, which is off in tests": ("aof_delayed_fsync",),
     "a call of the operating system": ("fallocate",),
     "Spark's": (
-        "--py-files", "lastProgress", "pyFiles", "rand", "remote",
+        "--py-files", "lastProgress", "pyFiles", "rand",
         "sortWithinPartitions",
     ),
     "a command that is not ours": ("nohup", "mv shardq-*.whl shardq.zip",),
-    "an ending of files": (".whl",),
     "a folder outside of the checkout, which CI's own runs make": ("~/.cache/shardq/flickers",),
     "an example, of a file beside a spool or of what somebody might call something": (
         "app.db-reserve", "max_delayed", "q.rules.max_delayed", "utils", "verb_noun", 'with extra("edge"):',
     ),
-    "the text beside it says what its parts are": ("KEYS[n..]", "place:id:count:holder:marks:key", "verbs.name"),
+    "the text beside it says what its parts are": ("place:id:count:holder:marks:key", "verbs.name"),
     "a stream by its number": (":s0", ":sN-1"),
     "msgspec says it": ("width: expected int, got str",),
-    "an example of the line that is kept of an error": ("KeyError (report app/tasks.py:31 > total app/totals.py:12)",),
 }  # fmt: skip
 """Names by reason."""
 

@@ -21,7 +21,7 @@ FIRST_CELL = re.compile(r"^\|(?:[^|\\]|\\.)*\|", re.MULTILINE)
 MODULE = re.compile(r"\bshardq(?:\.[a-z_]+)+\b")
 MADE = re.compile(r"(?:#|//) ([\w./-]+)\n")
 EXAMPLE = re.compile(r"  .*\bshardq ")
-INNER = {"CONTRIBUTING.md", "docs/design.md", "docs/lua.md", "docs/words.md"}
+INNER = {"CONTRIBUTING.md", "docs/internals/design.md", "docs/internals/lua.md", "docs/internals/words.md"}
 """For those who work on shardq: they name what users neither import nor get from a call."""
 
 

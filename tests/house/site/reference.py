@@ -1,6 +1,6 @@
-"""The pages that the code writes: commands, settings, metrics and errors, from the tables that the code itself uses.
+"""The pages that the code writes: commands, metrics and errors, from the tables that the code itself uses.
 
-What a person says of a setting or an error stands in tables of docs/operations.md, which tests hold complete.
+What a person says of an error stands in the table of docs/errors.md, which tests hold complete.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Final
 
 from shardq import errors
 from shardq.cli.program import parser
-from shardq.model import QueueConfig
-from shardq.model.settings import _SETTINGS
 from shardq.telemetry.instruments import INSTRUMENTS, LABELS, Instrument
 from tests.house.site.staging import DOCS, rewritten
 from tests.house.test_paths import section
@@ -23,22 +21,19 @@ from tests.surface import error_classes, subparsers
 
 SHARED: Final = re.compile(r"^(?:options of every command|exit codes):\n(?:.*\n)*?\n", re.MULTILINE)
 """What the help of each command says. The page says it once."""
-SETTINGS: Final = "## Which settings do I choose?"
 ERRORS: Final = "## What does an error mean?"
-"""The headings of the tables in docs/operations.md."""
+"""The heading of the table in docs/errors.md."""
 ROW: Final = re.compile(r"^\| (`[^|]*) \| (.*) \|$", re.MULTILINE)
-NUMBER: Final = re.compile(r"\{'\^%d.*', \d+, (\d+), (\d+)\}")
 
 
 def pages(source: str) -> Mapping[str, str]:
     """Return the pages by their names below reference/. What is not on the site is at the *source*."""
-    operations = re.sub(r"\]\((?=#)", "](operations.md", rewritten(DOCS / "operations.md", source))
-    operations = re.sub(r"\]\((?!https?:)", "](../", operations)
+    said = re.sub(r"\]\((?=#)", "](errors.md", rewritten(DOCS / "errors.md", source))
+    said = re.sub(r"\]\((?!https?:)", "](../", said)
     return {
         "commands.md": commands(),
-        "settings.md": settings(operations),
         "metrics.md": metrics(),
-        "errors.md": error_page(operations),
+        "errors.md": error_page(said),
     }
 
 
@@ -66,41 +61,6 @@ def _commands(top: argparse.ArgumentParser, prefix: str) -> Iterator[str]:
         yield from _commands(each, words)
 
 
-# --- settings --------------------------------------------------------------------------------------------------
-
-
-def settings(operations: str) -> str:
-    """The table of a queue's settings."""
-    said, types = told(operations, SETTINGS), get_type_hints(QueueConfig)
-    rows = "".join(
-        f"| `{name}` | {_type(types[name])} | {shown(getattr(QueueConfig(), name))} | {allowed(name)} "
-        f"| {said[name].partition(' | ')[2]} |\n"
-        for name in QueueConfig.__struct_fields__
-    )
-    head = "# Settings of a queue\n\n[How they are set](../operations.md#who-declares-a-queue).\n"
-    return f"{head}\n| setting | type | default | from, to | how to choose |\n|---|---|---|---|---|\n{rows}"
-
-
-def _type(hint: Any) -> str:
-    return f"`{getattr(hint, '__name__', str(hint))}`".replace("typing.", "").replace("|", "or")
-
-
-def shown(value: float | str | None) -> str:
-    """Return a value as a table has it."""
-    return f"`{value!r}`" if isinstance(value, str) or value is None else f"{value:,}"
-
-
-def allowed(name: str) -> str:
-    """Return what a setting may be: the least and the largest value, with the unit of a time, or the words."""
-    setting = _SETTINGS[name]
-    if found := NUMBER.fullmatch(setting.kind):
-        is_time = "float" in str(get_type_hints(QueueConfig)[name]) and setting.stored(1) == 1000
-        low, high = (int(each) / 1000 if is_time else int(each) for each in found.groups())
-        return f"{low:,g} s to {high:,.0f} s" if is_time else f"{low:,} to {high:,}"
-    words = re.findall(r"\w+", setting.kind) if setting.kind.startswith("{' ") else []
-    return " or ".join(f'`"{word}"`' for word in words) or "a name"
-
-
 # --- metrics ---------------------------------------------------------------------------------------------------
 
 
@@ -121,9 +81,9 @@ def _metric(each: Instrument) -> str:
 # --- errors ----------------------------------------------------------------------------------------------------
 
 
-def error_page(operations: str) -> str:
+def error_page(page: str) -> str:
     """The tree of errors, and each with what it means and what to do."""
-    said = told(operations, ERRORS)
+    said = told(page, ERRORS)
     tree = (errors.__doc__ or "").partition("::\n\n")[2]
     head = f"# Errors\n\n```text\n{inspect.cleandoc(tree)}\n```\n"
     return head + "".join(_error(name, each, said.get(name)) for name, each in error_classes().items())

@@ -44,7 +44,7 @@ def events(rng: random.Random, first: int, count: int) -> list[Row]:
 
 
 def entry(rows: list[Row], rng: random.Random) -> tuple[bytes, list[bytes]]:
-    """The entry that holds them, spelled as docs/journal.md says."""
+    """The entry that holds them, spelled as docs/events.md says."""
     letters = {kind: letter for letter, kind in KINDS.items()}
     columns = [
         ",".join(str(len(row["shard_key"] or b"")) for row in rows),

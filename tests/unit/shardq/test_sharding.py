@@ -28,7 +28,7 @@ from shardq.sharding import MAX_SHARD_KEY, MAX_STREAMS, Odds, overlap, shard
 
 ROOT = Path(__file__).parents[3]
 GOLDEN: list[dict[str, Any]] = json.loads((ROOT / "tests/golden/sharding.json").read_text())
-DOC = (ROOT / "docs/sharding.md").read_text()
+DOC = (ROOT / "docs/internals/sharding.md").read_text()
 
 keys = st.one_of(st.binary(min_size=1, max_size=64), st.text(st.characters(codec="utf-8"), min_size=1, max_size=64))
 
@@ -85,7 +85,7 @@ def test_processes_agree(seed: str) -> None:
 
 
 def test_documented_example() -> None:
-    """The worked example of docs/sharding.md shows the real bytes, ranks and shard."""
+    """The worked example of docs/internals/sharding.md shows the real bytes, ranks and shard."""
     rows = re.findall(r"\| (\d) \| `([0-9a-f]{16})` \| (\d) \|", DOC)
     ranking = shard("tenant-42", 8, 8)
 
@@ -96,7 +96,7 @@ def test_documented_example() -> None:
 
 
 def test_documented_odds() -> None:
-    """The tables of odds in docs/sharding.md are what Odds computes."""
+    """The tables of odds in docs/internals/sharding.md are what Odds computes."""
     for n, m in ((16, 2), (64, 4), (64, 6), (256, 4)):
         odds = Odds(n, m)
         shares = [*odds.overlap[:4], sum(odds.overlap[4:])] if m >= 4 else [*odds.overlap, None, None]
