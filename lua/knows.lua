@@ -2,8 +2,8 @@
 -- had its home before (shardq/partitions/knows.py).
 --
 -- The field `generation` of the state is how many maps there have been: of the head as it says itself, of another
--- partition as it was told here. A write with a key that was dealt by an older map must store nothing here once somebody
--- was told that the key is not known. So the epoch moves, and the next one is that of the newer map.
+-- partition as it was told here. A write with a key that was dealt by an older map must store nothing here once another
+-- client was told that the key is not known. So the epoch moves, and the next one is that of the newer map.
 
 -- @verb knows: which of these keys stand for a message, so that another one with it would not be stored.
 -- KEYS[1] meta: the state of the queue

@@ -582,8 +582,8 @@ local function refuse_head() Arguments.refuse('the head is none of these message
 --        ('': nobody knows)} | {'COUNTED', batch,
 -- stored, mark}
 --        | {'FORGOTTEN'} | {'SLOT', how far the schedule is}
---        | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one of this call), and
---        those that must be known and are not ('-')
+--        | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one of this call);
+--        and those that must be known and are not ('-')
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 function verbs.write(KEYS, ARGV)
   if not call then begin() end

@@ -1,7 +1,7 @@
 """Where messages go: to their homes, but those with a key that is known in a former home go there.
 
-All writers ask here, whether they are in a call of their own or share one. Who asks also tells the former home of the
-map by which it asks: from then on, what was dealt by an older one is not stored there, but dealt again. So of two
+All writers ask here, whether they are in a call of their own or share one. The question also tells the former home of
+the writer's map: from then on, a message that was dealt by an older one is not stored there, but dealt again. So of two
 writers with different maps, the one with the newer finds what the other has stored, or the other is refused.
 """
 

@@ -4,7 +4,7 @@ A map that is old by `MAX_AGE` does no harm to who writes, since every partition
 with that time between them: the first has more to read; the second is written by. Both are stored only if nobody
 changed the queue since it was looked at. One that died between them is called again, and goes on.
 
-For messages with keys an old map does harm; but who goes by the newer one has the older refused (`knows`).
+A message with a key that goes by an old map is refused once one has gone by the newer (`knows`).
 """
 
 from __future__ import annotations
