@@ -35,10 +35,11 @@ class PartedOps(RandomOps):
     def __init__(self, open_queue: OpenQueue, world: World, rng: random.Random, other: Queue) -> None:
         super().__init__(open_queue, world, rng, dedup_window=LASTING, max_dedup=10**6)  # type: ignore[arg-type]
         self._other, self._first = other, dict[tuple[str | bytes, str], Written]()
-        self._acts |= {self._write_keyed: 6, self._repartition: 0.7}
+        self._acts |= {self._write_keyed: 15, self._repartition: 3}
 
     def _write_keyed(self) -> None:
-        tenant, key = self._rng.choice(KEYS), f"key {self._rng.randrange(6)}"
+        # New ones all the time: each tenant has about two of them that only one client has written.
+        tenant, key = self._rng.choice(KEYS), f"key {len(self._first) // len(KEYS) + self._rng.randrange(2)}"
         queue = self._rng.choice((self.queue, self._other))
         written = queue.write(next(self._numbers), shard_key=tenant, dedup_key=key)
         assert written.is_new == ((tenant, key) not in self._first)
