@@ -38,7 +38,7 @@ local FACTS = {
   '@settings',
   'epoch', 'id', 'created', 'streams', 'wanted', 'assigned', 'reach', 'events', 'rules', 'accounts', 'adopted',
   'expired', 'cancelled', 'purged', 'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count', 'result_bytes',
-  'results_refused', 'vanished', 'redriven', 'redelivered', 'retrying', 'failed', 'offset',
+  'results_refused', 'vanished', 'redriven', 'redelivered', 'retrying', 'failed', 'offset', 'generation',
 }
 
 local function facts_of(meta)
@@ -182,6 +182,13 @@ local function tell_changes(q, ARGV)
   Journal.tell(q.keys, q.rules, q.now, ARGV[3], 'o', Journal.spell_values(changes))
 end
 
+-- Counts the maps of the partitions that there were: see knows.lua.
+local function count_maps(q, changes)
+  local before, generation = unpack(call('HMGET', q.keys[META], 'partitions', 'generation')) -- at most 2: the fields
+  if not changes.partitions or changes.partitions == (before or '') then return end
+  State.put(q, 'generation', spell((tonumber(generation or 0) or 0) + 1))
+end
+
 -- @verb configure | allow-oom: change settings of a queue; the epoch moves so that every client looks them up again.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: for which the settings were chosen
@@ -206,6 +213,7 @@ function verbs.configure(KEYS, ARGV)
   if answer then return answer end
   if changes.parents and (changes.parents == '1') ~= q.rules.parents then Children.forget_all(q) end
   change_journal(q, changes)
+  count_maps(q, changes)
   for name, value in pairs(changes) do
     if value == '' then call('HDEL', KEYS[META], name) else call('HSET', KEYS[META], name, value) end
   end

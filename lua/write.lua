@@ -20,9 +20,11 @@ local function refuse_options() Arguments.refuse('the options of a message are n
 
 -- Reads the options of a message: "delay in ms|ms to its deadline|dedup key"; "delay|ms to its deadline@most|id" with
 -- an id that a gateway gives, and how many its token may keep (ids.lua); with a unique key it is "delay|ms to its
--- deadline/<mode><length of the unique key>|id that the key is taken from|unique key and dedup key".
+-- deadline/<mode><length of the unique key>|id that the key is taken from|unique key and dedup key". With '=' in front
+-- it is only for where its key is known: the message is not stored, but one with its key stands for it.
 local function read_options(q, text, shard_key)
   local option = {unique_key = '', dedup_key = ''}
+  if byte(text) == 61 then option.must_be_known, text = true, sub(text, 2) end -- '='
   local after, lasts, mode, length, takes_from, keys = match(text, '^(%d*)|(%d*)/(%a)(%d+)|([^|]*)|(.*)$')
   local separator, dedup_key
   if mode then
@@ -88,7 +90,7 @@ local function find_by_unique_key(q, option, i, first)
     holder, option.unique_known = Unique.find_unique(q, key)
     -- The caller was told of this holder before, and that it is being worked on (shardq/ops/write/unique.py): so its
     -- key is taken from it.
-    if holder == option.takes_from then holder = nil end
+    if holder == option.takes_from then holder, option.must_be_known = nil, nil end
   end
   if not at and not holder then
     first['u:' .. key] = i
@@ -113,6 +115,7 @@ local function find_earlier(q, options, count)
       repeated[i] = find_by_dedup_key(q, option, i, first)
       if option.is_remembered and not option.most_ids then number = 1 end
       if not repeated[i] then repeated[i], conflict = find_by_unique_key(q, option, i, first) end
+      if option.must_be_known and not repeated[i] then conflict = conflict or '-' end
       if conflict then conflicts[#conflicts + 1] = i .. ':' .. conflict end
       if option.unique_key ~= '' and not repeated[i] then number = number + 1 end
       if number > 0 then adds[i] = number end
@@ -579,7 +582,8 @@ local function refuse_head() Arguments.refuse('the head is none of these message
 --        ('': nobody knows)} | {'COUNTED', batch,
 -- stored, mark}
 --        | {'FORGOTTEN'} | {'SLOT', how far the schedule is}
---        | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one of this call)
+--        | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one of this call);
+--        and those that must be known and are not ('-')
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 function verbs.write(KEYS, ARGV)
   if not call then begin() end

@@ -22,7 +22,7 @@ def inner_looks(keys: QueueKeys) -> dict[str, Call]:
         "glance": ((), ()),
         "held": ((9, 1000, 0, "", "", "", "", "tenant-0"), ()),
         "holders": (("0", 100), ()),
-        "knows": (("tenant-0", "k", "one", "tenant-1", "u", "two"), ()),
+        "knows": ((0, "3.none", "tenant-0", "k", "one", "tenant-1", "u", "two"), ()),
         "recount": (("0", "o:w:0"), ()),
         "runs": (("tenant-0", "tenant-1"), ()),
         "outside": ((), ()),

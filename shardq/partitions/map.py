@@ -21,8 +21,8 @@ class PartitionMap(msgspec.Struct, frozen=True):
 
     Partition 0 is the head, the queue itself. The others have a salt each, which puts them into their cluster slots.
     `others` are other numbers of partitions, by which shard keys were dealt before: until a time in ms of the head's
-    clock, what has a dedup or unique key may be known where these put it. So may it be where a resize that is under way
-    will put it: it goes `towards` a number, and this counts until such a time.
+    clock, what has a dedup or unique key may be known where these put it. A resize that is under way goes `towards` a
+    number, and this counts until such a time.
 
     >>> found = PartitionMap.parse("3:4,a:2@1795897620221")
     >>> found.read, found.name_of("jobs", 0), found.name_of("jobs", 2)

@@ -71,7 +71,7 @@ class Parts:
 
     `codecs` read what messages carry, and `whole` is the state of the queue as its users have it. Another map makes
     another one of these, which knows what the one *before* knew of the partitions that stay, and has `left` by their
-    numbers those that do not: they may still have deliveries of ours.
+    numbers those that do not: they may still have deliveries of ours. `generation` says how many maps there have been.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class Parts:
         self.left |= {at: state for at, state in enumerate(known) if state not in self.states}
         self.turns: Turns = Turns(found.read, head.clock.monotonic, before.turns if before else None, kept)
         self.away = Away(self.turns, found.read, head.clock.monotonic)
+        self.generation = 0
         self._asked_at = self.seen_at = head.clock.monotonic()
 
     @property
@@ -135,6 +136,11 @@ class Parts:
         """Whether `resize` may have stored another map since this one was seen. A writer of keys asks for it."""
         return self.whole.clock.monotonic() - self.seen_at >= MAX_AGE
 
+    @property
+    def told(self) -> int:
+        """The generation of the newest map of which a partition was told: see lua/knows.lua."""
+        return max([state.view.generation for state in self.states])
+
     def number_of(self, shard_key: str | bytes, written: int = 0) -> int:
         """Return the number of the partition that messages of this shard key are written to.
 
@@ -155,12 +161,11 @@ class Parts:
 
     def others(self) -> list[int]:
         """Return by which other numbers of partitions a key may be known elsewhere than in its home; mostly by none."""
-        others = (*self.map.others, *([self.map.towards] if self.map.towards else ()))
-        if not others:
+        if not self.map.others:
             return []
         known = self.whole.server_time
         now = 0.0 if known is None else known.ms + (self.whole.clock.monotonic() - known.at) * 1000
-        return [number for number, until in others if until > now]
+        return [number for number, until in self.map.others if until > now]
 
     def of(self, number: int) -> QueueState:
         """Return the state of partition *number*. ConfigError if there is none."""
@@ -275,7 +280,7 @@ def known_beside(head: QueueState, other: Parts, make: MakeState, codecs: Codecs
     parts: Parts | None = head.parts
     if parts is None or (parts.map != other.map and other.seen_at > parts.seen_at):
         parts = head.parts = Parts(head, other.map, make, codecs, parts)
-        parts.seen_at = other.seen_at
+        parts.seen_at, parts.generation = other.seen_at, other.generation
     if parts.map != other.map or other.left:
         known = other.left | dict(enumerate(other.states))
         besides = {at: state for at, state in known.items() if at >= len(parts.states) and at not in parts.left}
@@ -285,11 +290,13 @@ def known_beside(head: QueueState, other: Parts, make: MakeState, codecs: Codecs
 
 def learn(head: QueueState, make: MakeState, codecs: Codecs, asks: Ask | None) -> None:
     """Take the partitions that the queue is known to have for those that this client uses."""
-    found = PartitionMap.parse(map_of(head.config.partitions))
+    view = head.view  # read once, since another thread may replace it meanwhile
+    found = PartitionMap.parse(map_of(view.config.partitions))
     with _opening:  # another thread may be here
         parts: Parts | None = head.parts
         if is_new := parts is None or parts.map != found:
             parts = Parts(head, found, make, codecs, parts)
+        parts.generation = max(parts.generation, view.generation)
         with parts.lock:  # a reader may make the stands
             head.parts = parts
         parts.is_seen()

@@ -1,9 +1,10 @@
 """resize: more partitions, or fewer, while the queue is used.
 
 A map that is old by `MAX_AGE` does no harm to who writes, since every partition in it is read. So two maps are stored,
-with that time between them: the first has more to read, and says where keys may be known; the second is written by.
-A writer of keyed messages that goes by the one asks where the other puts them, too. Both are stored only if nobody
+with that time between them: the first has more to read; the second is written by. Both are stored only if nobody
 changed the queue since it was looked at. One that died between them is called again, and goes on.
+
+A message with a key that goes by an old map is refused once one has gone by the newer (`knows`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from shardq.partitions.placing import placed
 PAUSE: Final = MAX_AGE + 0.5
 """Seconds between the two maps."""
 ANNOUNCED: Final = 60.0
-"""Seconds for which the first map says where the second will put keys."""
+"""Seconds for which the first map says that there will be a second: until then no partition is removed."""
 REMEMBERED: Final = 7 * 86_400.0
 """Seconds for which the former home of a shard key is remembered at least: messages with a unique key may wait so long.
 """
@@ -91,7 +92,7 @@ def _write_by(
     head: QueueState, make: MakeState, found: PartitionMap, wanted: int, timeout: float | None
 ) -> Op[PartitionMap]:
     now, over = yield from _times(head, head.until(timeout))
-    if not _is_announced(found, wanted, now):  # this one stood still, and who has a key looks there no more
+    if not _is_announced(found, wanted, now):  # this one stood still, and others may have begun another
         _refuse(head)
     following = replace(found, written=wanted).remembering(found.written, over, now)
     return (yield from _store(head, make, found, following, timeout, lambda each: each.written == wanted))

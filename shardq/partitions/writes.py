@@ -1,7 +1,8 @@
 """Writes: each message goes to the home of its shard key, by one call for each partition, all at once.
 
 A partition that is not there any more was drained, and deleted since this client saw the map. Nothing was stored there,
-or the write says that nobody knows (OutcomeUnknown); so its messages are dealt again by the map as it is now.
+or the write says that nobody knows (OutcomeUnknown); so its messages are dealt again by the map as it is now. So are
+those with keys that a partition refuses since it was told of a newer map: see `knows`.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from shardq.errors import PartlyWritten, QueueMissing, ShardqError
+from shardq.errors import BackendTimeout, PartlyWritten, QueueMissing, ShardqError
 from shardq.model import Written
-from shardq.ops.queue.outcome import outcome_of
+from shardq.ops.queue.outcome import outcome_of, told_as
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Known, Op
 from shardq.ops.queue.together import run_together
+from shardq.ops.write.outdated import Outdated
 from shardq.ops.write.outgoing import Outgoing
 from shardq.ops.write.write import Result, placed_ids, write_many, writes_of
 from shardq.partitions.asking import ask_map
-from shardq.partitions.knows import Run, dealt, has_key, one_by_one
+from shardq.partitions.knows import Run, dealt, one_by_one
 
 if TYPE_CHECKING:
     from shardq.partitions.parts import Parts
@@ -41,14 +43,13 @@ def store(parts: Parts, messages: Sequence[Outgoing], timeout: float | None) -> 
     """Do as `write_dealt`, but return for each message its id, or the error with which its write ended."""
     until = parts.states[0].until(timeout)
     parts.fresh_for()
-    parts, homes, results = yield from _dealt(parts, messages, until, run_together)
+    parts, messages, homes, results = yield from _dealt(parts, messages, until, run_together)
     ops = [write_many(parts.states[number], [messages[at] for at in every], timeout) for number, every in homes.items()]
     for (number, every), outcome in zip(homes.items(), (yield from run_together(ops)), strict=True):
         some = _of_each(outcome, number, len(every))
         parts.turns.forget(number)  # what this client wrote, its next read finds
-        if number:
-            head = cast("QueueState", parts.states[0].whole)
-            some = yield from deal_again(head, parts.states[number], [messages[at] for at in every], some, until)
+        head = cast("QueueState", parts.states[0].whole)
+        some = yield from deal_again(head, parts.states[number], [messages[at] for at in every], some, until)
         results.update(zip(every, some, strict=True))
     return [results[at] for at in range(len(messages))]
 
@@ -61,7 +62,7 @@ def store_in_turn(
     It makes no two calls at the same time, so it may go on within a call that callers share. In a *shared* one those
     whose shard keys have no message with a key wait for nobody else.
     """
-    keyed = {each.shard_key for each in messages if has_key(each)}
+    keyed = {each.shard_key for each in messages if each.has_key}
     alone = [shared and each.shard_key not in keyed for each in messages]
     first, rest = [[at for at, each in enumerate(alone) if each is which] for which in (True, False)]
     results: dict[int, Result] = {}
@@ -75,10 +76,11 @@ def store_in_turn(
 
 def _in_turn(parts: Parts, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
     parts.fresh_for()
-    parts, homes, results = yield from _dealt(parts, messages, until, one_by_one)
+    parts, dealt, homes, results = yield from _dealt(parts, messages, until, one_by_one)
+    items = {id(each): message for each, message in zip(dealt, messages, strict=True)}
     for number, every in homes.items():
-        here = writes_of(parts.states[number]).verb.here([messages[at] for at in every], until)
-        found = yield from outcome_of(here)
+        here = writes_of(parts.states[number]).verb.here([dealt[at] for at in every], until)
+        found = yield from outcome_of(told_as(here, lambda item, each: (items[id(item)], each)))
         parts.turns.forget(number)
         results.update(zip(every, [found] * len(every) if isinstance(found, ShardqError) else found, strict=True))
     return [results[at] for at in range(len(messages))]
@@ -86,9 +88,9 @@ def _in_turn(parts: Parts, messages: Sequence[Outgoing], until: float) -> Op[lis
 
 def _dealt(
     parts: Parts, messages: Sequence[Outgoing], until: float, run: Run
-) -> Op[tuple[Parts, dict[int, list[int]], dict[int, Result]]]:
-    """Return the partitions, by their numbers the indexes of what goes to each, and the errors of what goes nowhere."""
-    parts, numbers = yield from dealt(parts, messages, until, run)
+) -> Op[tuple[Parts, Sequence[Outgoing], dict[int, list[int]], dict[int, Result]]]:
+    """Return the partitions, the messages, by numbers the indexes of what goes to each, and the errors of the rest."""
+    parts, messages, numbers = yield from dealt(parts, messages, until, run)
     homes: dict[int, list[int]] = {}
     errors: dict[int, Result] = {}
     for at, number in enumerate(numbers):
@@ -96,7 +98,7 @@ def _dealt(
             errors[at] = number
         else:
             homes.setdefault(number, []).append(at)
-    return parts, homes, errors
+    return parts, messages, homes, errors
 
 
 def deal_again(
@@ -105,15 +107,23 @@ def deal_again(
     """Store those *messages* of which *results* say that the partition of state *gone* is not there, in their homes.
 
     Return *results* with what became of them. Those whose home is the same by the map as it is now stay as they are.
+    What was dealt by a map that is old by now is dealt again in any case, wherever it went.
     """
-    again = [at for at, each in enumerate(results) if isinstance(each, QueueMissing)]
+    is_part = gone.number > 0
+    again = [at for at, each in enumerate(results) if isinstance(each, QueueMissing if is_part else Outdated)]
     if not again:
         return results
+    if head.clock.monotonic() > until:
+        late = BackendTimeout("other clients kept changing the partitions: nothing was written")
+        return [late if isinstance(each, Outdated) else each for each in results]
     asked = yield from outcome_of(ask_map(head, until))
     if isinstance(asked, ShardqError):  # the whole queue is gone, say
         return [asked if at in again else each for at, each in enumerate(results)]
     parts: Parts = head.parts
-    again = [at for at in again if parts.home_of(messages[at].shard_key) is not gone]
+    again = [
+        at for at in again
+        if isinstance(results[at], Outdated) or parts.home_of(messages[at].shard_key) is not gone
+    ]  # fmt: skip
     found = dict(zip(again, (yield from store_in_turn(parts, [messages[at] for at in again], until)), strict=True))
     return [found.get(at, each) for at, each in enumerate(results)]
 

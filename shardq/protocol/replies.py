@@ -65,6 +65,11 @@ def _shard(raw: bytes, reach: int) -> tuple[int, ...]:
     return shard if len(set(shard)) == len(shard) and all(stream < reach for stream in shard) else ()
 
 
+def is_nothing(raw: bytes) -> bool:
+    """Return whether a reply of `write` says that the call stored nothing, since it had no messages."""
+    return raw.endswith(b"|")
+
+
 def stored_ids(raw: bytes, keys: Sequence[str | bytes] = ()) -> list[Written]:
     """Return the ids in a reply of `write`. It has only the place of a new message, and the id of one that existed.
 

@@ -239,7 +239,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
         "bodies": "hget",
         "dedup": "hget",
         "leases": "zscore",
-        "meta": "hmget",
+        "meta": "hget hmget hset",
     },
     "leased": {
         "": "time",

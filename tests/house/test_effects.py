@@ -12,6 +12,7 @@ LISTED = {
     "_answered_call": "it makes one of two calls, and of the one with an ack it takes both outcomes apart",
     "_noting": "StopIteration is the end of the operation that it performs",
     "go_on": "StopIteration is the end of the operation that it performs",
+    "told_as": "StopIteration is the end of the operation that it passes on",
     "_turns": "StopIteration is the end of the operation that it performs",
     "_steps": "an error goes to the callers of this call alone, and what they share has one effect at a time",
 }

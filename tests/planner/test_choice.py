@@ -99,7 +99,9 @@ def test_the_keys_are_those_that_writes_declare(n: int, m: int) -> None:
     clock = ManualClock()
     state = state_of(clock, streams=n, streams_per_shard=m)
     messages = [Outgoing(f"tenant-{number}", "b", b"") for number in range(100)]
-    one, many = (len(call_for(state, ProducerSequence("l"), chunk, 1.0).keys) for chunk in (messages[:1], messages))
+    one, many = (
+        len(call_for(state, state.view, ProducerSequence("l"), chunk, 1.0).keys) for chunk in (messages[:1], messages)
+    )
     assert one == cost(n, m).write_keys
     assert many == pytest.approx(cost(n, m).batch_keys, rel=0.1)
 

@@ -137,7 +137,8 @@ def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *
     state.hints = tuple(hint for hint in state.hints if int(hint) < streams)
     epoch = meta["epoch"] if meta.get("assigned", "") == found.since else ""
     has_results = meta.get("result_count", "0") != "0"
-    state.know(QueueView(epoch, streams, wanted, config, found, has_results, meta["id"]))
+    generation = int(meta.get("generation", 0))
+    state.know(QueueView(epoch, streams, wanted, config, found, has_results, meta["id"], generation))
     if created and known:
         log.error("queue %r was gone and was created again: Redis lost its data, or it was deleted", state.keys.name)
 

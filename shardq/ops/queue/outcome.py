@@ -6,10 +6,11 @@ takes the outcome of each, and says for each item, or by `PartlyDone`, what is t
 
 from __future__ import annotations
 
-from typing import NoReturn, TypeVar
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar, cast
 
 from shardq.errors import BackendError, OutcomeUnknown, PartlyDone, ShardqError
-from shardq.ops.queue.steps import Op
+from shardq.ops.queue.steps import Known, Op
 
 T = TypeVar("T")
 
@@ -20,6 +21,25 @@ def outcome_of(effect: Op[T]) -> Op[T | ShardqError]:
         return (yield from effect)
     except ShardqError as error:
         return error
+
+
+def told_as(effect: Op[T], pair: Callable[[Any, Any], tuple[Any, Any]]) -> Op[T]:
+    """Return what *effect* returns. What it makes known of an item meanwhile (`Known`) is told as *pair* returns it."""
+    step = next(effect)
+    try:
+        while True:
+            if isinstance(step, Known):
+                step = Known([pair(*each) for each in step.results])
+            try:
+                outcome = yield step
+            except Exception as failure:  # noqa: BLE001 (the operation knows what it means)
+                step = effect.throw(failure)
+            else:
+                step = effect.send(outcome)
+    except StopIteration as done:
+        return cast("T", done.value)
+    finally:
+        effect.close()
 
 
 def part_of(done: int, effect: Op[T]) -> Op[T]:

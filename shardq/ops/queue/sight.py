@@ -50,5 +50,6 @@ def seen(state: QueueState, until: float) -> Op[tuple[QueueView, int, float]]:
     config = QueueConfig.from_settings(meta, wanted)
     if config.legacy_stream:
         state.names["l"] = config.legacy_stream
-    view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=meta["id"])
+    generation = int(meta.get("generation", 0))
+    view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=meta["id"], generation=generation)
     return view, next_stream(meta.get("offset", "0")), int(meta["last_at"]) / 1000

@@ -25,6 +25,7 @@ class QueueView:
     The epoch in a call tells the server that the call was made with the right settings, while another thread may look
     the queue up at any time. So everything in one call comes from one view. With epoch '' the queue must be looked up.
     It `has_results` if any were kept when it was looked up. `id` is the queue's, in all epochs of its life.
+    `generation` is that of the newest map of partitions that it was told of (lua/knows.lua).
 
     `shards` has the streams of each shard key. `positions_cache` holds one dict, from a shard key to its positions as
     `write` takes them; when it grows large, an empty dict replaces it. `words_cache` has what single writes of one kind
@@ -38,6 +39,7 @@ class QueueView:
     assigned: StoredAssignment = NOTHING_ASSIGNED
     has_results: bool = False
     id: str = ""
+    generation: int = 0
     choices: int = field(init=False, compare=False, default=0)
     has_upkeep: bool = field(init=False, compare=False, default=False)
     shards: Shards = field(init=False, compare=False, repr=False)

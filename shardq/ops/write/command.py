@@ -250,9 +250,12 @@ def call_with(
     return call_of(state, view, sequence.name, number, numbers, columns, few)
 
 
-def call_for(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float) -> Call:
+def call_for(
+    state: QueueState, view: QueueView, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float
+) -> Call:
     """Make the call that stores *chunk*, the next one of *sequence*."""
-    return call_with(state, state.view, sequence, chunk, number_of(state, sequence, until) + chunk[0].asked)
+    asked = chunk[0].asked if chunk else ""
+    return call_with(state, view, sequence, chunk, number_of(state, sequence, until) + asked)
 
 
 def call_of(

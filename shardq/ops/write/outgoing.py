@@ -31,7 +31,8 @@ class Outgoing(msgspec.Struct, frozen=True):
     `delays` says that a delay was given, if only one of 0. With a `unique_key`, `on_conflict` says what is done if
     another message has it; `takes_from` is the id of one that may have it all the same. A dedup key with `most_ids`
     is an id of a gateway's client, "token:id": the token keeps so many in the queue, and its own oldest go first.
-    `asked` says who asked for the write (see `Who`), of a message that goes alone.
+    `asked` says who asked for the write (see `Who`), of a message that goes alone. One with a key was `dealt` its
+    partition by the map of this generation (lua/knows.lua); if it `must_be_known` there, it goes to a former home.
     """
 
     shard_key: str | bytes
@@ -47,19 +48,27 @@ class Outgoing(msgspec.Struct, frozen=True):
     takes_from: str = ""
     most_ids: int = 0
     asked: str = ""
+    dealt: int = 0
+    must_be_known: bool = False
+
+    @property
+    def has_key(self) -> bool:
+        """Whether it has a dedup or a unique key."""
+        return bool(self.dedup_key or self.unique_key)
 
     @property
     def options(self) -> str:
         """The options as the verb `write` takes them."""
         if not (self.delay or self.deadline or self.dedup_key or self.unique_key):
             return ""
+        front = "=" if self.must_be_known else ""
         if self.unique_key:
             # "replace" and "raise" have the same letter: to the verb only "existing" is another case.
             mode = f"{self.on_conflict[0]}{len(self.unique_key.encode())}"
-            times = f"{self.delay or ''}|{self.deadline or ''}"
+            times = f"{front}{self.delay or ''}|{self.deadline or ''}"
             return f"{times}/{mode}|{self.takes_from}|{self.unique_key}{self.dedup_key}"
         scope = f"@{self.most_ids}|" if self.most_ids else "|"
-        return f"{self.delay or ''}|{self.deadline or ''}{scope}{self.dedup_key}"
+        return f"{front}{self.delay or ''}|{self.deadline or ''}{scope}{self.dedup_key}"
 
 
 def compose(

@@ -8,7 +8,7 @@ being worked on gets no other payload any more: then the write is made again, an
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,7 @@ from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Known, Op
+from shardq.ops.write.outdated import Outdated
 from shardq.ops.write.outgoing import Outgoing
 from shardq.sharding import key_bytes
 
@@ -26,6 +27,10 @@ Result: TypeAlias = Written | ShardqError
 
 _Key: TypeAlias = tuple[Literal["unique", "dedup"], bytes, str]
 """A key, of whom it is, and its text."""
+
+
+UNKNOWN: Final = "-"
+"""So the verb names the holder of a key that must be known, and is not."""
 
 
 class Writes(Protocol):
@@ -47,7 +52,8 @@ def write_despite(
     rest = [message for at, message in enumerate(chunk) if at not in later]
     known = (yield from writes.store(rest, until, shared=shared)) if rest else []
     if shared:
-        yield Known([*zip(rest, known, strict=True)])  # they do not wait for what becomes of the others
+        # They do not wait for what becomes of the others.
+        yield Known([pair for pair in zip(rest, known, strict=True) if not isinstance(pair[1], Outdated)])
     stored = iter(known)
     results: list[Result] = []
     moved: set[_Key] = set()
@@ -84,6 +90,8 @@ def _later(state: QueueState, chunk: Sequence[Outgoing], holders: Collection[int
 
 def _write_later(state: QueueState, message: Outgoing, holder: str, until: float, writes: Writes) -> Op[Result]:
     """Write *message*, of which *holder* has the unique key; '' if nobody knows who has it."""
+    if holder == UNKNOWN:
+        return Outdated(state.keys.name)
     if not holder:
         (result,) = yield from writes.store([message], until)
         return result
@@ -93,7 +101,7 @@ def _write_later(state: QueueState, message: Outgoing, holder: str, until: float
 
 
 def _holders(taken: bytes) -> dict[int, str]:
-    """Read which messages have keys that are taken, and by which message; '' for one of the same call."""
+    """Read which messages have keys that are taken, and by which message; '' for one of the same call, or `UNKNOWN`."""
     pairs = (each.split(":") for each in taken.decode().split(","))
     return {int(number) - 1: holder for number, holder in pairs}
 

@@ -24,27 +24,25 @@ from shardq.errors import (
 )
 from shardq.model import Written
 from shardq.ops.queue.numbered import answered, number_of
-from shardq.ops.queue.opening import open_queue, reopen
-from shardq.ops.queue.outcome import outcome_of
+from shardq.ops.queue.opening import open_queue
+from shardq.ops.queue.outcome import outcome_of, told_as
 from shardq.ops.queue.retry import is_of_one
 from shardq.ops.queue.sequences import ProducerSequence
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Underreplicated
 from shardq.ops.queue.upkeep import upkeep
+from shardq.ops.queue.view import QueueView
 from shardq.ops.sharing.coalescing import Coalescer
 from shardq.ops.sharing.verb import Verb
 from shardq.ops.write.command import LoneWrite, call_for, call_with, goes_alone
+from shardq.ops.write.outdated import Outdated
 from shardq.ops.write.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
 from shardq.ops.write.refusal import read_refused
 from shardq.ops.write.unique import write_despite
 from shardq.protocol.ids import told, with_partition
-from shardq.protocol.replies import stored_ids
+from shardq.protocol.replies import is_nothing, stored_ids
 
 Result = Written | ShardqError
-
-
-class _Parted(ShardqError):
-    """The queue is found to have partitions, after a call to it for which nothing was done."""
 
 
 def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float | None = None) -> Op[list[Written]]:
@@ -137,8 +135,10 @@ class Writes(Verb[Outgoing, Written]):
 
     def attempt(self, messages: Sequence[Outgoing], until: float) -> TriedWrite | LoneWrite | None:
         """Return the call that stores *messages*; None if the queue must be opened first."""
+        return self._attempt(messages, until, self._state.view)  # read once: another thread may replace it meanwhile
+
+    def _attempt(self, messages: Sequence[Outgoing], until: float, view: QueueView) -> TriedWrite | LoneWrite | None:
         state = self._state
-        view = state.view  # read once, since another thread may replace it meanwhile
         if not view.epoch:
             return None
         sequence = state.sequences.take()
@@ -195,7 +195,8 @@ class PartWrites(Writes):
 
     def attempt(self, messages: Sequence[Outgoing], until: float) -> TriedWrite | LoneWrite | None:
         """Make no call before it is known where these go."""
-        return None if self._parts_to_ask(messages) is not None else super().attempt(messages, until)
+        view = self._state.view  # before the map: one that is newer than that would pass for the map's
+        return None if self._parts_to_ask(messages) is not None else self._attempt(messages, until, view)
 
     def results(self, tried: TriedWrite | LoneWrite, reply: Any) -> list[Result] | None:
         """Do as those of a queue."""
@@ -210,18 +211,21 @@ class PartWrites(Writes):
         return (yield from self._op(messages, until, tried))
 
     def here(self, messages: Sequence[Outgoing], until: float) -> Op[list[Result]]:
-        """Store *messages* in this partition. What finds none there, since it was deleted, is dealt again."""
+        """Store *messages* in this partition. What finds none there, since it was deleted, is dealt again.
+
+        So is what has a key, and was dealt by a map that is old by now.
+        """
         return self._op(messages, until, None)
 
     def _op(self, messages: Sequence[Outgoing], until: float, tried: TriedWrite | LoneWrite | None) -> Op[list[Result]]:
-        state = self._state
+        state, number = self._state, self._state.number
         try:
-            results = placed_ids((yield from super().op(messages, until, tried)), state.number)
+            told = told_as(super().op(messages, until, tried), lambda item, each: (item, *placed_ids([each], number)))
+            results = placed_ids((yield from told), number)
         except QueueMissing as error:
             results = [error] * len(messages)
         whole = state.whole
-        is_gone = state.number and any(isinstance(each, QueueMissing) for each in results)
-        if not is_gone or whole is None or whole.parts is None:
+        if whole is None or whole.parts is None or not any(isinstance(each, QueueMissing) for each in results):
             return results
         return (yield from whole.parts.deal_again(state, messages, results, until))  # type: ignore[no-any-return]
 
@@ -290,7 +294,8 @@ def _store(
     The first call is that of *tried*, if given. The messages of a *shared* call are of several callers: what was
     refused as a whole is tried again one by one, so that nobody suffers for another's message.
 
-    A queue may be found to have partitions meanwhile. Then a key may be known in another one: the messages are dealt.
+    A queue may be found to have partitions meanwhile, or others. Then a key may be known in another one. So messages
+    with keys are dealt again; but first this asks whether a try was done, by a call that has none of them.
     """
     if state.parts is not None and tried is None:
         return (yield from state.parts.store_in_turn(chunk, until, shared=shared))  # type: ignore[no-any-return]
@@ -298,32 +303,40 @@ def _store(
     sequence = tried.sequence if tried else state.sequences.take()
 
     def call_of(sequence: ProducerSequence) -> Call:
-        return call_for(state, sequence, chunk, until)
-
-    def reopened(state: QueueState, until: float) -> Op[None]:
-        yield from reopen(state, until)
-        if state.parts is not None and any(each.dedup_key or each.unique_key for each in chunk):
-            raise _Parted("the queue has partitions by now")
+        view = state.view
+        return call_for(state, view, sequence, [] if _is_outdated(state, view, chunk) else chunk, until)
 
     try:
         made = tried.call if tried else None
-        answer = yield from outcome_of(answered(state, sequence, call_of, until, made, reopened))
+        answer = yield from outcome_of(answered(state, sequence, call_of, until, made))
     finally:
         # Also after no answer: the next call has a higher number, and a copy of this one that comes late is STALE.
         state.sequences.free(sequence)
-    if isinstance(answer, _Parted):
-        return (yield from state.parts.store_in_turn(chunk, until, shared=shared))  # type: ignore[no-any-return]
     if isinstance(answer, ShardqError):
         if shared and is_of_one(answer):
             return (yield from _store_singly(state, chunk, until))
         return [answer] * len(chunk)
     match answer.reply:
+        case [b"OK", stored, *_] if is_nothing(stored):
+            if state.parts is None:
+                return [Outdated(state.keys.name)] * len(chunk)
+            return (yield from state.parts.store_in_turn(chunk, until, shared=shared))  # type: ignore[no-any-return]
         case [b"OK", stored, *_]:
             return _results(state, stored, answer.underreplicated, [message.shard_key for message in chunk])
         case [b"TAKEN", taken]:
             return (yield from write_despite(state, chunk, taken, until, writes, shared=shared))
         case _:  # FULL
             return (yield from _store_others(state, chunk, answer.reply, until, shared))
+
+
+def _is_outdated(state: QueueState, view: QueueView, chunk: Sequence[Outgoing]) -> bool:
+    """Return whether messages were dealt by a map that is older than *view*, and have keys that others may store now.
+
+    Those of one call go together.
+    """
+    if state.parts is None and state.whole is None:
+        return False
+    return any(each.has_key and (state.parts is not None or each.dealt < view.generation) for each in chunk)
 
 
 def _store_singly(state: QueueState, chunk: Sequence[Outgoing], until: float) -> Op[list[Result]]:

@@ -118,7 +118,7 @@ def dies(seconds: float) -> NoReturn:
 def test_a_client_of_the_map_before_and_one_of_the_next_store_a_key_once(
     world: World, queue: Queue, wanted: int
 ) -> None:
-    """Whoever writes it first: each asks where the other one puts it."""
+    """Whoever writes it first: the one of the next asks where it was, and then the one before is refused there."""
     queue.resize(partitions=3)
     begun(queue, wanted)
     before = fresh(world, queue)
@@ -133,7 +133,10 @@ def test_a_client_of_the_map_before_and_one_of_the_next_store_a_key_once(
             written = first.write("x", shard_key=tenant, dedup_key=f"{first is after}")
             again = second.write("x", shard_key=tenant, dedup_key=f"{first is after}")
             assert (again, again.is_new) == (written, False)
-            assert int(written.partition("@")[2] or 0) == home(tenant, 3 if first is before else wanted)
+            assert int(written.partition("@")[2] or 0) in {
+                home(tenant, wanted),
+                *({home(tenant, 3)} if first is before else ()),
+            }
 
 
 @pytest.mark.parametrize("wanted", [6, 1])

@@ -1,36 +1,87 @@
-"""A random walk over a queue of three partitions: each is sound after each step, and what is told is their sum."""
+"""A random walk over a queue of several partitions: each is sound after each step, and what is told is their sum.
+
+SHARDQ_WALK_STEPS=50000 walks longer, and SHARDQ_SEED repeats a walk.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
 
+from shardq import Queue, Written
+from shardq.partitions import resize
 from tests.conformance.conftest import OpenQueue
-from tests.conformance.random_ops import RandomOps
+from tests.conformance.random_ops import KEYS, RandomOps
+from tests.conformance.walk.audit import self_contradictions
+from tests.conformance.walk.ledger import look
 from tests.conformance.world import World
+from tests.selection import SOAK
 
 STEPS = 80
+WALKS = int(os.environ.get("SHARDQ_WALK_STEPS", "20_000" if SOAK else "0")) // STEPS or 1
+SIZES = (1, 2, 3, 4, 6)
+LASTING = 1e6
+"""Seconds for which keys are remembered: longer than a walk."""
+
+
+class PartedOps(RandomOps):
+    """Writes with keys, too, by two clients, and has more and fewer partitions.
+
+    The *other* client hears of these when its map is old, some seconds later.
+    """
+
+    def __init__(self, open_queue: OpenQueue, world: World, rng: random.Random, other: Queue) -> None:
+        super().__init__(open_queue, world, rng, dedup_window=LASTING, max_dedup=10**6)  # type: ignore[arg-type]
+        self._other, self._first = other, dict[tuple[str | bytes, str], Written]()
+        self._acts |= {self._write_keyed: 15, self._repartition: 3}
+
+    def _write_keyed(self) -> None:
+        # New ones all the time: each tenant has about two of them that only one client has written.
+        tenant, key = self._rng.choice(KEYS), f"key {len(self._first) // len(KEYS) + self._rng.randrange(2)}"
+        queue = self._rng.choice((self.queue, self._other))
+        written = queue.write(next(self._numbers), shard_key=tenant, dedup_key=key)
+        assert written.is_new == ((tenant, key) not in self._first)
+        assert written == self._first.setdefault((tenant, key), written)
+        if written.is_new:
+            self.alive.add(written)
+
+    def _repartition(self) -> None:
+        wanted = self._rng.choice(SIZES)
+        self.log[-1] += f" to {wanted}"
+        assert self.queue.resize(partitions=wanted)[1] == wanted
 
 
 @pytest.mark.everywhere
-@pytest.mark.runs_in("test-all")
+@pytest.mark.runs_in("test-all", "soak")
+@pytest.mark.timeout(120 if WALKS == 1 else 0)
 def test_whatever_happens_sums_are_a_full_count_and_nothing_is_lost(
-    open_queue: OpenQueue, world: World, real: None, rng: random.Random
+    open_queue: OpenQueue, world: World, real: None, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another client, which was told nothing, sees the same."""
+    """Another client, which was told nothing, writes each key once, whatever it knows of the partitions."""
+    monkeypatch.setattr(resize, "PAUSE", 0.0)
     world.partitions = 3
-    ops = RandomOps(open_queue, world, rng)
-    other = world.client().queue(ops.queue.name)
-    other.read_many(1, visibility_timeout=5000.0)
-    for _ in range(STEPS):
-        ops.step()
-        seen = world.census(ops.queue)
-        assert seen.problems() == [], ops.log[-8:]
-        stats = other.stats()
-        # What was cancelled in flight counts until its lease is over.
-        here = len(seen.messages) - sum(1 for each in seen.cancelled if seen.leased[each] <= seen.now)
-        told = (stats.dead, stats.in_flight + stats.backlog + stats.delayed, other.len())
-        assert told == (seen.dead, here, here - stats.delayed), ops.log[-8:]
-    assert ops.remaining() == set()
-    assert world.census(ops.queue).problems() == []
+    for _ in range(WALKS):
+        name = open_queue(create=False).name
+        ops = PartedOps(open_queue, world, rng, world.client().queue(name))
+        for _ in range(STEPS):
+            ops.step()
+            check(ops, world)
+        assert ops.remaining() == set()
+        assert world.census(ops.queue).problems() == []
+        world.raw.flushall()
+
+
+def check(ops: PartedOps, world: World) -> None:
+    """Each partition is sound, key by key, and what is told is a full count."""
+    queue = ops.queue
+    for state in queue.state.parts.states:
+        assert [*self_contradictions(look(world.node(state.keys.meta), state.keys), state.keys)] == [], ops.log[-8:]
+    seen = world.census(queue)
+    assert seen.problems() == [], ops.log[-8:]
+    stats = queue.stats()
+    # What was cancelled in flight counts until its lease is over.
+    here = len(seen.messages) - sum(1 for each in seen.cancelled if seen.leased[each] <= seen.now)
+    told = (stats.dead, stats.in_flight + stats.backlog + stats.delayed, queue.len())
+    assert told == (seen.dead, here, here - stats.delayed), ops.log[-8:]

@@ -116,3 +116,15 @@ def test_what_is_published_to_a_queue_that_was_gone_goes_to_the_homes(open_queue
     queue.declare()
     ids = [stranger.publish("news", n, shard_key=each)[queue.name] for n, each in enumerate(TENANTS)]
     assert homes_of(ids) == HOMES
+
+
+def test_who_shares_a_call_with_one_that_replaces_is_told_where_its_message_is(queue: Queue, client: Client) -> None:
+    """It does not wait for what becomes of that one."""
+    tenant = TENANTS[HOMES.index(1)]
+    queue.write(-1, shard_key=tenant, unique_key="u")
+    with client.writer() as writer:
+        futures = []
+        for number in range(200):
+            unique: dict[str, Any] = {} if number % 7 else {"unique_key": "u", "on_conflict": "replace"}
+            futures.append(writer.write(queue, number, shard_key=tenant, **unique))
+    assert {*homes_of(each.result() for each in futures)} == {1}

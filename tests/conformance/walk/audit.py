@@ -28,19 +28,26 @@ COUNTERS = (
 def problems(found: Ledger, model: Model, keys: QueueKeys) -> Iterator[str]:
     """What is wrong, each with its kind in front; nothing in a sound queue."""
     return chain(
-        _stored(found, keys),
-        _sentinels(found),
-        (f"census: {each}" for each in found.census.problems()),
+        self_contradictions(found, keys),
         _placed(found, model),
         _counted(found, model),
         _remembered(found, model),
         _leased(found, model),
         _dead(found, model),
-        _failed(found),
         _deduplicated(found, model),
         _shares(found, model),
         _announced(found, model),
         problems_of_terms(found, model),
+    )
+
+
+def self_contradictions(found: Ledger, keys: QueueKeys) -> Iterator[str]:
+    """What is wrong whatever was done: where the ledger contradicts itself."""
+    return chain(
+        _stored(found, keys),
+        _sentinels(found),
+        (f"census: {each}" for each in found.census.problems()),
+        _failed(found),
     )
 
 

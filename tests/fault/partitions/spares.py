@@ -6,7 +6,10 @@ still would lose what no replica had yet.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+
+from redis.exceptions import ResponseError
 
 from tests.servers import Cluster, Server, ServerKind, free_ports
 from tests.waiting import eventually
@@ -27,6 +30,7 @@ class SpareCluster(Cluster):
     def __init__(self, kind: ServerKind | None, folder: Path, *, size: int = 3) -> None:
         super().__init__(kind, size=size)
         self.size, ports = size, free_ports(4 * size)
+        self._spares: dict[Server, Server] = {}
         self._bus = ports[2 * size :]
         self.members = [
             Server(kind, port=port, directory=folder / str(at), options={**OPTIONS, "cluster-port": str(bus)})
@@ -43,6 +47,11 @@ class SpareCluster(Cluster):
         port = int(found["slave0"]["port"])
         return next(each for each in self.members if each.port == port)
 
+    @property
+    def spares(self) -> dict[Server, Server]:
+        """Of each primary its replica, as it was when the cluster was whole the last time: also of one that is dead."""
+        return self._spares
+
     def restart_one(self, primary: Server) -> None:
         """Kill a primary and start it again before anybody takes its place: it has all that it answered for."""
         primary.kill9()
@@ -55,6 +64,19 @@ class SpareCluster(Cluster):
         spare.run("CLUSTER", "FAILOVER")
         eventually(lambda: spare.info("replication")["role"] == "master", what="it has taken over")
         self.wait_whole()
+
+    def promote(self, primary: Server) -> int:
+        """Let the replica of *primary*, which was killed, take its place by force. Return the offset that it was at.
+
+        It has all that *primary* had at this offset, and nothing of what came after it. *primary* is its replica then.
+        """
+        spare = self.spares[primary]
+        eventually(lambda: spare.info("replication")["master_link_status"] == "down", what="it has read to the end")
+        offset = int(spare.info("replication")["slave_repl_offset"])
+        eventually(lambda: _takes_over(spare), every=0.1, what="it has taken over")
+        primary.start()
+        self.wait_whole()
+        return offset
 
     def move_on(self, key: str) -> None:
         """Move the slot of *key* to another primary."""
@@ -70,6 +92,7 @@ class SpareCluster(Cluster):
         for each in self.primaries():
             offset = each.info("replication")["master_repl_offset"]
             eventually(lambda each=each, offset=offset: self._is_followed(each, offset), 60, what="in sync")  # type: ignore[misc]
+        self._spares = {each: self.spare_of(each) for each in self.primaries()}
 
     def _is_whole(self) -> bool:
         primaries = self.primaries()
@@ -97,3 +120,11 @@ class SpareCluster(Cluster):
         for spare, master in zip(everyone[self.size :], self._ids, strict=False):
             eventually(lambda spare=spare, master=master: spare.run("CLUSTER", "REPLICATE", master) == b"OK")  # type: ignore[misc]
         self.wait_whole()
+
+
+def _takes_over(spare: Server) -> bool:
+    if spare.info("replication")["role"] == "master":
+        return True
+    with contextlib.suppress(ResponseError):  # it is about to
+        spare.run("CLUSTER", "FAILOVER", "FORCE")
+    return False

@@ -47,7 +47,7 @@ def test_messages_of_one_call_may_be_unlike(clock: ManualClock) -> None:
         Outgoing("t", "b", b"x", headers=b"\x80"),
         Outgoing("t", "b", b"x", delay=5),
     ):
-        call = call_for(state, ProducerSequence("p:x:0"), [*plain, unlike], UNTIL)
+        call = call_for(state, state.view, ProducerSequence("p:x:0"), [*plain, unlike], UNTIL)
         assert not isinstance(call, WriteMany)
         assert packed(commands_of(call, FUNCTION, timeout=1)) == pack(words_of(call))  # type: ignore[arg-type]
-    assert isinstance(call_for(state, ProducerSequence("p:x:0"), plain, UNTIL), WriteMany)
+    assert isinstance(call_for(state, state.view, ProducerSequence("p:x:0"), plain, UNTIL), WriteMany)
