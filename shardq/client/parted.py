@@ -15,7 +15,7 @@ from shardq.arguments import text
 from shardq.client.acking import note_answers
 from shardq.client.leases import LeasedDelivery
 from shardq.client.results import results_of
-from shardq.client.work import Work, measured
+from shardq.client.work import measured
 from shardq.errors import CodecError, ConfigError, Empty
 from shardq.model import Received, Where
 from shardq.model.action import ActionKind

@@ -9,8 +9,8 @@ it has received, by weight. So the partitions' orders are merged into one: a rea
 - else to the one whose first has fewest in flight; of these, to the one whose first has received least.
 
 The service of each partition counts from a zero of its own. So the virtual time of one that comes is taken for as much
-as the least that the others have: the `claim` of each counts from there. Of messages that were asked for and are not answered yet, each stands for one in flight more of
-another of those who wait there.
+as the least that the others have: the `claim` of each counts from there. Of messages that were asked for and are not
+answered yet, each stands for one in flight more of another of those who wait there.
 
 Nothing here is believed for long: who has read elsewhere for a while looks again (`to_glance`), and so does who has
 settled work that took long. Whatever it says, a read that finds nothing asks all partitions before it says so.
@@ -49,7 +49,7 @@ LOOK_AFTER: Final = 0.020
 LOOK_AFTER_MESSAGES: Final = 16
 """So many messages in the place of that time."""
 
-LOOK_AFTER_WORK: Final = 0.1
+LOOK_AFTER_WORK: Final = 0.05
 """So many seconds of work that was settled in the place of that time."""
 
 MAX_BEHIND: Final = 60.0

@@ -20,8 +20,8 @@ class Glance(msgspec.Struct, frozen=True):
     `quiet` is how many messages lie in its streams, so of tenants ahead of whom nobody is. `turns` is how many shard
     keys wait for a turn, each as often as its weight says. `has_come` says whether time has brought something that the
     next read takes back: leases that ended, or messages that came due. Of a queue with a legacy stream it is always so:
-    only a read looks into that. `first` is the score of the first that waits for a turn, NO_SCORE if nobody does, and `virtual` the
-    virtual time, in 0.1 ms.
+    only a read looks into that. `first` is the score of the first that waits for a turn, NO_SCORE if nobody does, and
+    `virtual` the virtual time in 0.1 ms.
     Where there is no such queue, it is not there, and has nothing.
 
     >>> Glance(quiet=0, turns=0, has_come=True).may_have_some
@@ -47,4 +47,7 @@ def glance(state: QueueState, until: float) -> Op[Glance]:
     It changes nothing and creates nothing. The tries end at local time *until*: BackendTimeout.
     """
     reply = yield from retry_until(always(Call.on(state.keys, "glance")), until, state.clock)
-    return Glance(int(reply[0]), int(reply[1]), reply[2] == 1, int(reply[3]), int(reply[4])) if reply else Glance(is_there=False)
+    if not reply:
+        return Glance(is_there=False)
+    quiet, turns, has_come, first, virtual = map(int, reply)
+    return Glance(quiet, turns, has_come == 1, first, virtual)
