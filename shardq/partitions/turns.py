@@ -241,8 +241,7 @@ class Turns:
         turn = self._of(partition)
         others = [each for at, each in enumerate(self._turns) if at != partition and at not in self.out]
         is_first = all(
-            not each.quiet
-            and (not each.turns or (turn.level <= each.level and turn.claim <= each.claim + LOOK_AFTER))
+            not each.quiet and (not each.turns or (turn.level <= each.level and turn.claim <= each.claim + LOOK_AFTER))
             for each in others
         )
         if not is_first or partition in self.out or self._stayed >= STAYS or not turn.weight:
