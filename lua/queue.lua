@@ -347,17 +347,19 @@ end
 
 -- @verb glance | no-writes: what a read would find, without a lease: who reads several queues in turn chooses by it.
 -- KEYS[1] meta: the state of the queue
+-- KEYS[2] turns: who waits for a turn
 -- Reply: {messages in the streams, the weights of the shard keys that wait for a turn together, 1 if time has brought
 --        something that the next read takes back, or there is a legacy stream, in which a read may find some, and 0 if
---        not} | {} when there is no such queue
+--        not, the score in `turns` of the first that waits there, -1 if nobody does, the virtual time in 0.1 ms} | {}
+--        when there is no such queue
 function verbs.glance(KEYS)
   if not call then begin() end
-  Arguments.check_keys(KEYS, {'meta'})
-  local q = State.open_call(KEYS, 1, 'lease_at')
+  Arguments.check_keys(KEYS, {'meta', 'turns'})
+  local q = State.open_call({[META] = KEYS[1], [TURNS] = KEYS[2]}, 2, 'lease_at')
   if not q then return {} end
   local lease_at = q.values[State.COMMON + 1] + 0
   local has_come = lease_at <= q.now or q.due_at < q.now + 1 or q.rules.legacy_group
-  return {q.shared, Limits.weight_of_turns(q), has_come and 1 or 0}
+  return {q.shared, Limits.weight_of_turns(q), has_come and 1 or 0, Turns.look_at_first(q), q.virtual}
 end
 
 -- @verb stats | no-writes: the queue's numbers at one instant. Cost depends on the number of streams, not of messages.

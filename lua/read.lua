@@ -437,7 +437,7 @@ local function answer_read(q, width, wait, at)
   -- Last: if the call failed after this, nobody would hear any more of the messages that they announced.
   if wait then
     Notifications.clear_notifications(q)
-    return {'OK', q.now, q.rules.epoch, wait, '', {}, {}, '', q.shared, q.turns}
+    return {'OK', q.now, q.rules.epoch, wait, '', {}, {}, '', q.shared, q.turns, -1, q.virtual}
   end
   local status = 'OK'
   if q.missed then
@@ -450,7 +450,7 @@ local function answer_read(q, width, wait, at)
   local then_wait = may_sleep and not Legacy.may_have_some(q) and -3 or -1
   return {
     status, q.now, q.rules.epoch, then_wait, hints_of(q, width), q.entries, q.again, q.contested and q.mark or '',
-    q.shared, q.turns,
+    q.shared, q.turns, Turns.first_score(q), q.virtual,
   }
 end
 
@@ -517,15 +517,16 @@ end
 --        {stream, {{id, {field, value, ...}}, ...}, stream, ...} delivered for the first time out of streams,
 --        {{"place:id:count:marks", error, body, deliverable since in ms, its payload if that lies by itself}, ...} the
 --        others, the mark of those from streams, messages in the streams, the weights of the shard keys that wait for a
---        turn together}
+--        turn together, the score in `turns` of the first of these, -1 if there is none or the call has not looked,
+--        the virtual time in 0.1 ms}
 function verbs.read(KEYS, ARGV)
   if not call then begin() end
   local count, holder, visibility, blocks, width, prefer, all, watch, turn = read_head(ARGV[1])
   local q = look_of_read(KEYS, count)
   if not q then
-    return {'NOQUEUE', read_time(), '', -1, '', {}, {}, '', 0, 0}
+    return {'NOQUEUE', read_time(), '', -1, '', {}, {}, '', 0, 0, -1, 0}
   end
-  if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, '', 0, 0} end
+  if q.odd.void and is_void(q, holder) then return {'VOID', q.now, q.rules.epoch, -1, '', {}, {}, '', 0, 0, -1, 0} end
   q.count, q.holder, q.ends, q.mark = count, holder, q.now + visibility, 'f' .. spell(q.now)
   q.ends_text, q.visibility = spell(q.ends), visibility
   local rules = q.rules

@@ -114,17 +114,22 @@ local function ready_of(q, a)
 end
 
 -- Returns those at the head of `turns` that really may have something now. One that is found at a wrong place gets to
--- the right one.
+-- the right one. The score behind theirs is kept in `next_score`: that is looked at, too.
 local function find_heads(q, need)
   q.has_read_turns = true
   for _ = 1, MENDED do
-    local list = call('ZRANGE', q.keys[TURNS], '0', spell(need - 1), 'WITHSCORES')
+    local list = call('ZRANGE', q.keys[TURNS], '0', spell(need), 'WITHSCORES')
     local names = {nil}
     local ready = {nil}
+    q.next_score = nil
     for at = 1, #list, 2 do
       local score = list[at + 1] + 0
       -- Behind these are only idle ones.
       if score >= Accounts.IDLE then break end
+      if at > 2 * need then
+        q.next_score = score
+        break
+      end
       names[#names + 1], list[at + 1] = list[at], score
     end
     Accounts.load_accounts(q, names)
@@ -149,6 +154,25 @@ local function find_heads(q, need)
   -- So many wrong places come from a change of rules. Each round has mended some, and the next read goes on.
   q.more = true
   return {}
+end
+
+-- Returns the score of the first in `turns` after a read, -1 if nobody waits there or the read has not looked.
+function Turns.first_score(q)
+  if not q.has_read_turns then return -1 end
+  local first = q.next_score or Accounts.IDLE
+  local names, accounts = q.names, q.accounts
+  for at = 1, #names do
+    local a = accounts[names[at]]
+    if a.listed == 1 and a.score and a.score < first then first = a.score end
+  end
+  return first < Accounts.IDLE and first or -1
+end
+
+-- Returns the same as it is now, for a call that changes nothing.
+function Turns.look_at_first(q)
+  local score = call('ZRANGE', q.keys[TURNS], '0', '0', 'WITHSCORES')[2]
+  score = score and score + 0 or Accounts.IDLE
+  return score < Accounts.IDLE and score or -1
 end
 
 local function most_of(q, a)

@@ -70,7 +70,7 @@ class AsyncStands:
             pass  # they may have come at the same time
         except asyncio.CancelledError:
             for number, rows in waits.rows.items():
-                self._return(number, rows)
+                self._run_back(number, rows)  # it was for somebody who left at the same moment
             raise
         finally:
             if waits in self._waiting:
@@ -209,8 +209,6 @@ class AsyncStands:
             if waits.came.done():
                 continue
             taken, rows = rows[: waits.count], rows[waits.count :]
-            with self._parts.lock:
-                self._parts.turns.taken(number, len(taken))
             waits.rows = {number: taken}
             waits.came.set_result(None)
             self._waiting.remove(waits)
@@ -225,12 +223,6 @@ class AsyncStands:
             for waits in self._waiting:
                 if not waits.came.done():
                     waits.came.set_result(None)
-
-    def _return(self, number: int, rows: list[Received]) -> None:
-        """Give back what was for somebody who left at the same moment."""
-        with self._parts.lock:
-            self._parts.turns.left(number, len(rows))
-        self._run_back(number, rows)
 
     def _run_back(self, number: int, rows: list[Received]) -> None:
         state: Any = self._parts.at(number)

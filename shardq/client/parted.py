@@ -15,7 +15,7 @@ from shardq.arguments import text
 from shardq.client.acking import note_answers
 from shardq.client.leases import LeasedDelivery
 from shardq.client.results import results_of
-from shardq.client.work import Work, measured
+from shardq.client.work import measured
 from shardq.errors import CodecError, ConfigError, Empty
 from shardq.model import Received, Where
 from shardq.model.action import ActionKind
@@ -308,13 +308,9 @@ class PartedPart:
 
 
 class PartedDelivery(LeasedDelivery):
-    """A delivery of one partition. It counts as in flight there until it was settled, or nobody holds it."""
+    """A delivery of one partition."""
 
-    __slots__ = ("_counts",)
-
-    def __init__(self, received: Received, queue: Any, work: Work) -> None:
-        super().__init__(received, queue, work)
-        self._counts = True
+    __slots__ = ()
 
     @property
     def message_id(self) -> str:
@@ -336,22 +332,15 @@ class PartedDelivery(LeasedDelivery):
         self.note_settled()
 
     def note_settled(self) -> None:
-        """Note that it is not in flight any more, and what the work on it took, or costs if the consumer said so."""
-        if self._counts:
-            self._counts = False
-            parts, state = self._queue.parts, self._queue.state
-            took = self.took if self._cost is None else self._cost
-            if state.config.fair == "messages":
-                took = 0.0
-            elif took is None:
-                took = state.clock.monotonic() - self.work.since
-            with parts.lock:
-                parts.turns.settled(self._queue.number, took)
-
-    def __del__(self) -> None:
-        """Let go of what was never settled: its lease ends by itself. No lock: this thread may hold it already."""
-        if getattr(self, "_counts", False):
-            self._queue.parts.turns.dropped(self._queue.number)
+        """Note what the work on it took, or costs if the consumer said so: it is charged, so turns change."""
+        parts, state = self._queue.parts, self._queue.state
+        took = self.took if self._cost is None else self._cost
+        if state.config.fair == "messages":
+            return
+        if took is None:
+            took = state.clock.monotonic() - self.work.since
+        with parts.lock:
+            parts.turns.settled(self._queue.number, took)
 
 
 class PartedJob:

@@ -133,8 +133,6 @@ class Stands:
 
     def _return(self, number: int, rows: list[Received]) -> None:
         """Give back what was for somebody who left at the same moment."""
-        with self._parts.lock:
-            self._parts.turns.left(number, len(rows))
         self._run_back(Held(number, None, rows))
 
     def _run_back(self, held: Held) -> None:
@@ -255,8 +253,6 @@ class Stands:
                 if not rows:
                     break
                 taken, rows = rows[: waits.count], rows[waits.count :]
-                with self._parts.lock:
-                    self._parts.turns.taken(number, len(taken))
                 waits.rows = {number: taken}
                 self._waiting.remove(waits)
                 waits.came.release()

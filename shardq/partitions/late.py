@@ -74,20 +74,20 @@ def silent(states: Sequence[QueueState], until: float) -> Op[list[int]]:
 def note(parts: Parts, number: int, found: Glance | list[Received] | ShardqError) -> None:
     """Note what an answer tells of a partition. The caller holds the lock."""
     if isinstance(found, Glance) and found.is_there:
-        parts.turns.heard(number, found.quiet, max(found.turns, int(found.has_come)))
+        waiting = max(found.turns, int(found.has_come))
+        parts.turns.heard(number, found.quiet, waiting, found.first, found.virtual)
     elif not found or not isinstance(found, list):
         parts.turns.is_empty(number)
 
 
 def take(parts: Parts, count: int, visibility: float | None) -> dict[int, list[Received]]:
-    """Take up to *count* messages of those that are held. They count as in flight."""
+    """Take up to *count* messages of those that are held."""
     rows: dict[int, list[Received]] = {}
     with parts.lock:
         for held in [*parts.held]:
             if count and held.rows and held.visibility == visibility:
                 some, held.rows = held.rows[:count], held.rows[count:]
                 rows.setdefault(held.number, []).extend(some)
-                parts.turns.taken(held.number, len(some))
                 count -= len(some)
     return rows
 

@@ -92,7 +92,9 @@ class Parts:
             state.whole = head
         self.left: dict[int, QueueState] = dict(before.left) if before else {}
         self.left |= {at: state for at, state in enumerate(known) if state not in self.states}
-        self.turns: Turns = Turns(found.read, head.clock.monotonic, before.turns if before else None, kept)
+        self.turns: Turns = Turns(
+            found.read, head.clock.monotonic, before.turns if before else None, kept, head.config.visibility_timeout
+        )
         self.away = Away(self.turns, found.read, head.clock.monotonic)
         self.generation = 0
         self._asked_at = self.seen_at = head.clock.monotonic()

@@ -39,7 +39,7 @@ class Wanted(msgspec.Struct):
     background, and `offer` gives what came late to those who wait. `acks` are done with the first calls, by the number
     of the partition. `granted` says at each moment what a caller that cancels the read must give back.
 
-    How many are `dealt` of which partition counts as in flight there. What `first_look` has begun is in `glances` and
+    How many are `dealt` of which partition counts as asked for there. What `first_look` has begun is in `glances` and
     `dealt`, and in `first`, which goes on where it was dealt.
     """
 
@@ -128,9 +128,9 @@ def looked(parts: Parts, wanted: Wanted, number: int, look: Look, rows: list[Rec
         return None
     reply = look.outcome if look.acks is None else look.outcome[1]
     with parts.lock:
-        parts.turns.heard(number, reply[8], reply[9])
+        parts.turns.heard(number, *_told(reply))
+        parts.turns.answered(number, 1)
         if not rows:
-            parts.turns.left(number, 1)
             parts.turns.is_empty(number)
     if not rows:
         wanted.dealt, wanted.acks = None, {}
@@ -143,18 +143,16 @@ def late_look(
     """Let a first try that is late go on in the background. *rows_of* its end are its messages; None: it must go on."""
     left = begun(pending, rows_of, _rest(parts, wanted, number, look))
     with parts.lock:
-        parts.turns.left(number, 1)
+        parts.turns.answered(number, 1)
     wanted.dealt = None
     reads_aside(parts, wanted, number, left)
 
 
 def let_go(parts: Parts, wanted: Wanted) -> list[Op[None]]:
-    """Return what gives back all that a read was granted which is cancelled. None of it is in flight any more."""
+    """Return what gives back all that a read was granted which is cancelled."""
     with parts.lock:
         for number, count in (wanted.dealt or {}).items():
-            parts.turns.left(number, count)
-        for number, each in wanted.granted:
-            parts.turns.left(number, len(each.rows))
+            parts.turns.answered(number, count)
     granted = [(parts.at(number), each) for number, each in wanted.granted if each.holder or each.rows]
     return [give_back_all(state, each, state.until()) for state, each in granted]
 
@@ -246,7 +244,7 @@ def _read(parts: Parts, wanted: Wanted, dealt: Mapping[int, int], failed: list[S
     wanted.dealt = None
     for number, each in zip(numbers, found, strict=True):
         with parts.lock:
-            parts.turns.left(number, dealt.get(number, 0) - (len(each) if isinstance(each, list) else 0))
+            parts.turns.answered(number, dealt.get(number, 0))
         if isinstance(each, Left):
             reads_aside(parts, wanted, number, each)
             continue
@@ -301,8 +299,6 @@ def is_open(acks: Acks) -> bool:
 def _return(parts: Parts, rows: Rows, until: float) -> Op[None]:
     """Give back, uncounted, what was read for a reader that gets an error."""
     for number, some in rows.items():
-        with parts.lock:
-            parts.turns.left(number, len(some))
         yield from ignore_failure(give_back(parts.at(number), some, until))
 
 
@@ -325,9 +321,14 @@ def _noting(op: Op[T], parts: Parts, number: int) -> Op[T]:
         op.close()
 
 
-def _numbers(step: Step, outcome: Any) -> tuple[int, int] | None:
-    """Return the two numbers in the answer to a read, which may be the last call of a batch."""
+def _numbers(step: Step, outcome: Any) -> tuple[int, int, int, int] | None:
+    """Return what the answer to a read tells of turns, which may be the last call of a batch."""
     if isinstance(step, Batch) and not isinstance(outcome, Exception):
         step, outcome = step.calls[-1].call, outcome[-1]
     is_read = isinstance(step, Call) and step.script.name == "read" and not isinstance(outcome, Exception)
-    return (int(outcome[8]), int(outcome[9])) if is_read else None
+    return _told(outcome) if is_read else None
+
+
+def _told(reply: Sequence[Any]) -> tuple[int, int, int, int]:
+    """Return the messages, the turns, the first score and the virtual time in the *reply* to a read."""
+    return int(reply[8]), int(reply[9]), int(reply[10]), int(reply[11])

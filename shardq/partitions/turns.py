@@ -1,26 +1,38 @@
 """Turns: which partitions a client reads next, and how many messages of each. Pure, soft, of one client and queue.
 
 It is the engine's own rule one level up. What a partition has to give is its weight: its quiet messages, of tenants
-ahead of whom nobody is, and its turns, the shard keys that wait for one, each as often as its weight says. A read is
-dealt message by message:
+ahead of whom nobody is, and its turns, the shard keys that wait for one, each as often as its weight says. Each read
+and glance tells the score of the first of these: how many messages it has in flight, and how many seconds of service
+it has received, by weight. So the partitions' orders are merged into one: a read is dealt message by message
 
 - to a partition with quiet messages first, but for one of eight;
-- else to one of those within one message of the fewest in flight for their weight; of these, to the one that was served
-  least for its weight (`tag`). (By strict order, the partition that rounding favours would keep its handler for ever.)
+- else to the one whose first has fewest in flight; of these, to the one whose first has received least.
 
-Nothing here is believed for long: who has read elsewhere for a while looks again (`to_glance`). Whatever it says, a
-read that finds nothing asks all partitions before it says so.
+The service of each partition counts from a zero of its own. So the virtual time of one that comes is taken for as much
+as the least that the others have: the `claim` of each counts from there. Of messages that were asked for and are not
+answered yet, each stands for one in flight more of another of those who wait there.
+
+Nothing here is believed for long: who has read elsewhere for a while looks again (`to_glance`), and so does who has
+settled work that took long. Whatever it says, a read that finds nothing asks all partitions before it says so.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+from shardq.ops.read.glance import NO_SCORE
+
+LEVEL: Final = 1 << 43
+"""A score is so many times the messages in flight, and the service."""
+
+TICKS: Final = 10_000
+"""Of the service in a score, as many are a second."""
+
 MEAN_WORK: Final = 0.001
-"""Seconds that the work on a message counts as beside the time that it took."""
+"""Seconds of service that a message counts as, until its partition tells what it was charged."""
 
 BESIDE_QUIET: Final = 8
 """Of so many messages, one is not of those ahead of whom nobody is: these, without end, must not starve the others."""
@@ -28,24 +40,37 @@ BESIDE_QUIET: Final = 8
 FRESH: Final = 0.010
 """Seconds for which a partition need not be looked at after it was heard."""
 
+SURE: Final = 0.001
+"""Seconds for which quiet messages that somebody saw are there for sure."""
+
 LOOK_AFTER: Final = 0.020
 """Seconds in which somebody read elsewhere, after which a reader looks at the partitions of which it has not heard."""
 
 LOOK_AFTER_MESSAGES: Final = 16
 """So many messages in the place of that time."""
 
+LOOK_AFTER_WORK: Final = 0.05
+"""So many seconds of work that was settled in the place of that time."""
+
+MAX_BEHIND: Final = 60.0
+"""One partition has no claim on more seconds of service than these, beside what a lease may hide."""
+
 STAYS: Final = 8
 """So many messages in a row a reader may get where it acks."""
 
 
 class Turn:
-    """What is known of one partition. All times are seconds of the local clock."""
+    """What is known of one partition. All times are seconds of the local clock.
 
-    __slots__ = ("flight", "heard_at", "quiet", "tag", "turns")
+    Its first one that waits for a turn has `level` messages in flight for its weight. `claim` is what that one has
+    received, and `base` the part of it that makes the partitions comparable; NaN while nothing is known of it.
+    """
+
+    __slots__ = ("asked", "base", "claim", "heard_at", "level", "quiet", "turns")
 
     def __init__(self) -> None:
-        self.quiet = self.turns = self.flight = 0
-        self.tag = 0.0
+        self.quiet = self.turns = self.asked = self.level = 0
+        self.claim, self.base = 0.0, math.nan
         self.heard_at = -math.inf
 
     @property
@@ -53,11 +78,17 @@ class Turn:
         """What it has to give: 0 if nothing is known of any."""
         return self.quiet + self.turns
 
+    @property
+    def asked_for_weight(self) -> float:
+        """How many messages were asked for, for each that it has to give."""
+        return self.asked / max(1, self.weight)
+
 
 class Turns:
     """Whose turn it is of so many partitions. *now* is the local clock. Not safe across threads: a client locks it.
 
-    What was known *before* of partitions that are *kept* is known of them still.
+    What was known *before* of partitions that are *kept* is known of them still. *lease* is how many seconds of work
+    may not be charged yet.
 
     >>> turns = Turns(2, lambda: 0.0)
     >>> turns.heard(1, quiet=3, waiting=0)
@@ -66,36 +97,37 @@ class Turns:
     """
 
     def __init__(
-        self, partitions: int, now: Callable[[], float], before: Turns | None = None, kept: Sequence[bool] = ()
+        self,
+        partitions: int,
+        now: Callable[[], float],
+        before: Turns | None = None,
+        kept: Sequence[bool] = (),
+        lease: float = 0.0,
     ) -> None:
         self._now = now
         known = before._turns if before else []
         self._turns: list[Turn] = [known[at] if any(kept[at : at + 1]) else Turn() for at in range(partitions)]
-        # The tag of the partition that was served last: who comes anew begins there.
-        self._served: float = before._served if before else 0.0
+        self._max_behind: float = MAX_BEHIND + lease
+        # The least claim of those that wait, when it was seen last: who comes anew begins there.
+        self._least: float = before._least if before else 0.0
         self._dealt = 0  # messages, to tell one of eight
         self._stayed = 0  # messages that were dealt in a row where a reader acked
         self._since_look = 0  # messages that were dealt since a look
+        self._worked = 0.0  # seconds of work that was settled since
         self._looked_at = -math.inf
         self.out: frozenset[int] = frozenset()  # partitions that are left out of reads for now
-        self._dropped: deque[Turn] = before._dropped if before else deque()  # one for each message that was dropped
 
     def deal(self, count: int, stay: int | None = None, among: Collection[int] | None = None) -> dict[int, int]:
         """Return how many messages to read of which partition, *count* at most; {} if nothing is known of any.
 
-        What is dealt counts as in flight until `settled` or `left` says otherwise. A reader of one message may *stay*
-        in the partition that it acks, since both take one call then; not for long, and not beside quiet messages.
-        *among* says of which partitions a reader wants the rest, who has some; by default, of any. Then one that wants
-        more than is known asks for that wherever something is, or has not been looked for of late.
+        What is dealt counts as asked for until it is `answered`. A reader of one message may *stay* in the partition
+        that it acks, since both take one call then; not for long, and not beside quiet messages. *among* says of which
+        partitions a reader wants the rest, who has some; by default, of any. Then one that wants more than is known
+        asks for that wherever something is, or has not been looked for of late.
         """
-        while self._dropped:
-            turn = self._dropped.popleft()
-            turn.flight = max(0, turn.flight - 1)
         found: Counter[int] = Counter()
         if stay is not None and self._may_stay(stay):
-            found[stay] = 1
-            self._turns[stay].flight += 1
-            self._dealt += 1
+            self._ask(found, stay)
             self._since_look += 1
             return found
         left = [
@@ -106,9 +138,7 @@ class Turns:
             at = self._next(left)
             if at is None:
                 break
-            found[at] += 1
-            self._turns[at].flight += 1
-            self._dealt += 1
+            self._ask(found, at)
             # Of a tenant that waits for a turn more may wait behind: its turn stays.
             if left[at][0]:
                 left[at][0] -= 1
@@ -117,49 +147,57 @@ class Turns:
         self._since_look += found.total()
         return dict(found)
 
-    def heard(self, partition: int, quiet: int, waiting: int) -> None:
-        """Note what a read or a glance told: *quiet* messages, and the weights of those that are *waiting*."""
+    def heard(self, partition: int, quiet: int, waiting: int, first: int = NO_SCORE, virtual: int = 0) -> None:
+        """Note what a read or a glance told: *quiet* messages, the weights of those that are *waiting* for a turn.
+
+        *first* is the score of the first of these, if the call has looked, and *virtual* the virtual time.
+        """
         turn = self._of(partition)
-        if not turn.weight and quiet + waiting:
-            # It was away: it has no claim on what the others were served meanwhile.
-            turn.tag = max(turn.tag, self._served)
+        is_back = not turn.turns
         turn.quiet, turn.turns, turn.heard_at = quiet, waiting, self._now()
+        level, service = divmod(first, LEVEL) if first != NO_SCORE else (0, virtual)
+        if is_back:
+            self._begin(turn, virtual / TICKS)
+        if is_back or first != NO_SCORE:
+            turn.level = level
+            self._claim(turn, service / TICKS)
 
     def is_empty(self, partition: int) -> None:
         """Note that a read found nothing there, whatever it has: limits may let none through."""
         turn = self._of(partition)
         turn.quiet, turn.turns, turn.heard_at = 0, 0, self._now()
 
-    def taken(self, partition: int, count: int) -> None:
-        """Note that *count* messages came without being dealt, such as to somebody who waited."""
-        self._of(partition).flight += count
-
-    def left(self, partition: int, count: int) -> None:
-        """Note that *count* of the messages that were dealt did not come, or go back."""
+    def answered(self, partition: int, count: int) -> None:
+        """Note that *count* of the messages that were dealt have come, or will not."""
         turn = self._of(partition)
-        turn.flight = max(0, turn.flight - count)
+        turn.asked = max(0, turn.asked - count)
 
-    def dropped(self, partition: int) -> None:
-        """Note that nobody holds a message any more. The next deal counts that.
-
-        It is safe without the lock: a collection of garbage says so, which may run in a thread that holds that.
-        """
-        self._dropped.append(self._of(partition))
-
-    def settled(self, partition: int, took: float, count: int = 1) -> None:
-        """Note that *count* messages were settled, the work on which took *took* seconds together."""
-        turn = self._of(partition)
-        turn.flight = max(0, turn.flight - count)
-        turn.tag += (count * MEAN_WORK + max(0.0, took)) / max(1, turn.weight)
-        self._served = max(self._served, turn.tag)
+    def settled(self, partition: int, took: float) -> None:
+        """Note that messages were settled, the work on which took *took* seconds together: turns change by that."""
+        if took >= FRESH:
+            self._worked += took
+            self.forget(partition)
 
     def to_glance(self) -> list[int]:
         """Return which partitions a reader is to look at before it reads; mostly none. They count as looked at."""
         now = self._now()
-        if self._since_look < LOOK_AFTER_MESSAGES and now - self._looked_at < LOOK_AFTER:
-            return []
-        self._since_look, self._looked_at = 0, now
+        is_soon = self._since_look < LOOK_AFTER_MESSAGES and now - self._looked_at < LOOK_AFTER
+        if is_soon and self._worked < LOOK_AFTER_WORK:
+            return self._in_doubt(now)
+        self._since_look, self._worked, self._looked_at = 0, 0.0, now
         return self.unheard(now - FRESH)
+
+    def _in_doubt(self, now: float) -> list[int]:
+        """Return the partitions whose quiet messages may be gone, and whose first one is ahead of the others.
+
+        A read for the quiet ones would be given more of that one.
+        """
+        since, most = now - SURE, LOOK_AFTER_WORK + min([each.claim for each in self._turns if each.turns], default=0.0)
+        return [
+            at
+            for at, turn in enumerate(self._turns)
+            if turn.quiet and turn.turns and turn.claim > most and turn.heard_at < since and at not in self.out
+        ]
 
     def unheard(self, since: float) -> list[int]:
         """Return the partitions of which nothing was heard at local time *since* or later, but those left out."""
@@ -173,10 +211,40 @@ class Turns:
         """Return what is known of a partition. What is told of one that has left counts for nothing."""
         return self._turns[partition] if partition < len(self._turns) else Turn()
 
+    def _begin(self, turn: Turn, virtual: float) -> None:
+        """Let a partition begin that comes, or comes back. It has no claim on what the others were served meanwhile."""
+        least = self._least = max(self._least, self._least_beside(turn))
+        turn.base = least - virtual if math.isnan(turn.base) else max(turn.base, least - virtual)
+
+    def _claim(self, turn: Turn, service: float) -> None:
+        """Note that the first one that waits there has received so many seconds of service.
+
+        It may have little, since its work is not charged while it goes on. For who comes beside it that is no claim
+        without bound.
+        """
+        turn.base = max(turn.base, self._least_beside(turn) - self._max_behind - service)
+        turn.claim = turn.base + service
+
+    def _least_beside(self, turn: Turn) -> float:
+        """Return the least claim of the others where somebody waits."""
+        return min([each.claim for each in self._turns if each.turns and each is not turn], default=self._least)
+
+    def _ask(self, found: Counter[int], at: int) -> None:
+        turn = self._turns[at]
+        found[at] += 1
+        turn.asked += 1
+        turn.claim += MEAN_WORK / max(1, turn.weight)
+        self._dealt += 1
+
     def _may_stay(self, partition: int) -> bool:
         """Return whether the next message may be of this partition again."""
-        others = any(turn.quiet for at, turn in enumerate(self._turns) if at != partition and at not in self.out)
-        if others or partition in self.out or self._stayed >= STAYS or not self._of(partition).weight:
+        turn = self._of(partition)
+        others = [each for at, each in enumerate(self._turns) if at != partition and at not in self.out]
+        is_first = all(
+            not each.quiet and (not each.turns or (turn.level <= each.level and turn.claim <= each.claim + LOOK_AFTER))
+            for each in others
+        )
+        if not is_first or partition in self.out or self._stayed >= STAYS or not turn.weight:
             self._stayed = 0
             return False
         self._stayed += 1
@@ -191,16 +259,21 @@ class Turns:
         for place, at in enumerate(asked):
             if some := each + (place < rest):
                 found[at] += some
-                self._turns[at].flight += some
+                self._turns[at].asked += some
 
     def _next(self, left: Sequence[Sequence[int]]) -> int | None:
         """Return the partition of the next message; None if all that is known is dealt."""
         able = [at for at, (quiet, turns) in enumerate(left) if quiet + turns]
         if not able:
             return None
-        if (self._dealt + 1) % BESIDE_QUIET:
-            able = [at for at in able if left[at][0]] or able
         turns = self._turns
-        most = min((turns[at].flight + 1) / max(1, turns[at].weight) for at in able)
-        near = [at for at in able if turns[at].flight / max(1, turns[at].weight) <= most]
-        return min(near, key=lambda at: (turns[at].tag + turns[at].flight * MEAN_WORK / max(1, turns[at].weight), at))
+        if (self._dealt + 1) % BESIDE_QUIET and (quiet := [at for at in able if left[at][0]]):
+            able = quiet
+        else:
+            levels = {at: turns[at].level + int(turns[at].asked_for_weight) for at in able}
+            fewest = min(levels.values())
+            able = [at for at in able if levels[at] == fewest]
+        # Within one message: else the partition that rounding favours would be asked by each reader of many.
+        most = min((turns[at].asked + 1) / max(1, turns[at].weight) for at in able)
+        near = [at for at in able if turns[at].asked_for_weight <= most]
+        return min(near, key=lambda at: (turns[at].claim, at))

@@ -204,6 +204,7 @@ RIGHTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({
     "glance": {
         "": "time",
         "meta": "hmget",
+        "turns": "zrange",
     },
     "held": {
         "": "time",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
+
+NO_SCORE: Final = -1
+"""Stands for the score of the first that waits for a turn where nobody waits, or nobody has looked."""
 
 
 class Glance(msgspec.Struct, frozen=True):
@@ -15,7 +20,8 @@ class Glance(msgspec.Struct, frozen=True):
     `quiet` is how many messages lie in its streams, so of tenants ahead of whom nobody is. `turns` is how many shard
     keys wait for a turn, each as often as its weight says. `has_come` says whether time has brought something that the
     next read takes back: leases that ended, or messages that came due. Of a queue with a legacy stream it is always so:
-    only a read looks into that.
+    only a read looks into that. `first` is the score of the first that waits for a turn, NO_SCORE if nobody does, and
+    `virtual` the virtual time in 0.1 ms.
     Where there is no such queue, it is not there, and has nothing.
 
     >>> Glance(quiet=0, turns=0, has_come=True).may_have_some
@@ -25,6 +31,8 @@ class Glance(msgspec.Struct, frozen=True):
     quiet: int = 0
     turns: int = 0
     has_come: bool = False
+    first: int = NO_SCORE
+    virtual: int = 0
     is_there: bool = True
 
     @property
@@ -39,4 +47,7 @@ def glance(state: QueueState, until: float) -> Op[Glance]:
     It changes nothing and creates nothing. The tries end at local time *until*: BackendTimeout.
     """
     reply = yield from retry_until(always(Call.on(state.keys, "glance")), until, state.clock)
-    return Glance(int(reply[0]), int(reply[1]), reply[2] == 1) if reply else Glance(is_there=False)
+    if not reply:
+        return Glance(is_there=False)
+    quiet, turns, has_come, first, virtual = map(int, reply)
+    return Glance(quiet, turns, has_come == 1, first, virtual)

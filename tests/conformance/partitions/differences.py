@@ -43,7 +43,6 @@ _MOMENTS: Final = "ages and leads are told by each partition for itself, each at
 _EACH: Final = "a call does its bounded part in each partition, or shows the first few of each"
 _SETTINGS: Final = "settings show the map, parents stay, delete takes 0 or None, and what is refused is told first"
 _SCOPE: Final = "key_scope cannot be changed"
-_LEADS: Final = "what one is ahead of another is bounded within a partition; across them shares are even over time"
 _JOURNAL: Final = "each partition has a journal of its own: numbers of events, and events of settings, are of each"
 _CONFIGURED: Final = (
     f"{TO_COME}the journal's event `configured` tells what the head stores: its part of a bound, and the text `whole`"
@@ -254,9 +253,6 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
         """,
         _SCOPE: """
             test_the_scope_changes_only_while_no_key_is_remembered
-        """,
-        _LEADS: """
-            test_neither_of_two_that_wait_gets_more_than_three_of_their_longest_jobs
         """,
         _JOURNAL: """
             test_a_journal_that_is_switched_on_before_the_first_message_lacks_nothing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,6 @@ from shardq.client import async_stands, sync_stands
 from shardq.partitions import resize
 from shardq.partitions.asking import ask_map
 from shardq.partitions.homes import home
-from shardq.partitions.turns import Turns
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -233,52 +231,9 @@ def test_a_reader_beside_a_resize_hears_of_the_next_one(
         assert came.partition == 5
 
 
-def test_what_is_in_flight_counts_until_it_is_settled_or_let_go(queue: Queue) -> None:
-    queue.write_many([(n, tenant) for tenant in TENANTS.values() for n in range(4)])
-
-    def flight() -> int:
-        layer: Any = queue
-        turns: Turns = layer.state.parts.turns
-        return sum(each.flight for each in turns._turns) - len(turns._dropped)
-
-    found = [*queue.read_many(3), queue.read(), queue.read(), queue.read()]
-    assert flight() == 6
-    found.pop(0).ack()
-    found.pop(0).nack()
-    found.pop(0).reject("no")
-    queue.ack_many([found.pop(0)])
-    assert flight() == 2
-    found.clear()
-    assert flight() == 0
-
-
-def test_garbage_is_collected_in_whatever_moment(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A delivery in a cycle, such as an error with its frames makes, goes while its own thread holds the lock."""
-    queue.write_many([(n, tenant) for tenant in TENANTS.values() for n in range(4)])
-    deal = Turns.deal
-
-    def deal_beside_garbage(turns: Turns, *given: Any) -> dict[int, int]:
-        gc.collect()
-        return deal(turns, *given)
-
-    monkeypatch.setattr(Turns, "deal", deal_beside_garbage)
-    rest: list[Any] = []
-
-    def work() -> None:
-        for _ in range(8):
-            cycle: list[Any] = [queue.read()]
-            cycle.append(cycle)
-        rest.extend(queue.read_many(100))
-
-    reader = threading.Thread(target=work, daemon=True)  # no pool: that would wait for a thread that hangs
-    reader.start()
-    reader.join(SOON)
-    assert len(rest) == 4
-
-
 @pytest.mark.parametrize("count", [1, 4])
 async def test_a_read_that_is_cancelled_leaves_nothing_behind(server: Server, queue: Queue, count: int) -> None:
-    """At whatever moment: its messages are there for others, uncounted, and nothing counts as in flight."""
+    """At whatever moment: its messages are there for others, uncounted, and nothing counts as asked for."""
     async with AsyncClient.from_url(server.url) as client:
         jobs: Any = client.queue(queue.name, **SETTINGS)
         await jobs.read_many(1)
@@ -291,7 +246,7 @@ async def test_a_read_that_is_cancelled_leaves_nothing_behind(server: Server, qu
             with suppress(asyncio.CancelledError):
                 await jobs.ack_many(await read)
             await until(lambda: not client._tasks)
-            assert sum(each.flight for each in jobs.state.parts.turns._turns) == 0
+            assert sum(each.asked for each in jobs.state.parts.turns._turns) == 0
             while some := await jobs.read_many(6):
                 assert {each.count for each in some} == {1}
                 await jobs.ack_many(some)

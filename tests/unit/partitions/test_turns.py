@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from random import Random
 
 import pytest
 
-from shardq.partitions.turns import BESIDE_QUIET, FRESH, LOOK_AFTER, LOOK_AFTER_MESSAGES, STAYS, Turns
+from shardq.partitions.turns import (
+    BESIDE_QUIET,
+    FRESH,
+    LEVEL,
+    LOOK_AFTER,
+    LOOK_AFTER_MESSAGES,
+    LOOK_AFTER_WORK,
+    MAX_BEHIND,
+    STAYS,
+    SURE,
+    TICKS,
+    Turns,
+)
 from shardq.testing.clock import ManualClock
 
 
@@ -17,6 +28,11 @@ def turns_of(*told: tuple[int, int], clock: ManualClock | None = None) -> Turns:
     for at, (quiet, waiting) in enumerate(told):
         turns.heard(at, quiet, waiting)
     return turns
+
+
+def score(flight: int, seconds: float) -> int:
+    """The score of one that has so many in flight, and has received so many seconds of service."""
+    return flight * LEVEL + round(seconds * TICKS)
 
 
 def test_nothing_is_dealt_where_nothing_is_known() -> None:
@@ -30,7 +46,7 @@ def test_quiet_messages_come_first_but_for_one_of_eight() -> None:
     for _ in range(10 * BESIDE_QUIET):
         (at,) = turns.deal(1)
         dealt[at] += 1
-        turns.settled(at, 0.0)
+        turns.answered(at, 1)
         turns.heard(0, 100, 0)
     assert dealt[0] >= 10 * (BESIDE_QUIET - 1)
 
@@ -61,43 +77,106 @@ def test_a_batch_is_dealt_by_weight() -> None:
     assert dealt[0] + dealt[1] == 30
 
 
-@pytest.mark.parametrize("works", [(0.01, 0.01), (0.04, 0.01)])
-def test_handlers_are_shared_by_weight_whatever_the_work_takes(works: tuple[float, float]) -> None:
-    """16 handlers, and in each partition as many tenants: each partition's share of the handlers' time is half."""
-    rng, turns = Random(7), turns_of((0, 10), (0, 10))
-    ends: list[tuple[float, int, float]] = []
-    spent, now = [0.0, 0.0], 0.0
-    for _ in range(4000):
-        if len(ends) == 16:
-            ends.sort(reverse=True)
-            now, at, took = ends.pop()
-            turns.settled(at, took)
-            spent[at] += took
-        (at,) = turns.deal(1)
-        took = works[at] * rng.uniform(0.5, 1.5)
-        ends.append((now + took, at, took))
-    assert 0.8 < spent[0] / spent[1] < 1.25
+def test_who_has_fewest_in_flight_comes_first_then_who_has_received_least() -> None:
+    turns = turns_of((0, 1), (0, 1), (0, 1))
+    for told, dealt in [
+        ([score(1, 0), score(0, 50), score(0, 60)], 1),
+        ([score(1, 9), score(1, 9), score(1, 8)], 2),
+        ([score(2, 0), score(3, 0), score(2, 1)], 0),
+    ]:
+        for at, each in enumerate(told):
+            turns.heard(at, 0, 1, each)
+        assert turns.deal(1) == {dealt: 1}
+        turns.answered(dealt, 1)
+
+
+def test_reads_that_are_not_answered_yet_count_as_in_flight() -> None:
+    turns = turns_of((0, 1), (0, 1), (0, 1))
+    for at in range(3):
+        turns.heard(at, 0, 1, score(0, 3 - at))
+    assert [turns.deal(1) for _ in range(6)] == [{2: 1}, {1: 1}, {0: 1}, {2: 1}, {1: 1}, {0: 1}]
+
+
+@pytest.mark.parametrize("handlers", [3, 4, 16])
+@pytest.mark.parametrize("works", [(0.5, 0.5, 0.5), (50.0, 0.5, 0.5), (5.0, 50.0, 0.5)])
+def test_tenants_of_several_partitions_get_the_same_time(works: tuple[float, ...], handlers: int) -> None:
+    """One tenant in each partition, which tells its score with each answer: no lead is more than two of their jobs."""
+    turns, spent, flight = turns_of((0, 1), (0, 1), (0, 1)), [0.0] * 3, [0] * 3
+    ends: list[tuple[float, int]] = []
+    now, leads = 0.0, Counter[tuple[int, int]]()
+    for _ in range(1000):
+        while len(ends) < handlers:
+            (at,) = turns.deal(1)
+            flight[at] += 1
+            turns.answered(at, 1)
+            turns.heard(at, 0, 1, score(flight[at], spent[at]))
+            ends.append((now + works[at], at))
+        ends.sort(reverse=True)
+        now, at = ends.pop()
+        flight[at] -= 1
+        spent[at] += works[at]
+        turns.heard(at, 0, 1, score(flight[at], spent[at]))
+        for one in range(3):
+            for other in range(3):
+                leads[one, other] = max(leads[one, other], spent[one] - spent[other])  # type: ignore[assignment]
+    share = handlers / 3
+    for (one, other), lead in leads.items():
+        assert lead <= (1 + share) * max(works[one], works[other]), (one, other)
 
 
 def test_a_partition_that_comes_anew_has_no_claim_on_what_the_others_were_served() -> None:
     turns = turns_of((0, 1), (0, 0))
-    for _ in range(100):
-        assert turns.deal(1) == {0: 1}
-        turns.settled(0, 1.0)
-    turns.heard(1, 0, 1)
-    dealt = Counter[int]()
+    turns.heard(0, 0, 1, score(0, 100))
+    turns.heard(1, 0, 1, score(0, 0))
+    told, dealt = [100.0, 0.0], Counter[int]()
     for _ in range(20):
         (at,) = turns.deal(1)
+        turns.answered(at, 1)
         dealt[at] += 1
-        turns.settled(at, 1.0)
+        told[at] += 1
+        turns.heard(at, 0, 1, score(0, told[at]))
     assert abs(dealt[0] - dealt[1]) <= 2
 
 
-def test_what_did_not_come_is_not_in_flight() -> None:
+def test_who_is_ahead_of_the_virtual_time_of_a_partition_stays_so() -> None:
+    turns = Turns(2, ManualClock().monotonic)
+    turns.heard(0, 0, 1, score(0, 1000), virtual=1000 * TICKS)
+    turns.heard(1, 0, 1, score(0, 3), virtual=0)
+    assert [turns.deal(1)] == [{0: 1}]
+    turns.answered(0, 1)
+    turns.heard(0, 0, 1, score(0, 1002), virtual=1002 * TICKS)
+    assert turns.deal(1) == {0: 1}
+    turns.answered(0, 1)
+    turns.heard(0, 0, 1, score(0, 1004), virtual=1004 * TICKS)
+    assert turns.deal(1) == {1: 1}
+
+
+def test_no_partition_has_a_claim_without_bound() -> None:
+    turns = turns_of((0, 1), (0, 1))
+    told = [0.0, MAX_BEHIND + 100]
+    for at in range(2):
+        turns.heard(at, 0, 1, score(0, told[at]))
+    while (dealt := turns.deal(1)) == {0: 1}:
+        turns.answered(0, 1)
+        told[0] += 10
+        turns.heard(0, 0, 1, score(0, told[0]))
+    assert dealt == {1: 1}
+    assert MAX_BEHIND <= told[0] <= MAX_BEHIND + 20
+
+
+def test_a_partition_that_was_away_keeps_what_it_is_ahead() -> None:
+    turns = turns_of((0, 1), (0, 1))
+    turns.heard(1, 0, 1, score(0, 50))
+    turns.heard(1, 0, 0)
+    turns.heard(1, 0, 1, score(0, 50))
+    assert turns.deal(1) == {0: 1}
+
+
+def test_what_did_not_come_is_not_asked_for() -> None:
     turns = turns_of((0, 1), (0, 1))
     dealt = turns.deal(10)
     for at, count in dealt.items():
-        turns.left(at, count + 5)
+        turns.answered(at, count + 5)
     assert turns.deal(10) == dealt
 
 
@@ -122,6 +201,31 @@ def test_who_read_elsewhere_looks_again_after_a_while_or_so_many_messages() -> N
     assert turns.to_glance() == [0, 1, 2]
 
 
+def test_who_has_settled_long_work_looks_at_its_partition() -> None:
+    turns = turns_of((0, 5), (0, 5))
+    turns.to_glance()
+    turns.settled(1, FRESH / 2)
+    assert turns.to_glance() == []
+    turns.settled(1, LOOK_AFTER_WORK / 2)
+    assert turns.to_glance() == []
+    turns.settled(1, LOOK_AFTER_WORK / 2)
+    assert turns.to_glance() == [1]
+    assert turns.to_glance() == []
+
+
+def test_quiet_messages_are_looked_for_again_where_they_would_bring_more_of_who_is_ahead() -> None:
+    clock = ManualClock()
+    turns = turns_of((0, 1), (1, 1), clock=clock)
+    turns.to_glance()
+    turns.heard(1, 1, 1, score(0, 5))
+    assert turns.to_glance() == [], "it was heard just now"
+    clock.advance(2 * SURE)
+    assert turns.to_glance() == [1]
+    turns.heard(1, 1, 1, score(0, 0))
+    clock.advance(2 * SURE)
+    assert turns.to_glance() == [], "nobody there is ahead"
+
+
 def test_who_has_not_been_heard_is_known() -> None:
     clock = ManualClock()
     turns = Turns(2, clock.monotonic)
@@ -138,6 +242,14 @@ def test_a_reader_that_acks_stays_for_a_while_and_leaves_for_quiet_messages_else
     assert turns.deal(1, stay=0) == {1: 1}
     assert turns.deal(1, stay=0) == {0: 1}
     turns.heard(1, 1, 3)
+    assert turns.deal(1, stay=0) == {1: 1}
+
+
+def test_a_reader_that_acks_leaves_who_is_ahead() -> None:
+    turns = turns_of((0, 1), (0, 1))
+    assert turns.deal(1, stay=0) == {0: 1}
+    turns.answered(0, 1)
+    turns.heard(0, 0, 1, score(0, 0.5))
     assert turns.deal(1, stay=0) == {1: 1}
 
 
