@@ -49,7 +49,7 @@ def is_done(queue: Queue) -> bool:
 
 
 class Sink:
-    """Writes each micro-batch to a folder that its query and number name, in place of what an earlier try wrote there."""
+    """Writes each micro-batch to a folder that query and number name, in the place of what an earlier try wrote."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
