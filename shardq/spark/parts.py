@@ -10,13 +10,16 @@ from shardq.extras import extra
 with extra("spark"):
     from pyspark.sql.datasource import InputPartition
 
+from shardq.spark.ops.sweep import Share
+
 
 @dataclass(frozen=True)
 class Part(InputPartition):
     """Some streams of a queue (and `:bodies`, the stream of delayed messages), or a range between two points.
 
     The `queue` is a tag: that of a partition, if it has some. A range is of the queue with the id `life`, and of no
-    other that has its name later.
+    other that has its name later. With a *share* it is of the shard keys in this, and of large ones between the points;
+    `keys` are those that had an overflow.
     """
 
     queue: str
@@ -24,6 +27,8 @@ class Part(InputPartition):
     after: str = "-"
     until: str = "+"
     life: str = ""
+    share: Share | None = None
+    keys: tuple[bytes, ...] = ()
 
 
 def share(most: int, partitions: int = 1) -> int:
