@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardq.extras import extra
@@ -29,6 +31,23 @@ class Part(InputPartition):
     life: str = ""
     share: Share | None = None
     keys: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bundle(InputPartition):
+    """Parts that one task reads, one after the other, since each is small."""
+
+    parts: tuple[Part, ...]
+
+
+def bundled(parts: Sequence[Part], most: int) -> list[Part | Bundle]:
+    """*parts*, those that are all of their queue or partition in at most *most* tasks."""
+    counts = Counter(part.queue for part in parts)
+    small = [part for part in parts if counts[part.queue] == 1]
+    if len(small) <= most:
+        return [*parts]
+    bundles = [Bundle(tuple(small[nth::most])) for nth in range(most)]
+    return [*(part for part in parts if counts[part.queue] > 1), *bundles]
 
 
 def share(most: int, partitions: int = 1) -> int:

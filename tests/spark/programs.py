@@ -60,7 +60,7 @@ def running(
     """A process in a group of its own, which is killed at the end. *beside* changes its environment."""
     with log.open("wb") as out:
         process = subprocess.Popen(
-            words, cwd=home, env=environment(home) | (beside or {}), stdout=out, stderr=out, start_new_session=True
+            words, cwd=home, env={**environment(home), **(beside or {})}, stdout=out, stderr=out, start_new_session=True
         )
         try:
             yield process
