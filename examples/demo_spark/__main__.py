@@ -114,7 +114,8 @@ def consume(spark: Any, url: str, rows: Any, queue: Queue, folder: Path) -> None
     held = spark.readStream.format("shardq").options(**options).load()
 
     def work(df: Any, batch: int) -> None:
-        df.drop("lease").write.mode("overwrite").parquet(str(folder / f"batch={batch}"))
+        query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")  # new with a new checkpoint
+        df.drop("lease").write.mode("overwrite").parquet(str(folder / f"query={query}" / f"batch={batch}"))
 
     writer = held.writeStream.foreachBatch(work).option("checkpointLocation", str(folder) + "-checkpoint")
     writer.trigger(availableNow=True).start().awaitTermination()

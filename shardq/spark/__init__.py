@@ -15,6 +15,7 @@ from shardq.extras import extra, install
 from shardq.spark.consume.block import consuming
 from shardq.spark.consume.settling import Settlement, ack, nack, reject, settle_failed, settle_last
 from shardq.spark.lags import Lag, lag
+from shardq.spark.shipped import check_executors, ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +39,8 @@ OLDEST = (4, 2)
 def register(spark: SparkSession) -> None:
     """Register the format "shardq" with *spark*. ConfigError when PySpark or PyArrow is missing or too old.
 
-    By default a queue is read by two tasks for each core that the cluster has now.
+    By default a queue is read by two tasks for each core that the cluster has now. ConfigError also when the executors
+    that it has now cannot import shardq, or have another version.
 
     Spark looks formats up in the session of the calling thread, so each thread that writes or loads must call this.
     """
@@ -49,6 +51,8 @@ def register(spark: SparkSession) -> None:
     if jvm is None:
         spark.dataSource.register(ShardqDataSource)
         return
+    ship(spark.sparkContext)
+    check_executors(spark.sparkContext)
     parts = 2 * spark.sparkContext.defaultParallelism
     spark.dataSource.register(type("ShardqDataSource", (ShardqDataSource,), {"parts": parts}))
     jvm.SparkSession.setActiveSession(spark._jsparkSession)

@@ -15,6 +15,7 @@ from shardq.ops.queue.sight import sight
 from shardq.ops.queue.state import QueueState
 from shardq.spark.ops.recount import server_ms
 from shardq.spark.options import Connecting
+from shardq.spark.references import url_of
 
 
 def client_of(options: Connecting) -> Client:
@@ -25,7 +26,7 @@ def client_of(options: Connecting) -> Client:
 @lru_cache(maxsize=16)
 def _client(url: str, timeout: float, durability: str, process: int) -> Client:
     """Make a client for one *process*: one that was forked must not share connections with its parent."""
-    return Client.from_url(url, timeout=timeout, durability=durability)
+    return Client.from_url(url_of(url), timeout=timeout, durability=durability)
 
 
 def state_of(options: Connecting, tag: str, *, create: bool = False) -> QueueState:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardq.extras import extra
@@ -10,13 +12,16 @@ from shardq.extras import extra
 with extra("spark"):
     from pyspark.sql.datasource import InputPartition
 
+from shardq.spark.ops.sweep import Share
+
 
 @dataclass(frozen=True)
 class Part(InputPartition):
     """Some streams of a queue (and `:bodies`, the stream of delayed messages), or a range between two points.
 
     The `queue` is a tag: that of a partition, if it has some. A range is of the queue with the id `life`, and of no
-    other that has its name later.
+    other that has its name later. With a *share* it is of the shard keys in this, and of large ones between the points;
+    `keys` are those that had an overflow.
     """
 
     queue: str
@@ -24,6 +29,25 @@ class Part(InputPartition):
     after: str = "-"
     until: str = "+"
     life: str = ""
+    share: Share | None = None
+    keys: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bundle(InputPartition):
+    """Parts that one task reads, one after the other, since each is small."""
+
+    parts: tuple[Part, ...]
+
+
+def bundled(parts: Sequence[Part], most: int) -> list[Part | Bundle]:
+    """*parts*, those that are all of their queue or partition in at most *most* tasks."""
+    counts = Counter(part.queue for part in parts)
+    small = [part for part in parts if counts[part.queue] == 1]
+    if len(small) <= most:
+        return [*parts]
+    bundles = [Bundle(tuple(small[nth::most])) for nth in range(most)]
+    return [*(part for part in parts if counts[part.queue] > 1), *bundles]
 
 
 def share(most: int, partitions: int = 1) -> int:

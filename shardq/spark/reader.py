@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from shardq.extras import extra
@@ -18,7 +19,7 @@ from shardq.spark.connection import client_of, same_seen_queue, seen_partitions
 from shardq.spark.entries import placed
 from shardq.spark.options import Reading
 from shardq.spark.parsing import parsed
-from shardq.spark.parts import Part, share
+from shardq.spark.parts import Bundle, Part, bundled, share
 from shardq.spark.subscription import Subscription
 
 TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
@@ -36,14 +37,14 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The parts to read: about two for each core, or as many as the option `partitions` says.
 
-        Each is of one partition of the queue.
+        Each is of one partition of a queue, or of several that are small.
         """
         found: list[Part] = []
         for name in Subscription(self.options).queues():
             states = seen_partitions(self.options, name)
             for state in states:
                 found += self._parts(state, share(self.options.partitions, len(states)))
-        return found
+        return bundled(found, share(self.options.partitions))
 
     def _parts(self, state: QueueState, most: int) -> list[Part]:
         client = client_of(self.options)
@@ -57,6 +58,9 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows that the part has now; runs in a task."""
+        if isinstance(partition, Bundle):
+            batches = (read_part(self.options, self.schema, part) for part in partition.parts)
+            return without_gc(chain.from_iterable(batches))
         if not isinstance(partition, Part):  # a partition of Spark's own, if there were no parts
             return iter(())
         return without_gc(read_part(self.options, self.schema, partition))

@@ -1,13 +1,15 @@
 """The messages that a queue holds, as a table with the state of each message.
 
-Each task reads the messages with ids from one to another, wherever they lie: shardq.spark.ops.sweep says why none is
-missed, or read twice.
+Each task reads the messages with ids from one to another, or those with some shard keys, wherever they lie:
+shardq.spark.ops.sweep says why none is missed, or read twice. What an admission window holds back lies in blocks, each
+of one shard key and with ids of all times: cut by ids, each task would read all of them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 from shardq.extras import extra
@@ -17,13 +19,14 @@ with extra("spark"):
 
 from shardq.client import Client
 from shardq.errors import ConfigError
+from shardq.model import QueueStats
 from shardq.ops.inspect.stats import statistics
 from shardq.ops.queue.state import QueueState
-from shardq.protocol.bodies import FROM_OVERFLOW, entry_of, field_of_payload, fields_of_tail, records_of
+from shardq.protocol.bodies import FROM_OVERFLOW, body_of, entry_of, field_of_payload, fields_of_tail, records_of
 from shardq.spark.entries import Entries, batch_of, picked
 from shardq.spark.ops import sweep
-from shardq.spark.ops.scan import EntryId, entry_id
-from shardq.spark.ops.sweep import BEGIN, FEW, TOLD, Holder, Piece, Spot, Told
+from shardq.spark.ops.scan import entry_id
+from shardq.spark.ops.sweep import BEGIN, FEW, TOLD, Holder, Piece, Portion, Share, Spot, Told, share_of
 from shardq.spark.options import Reading, listed
 from shardq.spark.pages import FIRST, PAGE_BYTES, pages
 from shardq.spark.parts import Part
@@ -37,6 +40,21 @@ OUTSIDE: Final = "d"
 BLOCK_BYTES: Final = 512 * 1024
 """So much of overflows is read in a round trip."""
 
+MAX_KEYS: Final = 1_000_000
+"""With more shard keys that wait, parts are cut by ids: they are sent to the tasks by name."""
+
+MAX_AGAIN: Final = 16
+"""Parts by shard keys each read the streams: what is read again may be one of so many messages, so the cost is flat."""
+
+MAX_ASKED: Final = 1000
+"""Shard keys in a call."""
+
+NEAR: Final = 4
+"""So near to an end of a part it is found which block of a large shard key is the first, or last."""
+
+SALTS: Final = 16
+"""So many ways to share out shard keys are compared, if these are few."""
+
 
 def live_parts(client: Client, state: QueueState, options: Reading, most: int) -> list[Part]:
     """The ids of the messages in pieces with about as many messages each."""
@@ -47,9 +65,73 @@ def live_parts(client: Client, state: QueueState, options: Reading, most: int) -
     places = tuple(map(str, sorted(chosen))) or (*map(str, range(len(stats.streams))), OUTSIDE)
     held = stats.backlog + stats.in_flight + stats.delayed
     pieces = min(most, -(-held // LARGE))
-    ends = client.run(sweep.cuts(state, stats, pieces)) if pieces > 1 else []
-    bounds = zip(("-", *ends), (*ends, "+"), strict=True)
+    if pieces <= 1:
+        return [Part(state.keys.tag, places)]
+    if OUTSIDE in places and stats.held_back > sum(stats.streams):
+        pieces = min(pieces, 1 + held // max(1, MAX_AGAIN * sum(stats.streams)))
+        if pieces == 1:
+            return [Part(state.keys.tag, places)]
+        keys = [key.encode() for key in dict.fromkeys(listed(options.shard_keys))]
+        holding = {each.shard_key: each for each in _holders(client, state, keys)}
+        if len(holding) <= MAX_KEYS and _is_in_blocks(client, state, stats, holding.values()):
+            return _by_key(client, state, stats, places, [*holding.values()], pieces)
+    bounds = _bounds(client.run(sweep.cuts(state, stats, pieces)))
     return [Part(state.keys.tag, places, *each) for each in bounds]
+
+
+def _is_in_blocks(client: Client, state: QueueState, stats: QueueStats, holding: Iterable[Holder]) -> bool:
+    """Whether most of what is held back lies in blocks. What lies by itself would be looked up in each part by keys."""
+    alone = client.run(sweep.outside(state)) - sum(each.blocks for each in holding)
+    return alone - stats.in_flight - stats.delayed <= stats.held_back // 2
+
+
+def _bounds(ends: Sequence[str]) -> list[tuple[str, str]]:
+    return [*zip(("-", *ends), (*ends, "+"), strict=True)]
+
+
+def _by_key(
+    client: Client, state: QueueState, stats: QueueStats, places: tuple[str, ...], holding: list[Holder], pieces: int
+) -> list[Part]:
+    """Parts with about as many blocks each: every shard key in one of them, apart from large ones, cut by ids."""
+    sizes = {each.shard_key: each.blocks for each in holding}
+    most = sum(sizes.values()) // pieces
+    large = frozenset(key for key, size in sizes.items() if size > max(most, FEW))
+    bounds = _bounds(client.run(sweep.cuts(state, stats, pieces)) if large else [])
+    bounds += [("0-0", "0-0")] * (pieces - len(bounds))  # what is large was written in fewer moments
+    small = {key: size for key, size in sizes.items() if key not in large}
+    salt = min(range(SALTS if len(small) <= MAX_ASKED else 1), key=lambda salt: max(_shared(small, salt, pieces)))
+    keys: list[list[bytes]] = [[*large] for _ in range(pieces)]
+    for key in small:
+        keys[share_of(key, salt, pieces)].append(key)
+    return [
+        Part(state.keys.tag, places, *bounds[nth], share=Share(nth, pieces, salt, large), keys=tuple(keys[nth]))
+        for nth in range(pieces)
+    ]
+
+
+def _shared(sizes: Mapping[bytes, int], salt: int, of: int) -> list[int]:
+    """The sizes of the shares that this salt makes."""
+    found = [0] * of
+    for key, size in sizes.items():
+        found[share_of(key, salt, of)] += size
+    return found
+
+
+def _holders(client: Client, state: QueueState, keys: Sequence[bytes]) -> Iterator[Holder]:
+    """The overflows of these shard keys, or of all if there are none."""
+    for at in range(0, max(1, len(keys)), MAX_ASKED):
+        cursor = b""
+        while cursor != BEGIN:
+            cursor, found = client.run(sweep.holders(state, cursor or BEGIN, keys[at : at + MAX_ASKED]))
+            yield from found
+
+
+def _alone(client: Client, state: QueueState) -> Iterator[bytes]:
+    """The ids of what lies by itself; one may come twice."""
+    cursor = b""
+    while cursor != BEGIN:
+        cursor, found = client.run(sweep.alone(state, cursor or BEGIN))
+        yield from found
 
 
 def read_live(
@@ -91,10 +173,12 @@ class _Sweep:
         self._states = frozenset(options.states)
         self._streams = [place for place in part.places if place != OUTSIDE]
         self._is_whole = OUTSIDE in part.places
-        self._piece = _piece(options, part)
-        self._after, self._upto = map(_order, self._piece)
-        self._is_every = self._piece == Piece()
-        self._index = client.run(sweep.index(state, self._streams, self._piece))
+        cut = _piece(options, part.after, part.until)
+        self._portion = Portion(_piece(options) if part.share else cut, part.share, cut)
+        self._is_every = self._portion == Portion()
+        self._keys = part.keys
+        self._moves = client.run(sweep.moves(state))
+        self._index = client.run(sweep.index(state, self._streams, self._portion))
         self._seen: set[bytes] = set()
         self._count = self._blocks = min(options.fetch_size, FIRST)
 
@@ -103,7 +187,7 @@ class _Sweep:
 
         What is delayed lies by itself, and so does what was in an overflow and is in flight.
         """
-        if self._after >= self._upto:
+        if sweep.order(self._portion.piece.after) >= sweep.order(self._portion.piece.upto):
             return
         if self._states & {"backlog", "in_flight"}:
             for place in self._streams:
@@ -116,7 +200,8 @@ class _Sweep:
     def _of_stream(self, place: str) -> Iterator[Entries]:
         """What lies in a stream. Above the cursor that is backlog, and nothing more is known of it."""
         key = self._state.keys.stream(int(place))
-        for rows in pages(self._client, self._state, key, *self._piece, self._options.fetch_size):
+        for page in pages(self._client, self._state, key, *self._portion.piece, self._options.fetch_size):
+            rows = [row for row in page if self._portion.has(row[0], key_of(row[1]))] if self._portion.share else page
             ids = [row[0] for row in rows]
             self._seen.update(ids)
             found = Entries(self._state.keys.name, place, ids, [row[1] for row in rows], "backlog")
@@ -135,16 +220,33 @@ class _Sweep:
         return [self._standing(spots[each], errors.get(each, "")) for each in ids]
 
     def _overflows(self) -> Iterator[Entries]:
-        """What waits in overflows: of the wanted shard keys, if options say which, else of all, page by page."""
+        """What waits in overflows: of the wanted shard keys, if options or the part say which, else of all."""
+        if self._portion.share:
+            yield from self._of_share(self._portion.share)
+            return
         cursor, keys = b"", [key.encode() for key in dict.fromkeys(listed(self._options.shard_keys))]
         while cursor != BEGIN:
             cursor, found = self._client.run(sweep.holders(self._state, cursor or BEGIN, keys))
-            small = [each for each in found if each.tail - each.head < FEW]
-            yield from self._of_blocks([(each, number) for each in small for number in range(each.head, each.tail + 1)])
+            small = [each for each in found if each.blocks <= FEW]
+            yield from self._of_blocks([block for each in small for block in each.numbered()])
             for each in found:
-                if each.tail - each.head >= FEW:
-                    first = self._client.run(sweep.first_block(self._state, each, self._piece.after))
+                if each.blocks > FEW:
+                    first, _ = self._around(each, self._portion.piece.after, FEW)
                     yield from self._of_blocks([(each, number) for number in range(first, each.tail + 1)])
+
+    def _of_share(self, share: Share) -> Iterator[Entries]:
+        """What waits in the overflows of a share: whole ones, and of large ones what lies between the points."""
+        small = [key for key in self._keys if key not in share.large]
+        for at in range(0, len(small), MAX_ASKED):
+            found = _holders(self._client, self._state, small[at : at + MAX_ASKED])
+            yield from self._of_blocks([block for each in found for block in each.numbered()])
+        for each in _holders(self._client, self._state, [*share.large]) if share.large else ():
+            first, _ = self._around(each, self._portion.cut.after, NEAR)
+            _, last = self._around(each, self._portion.cut.upto, NEAR)
+            yield from self._of_blocks([(each, number) for number in range(first, last + 1)])
+
+    def _around(self, holder: Holder, entry: str, near: int) -> tuple[int, int]:
+        return self._client.run(sweep.blocks_around(self._state, holder, entry, near))
 
     def _of_blocks(self, wanted: Sequence[_Block]) -> Iterator[Entries]:
         """What waits in these blocks, up to the first one that only has what comes after the piece.
@@ -158,17 +260,20 @@ class _Sweep:
             within, apart = list[_Held](), list[_Held]()
             for (holder, number), text in self._of_piece(some, texts):
                 for entry, tail, is_apart in records_of(text, holder.offset if number == holder.head else 0):
-                    if tail is None:
+                    if not self._has(entry, holder.shard_key):
+                        self._index.others.add(entry)
+                    elif tail is None:
                         self._index.spots[entry] = Spot("held")
-                    elif entry not in self._seen and self._has(entry):
+                    elif entry not in self._seen:
                         (apart if is_apart else within).append((entry, holder.shard_key, tail))
             yield from self._held(within)
             while apart:
                 page, apart = apart[: self._count], apart[self._count :]
                 yield from self._held(self._with_payloads(page))
             at += len(some)
-            is_of_one = some[0][0] == wanted[-1][0]
-            if is_of_one and texts[-1] and sweep.first_id(texts[-1]) > self._upto:
+            holder, _ = some[0]
+            is_of_one, upto = holder == wanted[-1][0], sweep.order(self._portion.of(holder.shard_key).upto)
+            if is_of_one and texts[-1] and sweep.first_id(texts[-1]) > upto:
                 return
             size = sum(len(text) for text in texts if text) // len(some)
             self._blocks = max(1, min(self._options.fetch_size, BLOCK_BYTES // max(1, size)))
@@ -195,23 +300,30 @@ class _Sweep:
         firsts = [sweep.first_id(text) for _, text in there]
         found = []
         for at, each in enumerate(there):
-            goes_on = at + 1 < len(there) and there[at + 1][0][0] == each[0][0]
-            if firsts[at] <= self._upto and not (goes_on and firsts[at + 1] <= self._after):
+            holder, _ = each[0]
+            after, upto = map(sweep.order, self._portion.of(holder.shard_key))
+            goes_on = at + 1 < len(there) and there[at + 1][0][0] == holder
+            if firsts[at] <= upto and not (goes_on and firsts[at + 1] <= after):
                 found.append(each)
         return found
 
-    def _has(self, entry: bytes) -> bool:
-        return self._is_every or self._after < entry_id(entry) <= self._upto
+    def _has(self, entry: bytes, shard_key: bytes) -> bool:
+        return self._is_every or self._portion.has(entry, shard_key)
 
     def _alone(self) -> Iterator[Entries]:
-        """What lies by itself, and was not met before."""
-        cursor, ids = b"", list[bytes]()
-        while cursor != BEGIN:
-            cursor, found = self._client.run(sweep.alone(self._state, cursor or BEGIN))
-            new = [each for each in dict.fromkeys(found) if each not in self._seen and self._has(each)]
-            self._seen.update(new)
-            ids += new
-            if len(ids) >= self._options.fetch_size or cursor == BEGIN:
+        """What lies by itself, and was not met before.
+
+        If nothing has moved since the index was made, that has all of it. Else all names are looked at; of one that is
+        not in the index the shard key is known only when it is looked up.
+        """
+        is_known = self._client.run(sweep.moves(self._state)) == self._moves
+        share, ids = self._portion.share, list[bytes]()
+        for each in chain([*self._index.spots] if is_known else _alone(self._client, self._state), (None,)):
+            is_new = each is not None and each not in self._seen and each not in self._index.others
+            if each is not None and is_new and (share or self._has(each, b"")):
+                self._seen.add(each)
+                ids.append(each)
+            if len(ids) >= self._options.fetch_size or each is None:
                 yield from self._of_known([each for each in ids if each in self._index.spots])
                 yield from self._of_others([each for each in ids if each not in self._index.spots])
                 ids = []
@@ -239,7 +351,7 @@ class _Sweep:
         for page in self._told(OUTSIDE, ids):
             yield from self._of_bodies([
                 (each, told.body, told.payload, self._standing(told.spot, told.last_error))
-                for each, told in page if told
+                for each, told in page if told and self._has(each, body_of(told.body, told.payload).key)
             ])  # fmt: skip
 
     def _of_bodies(self, rows: Sequence[tuple[bytes, bytes, bytes | None, _Standing]]) -> Iterator[Entries]:
@@ -270,20 +382,21 @@ class _Sweep:
         return _Standing("backlog", spot.deliveries, last_error=error)
 
 
-def _piece(options: Reading, part: Part) -> Piece:
-    """The ids that are wanted of a part."""
+def _piece(options: Reading, start: str = "-", end: str = "+") -> Piece:
+    """The ids that are wanted between two points."""
     every = Piece()
-    after = [every.after if part.after == "-" else part.after]
-    upto = [every.upto if part.until == "+" else part.until]
+    after = [every.after if start == "-" else start]
+    upto = [every.upto if end == "+" else end]
     if options.starting_timestamp:
         after.append(f"{options.starting_timestamp - 1}-{2**64 - 1}")
     if options.ending_timestamp:
         upto.append(f"{options.ending_timestamp}-{2**64 - 1}")
-    return Piece(max(after, key=_order), min(upto, key=_order))
+    return Piece(max(after, key=sweep.order), min(upto, key=sweep.order))
 
 
-def _order(bound: str) -> EntryId:
-    return entry_id(bound.encode())
+def key_of(fields: Sequence[bytes]) -> bytes:
+    """The shard key of an entry of a stream."""
+    return fields[1] if len(fields) > 1 else b""
 
 
 def _say(entries: Entries, standings: Sequence[_Standing]) -> None:

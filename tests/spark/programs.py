@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of a JVM's CPU at its start
@@ -51,11 +54,13 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @contextmanager
-def running(words: list[str], home: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, which is killed at the end."""
+def running(
+    words: list[str], home: Path, log: Path, beside: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own, which is killed at the end. *beside* changes its environment."""
     with log.open("wb") as out:
         process = subprocess.Popen(
-            words, cwd=home, env=environment(home), stdout=out, stderr=out, start_new_session=True
+            words, cwd=home, env={**environment(home), **(beside or {})}, stdout=out, stderr=out, start_new_session=True
         )
         try:
             yield process
@@ -69,3 +74,23 @@ def ended(process: subprocess.Popen[bytes], log: Path) -> list[str]:
     """What a program printed at last; its log when it failed."""
     assert process.wait(400) == 0, log.read_text()[-6000:]
     return log.read_text().splitlines()[-1].split()
+
+
+@contextmanager
+def standalone(home: Path, folder: Path, beside: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The URL of a standalone master with two workers, on two addresses: copies of a task run on different hosts."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    launcher = str(home / "bin" / "spark-class")
+    deploy, place = "org.apache.spark.deploy", ["--webui-port", "0", "--host"]
+    url = f"spark://127.0.0.1:{port}"
+    master = [launcher, f"{deploy}.master.Master", *place, "127.0.0.1", "--port", str(port)]
+    worker = [launcher, f"{deploy}.worker.Worker", url, "-c", "1", "-m", "1g", "-d", str(folder / "work"), *place]
+    text = folder / "master"
+    with (
+        running(master, home, text, beside),
+        running([*worker, "127.0.0.1"], home, folder / "w1.log", beside),
+        running([*worker, "127.0.0.2"], home, folder / "w2.log", beside),
+    ):
+        eventually(lambda: text.read_text().count("Registering worker") == 2, 200)
+        yield url

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from shardq import Client
 from shardq.client import Queue
 from tests.spark.job import ROWS
-from tests.spark.programs import ended, running
+from tests.spark.programs import ended, running, standalone
 from tests.spark.rows import numbered, numbers, write
 from tests.waiting import eventually
 
@@ -48,23 +47,9 @@ def test_the_log_of_a_write_that_failed_names_the_id_that_completes_it(
 
 @pytest.fixture
 def master(home: Path, tmp_path: Path) -> Iterator[str]:
-    """The URL of a standalone master with two workers, on two addresses: copies of a task run on different hosts."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    launcher = str(home / "bin" / "spark-class")
-    deploy, place = "org.apache.spark.deploy", ["--webui-port", "0", "--host"]
-    url = f"spark://127.0.0.1:{port}"
-    with running(
-        [launcher, f"{deploy}.master.Master", *place, "127.0.0.1", "--port", str(port)], home, tmp_path / "master"
-    ):
-        worker = [launcher, f"{deploy}.worker.Worker", url, "-c", "1", "-m", "1g", "-d", str(tmp_path / "work"), *place]
-        with (
-            running([*worker, "127.0.0.1"], home, tmp_path / "w1.log"),
-            running([*worker, "127.0.0.2"], home, tmp_path / "w2.log"),
-        ):
-            text = tmp_path / "master"
-            eventually(lambda: text.read_text().count("Registering worker") == 2, 200)
-            yield url
+    """The URL of a standalone master with two workers."""
+    with standalone(home, tmp_path) as url:
+        yield url
 
 
 def test_the_rows_of_a_task_that_runs_twice_are_stored_once(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
 
 from shardq import Client
 from tests.house import doc_blocks
+
+PAGE = doc_blocks.ROOT / "docs" / "spark.md"
 
 
 @pytest.mark.runs_in("test-all")
@@ -24,3 +27,24 @@ def test_the_pages_run(spark: Any, url: str, client: Client, capsys: pytest.Capt
     assert "Settlement(settled=400, lost=0, cancelled=0, dead=0)" in shown
     assert client.queue("jobs", create=True).len() == 0
     assert client.queue("jobs", create=True).stats().written == 2000
+    client.queue("jobs").delete(expected=None)
+
+
+@pytest.mark.runs_in("test-all")
+@pytest.mark.timeout(300)
+def test_the_pages_sink_has_all_that_was_acked_after_its_checkpoint_was_lost(
+    spark: Any, url: str, client: Client
+) -> None:
+    [consuming] = [block for block in doc_blocks.blocks(PAGE) if "def work(" in block.code]
+    names: dict[str, Any] = {"spark": spark, "url": url}
+    queue = client.queue("jobs", create=True)
+    queue.write_many([(f"{at}", f"tenant-{at % 20}") for at in range(600)])
+    exec(doc_blocks.compiled(consuming, url), names)  # noqa: S102 - our own page
+    assert queue.stats().acked == 600
+    shutil.rmtree(f"{names['folder']}-checkpoint")
+    queue.write_many([(f"{at}", f"tenant-{at % 20}") for at in range(600, 900)])
+    names["query"].trigger(availableNow=True).start().awaitTermination()
+    assert queue.stats().acked == 900
+    sink = spark.read.parquet(names["folder"])
+    assert (sink.count(), sink.select("message_id").distinct().count()) == (900, 900)
+    queue.delete(expected=None)

@@ -56,7 +56,7 @@ class Workers:
         for _ in range(self.rng.randrange(3)):
             self.held += self.queue.read_many(self.rng.randrange(1, 9))
         self.rng.shuffle(self.held)
-        for _ in range(min(len(self.held), self.rng.randrange(12))):
+        for _ in range(min(len(self.held), self.rng.randrange(3))):
             self._end(self.held.pop())
 
     def _end(self, delivery: Delivery) -> None:
@@ -68,17 +68,21 @@ class Workers:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("parents", [0, 1])
+@pytest.mark.parametrize("by_key", [False, True])
 def test_what_moves_is_read_once(
-    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch, seed: int, parents: int
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch, seed: int, parents: int, by_key: bool
 ) -> None:
     monkeypatch.setattr(sweep, "LARGE", 80)  # and small pages, so that much happens between two of them
     monkeypatch.setattr(sweep, "BLOCK_BYTES", 600)
     monkeypatch.setattr(sweep, "FEW", 2)
+    for name, value in {"MAX_AGAIN": 0, "MAX_ASKED": 3, "NEAR": 1}.items():
+        monkeypatch.setattr(sweep, name, value)
     for name, value in {"TOLD": 7, "FEW": 2, "_PROBES": 3, "_SCANNED": 10, "_SAMPLED": 20}.items():
         monkeypatch.setattr(sweep_ops, name, value)
+    monkeypatch.setattr(sweep, "_is_in_blocks", lambda *_: by_key)
     rng = random.Random(seed)
     with Client.from_url(server.url) as client:
-        window = rng.choice((1, 3) if parents else (0, 1, 3))
+        window = rng.choice((1, 3) if parents or by_key else (0, 1, 3))
         queue = client.queue(
             queue_name, streams=3, streams_per_shard=2, window=window, parents=parents, max_deliveries=1000
         )
@@ -102,3 +106,4 @@ def test_what_moves_is_read_once(
     assert found.keys() >= before
     assert max(found.values()) == 1
     assert len(parts) > 1
+    assert {part.share is not None for part in parts} == {by_key}

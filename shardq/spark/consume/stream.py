@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -56,10 +57,9 @@ ENDED_TWICE = "the query failed twice in this micro-batch, or its driver was kil
 
 @dataclass(frozen=True)
 class LeasedPart(InputPartition):
-    """Some leases of a micro-batch, whose messages one task reads."""
+    """Some leases of a micro-batch, by queue, whose messages one task reads."""
 
-    queue: str
-    leases: bytes
+    leases: tuple[tuple[str, bytes], ...]
 
 
 class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -194,13 +194,11 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The messages of a micro-batch, in parts. If it was begun before, those whose leases have not ended."""
-        parts: list[InputPartition] = []
         self.is_new = False  # though it may be its first micro-batch: that was planned when all was there
-        of_queue = Counter(map(queue_in, end["rows"]))
-        for hold in self._begun(end) if start["batch"] < end["batch"] else ():
-            most = share(self.options.partitions, of_queue[queue_in(hold.queue)])
-            parts += [LeasedPart(hold.queue, packed(some)) for some in split(hold.leases, most)]
-        return parts
+        begun = self._begun(end) if start["batch"] < end["batch"] else []
+        held = [(hold.queue, hold.leases) for hold in begun]
+        tasks = dealt(held, share(self.options.partitions))
+        return [LeasedPart(tuple((queue, packed(some)) for queue, some in task)) for task in tasks]
 
     def _begun(self, end: Offset) -> list[Hold]:
         """What is held of the micro-batch that ends at *end*. Begun for the third time, it is given back."""
@@ -223,7 +221,8 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The messages of one part; runs in a task."""
         if not isinstance(partition, LeasedPart):
             return iter(())
-        return without_gc(read_leased(self.options, self.schema, partition.queue, unpacked(partition.leases)))
+        some = ((queue, unpacked(leases)) for queue, leases in partition.leases)
+        return without_gc(chain.from_iterable(read_leased(self.options, self.schema, *each) for each in some))
 
     def commit(self, end: Offset) -> None:
         """Settle the micro-batch that ends at *end*, unless that was done before."""
@@ -275,7 +274,18 @@ def batches_after(end: Offset, ends: set[End]) -> Batches:
     return before.succeeded() if End.DONE in ends else before
 
 
-def split(leases: Sequence[Lease], most: int) -> list[Sequence[Lease]]:
-    """Cut *leases* into at most *most* parts of about the same size."""
-    size = max(1, -(-len(leases) // most))
-    return [leases[at : at + size] for at in range(0, len(leases), size)]
+def dealt(held: Sequence[tuple[str, Sequence[Lease]]], most: int) -> list[list[tuple[str, Sequence[Lease]]]]:
+    """Deal the leases of queues to at most *most* tasks, about as many to each. Queues with few share a task."""
+    size = max(1, -(-sum(len(leases) for _, leases in held) // most))
+    tasks: list[list[tuple[str, Sequence[Lease]]]] = []
+    room = 0
+    for queue, leases in held:
+        at = 0
+        while at < len(leases):
+            if not room:
+                tasks.append([])
+                room = size
+            some = leases[at : at + room]
+            tasks[-1].append((queue, some))
+            at, room = at + len(some), room - len(some)
+    return tasks

@@ -1,16 +1,19 @@
 """Read all that a queue holds, piece by piece, while it is used (lua/sweep.lua).
 
-A message's id never changes, so a sweep that reads all messages with ids from one to another is the only one to read
-these. It reads the streams first, then the overflows, then what lies by itself: a message only ever moves in this
-direction. So it meets each of them that stays in the queue, and knows by the ids which it has met before.
+A message's id and shard key never change, so a sweep that reads all messages with ids from one to another, or with
+some shard keys, is the only one to read these. It reads the streams first, then the overflows, then what lies by
+itself: a message only ever moves in this direction. So it meets each of them that stays in the queue, and knows by the
+ids which it has met before.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from shardq.model import QueueStats
 from shardq.ops.queue.retry import always, ask, retry_until
@@ -30,7 +33,8 @@ TOLD: Final = 64
 """Of so many messages the state is asked for by one call at most."""
 
 _SCANNED: Final = 1000
-_PROBES: Final = 16
+_PROBES: Final = 4
+_MOVES: Final = ("epoch", "offset", "line", "cancelled", "purged", "redriven")
 _BODY_BYTES: Final = 4 * 1024 * 1024
 _SAMPLED: Final = 100
 _TOKEN: Final = re.compile(rb"\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10}):[^:]*:([eulL]*)")
@@ -46,6 +50,55 @@ class Piece(NamedTuple):
 
     after: str = "0-0"
     upto: str = f"{2**53}-{2**64 - 1}"
+
+    def has(self, entry: bytes) -> bool:
+        """Whether a message is one of these."""
+        return order(self.after) < entry_id(entry) <= order(self.upto)
+
+
+@lru_cache(maxsize=64)
+def order(bound: str) -> EntryId:
+    """Return an end of a piece in a form that compares correctly."""
+    return entry_id(bound.encode())
+
+
+class Share(NamedTuple):
+    """A share of the shard keys of a queue: number *nth* of *of*, by a hash with *salt*.
+
+    The shard keys that are *large* are in no share: their messages are cut by ids.
+    """
+
+    nth: int
+    of: int
+    salt: int = 0
+    large: frozenset[bytes] = frozenset()
+
+    def has(self, shard_key: bytes) -> bool:
+        """Whether a shard key, which is not large, is in this share."""
+        return share_of(shard_key, self.salt, self.of) == self.nth
+
+
+def share_of(shard_key: bytes, salt: int, of: int) -> int:
+    """Return in which of so many shares a shard key is."""
+    return zlib.crc32(shard_key, salt) % of
+
+
+class Portion(NamedTuple):
+    """What one sweep reads: a piece, or of it the messages with some shard keys, and of large ones those of a *cut*."""
+
+    piece: Piece = Piece()
+    share: Share | None = None
+    cut: Piece = Piece()
+
+    def has(self, entry: bytes, shard_key: bytes) -> bool:
+        """Whether a message is read."""
+        if self.share is None or shard_key in self.share.large:
+            return self.of(shard_key).has(entry)
+        return self.share.has(shard_key) and (self.piece == Piece() or self.piece.has(entry))
+
+    def of(self, shard_key: bytes) -> Piece:
+        """Return the ids that are read of a shard key which is in the share, or large."""
+        return self.cut if self.share is not None and shard_key in self.share.large else self.piece
 
 
 class Spot(NamedTuple):
@@ -64,16 +117,18 @@ class Spot(NamedTuple):
 class Index(NamedTuple):
     """The spots of the messages of a piece, by entry id, as far as they are known.
 
-    `now` is the server's time in ms. Messages above their stream's cursor were not delivered by then.
+    `now` is the server's time in ms. Messages above their stream's cursor were not delivered by then. `others` are
+    messages with shard keys of other shares.
     """
 
     now: int
     cursors: dict[str, EntryId]
     spots: dict[bytes, Spot]
+    others: set[bytes]
 
 
-def index(state: QueueState, numbers: Sequence[str], piece: Piece) -> Op[Index]:
-    """Read the spots of the messages of a piece, and the cursors of streams, while the queue is used.
+def index(state: QueueState, numbers: Sequence[str], portion: Portion) -> Op[Index]:
+    """Read the spots of the messages of a portion, and the cursors of streams, while the queue is used.
 
     The cursors are read first, so what is delivered meanwhile is found in flight. If a message has two spots, the one
     that was read last is the newer one. A message that moves meanwhile may not be found.
@@ -85,41 +140,62 @@ def index(state: QueueState, numbers: Sequence[str], piece: Piece) -> Op[Index]:
         part = numbers[at : at + _SCANNED]
         values = yield from ask(state, "HMGET", keys.meta, *(f"h{number}" for number in part))
         cursors |= {number: entry_id(value or b"0-0") for number, value in zip(part, values, strict=True)}
-    after, upto = entry_id(piece.after.encode()), entry_id(piece.upto.encode())
-    spots: dict[bytes, Spot] = {}
+    found = Index(int(seconds) * 1000 + int(micros) // 1000, cursors, {}, set())
     cursor = b""
     while cursor != BEGIN:
         cursor, flat = yield from ask(state, "ZSCAN", keys.leases, cursor or BEGIN, "COUNT", _SCANNED)
-        leased = map(_leased, flat[::2], flat[1::2])
-        spots.update(each for each in leased if each and after < entry_id(each[0]) <= upto)
+        _note(found, portion, map(_leased, flat[::2], flat[1::2]))
     for key, spot_of in ((keys.returned, _returned), (keys.delayed, _delayed)):
         last = b""
         while page := (yield from ask(state, "ZRANGEBYLEX", key, b"(" + last, "+", "LIMIT", 0, _SCANNED)):
-            found = map(spot_of, page)
-            spots.update(each for each in found if each and after < entry_id(each[0]) <= upto)
+            _note(found, portion, map(spot_of, page))
             last = page[-1]
-    return Index(int(seconds) * 1000 + int(micros) // 1000, cursors, spots)
+    return found
 
 
-def _leased(token: bytes, score: bytes) -> tuple[bytes, Spot] | None:
+_Known: TypeAlias = tuple[bytes, Spot, bytes]
+"""The entry id of a message, its spot and its shard key."""
+
+
+def _note(found: Index, portion: Portion, known: Iterable[_Known | None]) -> None:
+    for each in known:
+        if each is None:
+            continue
+        entry, spot, shard_key = each
+        if portion.has(entry, shard_key):
+            found.spots[entry] = spot
+        elif portion.share is not None:
+            found.others.add(entry)
+
+
+def _leased(token: bytes, score: bytes) -> _Known | None:
     found = _TOKEN.match(token)
-    return found and (found[1], Spot("in_flight", int(found[2]), math.ceil(float(score)), found[3].decode()))
+    if found is None:
+        return None
+    spot = Spot("in_flight", int(found[2]), math.ceil(float(score)), found[3].decode())
+    return found[1], spot, token.split(b":", 5)[5]
 
 
-def _returned(member: bytes) -> tuple[bytes, Spot] | None:
-    found = _RETURNED.match(member, _behind_key(member))
-    return found and (found[1], Spot("returned", int(found[2]), None, found[3].decode()))
+def _returned(member: bytes) -> _Known | None:
+    shard_key, at = _sized_key(member)
+    found = _RETURNED.match(member, at)
+    return found and (found[1], Spot("returned", int(found[2]), None, found[3].decode()), shard_key)
 
 
-def _delayed(member: bytes) -> tuple[bytes, Spot] | None:
-    found = _DELAYED.match(member, _behind_key(member))
-    return found and (found[2], Spot("delayed", int(found[3]), int(found[1]), found[4].decode()))
+def _delayed(member: bytes) -> _Known | None:
+    shard_key, at = _sized_key(member)
+    found = _DELAYED.match(member, at)
+    if found is None:
+        return None
+    spot = Spot("delayed", int(found[3]), int(found[1]), found[4].decode())
+    return found[2], spot, member[found.end() :] or shard_key  # with parents it is behind the rest
 
 
-def _behind_key(member: bytes) -> int:
-    """Where a member goes on behind "size:key:"."""
+def _sized_key(member: bytes) -> tuple[bytes, int]:
+    """Return the shard key of a member that begins with "size:key:", and where it goes on behind that."""
     found = _SIZE.match(member)
-    return found.end() + int(found[1]) + 1 if found else 0
+    end = found.end() + int(found[1]) if found else 0
+    return (member[found.end() : end], end + 1) if found else (b"", 0)
 
 
 class Holder(NamedTuple):
@@ -134,6 +210,15 @@ class Holder(NamedTuple):
         """Return the field of a block."""
         return b"m%b\n%d" % (self.shard_key, number)
 
+    @property
+    def blocks(self) -> int:
+        """How many blocks it has."""
+        return self.tail - self.head + 1
+
+    def numbered(self) -> list[tuple[Holder, int]]:
+        """Return its blocks, each with its number."""
+        return [(self, number) for number in range(self.head, self.tail + 1)]
+
 
 def holders(state: QueueState, cursor: bytes, shard_keys: Sequence[bytes]) -> Op[tuple[bytes, list[Holder]]]:
     """Return where to go on after *cursor*, and some overflows; one may come twice. With *shard_keys* only theirs."""
@@ -147,13 +232,14 @@ def holders(state: QueueState, cursor: bytes, shard_keys: Sequence[bytes]) -> Op
     return following, found
 
 
-def first_block(state: QueueState, holder: Holder, after: str) -> Op[int]:
-    """Return the number of a block before which no message comes after the entry id *after*.
+def blocks_around(state: QueueState, holder: Holder, entry: str, near: int) -> Op[tuple[int, int]]:
+    """Return the numbers of two blocks, before and behind the end of the messages up to an entry id.
 
-    Their ids grow, so it is found by looking at a few blocks between those where it may be.
+    No message before the first block comes after that id, and behind the second one none comes up to it. Their ids
+    grow, so they are found by looking at a few blocks between those where it may be, until they are *near*.
     """
-    low, high, wanted = holder.head, holder.tail, entry_id(after.encode())
-    while high - low > FEW:
+    low, high, wanted = holder.head, holder.tail, order(entry)
+    while high - low > near:
         numbers = [low + (high - low) * nth // _PROBES for nth in range(1, _PROBES)]
         texts = yield from blocks(state, [holder.field(number) for number in numbers])
         before, known = (low, high), zip(numbers, texts, strict=True)
@@ -161,7 +247,7 @@ def first_block(state: QueueState, holder: Holder, after: str) -> Op[int]:
             low, high = (number, high) if first <= wanted else (low, min(high, number))
         if before == (low, high):
             break
-    return low
+    return low, high
 
 
 def first_id(block: bytes) -> EntryId:
@@ -190,6 +276,19 @@ def alone(state: QueueState, cursor: bytes) -> Op[tuple[bytes, list[bytes]]]:
     call = Call.on(state.keys, "alone", (cursor, _SCANNED))
     following, found = yield from retry_until(always(call), state.until(), state.clock)
     return following, found
+
+
+def moves(state: QueueState) -> Op[tuple[bytes | None, ...]]:
+    """Return what changes when messages leave a stream or an overflow, or come back from the dead letters.
+
+    Of each delivery the field `offset` tells, which only grows.
+    """
+    return tuple((yield from ask(state, "HMGET", state.keys.meta, *_MOVES)))
+
+
+def outside(state: QueueState) -> Op[int]:
+    """Return how many blocks of overflows, and bodies and payloads that lie by themselves, there are."""
+    return int((yield from ask(state, "HLEN", state.keys.bodies)))
 
 
 class Told(NamedTuple):

@@ -13,6 +13,7 @@ from shardq.client import Client
 from shardq.spark.ops.tally import parts_of, stored_by
 from shardq.spark.pipelines.files import named
 from shardq.spark.pipelines.report import Progress
+from shardq.spark.references import url_of
 
 SHOWN: Final = 3
 """So many ids of earlier loads are named."""
@@ -96,4 +97,4 @@ class Diverted:
 
 def client_of(options: Mapping[str, str]) -> Client:
     """A client of the queues that the *options* of format("shardq") name."""
-    return Client.from_url(options["url"], timeout=float(options.get("timeout", 10)))
+    return Client.from_url(url_of(options["url"]), timeout=float(options.get("timeout", 10)))

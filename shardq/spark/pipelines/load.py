@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegralType, MapType, Strin
 
 from shardq.arguments import shown
 from shardq.client import Queue
-from shardq.errors import ConfigError, PipelineFailed
+from shardq.errors import ConfigError, PipelineFailed, QueueMissing
 from shardq.spark.ops.bulk import LOST_OFFSETS
 from shardq.spark.pipelines.earlier import Diverted, client_of
 from shardq.spark.pipelines.files import CUTS, bundled, overridden, piece, versions
@@ -159,5 +159,13 @@ def save(made: DataFrame, write_id: str, options: Mapping[str, str]) -> None:
 
 def _growth(queue: Queue) -> Callable[[], str]:
     """A function that returns how many messages the queue got since now, from all writers, as text."""
-    before = queue.stats().written
-    return lambda: f"{queue.stats().written - before:,} messages more in {queue.name}"
+    before = _written(queue)
+    return lambda: f"{_written(queue) - before:,} messages more in {queue.name}"
+
+
+def _written(queue: Queue) -> int:
+    """How many messages the queue ever got; none while there is no such queue, as the write may create it."""
+    try:
+        return queue.stats().written
+    except QueueMissing:
+        return 0

@@ -33,13 +33,13 @@ OTHERS = {
     "Redis tells it while an append-only file is on, which is off in tests": ("aof_delayed_fsync",),
     "a call of the operating system": ("fallocate",),
     "Spark's": (
-        "--py-files", "lastProgress", "pyFiles", "rand",
-        "sortWithinPartitions",
+        "lastProgress", "rand", "sortWithinPartitions",
     ),
-    "a command that is not ours": ("nohup", "mv shardq-*.whl shardq.zip",),
+    "a command that is not ours": ("nohup",),
     "a folder outside of the checkout, which CI's own runs make": ("~/.cache/shardq/flickers",),
     "an example, of a file beside a spool or of what somebody might call something": (
-        "app.db-reserve", "max_delayed", "q.rules.max_delayed", "utils", "verb_noun", 'with extra("edge"):',
+        "app.db-reserve", "file:/etc/shardq/url", "max_delayed", "q.rules.max_delayed", "utils", "verb_noun",
+        'with extra("edge"):',
     ),
     "the text beside it says what its parts are": ("place:id:count:holder:marks:key", "verbs.name"),
     "a stream by its number": (":s0", ":sN-1"),

@@ -49,13 +49,14 @@ def is_done(queue: Queue) -> bool:
 
 
 class Sink:
-    """Writes each micro-batch to a folder that its number names, in the place of what an earlier try wrote there."""
+    """Writes each micro-batch to a folder that query and number name, in the place of what an earlier try wrote."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def __call__(self, df: Any, batch: int) -> None:
-        df.write.mode("overwrite").parquet(str(self.folder / f"batch={batch}"))
+        query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        df.write.mode("overwrite").parquet(str(self.folder / f"query={query}" / f"batch={batch}"))
 
     def rows(self, spark: Any) -> list[Any]:
         """All rows of all micro-batches."""

@@ -66,7 +66,7 @@ def test_a_driver_that_was_killed_before_it_committed_is_handed_the_same_message
         assert process.poll() is None, log.read_text()[-6000:]
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    before = sorted((tmp_path / "sink" / "batch=1").glob("*.parquet"))
+    before = sorted((tmp_path / "sink").glob("query=*/batch=1/*.parquet"))
     assert before
     assert queue.stats().acked == 5000
     with running(job("none", "local[2]", url, queue, tmp_path), home, log) as process:

@@ -76,7 +76,7 @@ def test_a_query_goes_on_without_a_queue_that_is_deleted(
     fill(stays, 5)
     end, again = version(end), reader_of(url, *([stays, goes] if named else [stays]))
     replayed = again.partitions(start, end)
-    assert {part.queue for part in replayed} == {stays.name}
+    assert {queue for part in replayed for queue, _ in part.leases} == {stays.name}
     following = again.latestOffset(end)
     again.stop()
     assert following["rows"] == {stays.name: 5, **({goes.name: 7} if named and anew else {})}
@@ -131,7 +131,7 @@ def test_tasks_find_no_rows_of_a_queue_that_is_deleted_and_count_them_as_lost(ur
     reader = reader_of(url, queue)
     start = reader.initialOffset()
     parts = reader.partitions(start, reader.latestOffset(start))
-    leases = [lease for part in parts for lease in unpacked(part.leases)]
+    leases = [lease for part in parts for _, some in part.leases for lease in unpacked(some)]
     assert len(leases) == 10
     reader.stop()
     for anew in (False, True):

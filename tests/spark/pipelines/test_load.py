@@ -161,6 +161,21 @@ def test_the_report_tells_what_this_run_diverted_and_why(
     assert queue.len() == 49
 
 
+@pytest.mark.parametrize("how", [(), ("--follow", "--checkpoint")])
+def test_create_makes_the_queue_and_that_of_the_errors(
+    shardq: Shardq, client: Client, queue_name: str, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    rows = csv(tmp_path / "in" / "a.csv", 0, 50, bad=7).parent
+    how += (str(tmp_path / "seen"),) if how else ()
+    words = ("load", str(rows), queue_name, "--format", "csv", "--key", "tenant", "--errors", f"{queue_name}.errors")
+    code, _, err = shardq(*words, *how)
+    assert (code, f"no queue '{queue_name}'" in said(err)) == (3, True), err
+    report = shardq.report(*words, *how, "--create")
+    assert (report["rows"], report["diverted"]) == (50, 1)
+    assert loaded(client.queue(queue_name)) == [each for each in range(50) if each != 7]
+    assert client.queue(f"{queue_name}.errors").len() == 1
+
+
 def test_a_diverted_row_that_is_mended_comes_in_a_file_of_its_own(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
     """In its place it would be a new row before those that are stored."""
     words = (queue.name, "--key", "tenant", "--errors", f"{queue.name}.errors", "--create")
