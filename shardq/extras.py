@@ -17,6 +17,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "django": ("django",),
         "edge": _EDGE,
         "gateway": (*_EDGE, "grpc_health", "grpc_reflection"),
+        "jobs": ("numpy", "pyarrow"),
         "plan": ("matplotlib", "numpy"),
         "scaler": ("google.protobuf", "grpc", "grpc_health"),
         "spark": ("numpy", "pandas", "pyarrow", "pyspark"),
