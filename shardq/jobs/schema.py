@@ -11,6 +11,7 @@ A folder of these tables:
     capacity/run=000000000007/*.parquet              workers that have left
     present/run=000000000007/*.parquet               workers that were there when run 7 was done: the newest run counts
     lost/run=000000000007/*.parquet                  where events of the journal are missing
+    state/run=000000000007/*.parquet                 what the next run goes on from besides: dead letters, and so on
     runs/000000000007.json                           run 7 is done; written last, so a run without it is made once more
 
 A run that is made once more writes over what it left. The columns `day` and `run` are in the names of folders only.
@@ -149,4 +150,44 @@ LOST: Final = pa.schema([
 """Events that are missing: how many `events`, between the one at `after_at` and the one at `before_at`.
 
 `after_at` is null if nothing before is known. A day is not whole if such a range touches it.
+"""
+
+EVENTS: Final = pa.schema([
+    ("queue", pa.string()),
+    ("queue_id", pa.string()),
+    ("partition", pa.int32()),
+    ("number", pa.int64()),
+    ("time", TIME),
+    ("kind", pa.string()),
+    ("message_id", pa.string()),
+    ("shard_key", pa.string()),
+    ("count", pa.int32()),
+    ("due", TIME),
+    ("client", pa.string()),
+    ("by", pa.string()),
+    ("note", pa.string()),
+    ("task", pa.string()),
+    ("charged_ms", pa.float64()),
+    ("ran_ms", pa.float64()),
+    ("values", pa.map_(pa.string(), pa.string())),
+])  # fmt: skip
+"""Events of journals, from which jobs are made: docs/journal.md. Of what happened to no message, `message_id` is null.
+
+An event of the kind `lost` stands where events are missing: it has the number of the last of them, and in `count` how
+many they are.
+"""
+
+OPEN: Final = pa.schema([
+    *JOBS,
+    ("state", pa.string()),
+    ("number", pa.int64()),
+    ("since", TIME),
+    ("count", pa.int32()),
+])  # fmt: skip
+"""A job that has not ended, with what the next run must know to go on with it.
+
+- `state`: "waiting" (or delayed), "in flight" or "no room" (it is to become a dead letter, and there is no room).
+  In `state/` also "dead": a dead letter, which a redrive would take back.
+- `number`: of its last event, in its partition. `count`: deliveries when it was last delivered, as the journal counts.
+- `since`: from when on it waits, which may be to come; or when it was delivered. Null if that event is lost.
 """
