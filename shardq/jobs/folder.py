@@ -77,19 +77,16 @@ class Folder:
         found = max((int(each.stem) for each in runs.glob("*.json") if each.stem.isdecimal()), default=-1)
         if found < 0:
             if any((self.path / name).exists() for name in TABLES) and not runs.exists():
-                raise ConfigError(
-                    f"{self.path} has tables, but not the folder runs: it is no folder of jobs, or damaged"
-                )
+                raise ConfigError(f"{self.path} has tables, but no folder runs: it is no folder of jobs, or damaged")
             return Run()
         told = json.loads((runs / f"{found:012d}.json").read_text())
         return Run(found, told["queues"], told["until"], told["batch"])
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def table(self, name: str, **filters: Any) -> pa.Table:
+    def table(self, name: str) -> pa.Table:
         """Return one of the tables jobs, settings, capacity and lost, of all runs that are done."""
-        rows = self._read(self.path / name, TABLES[name])
-        return rows
+        return self._read(self.path / name, TABLES[name])
 
     def open(self) -> pa.Table:
         """Return the jobs that had not ended when the newest run was done."""
@@ -116,10 +113,9 @@ class Folder:
         if not path.exists():
             return schema.empty_table()
         done = self.newest().number
-        files = [path] if path.is_file() else [each for each in path.rglob("*.parquet") if _run_of(each) <= done]
-        return pa.concat_tables(
-            [schema.empty_table(), *(pq.read_table(each, schema=schema, partitioning=None) for each in sorted(files))]
-        )
+        files = [path] if path.is_file() else sorted(each for each in path.rglob("*.parquet") if _run_of(each) <= done)
+        tables = (pq.read_table(each, schema=schema, partitioning=None) for each in files)
+        return pa.concat_tables([schema.empty_table(), *tables])
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -142,10 +138,8 @@ class Folder:
     def finish(self, run: Run, state: State) -> None:
         """Write what the next run goes on from, then that this one is done."""
         name = run_name(run.number)
-        _write(
-            state.open.sort_by([("queue", "ascending"), ("shard_key", "ascending")]),
-            self.path / "open" / name / "open.parquet",
-        )
+        jobs = state.open.sort_by([("queue", "ascending"), ("shard_key", "ascending")])
+        _write(jobs, self.path / "open" / name / "open.parquet")
         _write(state.present, self.path / "present" / name / "present.parquet")
         kept = self.path / "state" / name
         _write(state.letters, kept / "letters.parquet")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -54,7 +54,7 @@ class Live:
         for name in self.names:
             points = run.queues.get(name, {}).get("points", [])
             for events, after, queue_id in live.steps(self.client, name, points):
-                run = Run(run.number, {**run.queues, name: {"id": queue_id, "points": after}}, run.until)
+                run = Run(run.number, {**run.queues, name: {"id": queue_id, "points": after}}, run.until, run.batch)
                 yield events, run
 
     def seen(self, name: str, queue_id: str, events: pa.Table) -> pa.Table | None:
@@ -71,11 +71,11 @@ class Archived:
 
     def steps(self, run: Run) -> Iterator[tuple[pa.Table, Run]]:
         """As of `Source`. ConfigError if there is no archive."""
-        for events, batch in archive.steps(self.path, self.names, run.batch):
+        for found, batch in archive.steps(self.path, self.names, run.batch):
             points = {
                 (told["id"], part): point for told in run.queues.values() for part, point in enumerate(told["points"])
             }
-            events = archive.unread(events, points)
+            events = archive.unread(found, points)
             run = Run(run.number, {**run.queues, **_points_in(events, run)}, run.until, batch)
             yield events, run
 
@@ -107,25 +107,43 @@ def make(source: Source, out: Path, seen: Seen) -> Tally:
     """Add to the folder *out* the jobs that ended since its newest run. ConfigError if somebody else does that."""
     folder = Folder(out)
     with folder.locked():
-        run = folder.newest()
-        state, number = folder.state(run), run.number + 1
+        before = folder.newest()
+        number = before.number + 1
         folder.begin(number)
-        tally = Tally()
-        for step, (state, made, run, tally) in enumerate(_advanced(source, run, state, seen)):
+        making = _Making(source, before, folder.state(before), seen)
+        for step, made in enumerate(making.steps()):
             folder.add(number, step, made)
-        folder.finish(Run(number, run.queues, state.until, run.batch), state)
-    return tally
+        folder.finish(Run(number, making.run.queues, making.state.until, making.run.batch), making.state)
+    return making.tally
 
 
-def _advanced(source: Source, run: Run, state: State, seen: Seen) -> Iterator[tuple[State, Made, Run, Tally]]:
-    tally = Tally()
-    for events, after in source.steps(run):
-        new = [each for each in _lives(events) if each[1] not in state.until]
-        rows = [found for name, queue_id in new if (found := seen(name, queue_id, _of(events, queue_id))) is not None]
-        state, made = advance(state, events, pa.concat_tables(rows) if rows else None)
-        lost = pc.sum(made.lost["events"]).as_py() or 0
-        tally = Tally(tally.events + len(events), tally.jobs + len(made.jobs), len(state.open), tally.lost + lost)
-        yield state, made, after, tally
+@dataclass(slots=True)
+class _Making:
+    """One run: how far it is."""
+
+    source: Source
+    run: Run
+    state: State
+    seen: Seen
+    tally: Tally = field(default_factory=Tally)
+
+    def steps(self) -> Iterator[Made]:
+        """What each step adds."""
+        for events, run in self.source.steps(self.run):
+            self.run = run
+            self.state, made = advance(self.state, events, self._seen(events))
+            lost, before = pc.sum(made.lost["events"]).as_py() or 0, self.tally
+            self.tally = Tally(
+                before.events + len(events), before.jobs + len(made.jobs), len(self.state.open), before.lost + lost
+            )
+            yield made
+
+    def _seen(self, events: pa.Table) -> pa.Table | None:
+        """How the queues are set whose table begins."""
+        new = [(name, queue_id) for name, queue_id in _lives(events) if queue_id not in self.state.until]
+        rows = [self.seen(name, queue_id, _of(events, queue_id)) for name, queue_id in new]
+        found = [each for each in rows if each is not None]
+        return pa.concat_tables(found) if found else None
 
 
 def _lives(events: pa.Table) -> list[tuple[str, str]]:
@@ -146,15 +164,15 @@ def make_file(source: Source, out: Path, seen: Seen) -> Tally:
         "jobs": [JOBS.empty_table()], "settings": [SETTINGS.empty_table()],
         "capacity": [CAPACITY.empty_table()], "lost": [LOST.empty_table()],
     }  # fmt: skip
-    state, tally = State(), Tally()
-    for state, made, _, tally in _advanced(source, Run(), state, seen):
-        for name, found in tables.items():
-            found.append(getattr(made, name))
-    tables["open"], tables["capacity"] = [state.open], [*tables["capacity"], state.present]
-    for name, found in tables.items():
-        table = pa.concat_tables(found)
+    making = _Making(source, Run(), State(), seen)
+    for made in making.steps():
+        for name, rows in tables.items():
+            rows.append(getattr(made, name))
+    tables["open"], tables["capacity"] = [making.state.open], [*tables["capacity"], making.state.present]
+    for name, rows in tables.items():
+        table = pa.concat_tables(rows)
         path = out if name == "jobs" else out.with_name(f"{out.name.removesuffix(SUFFIX)}.{name}{SUFFIX}")
         draft = path.with_suffix(".new")
         pq.write_table(table.sort_by(ORDER) if name == "jobs" else table, draft, compression="zstd")
         draft.rename(path)
-    return tally
+    return making.tally
