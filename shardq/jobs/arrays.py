@@ -1,4 +1,4 @@
-"""Columns of Arrow as arrays of numpy, and back: times are whole ms, bills tenths of a ms, and what is null is `NONE`."""
+"""Columns of Arrow as arrays of numpy, and back: times are whole ms, and what is null is `NONE`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ with extra("jobs", "the table of jobs"):
     import pyarrow.compute as pc
 
 from shardq.jobs.arrays import NONE, ms_of, numbered, one, scaled
-
 from shardq.jobs.rules import ALWAYS, Rule, Rules
 from shardq.jobs.schema import OPEN
 

@@ -67,9 +67,9 @@ def _changed(kind: str, before: Row, event: Row, values: Mapping[str, str]) -> R
         case "weighted":
             return {"weight": _number(values, "weight"), "weight_until": event["due"]}
         case "limited":
-            return _limits(values) | {"plan": values.get("plan"), "limits_until": event["due"]}
+            return limits_in(values) | {"plan": values.get("plan"), "limits_until": event["due"]}
         case "plan_set":
-            return _limits(values) | {"weight": _number(values, "weight")}
+            return limits_in(values) | {"weight": _number(values, "weight")}
         case "paused":
             return {"paused": True, "paused_until": event["due"]}
         case "resumed":
@@ -77,11 +77,12 @@ def _changed(kind: str, before: Row, event: Row, values: Mapping[str, str]) -> R
         case "configured":
             told = {name: value or "" for name, value in event["values"] or ()}
             known = {name: value for name, value in {**before.get("values", {}), **told}.items() if value != ""}
-            return _limits(known) | {"values": known}
+            return limits_in(known) | {"values": known}
     return dict.fromkeys(("cap", "rate", "burst", "weight"))
 
 
-def _limits(values: Mapping[str, str]) -> Row:
+def limits_in(values: Mapping[str, str]) -> Row:
+    """Return the columns of a row that limits fill, of what was set by name."""
     cap = _number(values, "max_in_flight")
     found = {"cap": None if cap is None else int(cap)}
     return found | {"rate": _number(values, "rate"), "burst": _number(values, "burst")}
@@ -96,7 +97,7 @@ def _number(values: Mapping[str, str], name: str) -> float | None:
 
 def seen_row(queue: str, queue_id: str, at: datetime, **values: Any) -> Row:
     """Return a row of how something is in the queue now."""
-    row = {**dict.fromkeys(SETTINGS.names), "paused": False, "scope": QUEUE, "values": {}, "kind": SEEN}
+    row: Row = {**dict.fromkeys(SETTINGS.names), "paused": False, "scope": QUEUE, "values": {}, "kind": SEEN}
     return row | {"queue": queue, "queue_id": queue_id, "at": at} | values
 
 

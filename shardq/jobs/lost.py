@@ -47,15 +47,7 @@ def partitions_of(message_ids: pa.Array) -> Any:
 
 
 def lost_of(events: pa.Table) -> pa.Table:
-    """Return where events are missing in a table that has those of one partition in their order."""
-    is_gap = pc.equal(one(events["kind"]), KIND).to_numpy(zero_copy_only=False)
-    at = np.flatnonzero(is_gap)
-    if not len(at):
-        return LOST.empty_table()
-    seen = np.flatnonzero(~is_gap)
-    before = np.searchsorted(seen, at) - 1
-    source = np.where(before < 0, -1, seen[np.maximum(before, 0)]) if len(seen) else np.full(len(at), -1)
-    gaps = events.take(pa.array(at))
-    after_at = one(events["time"]).take(pa.array(np.maximum(source, 0), mask=source < 0))
-    columns = [gaps["queue"], gaps["queue_id"], gaps["partition"], after_at, gaps["time"], gaps["count"]]
-    return pa.table([one(each).cast(kind.type) for each, kind in zip(columns, LOST, strict=True)], schema=LOST)
+    """Return where events are missing."""
+    gaps = events.filter(pc.equal(events["kind"], KIND))
+    columns = [gaps[each] for each in ("queue", "queue_id", "partition", "due", "time", "count")]
+    return pa.table([each.cast(kind.type) for each, kind in zip(columns, LOST, strict=True)], schema=LOST)

@@ -22,7 +22,7 @@ from shardq.jobs import kinds
 from shardq.jobs.arrays import NONE, is_null, ms_of, one, scaled, taken, times_of, whole
 from shardq.jobs.histories import Histories
 from shardq.jobs.lost import Losses
-from shardq.jobs.schema import JOBS, OPEN
+from shardq.jobs.schema import OPEN
 
 STRETCHES: Final = pa.list_(pa.int64())
 """Stretches of time in ms: from, to, from, to, and so on. One that is not over ends with `NONE`."""
@@ -162,7 +162,7 @@ class _Pivot:
 
     def _outcomes(self) -> pa.Array:
         names = np.array([each if each in kinds.ENDS else None for each in kinds.KINDS], object)
-        found = np.where(self.has_ended, names[self.last_kind], None)
+        found: Any = np.where(self.has_ended, names[self.last_kind], None)
         is_letter = self._is_carried_letter()
         if not is_letter.any():
             return pa.array(found.tolist(), pa.string())

@@ -97,12 +97,10 @@ class Rules:
         cap, rate, burst = (limits.get(each) for each in ("cap", "rate", "burst"))
         if cap is None:
             cap = (queue.get("cap") or 0) * (weight or 1)
-        if rate is not None or burst is not None:
-            burst = burst or 0
-        else:
-            burst = queue.get("burst") or 0
+        if rate is None and burst is None:
+            burst = queue.get("burst")
         rate = (queue.get("rate") or 0) if rate is None else rate
-        return Rule(moment, cap, rate, burst or max(1, math.ceil(rate)), paused, plan)
+        return Rule(moment, cap, rate, burst or max(1.0, math.ceil(rate)), paused, plan)
 
 
 def _moments(row: Row) -> list[int]:

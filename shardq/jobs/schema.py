@@ -97,7 +97,7 @@ SETTINGS: Final = pa.schema([
     ("key", pa.string()),
     ("weight", pa.float64()),
     ("weight_until", TIME),
-    ("cap", pa.int32()),
+    ("cap", pa.int64()),
     ("rate", pa.float64()),
     ("burst", pa.float64()),
     ("plan", pa.string()),
@@ -125,7 +125,6 @@ CAPACITY: Final = pa.schema([
     ("queue", pa.string()),
     ("queue_id", pa.string()),
     ("worker", pa.string()),
-    ("client", pa.string()),
     ("from_at", TIME),
     ("to_at", TIME),
     ("slots", pa.int32()),
@@ -133,7 +132,7 @@ CAPACITY: Final = pa.schema([
 ])  # fmt: skip
 """A stay of a worker: from when it was heard until it left.
 
-- `worker`: its id, as in `workers()`. `client`: who its deliveries name.
+- `worker`: its id, as in `workers()`, which begins with the name of its client.
 - `from_at`: null if that event is lost. `to_at`: null while it is there. One that was given up had been silent for the
   last `silent_s` seconds before; null: it said that it ends.
 - `slots`: how many jobs it runs at once, for all of its queues together.
@@ -161,7 +160,7 @@ EVENTS: Final = pa.schema([
     ("kind", pa.string()),
     ("message_id", pa.string()),
     ("shard_key", pa.string()),
-    ("count", pa.int32()),
+    ("count", pa.int64()),
     ("due", TIME),
     ("client", pa.string()),
     ("by", pa.string()),
@@ -173,8 +172,8 @@ EVENTS: Final = pa.schema([
 ])  # fmt: skip
 """Events of journals, from which jobs are made: docs/journal.md. Of what happened to no message, `message_id` is null.
 
-An event of the kind `lost` stands where events are missing: it has the number of the last of them, and in `count` how
-many they are.
+An event of the kind `lost` stands where events are missing: it has the number of the last of them, the time of the next
+event, as `due` the time of the event before if that is known, and in `count` how many are missing.
 """
 
 OPEN: Final = pa.schema([
