@@ -11,7 +11,7 @@ works AS (
     CASE WHEN j.attempts > 1 THEN j.first_at ELSE j.last_at END - a.since AS given,
     CASE WHEN NOT q.is_timed THEN 0.001 * j.attempts WHEN j.work_s > 0 THEN j.work_s ELSE coalesce(j.ran_s, 0.0) END AS seconds,
     CASE WHEN q.is_timed AND j.work_s > 0 THEN greatest(j.work_s - 0.001 * j.attempts, 0.0) ELSE coalesce(j.ran_s, 0.0) END AS net,
-    a.until - a.since AS over
+    q.is_timed, a.until - a.since AS over
   FROM jobs j CROSS JOIN asked a
   JOIN (
     SELECT queue_id, sum(work_s) > 0.002 * sum(CASE WHEN work_s > 0 THEN attempts ELSE 0 END) AS is_timed FROM jobs GROUP BY queue_id
@@ -84,7 +84,7 @@ pieces AS (
   FROM (
     SELECT queue_id, parent, greatest(given, 0.0) AS begins, least(greatest(coalesce(ended, over), given + 0.001), over) AS ends,
       greatest(coalesce(ended, over), given + 0.001) AS full_ends, attempts, ended,
-      CASE WHEN ended IS NULL THEN over - given ELSE seconds END AS seconds,
+      CASE WHEN ended IS NULL AND is_timed THEN over - given ELSE seconds END AS seconds,
       CASE WHEN ended IS NULL THEN over - given ELSE net END AS net
     FROM works WHERE given IS NOT NULL
   ) AS each_work
@@ -99,8 +99,8 @@ marks AS (
     SELECT queue_id, parent, begins AS t, 1 AS d_ready, 0.0 AS d_rate, 0.0 AS d_net, 0.0 AS d_owed, 0.0 AS d_weight, 0.0 AS longest,
       0.0 AS d_owed_net, 0.0 AS longest_net FROM unblocked
     UNION ALL SELECT queue_id, parent, ends, -1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0 FROM unblocked
-    UNION ALL SELECT queue_id, parent, begins, 0, rate, net, rate * ends, 0.0, CASE WHEN ended IS NULL THEN 0.0 ELSE longest END,
-      net * ends, CASE WHEN ended IS NULL THEN 0.0 ELSE longest_net END FROM pieces
+    UNION ALL SELECT queue_id, parent, begins, 0, rate, net, rate * ends, 0.0, longest,
+      net * ends, longest_net FROM pieces
     UNION ALL SELECT queue_id, parent, ends, 0, -rate, -net, -rate * ends, 0.0, 0.0, -net * ends, 0.0 FROM pieces
     UNION ALL
     SELECT queue_id, parent, t, 0, 0.0, 0.0, 0.0, weight - lag(weight, 1, 1.0) OVER (PARTITION BY queue_id, parent ORDER BY t), 0.0, 0.0, 0.0
@@ -149,10 +149,17 @@ leads AS (
   WHERE next_t IS NOT NULL
 ),
 extremes AS (
-  SELECT queue_id, parent, t, weight, waited, given, fair, so_far,
+  SELECT queue_id, parent, t, stretch, weight, waited, given, fair, so_far,
     least(0.0, min(so_far) OVER (PARTITION BY queue_id, parent, stretch ORDER BY t)) AS lowest,
     greatest(0.0, max(so_far) OVER (PARTITION BY queue_id, parent, stretch ORDER BY t)) AS highest
   FROM (SELECT *, sum(ahead) OVER (PARTITION BY queue_id, parent, stretch ORDER BY t) AS so_far FROM leads) AS each_lead
+),
+risen AS ( -- how far each was ahead of its fair share at a moment, as changes from one moment to the next
+  SELECT queue_id, parent, t, rise - lag(rise, 1, 0.0) OVER (PARTITION BY queue_id, parent ORDER BY t) AS d_rise
+  FROM (
+    SELECT queue_id, parent, t, lag(so_far - lowest, 1, 0.0) OVER (PARTITION BY queue_id, parent, stretch ORDER BY t) AS rise
+    FROM extremes
+  ) AS each_moment
 ),
 tenants AS (
   SELECT queue_id, parent, max(weight) AS weight, sum(waited) AS waited_s, sum(given) AS given_s, sum(fair) AS fair_s,
@@ -174,17 +181,18 @@ pair_marks AS (
   SELECT queue_id, ahead, behind, t, sum(ready_ahead) AS ready_ahead, sum(ready_behind) AS ready_behind,
     sum(got_ahead) AS got_ahead, sum(more) AS more, sum(net_more) AS net_more, sum(owed) AS owed, sum(net_ahead) AS net_ahead,
     sum(owed_net) AS owed_net, max(longest) AS longest, max(longest_net) AS longest_net,
-    max(before) AS before, max(before_net) AS before_net, max(is_other_weight) AS is_other_weight
+    max(before) AS before, sum(d_rise) AS d_rise, max(is_other_weight) AS is_other_weight
   FROM (
     SELECT p.queue_id, p.ahead, p.behind, c.t, c.d_ready AS ready_ahead, 0 AS ready_behind, c.d_got AS got_ahead,
       c.d_got AS more, c.d_net AS net_more, c.d_owed AS owed, c.d_net AS net_ahead,
       c.d_owed_net AS owed_net, c.longest / c.weight AS longest, c.longest_net / c.weight AS longest_net,
-      0.0 AS before, 0.0 AS before_net, c.is_other_weight
+      0.0 AS before, 0.0 AS d_rise, c.is_other_weight
     FROM pairs p JOIN changes c ON c.queue_id = p.queue_id AND c.parent = p.ahead
     UNION ALL
     SELECT p.queue_id, p.ahead, p.behind, c.t, 0, c.d_ready, 0.0, -c.d_got, -c.d_net, 0.0, 0.0, 0.0, c.longest / c.weight, c.longest_net / c.weight,
-      c.longest / c.weight, c.longest_net / c.weight, c.is_other_weight
+      greatest(c.longest, c.longest_net) / c.weight, coalesce(r.d_rise, 0.0), c.is_other_weight
     FROM pairs p JOIN changes c ON c.queue_id = p.queue_id AND c.parent = p.behind
+    LEFT JOIN risen r ON r.queue_id = c.queue_id AND r.parent = c.parent AND r.t = c.t
   ) AS each_change
   GROUP BY queue_id, ahead, behind, t
 ),
@@ -192,7 +200,7 @@ pair_steps AS (
   SELECT queue_id, ahead, behind, t, lead(t) OVER pair AS next_t, longest, longest_net, is_other_weight,
     CASE WHEN sum(ready_ahead) OVER pair > 0 AND sum(ready_behind) OVER pair > 0 THEN 1 ELSE 0 END AS both_ready,
     sum(more) OVER pair AS more, sum(net_more) OVER pair AS net_more,
-    max(before) OVER pair AS before, max(before_net) OVER pair AS before_net,
+    greatest(max(before) OVER pair, sum(d_rise) OVER pair) AS before,
     sum(owed) OVER pair - owed AS owed_before, sum(got_ahead) OVER pair - got_ahead AS got_before,
     sum(owed_net) OVER pair - owed_net AS owed_net_before, sum(net_ahead) OVER pair - net_ahead AS net_before
   FROM pair_marks WINDOW pair AS (PARTITION BY queue_id, ahead, behind ORDER BY t)
@@ -200,7 +208,7 @@ pair_steps AS (
 stretches AS ( -- times in which both had work ready
   SELECT *, sum(is_first) OVER (PARTITION BY queue_id, ahead, behind ORDER BY t) AS stretch,
     CASE WHEN is_first = 1 THEN before + greatest(owed_before - t * got_before, 0.0) ELSE 0.0 END AS carried,
-    CASE WHEN is_first = 1 THEN before_net + greatest(owed_net_before - t * net_before, 0.0) ELSE 0.0 END AS carried_net
+    CASE WHEN is_first = 1 THEN before + greatest(owed_net_before - t * net_before, 0.0) ELSE 0.0 END AS carried_net
   FROM (
     SELECT *, CASE WHEN both_ready = 1 AND (is_other_weight = 1
       OR lag(both_ready, 1, 0) OVER (PARTITION BY queue_id, ahead, behind ORDER BY t) = 0) THEN 1 ELSE 0 END AS is_first
@@ -208,12 +216,12 @@ stretches AS ( -- times in which both had work ready
   ) AS each_step
 ),
 compared AS ( -- What ran already when the stretch began nobody could take away: it is not held against who has it. And
-  -- who is behind may have been ahead of all by its longest job before.
+  -- who is behind may have been ahead before, by its longest job or more: that is taken from it now.
   SELECT queue_id, ahead, behind, stretch, next_t,
     min(t) OVER (PARTITION BY queue_id, ahead, behind, stretch) AS begins,
     sum(more * (next_t - t)) OVER so_far AS full_s, sum(net_more * (next_t - t)) OVER so_far AS net_s,
-    3 * max(longest) OVER so_far + sum(carried) OVER so_far + 0.1 AS full_bound,
-    3 * max(longest_net) OVER so_far + sum(carried_net) OVER so_far + 0.1 AS net_bound
+    4 * max(longest) OVER so_far + sum(carried) OVER so_far + 0.1 AS full_bound,
+    4 * max(longest_net) OVER so_far + sum(carried_net) OVER so_far + 0.1 AS net_bound
   FROM stretches WHERE both_ready = 1 AND next_t IS NOT NULL
   WINDOW so_far AS (PARTITION BY queue_id, ahead, behind, stretch ORDER BY t)
 ),
