@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from shardq.model.wording import plural
 from shardq.reports import cost, fair, noisy, slo, used
-from shardq.reports.folder import Folder
+from shardq.reports.folder import Files
 from shardq.reports.options import Options
 from shardq.reports.page import page
 from shardq.reports.tables import Span, Tables
@@ -45,7 +45,7 @@ def made(
     name: str, folder: Path, *, since: float | None = None, until: float | None = None, options: Options | None = None
 ) -> Made:
     """Make the report called *name* of the tables in a folder, of all times or from *since* until before *until*."""
-    tables = Tables(Folder(folder), None if name in BEFORE else since, until)
+    tables = Tables(Files(folder), since, until, before=name in BEFORE)
     try:
         told = REPORTS[name](tables, options or Options())
         return Made(replace(told, remarks=(*told.remarks, *_lost(tables))), tables.span)

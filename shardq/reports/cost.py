@@ -22,7 +22,9 @@ IDLE: Final = "Idle slots of workers"
 def report(tables: Tables, options: Options) -> Told:
     """Tell what it cost."""
     found = tables.rows("cost", price=options.price, currency=options.currency)
-    rows = [row | {name: _iso(row[name]) for name in ("ChargePeriodStart", "ChargePeriodEnd")} for row in map(dict, found)]
+    rows = [
+        row | {name: _iso(row[name]) for name in ("ChargePeriodStart", "ChargePeriodEnd")} for row in map(dict, found)
+    ]
     work = [row for row in found if row["ChargeDescription"] != IDLE]
     idle = [row for row in found if row["ChargeDescription"] == IDLE]
     money = _money(options.currency)

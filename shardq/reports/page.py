@@ -29,7 +29,9 @@ svg text { font: 11px system-ui, sans-serif; fill: var(--text) } svg .value { te
 svg .ground { fill: var(--bar) } svg .part0 { fill: var(--part0) } svg .part1 { fill: var(--part1) }
 svg .bad { fill: var(--bad) } svg .mark { fill: var(--text) }
 """
-UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 """Letters that turn the text around them, or that nobody sees."""
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from shardq.extras import extra
 from shardq.reports.errors import NoTables
-from shardq.reports.folder import Folder
+from shardq.reports.folder import Files
 
 with extra("reports", "a report"):
     import duckdb
@@ -39,13 +39,14 @@ class Span(NamedTuple):
 class Tables:
     """A connection of DuckDB with the views of a folder: jobs, settings, capacity, lost, names and asked.
 
-    It is of jobs that ended at *since* or later, or have not ended.
+    They have jobs that ended at *since* or later, or have not ended; with *before* also those that ended earlier.
     """
 
-    def __init__(self, folder: Folder, since: float | None = None, until: float | None = None) -> None:
+    def __init__(
+        self, files: Files, since: float | None = None, until: float | None = None, *, before: bool = False
+    ) -> None:
         self._link = duckdb.connect(config={"autoload_known_extensions": False, "autoinstall_known_extensions": False})
-        self._link.execute("SET TimeZone = 'UTC'")
-        self._folder, self._since = folder, since
+        self._files, self._since = files, None if before else since
         self._view("jobs", JOBS, ("jobs", "open"))
         self._view("settings", SETTINGS, ("settings",))
         self._view("capacity", CAPACITY, ("capacity", "present"))
@@ -71,7 +72,7 @@ class Tables:
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
     def _view(self, name: str, schema: Any, kinds: Sequence[str]) -> None:
-        read = [path for kind in kinds for path in self._folder.files(kind, self._since if kind == "jobs" else None)]
+        read = [path for kind in kinds for path in self._files.of(kind, self._since if kind == "jobs" else None)]
         columns = ", ".join(filter(None, map(_column, schema)))
         if read:
             listed = ", ".join(map(_literal, read))

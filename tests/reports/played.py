@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
-from shardq import Delivery, Empty, Event
+from shardq import Delivery, Empty
+from shardq.jobs.making import Live, make
 from shardq.testing import ManualClock
 from tests.servers import Server
 from tests.simulated import clocked_client
@@ -65,14 +67,11 @@ class Played:
         self.clock.advance(moment - self.now)
         return self
 
-    def events(self) -> list[Event]:
-        """All events of the journal."""
-        found: list[Event] = []
-        position = 0
-        while (page := self.queue.journal(1000, after=position)).events:
-            found += page.events
-            position = page.position
-        return found
+    def table(self, folder: Path) -> Path:
+        """Add what happened so far to the table of jobs in this folder."""
+        source = Live(self.queue.client, [self.queue.name])
+        make(source, folder, source.seen)
+        return folder
 
     def _take(self) -> None:
         while self._free:
