@@ -55,10 +55,7 @@ def made(
 
 def _lost(tables: Tables) -> list[str]:
     """What is to be said where the tables are not whole."""
-    [found] = tables.query(
-        f"SELECT coalesce(sum(events), 0) AS events, count(DISTINCT queue_id) AS queues FROM lost "
-        f"WHERE before_at >= {tables.span.since!r} AND coalesce(after_at, 0) < {tables.span.until!r}"
-    )
+    [found] = tables.rows("lost")
     if not found["events"]:
         return []
     return [f"{plural(int(found['events']), 'event')} of this time are missing in the journal, so some jobs are, too."]

@@ -1,4 +1,4 @@
-"""What it cost: the price of a slot for a second times the seconds of handlers, and idle slots apart, as FOCUS says it."""
+"""What it cost: the price of a slot-second times the seconds of handlers, and idle slots apart, as FOCUS says it."""
 
 from __future__ import annotations
 
@@ -70,10 +70,11 @@ def _by(rows: Sequence[Row], name: Callable[[Row], str]) -> Mapping[str, list[Ro
 
 
 def _lines(found: Mapping[str, list[Row]], total: float, money: Callable[[float], str], most: int) -> list[list[str]]:
-    return [
-        [named(name), span(sum(row["ConsumedQuantity"] for row in rows)), money(_cost(rows)), share(_cost(rows) / (total or 1.0))]
-        for name, rows in list(found.items())[:most]
-    ]  # fmt: skip
+    shown = []
+    for name, rows in list(found.items())[:most]:
+        seconds = span(sum(row["ConsumedQuantity"] for row in rows))
+        shown.append([named(name), seconds, money(_cost(rows)), share(_cost(rows) / (total or 1.0))])
+    return shown
 
 
 def _picture(work: Sequence[Row], idle: Sequence[Row], options: Options) -> str:

@@ -42,15 +42,15 @@ def _verdict(unfair: Sequence[Row], pairs: Sequence[Row], tenants: Sequence[Row]
         more = f" Of {plural(len(unfair), 'pair')} that is so." if len(unfair) > 1 else ""
         return (
             f"It was not fair: {named(worst['tenant'])} was given {span(worst['ahead_s'])} of work more than "
-            f"{named(worst['other'])}, by weight, from {moment(worst['since'])} to {moment(worst['until'])}, while both "
-            f"waited; {span(worst['bound_s'])} is promised.{more}"
+            f"{named(worst['other'])}, by weight, from {moment(worst['since'])} to {moment(worst['until'])}, "
+            f"while both waited; {span(worst['bound_s'])} is promised.{more}"
         )
     if not pairs:
         return "Nothing was to be shared: no two tenants waited at the same time."
     most = max(pairs, key=lambda row: float(row["ahead_s"]))
     return (
-        f"It was fair: of {plural(len(tenants), 'tenant')} that waited none was given more than is promised. The most was "
-        f"{span(most['ahead_s'])} of {span(most['bound_s'])}."
+        f"It was fair: of {plural(len(tenants), 'tenant')} that waited none was given more than is promised. "
+        f"The most was {span(most['ahead_s'])} of {span(most['bound_s'])}."
     )
 
 

@@ -50,8 +50,8 @@ def _verdict(noisy: Sequence[Row], rows: Sequence[Row], new: Sequence[Row]) -> s
     first = max(noisy, key=lambda row: float(row["seconds"]))
     more = f" {len(noisy) - 1} more were, too." if len(noisy) > 1 else ""
     return (
-        f"{of_queue(first, rows)(first['tenant'])} was noisier than usual: {span(first['seconds'])} of work in the last "
-        f"day, where {span(first['usual_s'])} is usual.{more}"
+        f"{of_queue(first, rows)(first['tenant'])} was noisier than usual: {span(first['seconds'])} of work "
+        f"in the last day, where {span(first['usual_s'])} is usual.{more}"
     )
 
 

@@ -24,7 +24,7 @@ def report(tables: Tables, options: Options) -> Told:
     missed = [row for row in queues if row["met"] < options.objective]
     shown = [
         Table("By queue", ("queue", *COLUMNS), [[named(row["queue"]), *_cells(row)] for row in queues]),
-        Table("Last hours", ("until the end", *COLUMNS), [[_last(row, rows), *_cells(row)] for row in _of(rows, "last")]),
+        Table("Of late", ("last", *COLUMNS), [[_last(row, rows), *_cells(row)] for row in _of(rows, "last")]),
         Table(
             "Worst tenants", ("tenant", *COLUMNS),
             [[of_queue(row, rows)(row["name"]), *_cells(row)] for row in worst[: options.rows]],

@@ -16,7 +16,7 @@ from shardq.reports.folder import Files
 
 with extra("reports", "a report"):
     import duckdb
-    import pyarrow  # noqa: F401 (DuckDB reads the schema of an empty table with it)
+    import pyarrow
 
 from shardq.jobs.schema import CAPACITY, JOBS, LOST, SETTINGS
 
@@ -61,8 +61,7 @@ class Tables:
     def rows(self, report: str, **asked: float | str) -> Sequence[Row]:
         """Run the text of a report; its `asked` view has one row with the span and what else is *asked*."""
         columns = {"since": self.span.since, "until": self.span.until, **asked}
-        values = ", ".join(f"{_literal(value)} AS {name}" for name, value in columns.items())
-        self._link.execute(f"CREATE OR REPLACE VIEW asked AS SELECT {values}")
+        self._link.register("asked", pyarrow.Table.from_pylist([columns]))
         return self.query(text_of(report))
 
     def query(self, text: str) -> Sequence[Row]:
@@ -75,12 +74,10 @@ class Tables:
         read = [path for kind in kinds for path in self._files.of(kind, self._since if kind == "jobs" else None)]
         columns = ", ".join(filter(None, map(_column, schema)))
         if read:
-            listed = ", ".join(map(_literal, read))
-            source = f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+            found = self._link.read_parquet(read, union_by_name=True, hive_partitioning=False)
         else:
-            self._link.register(f"no_{name}", schema.empty_table())
-            source = f"no_{name}"
-        self._link.execute(f"CREATE VIEW {name} AS SELECT {columns} FROM {source}")
+            found = self._link.from_arrow(schema.empty_table())
+        found.project(columns).create_view(name)
 
     def _spanned(self, since: float | None, until: float | None) -> Span:
         [seen] = self.query(
@@ -107,9 +104,3 @@ def _column(field: Any) -> str:
     name = RENAMED.get(field.name, field.name)
     quoted = f'"{field.name}"'
     return f"epoch_us({quoted}) / 1e6 AS {name}" if str(field.type).startswith("timestamp") else f"{quoted} AS {name}"
-
-
-def _literal(value: float | str) -> str:
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    return f"CAST({value!r} AS DOUBLE)"

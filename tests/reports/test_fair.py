@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ Play = Callable[..., Played]
 
 
 @pytest.fixture
-def play(server: Server) -> Iterator[Play]:
+def play(server: Server) -> Play:
     """Begins a history."""
-    yield lambda *how, **more: Played(server, *how, **more)
+    return lambda *how, **more: Played(server, *how, **more)
 
 
 def judged(played: Played, folder: Path) -> Told:

@@ -25,8 +25,8 @@ def told_rows(name: str, folder: Path, options: Options | None = None, **when: f
 def test_used_sums_seconds_attempts_and_failures_by_tenant_task_and_plan(tmp_path: Path) -> None:
     rng = random.Random(7)
     jobs = [
-        job(f"t{rng.randrange(5)}/{rng.randrange(3)}", rng.random() * DAY, rng.random() * 9, task=rng.choice(["a", "b", None]),
-            plan=rng.choice(["gold", None]), attempts=rng.randrange(1, 5), outcome=rng.choice(["acked", "dead"]))
+        job(f"t{rng.randrange(5)}/{rng.randrange(3)}", rng.random() * DAY, rng.random() * 9,
+            task=rng.choice(["a", "b", None]), plan=rng.choice(["gold", None]), attempts=rng.randrange(1, 5), outcome=rng.choice(["acked", "dead"]))
         for _ in range(300)
     ]  # fmt: skip
     rows = told_rows("used", folder_of(tmp_path, jobs))
@@ -140,8 +140,9 @@ def weeks(rng: random.Random, last: dict[str, float], *, days: int = 21, wait: f
         for number in range(5):
             name = f"t{number}"
             times = last.get(name, last.get("all", 1.0)) if day == days - 1 else 1.0
-            for _ in range(round(20 * (number + 1) * times * rng.uniform(0.8, 1.2))):
-                jobs.append(job(name, day * DAY + rng.random() * (DAY - 100), 2.0, wait=wait * (day == days - 1)))
+            late = wait * (day == days - 1)
+            count = round(20 * (number + 1) * times * rng.uniform(0.8, 1.2))
+            jobs += [job(name, day * DAY + rng.random() * (DAY - 100), 2.0, wait=late) for _ in range(count)]
     return jobs
 
 

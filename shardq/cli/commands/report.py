@@ -7,8 +7,8 @@ from typing import Final
 from shardq.cli.menu import Menu
 from shardq.cli.parsing import group
 
-ABOUT = """A report is of the folder of tables that `shardq jobs` makes. Its first line is the verdict. With --html it is
-also written as one page, which needs no other file and can be sent to others."""
+ABOUT = """A report is of the folder of tables that `shardq jobs` makes. Its first line is the verdict. With --html it
+is also written as one page, which needs no other file and can be sent to others."""
 
 EXAMPLES = """  shardq jobs mails --out mails.jobs
   shardq report fair mails.jobs
