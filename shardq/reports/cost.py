@@ -36,7 +36,7 @@ def report(tables: Tables, options: Options) -> Told:
               _lines(_by(work, lambda row: str(row["x_Task"])), spent, money, options.rows)),
         Table("By day", ("day", "work", "idle"), [
             [day(at), money(_cost(_at(work, at))), money(_cost(_at(idle, at)))]
-            for at in sorted({row["ChargePeriodStart"] for row in found})
+            for at in sorted({row["ChargePeriodStart"] for row in found})[-options.rows :]
         ]),
     ]  # fmt: skip
     verdict = "Nothing was used in this time."

@@ -14,14 +14,14 @@ from shardq.reports.times import moment
 from shardq.reports.told import Table, Told
 
 TITLE: Final = "Was it fair"
-PAIRS: Final = ("ahead", "behind", "by", "promised", "from", "until")
+PAIRS: Final = ("ahead", "behind", "by", "promised", "from", "after")
 TENANTS: Final = ("tenant", "weight", "waited", "given meanwhile")
 
 
 def report(tables: Tables, options: Options) -> Told:
     """Tell whether it was fair."""
     rows = tables.rows("fair")
-    pairs = sorted((row for row in rows if row["kind"] == "pair"), key=_excess, reverse=True)
+    pairs = sorted((row for row in rows if row["kind"] == "pair"), key=_place)
     tenants = sorted((row for row in rows if row["kind"] == "tenant"), key=lambda row: -row["waited_s"])
     unfair = [row for row in pairs if _excess(row) > 0]
     shown = [
@@ -29,6 +29,11 @@ def report(tables: Tables, options: Options) -> Told:
         Table("Who waited", TENANTS, [_tenant(row, rows) for row in tenants[: options.rows]]),
     ]
     return Told(TITLE, _verdict(unfair, pairs, tenants), bool(unfair), shown, _picture(pairs, rows), rows)
+
+
+def _place(row: Row) -> tuple[float, float]:
+    """Where a pair stands: those that were not fair first, the worst of them before others; then who was most ahead."""
+    return -max(0.0, _excess(row)), -float(row["ahead_s"])
 
 
 def _excess(row: Row) -> float:
@@ -56,10 +61,8 @@ def _verdict(unfair: Sequence[Row], pairs: Sequence[Row], tenants: Sequence[Row]
 
 def _pair(row: Row, rows: Sequence[Row]) -> list[str]:
     name = of_queue(row, rows)
-    return [
-        name(row["tenant"]), name(row["other"]), span(row["ahead_s"]), span(row["bound_s"]), moment(row["since"]),
-        moment(row["until"]),
-    ]  # fmt: skip
+    names = name(row["tenant"]), name(row["other"])
+    return [*names, span(row["ahead_s"]), span(row["bound_s"]), moment(row["since"]), span(row["waited_s"])]
 
 
 def _tenant(row: Row, rows: Sequence[Row]) -> list[str]:

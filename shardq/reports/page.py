@@ -24,9 +24,11 @@ p { margin: .4rem 0 } .verdict { font-size: 1.1rem; font-weight: 600 } .verdict.
 th, td { padding: .25rem .5rem .25rem 0; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }
 th { color: var(--soft); font-weight: 500; font-size: .9rem }
 th.name, td.name { text-align: left; white-space: normal; min-width: 7rem }
-svg { display: block; width: 100%; max-width: 36rem; margin: 1rem 0 }
-svg text { font: 11px system-ui, sans-serif; fill: var(--text) } svg .value { text-anchor: end; fill: var(--soft) }
+svg { display: block; width: 100%; max-width: 32rem; margin: 1rem 0 }
+svg text { font: 12px system-ui, sans-serif; fill: var(--text) } svg .value { text-anchor: end; fill: var(--soft) }
 svg .ground { fill: var(--bar) } svg .part0 { fill: var(--part0) } svg .part1 { fill: var(--part1) }
+@media (max-width: 32rem) { table { font-size: .85rem } th, td { padding-right: .3rem } th { white-space: normal }
+  th.name, td.name { min-width: 5.5rem } }
 svg .bad { fill: var(--bad) } svg .mark { fill: var(--text) }
 """
 UNSEEN: Final = re.compile(

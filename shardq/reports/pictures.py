@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final, NamedTuple
 
-WIDTH: Final = 400.0
-"""Units of a picture from left to right; a letter is 11 high, so it can be read at 360 pixels."""
+WIDTH: Final = 340.0
+"""Units of a picture from left to right; a letter is 12 high, so it can be read at 360 pixels."""
 ROW: Final = 32.0
 """Units of a bar with its name above it."""
 HEIGHT: Final = 150.0
 """Units of columns, without what stands below."""
-LONGEST: Final = 44
+LONGEST: Final = 32
 """Letters of a name."""
 MOST: Final = 12
 """Bars of a picture."""
@@ -87,7 +87,7 @@ def columns(title: str, found: Sequence[Column], names: Sequence[str], *, line: 
     if len(found) > 1:
         lines.append(f'<text x="{WIDTH:g}" y="{HEIGHT + 14:g}" class="value">{_day(found[-1].at)}</text>')
     for number, name in enumerate(names):
-        left = number * 200
+        left = number * 170
         lines.append(
             f'<rect x="{left}" y="{HEIGHT + 24:g}" width="9" height="9" class="part{number}"/>'
             f'<text x="{left + 14}" y="{HEIGHT + 33:g}">{escape(name)}</text>'

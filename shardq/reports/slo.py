@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,6 +15,9 @@ from shardq.reports.tables import Row, Tables
 from shardq.reports.told import Table, Told
 
 TITLE: Final = "Service level objective"
+HOUR: Final = 3600.0
+MOST_COLUMNS: Final = 60
+"""Columns of the picture."""
 COLUMNS: Final = ("jobs", "late", "met", "burn rate", "budget left")
 
 
@@ -30,8 +35,8 @@ def report(tables: Tables, options: Options) -> Told:
             [[of_queue(row, rows)(row["name"]), *_cells(row)] for row in worst[: options.rows]],
         ),
     ]  # fmt: skip
-    found = _columns(hours)
-    title = "Late jobs of each hour; the line is what the objective allows"
+    found = _columns(hours, 1 - options.objective)
+    title = "Late jobs over time; the line is what the objective allows"
     picture = columns(title, found, ("late jobs of a hundred",), line=100 * (1 - options.objective), unit="%")
     return Told(TITLE, _verdict(queues, missed, options), bool(missed), shown, picture, rows)
 
@@ -64,13 +69,16 @@ def _last(row: Row, rows: Sequence[Row]) -> str:
     return of_queue(row, rows)(row["name"])
 
 
-def _columns(hours: Sequence[Row]) -> list[Column]:
-    """A column for each hour, of all queues together."""
-    found: dict[float, list[int]] = {}
-    allowed: dict[float, bool] = {}
+def _columns(hours: Sequence[Row], allowed: float) -> list[Column]:
+    """A column for each hour, or for several if there are many, of all queues together."""
+    if not hours:
+        return []
+    first = min(row["begins"] for row in hours)
+    step = HOUR * math.ceil((max(row["begins"] for row in hours) - first + HOUR) / HOUR / MOST_COLUMNS)
+    jobs: Counter[float] = Counter()
+    late: Counter[float] = Counter()
     for row in hours:
-        jobs = found.setdefault(row["begins"], [0, 0])
-        jobs[0] += row["jobs"]
-        jobs[1] += row["late"]
-        allowed[row["begins"]] = allowed.get(row["begins"], False) or row["burn_rate"] > 1
-    return [Column(at, (100 * late / jobs,), allowed[at]) for at, (jobs, late) in sorted(found.items())]
+        begins = first + (row["begins"] - first) // step * step
+        jobs[begins] += row["jobs"]
+        late[begins] += row["late"]
+    return [Column(at, (100 * late[at] / count,), late[at] > allowed * count) for at, count in sorted(jobs.items())]

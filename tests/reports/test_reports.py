@@ -26,7 +26,8 @@ def test_used_sums_seconds_attempts_and_failures_by_tenant_task_and_plan(tmp_pat
     rng = random.Random(7)
     jobs = [
         job(f"t{rng.randrange(5)}/{rng.randrange(3)}", rng.random() * DAY, rng.random() * 9,
-            task=rng.choice(["a", "b", None]), plan=rng.choice(["gold", None]), attempts=rng.randrange(1, 5), outcome=rng.choice(["acked", "dead"]))
+            task=rng.choice(["a", "b", None]), plan=rng.choice(["gold", None]),
+            attempts=rng.randrange(1, 5), outcome=rng.choice(["acked", "dead"]))
         for _ in range(300)
     ]  # fmt: skip
     rows = told_rows("used", folder_of(tmp_path, jobs))

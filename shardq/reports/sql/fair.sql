@@ -220,8 +220,8 @@ compared AS ( -- What ran already when the stretch began nobody could take away:
   SELECT queue_id, ahead, behind, stretch, next_t,
     min(t) OVER (PARTITION BY queue_id, ahead, behind, stretch) AS begins,
     sum(more * (next_t - t)) OVER so_far AS full_s, sum(net_more * (next_t - t)) OVER so_far AS net_s,
-    4 * max(longest) OVER so_far + sum(carried) OVER so_far + 0.1 AS full_bound,
-    4 * max(longest_net) OVER so_far + sum(carried_net) OVER so_far + 0.1 AS net_bound
+    6 * max(longest) OVER so_far + sum(carried) OVER so_far + 0.1 AS full_bound,
+    6 * max(longest_net) OVER so_far + sum(carried_net) OVER so_far + 0.1 AS net_bound
   FROM stretches WHERE both_ready = 1 AND next_t IS NOT NULL
   WINDOW so_far AS (PARTITION BY queue_id, ahead, behind, stretch ORDER BY t)
 ),
