@@ -22,7 +22,7 @@ p { margin: .4rem 0 } .verdict { font-size: 1.1rem; font-weight: 600 } .verdict.
 .soft, footer { color: var(--soft); font-size: .9rem }
 .wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }
 th, td { padding: .25rem .5rem .25rem 0; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap }
-th { color: var(--soft); font-weight: 500; font-size: .9rem }
+th { color: var(--soft); font-weight: 500; font-size: .9em; overflow-wrap: normal }
 th.name, td.name { text-align: left; white-space: normal; min-width: 7rem }
 svg { display: block; width: 100%; max-width: 32rem; margin: 1rem 0 }
 svg text { font: 12px system-ui, sans-serif; fill: var(--text) } svg .value { text-anchor: end; fill: var(--soft) }

@@ -13,7 +13,7 @@ workers offered and nobody used is a cost of its own. With --json the rows have 
 standard of bills, so that tools that know it read them."""
 
 EXAMPLES = """  shardq report cost mails.jobs --price 0.000012
-  shardq report cost mails.jobs --since 2026-11-01 --until 2026-12-01 --json"""
+  shardq report cost mails.jobs --since 2026-11-01 --before 2026-12-01 --json"""
 
 
 @command(ABOUT, EXAMPLES, extra="reports")

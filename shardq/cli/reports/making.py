@@ -32,7 +32,7 @@ def add_report(parser: Parser) -> None:
 def add_last(parser: Parser) -> None:
     """Add what a report takes that is of a length of its own."""
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder of tables that shardq jobs made")
-    for name in ("until", "html"):
+    for name in ("before", "html"):
         add_flag(parser, name)
     add_flag(parser, "limit", " rows of a table (20)", default=20)
 
@@ -43,10 +43,10 @@ def tell(name: str, args: Args, shell: Shell, options: Options) -> None:
     from shardq.reports.errors import NoTables
 
     since = getattr(args, "since", None)
-    if since is not None and args.until is not None and args.until <= since:
-        raise UsageError("--until must be later than --since")
+    if since is not None and args.before is not None and args.before <= since:
+        raise UsageError("--before must be later than --since")
     try:
-        found = made(name, args.folder, since=since, until=args.until, options=options._replace(rows=args.limit))
+        found = made(name, args.folder, since=since, until=args.before, options=options._replace(rows=args.limit))
     except NoTables as error:
         raise Nothing(str(error)) from None
     if shell.json:

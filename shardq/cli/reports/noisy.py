@@ -13,7 +13,7 @@ before. What all tenants bring more of together counts for nobody, and neither d
 overload none is noisy but who brought it. A tenant that came in the last week is new, not noisy."""
 
 EXAMPLES = """  shardq report noisy mails.jobs
-  shardq report noisy mails.jobs --until 2026-11-27 --weeks 8"""
+  shardq report noisy mails.jobs --before 2026-11-27 --weeks 8"""
 
 
 @command(ABOUT, EXAMPLES, extra="reports")

@@ -11,7 +11,7 @@ often they were delivered, and how often that failed. Time is that of the handle
 as where a worker died, for how long the job was in flight."""
 
 EXAMPLES = """  shardq report used mails.jobs
-  shardq report used mails.jobs --since 2026-11-01 --until 2026-12-01 --json"""
+  shardq report used mails.jobs --since 2026-11-01 --before 2026-12-01 --json"""
 
 
 @command(ABOUT, EXAMPLES, extra="reports")
