@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shardq.jobs.lost import Losses
 from shardq.jobs.pivot import pivot
 from shardq.jobs.schema import JOBS, OPEN
-from shardq.jobs.step import State, advance, around, untils_of
+from shardq.jobs.step import State, advance, around, lives_of
 from tests.jobs.histories import Event, histories, table
 from tests.jobs.naive import Job, Model
 
@@ -110,7 +110,7 @@ def steps_of(events: list[Event], cuts: Iterable[int]) -> list[list[Event]]:
 @settings(max_examples=50)
 def test_it_may_be_spread_by_messages(events: list[Event], tasks: int) -> None:
     told = table(events)
-    around_it = around(State(), told, None, untils_of(told))
+    around_it = around(State(), told, None, lives_of(told))
     whole = pivot(told, OPEN.empty_table(), Losses(told), frozenset())
     parts = [
         pivot(told.filter(pc.equal(task_of(told, tasks), task)), OPEN.empty_table(), around_it.losses, frozenset())
