@@ -88,7 +88,10 @@ def events_of(table: pa.Table, queue: str | None = None) -> pa.Table:
             f"the archive lacks the column {missing[0]}: an earlier version of shardq made it, without what a row of a "
             "job must say; archive the journal to a new folder"
         )
-    return table.select(EVENTS.names).cast(EVENTS)
+    table = table.select(EVENTS.names)
+    name = one(table["message_id"])
+    name = pc.if_else(pc.equal(name, ""), pa.scalar(None, name.type), name)
+    return table.set_column(EVENTS.get_field_index("message_id"), "message_id", name).cast(EVENTS)
 
 
 def unread(events: pa.Table, points: Points) -> pa.Table:

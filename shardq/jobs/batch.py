@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from shardq.extras import extra
@@ -12,15 +11,15 @@ with extra("jobs", "the table of jobs"):
     import pyarrow as pa
 
 from shardq.jobs.arrays import NONE, times_of
-from shardq.jobs.lost import KIND
 from shardq.jobs.schema import EVENTS, TIME
 from shardq.protocol.ids import with_partition
-from shardq.protocol.journal import Columns
+from shardq.protocol.journal import LOST, Columns, with_lost
 from shardq.protocol.replies import created_ms
 
 
 def table_of(queue: str, queue_id: str, partition: int, columns: Columns, start: int, position: int) -> pa.Table:
     """Return the events after number *start* up to *position*, of one partition of a queue."""
+    columns = with_lost(columns, start, position, created_ms(queue_id))
     size = len(columns.number)
     suffix = with_partition("", partition)
     arrays: dict[str, Any] = {
@@ -41,29 +40,12 @@ def table_of(queue: str, queue_id: str, partition: int, columns: Columns, start:
     }
     table = pa.table([arrays[each.name] for each in EVENTS], schema=EVENTS)
     if partition:  # what was done to all partitions is told once, by the head
-        table = table.filter(pa.array([*map(bool, columns.message_id)], pa.bool_()))
-    gaps = _gaps(queue, queue_id, partition, columns, start, position)
-    return pa.concat_tables([table, gaps]).sort_by("number") if len(gaps) else table
+        told = zip(columns.message_id, columns.kind, strict=True)
+        table = table.filter(pa.array([bool(name) or kind == LOST for name, kind in told], pa.bool_()))
+    return table
 
 
 _NAMES = ("client", "by", "note", "task")
-
-
-def _gaps(queue: str, queue_id: str, partition: int, columns: Columns, start: int, position: int) -> pa.Table:
-    """A row for each range of numbers that is missing."""
-    numbers = np.array([start, *columns.number, position + 1])
-    at = np.flatnonzero(np.diff(numbers) > 1)
-    first = created_ms(queue_id)
-    times = [*columns.time_ms, columns.time_ms[-1] if columns.time_ms else first]
-    rows: list[Mapping[str, Any]] = [
-        {
-            **dict.fromkeys(EVENTS.names), "queue": queue, "queue_id": queue_id, "partition": partition, "kind": KIND,
-            "number": int(numbers[each + 1]) - 1, "count": int(numbers[each + 1] - numbers[each]) - 1,
-            "time": times[each] * 1000, "due": columns.time_ms[each - 1] * 1000 if each else None, "values": [],
-        }
-        for each in at
-    ]  # fmt: skip
-    return pa.Table.from_pylist(rows, schema=EVENTS)
 
 
 def _times(ms: list[int] | list[int | None]) -> pa.Array:

@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,17 +36,30 @@ class Run:
     """What a run that is done says: its number, how far it read each queue, and up to which batch of an archive.
 
     `queues` are by name: the queue's `id`, and `points`, the number of the last event in each partition. `until` are
-    the times of the last events by the queues' ids, in ms.
+    the times of the last events, in ms, and `names` the queues' names, by their ids.
     """
 
     number: int = -1
     queues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     until: Mapping[str, int] = field(default_factory=dict)
     batch: int = -1
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def told(cls, number: int, text: str) -> Run:
+        """Return what the file of a run says."""
+        said = json.loads(text)
+        return cls(number, said["queues"], said["until"], said["batch"], said["names"])
+
+    def done(self, number: int, state: State) -> Run:
+        """Return what a run with this number says that ends here."""
+        return replace(self, number=number, until=state.until, names=state.names)
 
     def fields(self) -> dict[str, Any]:
         """What its file says."""
-        return {"run": self.number, "queues": self.queues, "until": self.until, "batch": self.batch}
+        return {
+            "run": self.number, "queues": self.queues, "until": self.until, "batch": self.batch, "names": self.names,
+        }  # fmt: skip
 
 
 def run_name(number: int) -> str:
@@ -79,8 +92,7 @@ class Folder:
             if any((self.path / name).exists() for name in TABLES) and not runs.exists():
                 raise ConfigError(f"{self.path} has tables, but no folder runs: it is no folder of jobs, or damaged")
             return Run()
-        told = json.loads((runs / f"{found:012d}.json").read_text())
-        return Run(found, told["queues"], told["until"], told["batch"])
+        return Run.told(found, (runs / f"{found:012d}.json").read_text())
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -107,6 +119,7 @@ class Folder:
             present=self._read(self.path / "present" / name, CAPACITY),
             buckets=buckets_of(self._read(kept / "buckets.parquet", BUCKETS)),
             until=run.until,
+            names=run.names,
         )
 
     def _read(self, path: Path, schema: pa.Schema) -> pa.Table:
@@ -114,7 +127,7 @@ class Folder:
             return schema.empty_table()
         done = self.newest().number
         files = [path] if path.is_file() else sorted(each for each in path.rglob("*.parquet") if _run_of(each) <= done)
-        tables = (pq.read_table(each, schema=schema, partitioning=None) for each in files)
+        tables = (pq.read_table(each, partitioning=None).select(schema.names).cast(schema) for each in files)
         return pa.concat_tables([schema.empty_table(), *tables])
 
     # --- writing ------------------------------------------------------------------------------------------------

@@ -72,7 +72,8 @@ class Histories:
         self.start = np.flatnonzero(begins)
         self.job = np.cumsum(begins) - 1
         self.is_first = is_first[self.start]
-        self.first_of_message = np.maximum.accumulate(np.where(self.is_first, np.arange(len(self.start)), 0))
+        self.is_last = np.ones(len(self.start), bool)
+        self.is_last[:-1] = self.is_first[1:]
         self.act_job = self.job[self.acts]
         # Whether one more act of the same job follows an act.
         self.goes_on = np.zeros(len(act), bool)
@@ -105,12 +106,6 @@ class Histories:
         if not len(values):
             return np.full(len(at), NONE)
         return np.where(at < 0, NONE, values[np.maximum(at, 0)])
-
-    def inherited(self, value: Any) -> Any:
-        """Return for each job its value, or that of the job before of the same message where it is `NONE`."""
-        own = np.where(value == NONE, NONE, np.arange(len(value)))
-        source = np.maximum.accumulate(own) if len(own) else own
-        return np.where(source < self.first_of_message, NONE, self.at(value, source))
 
 
 def no_events() -> pa.Table:

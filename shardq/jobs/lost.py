@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from shardq.extras import extra
 
@@ -13,16 +13,14 @@ with extra("jobs", "the table of jobs"):
 
 from shardq.jobs.arrays import one, whole
 from shardq.jobs.schema import LOST
-
-KIND: Final = "lost"
-"""The kind of an event that stands for those that are missing."""
+from shardq.protocol.journal import LOST as LOST_KIND
 
 
 class Losses:
     """Where events are missing: the numbers of the last of each gap, by queue and partition."""
 
     def __init__(self, events: pa.Table) -> None:
-        gaps = events.filter(pc.equal(events["kind"], KIND))
+        gaps = events.filter(pc.equal(events["kind"], LOST_KIND))
         self._gaps: dict[tuple[str, int], Any] = {}
         for queue_id, partition in set(zip(gaps["queue_id"].to_pylist(), gaps["partition"].to_pylist(), strict=True)):
             of_it = pc.and_(pc.equal(gaps["queue_id"], queue_id), pc.equal(gaps["partition"], partition))
@@ -48,6 +46,6 @@ def partitions_of(message_ids: pa.Array) -> Any:
 
 def lost_of(events: pa.Table) -> pa.Table:
     """Return where events are missing."""
-    gaps = events.filter(pc.equal(events["kind"], KIND))
+    gaps = events.filter(pc.equal(events["kind"], LOST_KIND))
     columns = [gaps[each] for each in ("queue", "queue_id", "partition", "due", "time", "count")]
     return pa.table([each.cast(kind.type) for each, kind in zip(columns, LOST, strict=True)], schema=LOST)

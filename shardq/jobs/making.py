@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -20,7 +20,7 @@ from shardq.jobs import archive, live
 from shardq.jobs.folder import Folder, Run
 from shardq.jobs.schema import CAPACITY, JOBS, LOST, SETTINGS
 from shardq.jobs.seen import seen_settings
-from shardq.jobs.step import ORDER, Made, State, advance
+from shardq.jobs.step import ORDER, Made, State, advance, lives_of
 
 Seen = Callable[[str, str, pa.Table], pa.Table | None]
 """Returns how a queue is set, of its name, its id and its first events; None if nobody knows."""
@@ -54,7 +54,7 @@ class Live:
         for name in self.names:
             points = run.queues.get(name, {}).get("points", [])
             for events, after, queue_id in live.steps(self.client, name, points):
-                run = Run(run.number, {**run.queues, name: {"id": queue_id, "points": after}}, run.until, run.batch)
+                run = replace(run, queues={**run.queues, name: {"id": queue_id, "points": after}})
                 yield events, run
 
     def seen(self, name: str, queue_id: str, events: pa.Table) -> pa.Table | None:
@@ -76,15 +76,16 @@ class Archived:
                 (told["id"], part): point for told in run.queues.values() for part, point in enumerate(told["points"])
             }
             events = archive.unread(found, points)
-            run = Run(run.number, {**run.queues, **_points_in(events, run)}, run.until, batch)
+            run = replace(run, queues={**run.queues, **points_in(events, run)}, batch=batch)
             yield events, run
 
 
-def _points_in(events: pa.Table, run: Run) -> dict[str, Any]:
+def points_in(events: pa.Table, run: Run) -> dict[str, Any]:
+    """Return how far the queues of *events* are read with them."""
     found: dict[str, Any] = {}
-    names = dict(zip(events["queue_id"].to_pylist(), events["queue"].to_pylist(), strict=True))
-    for (queue_id, partition), number in archive.points_of(events).items():
-        name = names[queue_id]
+    lives = lives_of(events)
+    for (queue_id, partition), number in sorted(archive.points_of(events).items()):
+        name = lives[queue_id].name
         told = found.get(name) or run.queues.get(name, {"id": queue_id, "points": []})
         if told["id"] != queue_id:
             told = {"id": queue_id, "points": []}
@@ -113,7 +114,7 @@ def make(source: Source, out: Path, seen: Seen) -> Tally:
         making = _Making(source, before, folder.state(before), seen)
         for step, made in enumerate(making.steps()):
             folder.add(number, step, made)
-        folder.finish(Run(number, making.run.queues, making.state.until, making.run.batch), making.state)
+        folder.finish(making.run.done(number, making.state), making.state)
     return making.tally
 
 
@@ -140,15 +141,10 @@ class _Making:
 
     def _seen(self, events: pa.Table) -> pa.Table | None:
         """How the queues are set whose table begins."""
-        new = [(name, queue_id) for name, queue_id in _lives(events) if queue_id not in self.state.until]
+        new = [(life.name, each) for each, life in lives_of(events).items() if each not in self.state.until]
         rows = [self.seen(name, queue_id, _of(events, queue_id)) for name, queue_id in new]
         found = [each for each in rows if each is not None]
         return pa.concat_tables(found) if found else None
-
-
-def _lives(events: pa.Table) -> list[tuple[str, str]]:
-    found = events.group_by(["queue", "queue_id"]).aggregate([])
-    return list(zip(found["queue"].to_pylist(), found["queue_id"].to_pylist(), strict=True))
 
 
 def _of(events: pa.Table, queue_id: str) -> pa.Table:

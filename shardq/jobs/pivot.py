@@ -55,32 +55,55 @@ class _Pivot:
         self.last_act = of.last(self.acts)
         self.last_kind = of.at(of.kind, self.last_act)
         self.is_known = of.last(of.kind != kinds.number_of("deleted")) >= 0  # not of a letter that nobody knows
-        self.has_ended = (self.last_act >= 0) & kinds.ends(self.last_kind)
+        # That it ended is lost where it was redriven all the same: it had become a dead letter.
+        self.has_end = (self.last_act >= 0) & kinds.ends(self.last_kind)
+        self.has_ended = self.has_end | (self.is_known & ~of.is_last)
+        self._chain()
         self.first_delivery = of.first(self.delivered)
         self.first_at = self._kept("first_at", of.at(of.time, self.first_delivery))
         self._since()
 
+    def _chain(self) -> None:
+        """Find which jobs are of a message whose dead letter was taken back, and the first one of each such chain."""
+        of = self.of
+        deleted = of.last(of.kind == kinds.number_of("deleted")) > self.last_act
+        left = np.where(self.has_end, kinds.leaves_letter(self.last_kind), self.has_ended)
+        self.has_letter = left & ~deleted
+        self.follows = np.zeros(len(of), bool)
+        self.follows[1:] = ~of.is_first[1:] & self.has_letter[:-1]
+        self.first_in_chain = np.maximum.accumulate(np.where(self.follows, 0, np.arange(len(of))))
+
+    def _inherited(self, value: Any) -> Any:
+        """Return for each job its value, or that of the job before in its chain where it is `NONE`."""
+        source = np.maximum.accumulate(np.where(value == NONE, NONE, np.arange(len(value))))
+        return np.where(source < self.first_in_chain, NONE, self.of.at(value, source))
+
     # --- of each job --------------------------------------------------------------------------------------------
 
-    def _carried(self, name: str, values: Any, otherwise: Any) -> Any:
+    def _carried(self, values: Any, otherwise: Any) -> Any:
         """Return for each job what its carried row says, else *otherwise*; *values* are those of the carried rows."""
-        return np.where(self.base < 0, otherwise, self.of.at(values, self.base)) if len(values) else otherwise
+        found = np.where(self.base < 0, otherwise, self.of.at(values, self.base)) if len(values) else otherwise
+        return found.astype(otherwise.dtype)
+
+    def _had(self, name: str) -> Any:
+        """Return which jobs have a carried row in which this column is not null."""
+        return self._carried(~is_null(self.of.carried[name]), np.zeros(len(self.of), bool))
 
     def _kept(self, name: str, found: Any) -> Any:
         """Return times that are kept once they are known: of the carried row, else those *found*."""
-        before = self._carried(name, ms_of(self.of.carried[name]), np.full(len(self.of), NONE))
+        before = self._carried(ms_of(self.of.carried[name]), np.full(len(self.of), NONE))
         return np.where(before == NONE, found, before)
 
     def _newest(self, name: str, found: Any) -> Any:
         """Return times that are replaced by later ones: those *found*, else of the carried row."""
-        before = self._carried(name, ms_of(self.of.carried[name]), np.full(len(self.of), NONE))
+        before = self._carried(ms_of(self.of.carried[name]), np.full(len(self.of), NONE))
         return np.where(found == NONE, before, found)
 
     def _more(self, name: str, found: Any, scale: int = 1) -> Any:
         """Return sums that go on from those of the carried row."""
         column = one(self.of.carried[name])
         values = whole(column) if scale == 1 else scaled(column, scale)
-        return found + np.maximum(self._carried(name, values, np.zeros(len(self.of), np.int64)), 0)
+        return found + np.maximum(self._carried(values, np.zeros(len(self.of), np.int64)), 0)
 
     # --- times --------------------------------------------------------------------------------------------------
 
@@ -97,8 +120,9 @@ class _Pivot:
         is_before = np.arange(len(of.row)) < first[of.job] if len(of.row) else np.zeros(0, bool)
         self.readied = of.last(self.waits & is_before)
         ready = of.at(self.since, self.readied)
-        was_delivered = ~self._carried("first_at", is_null(of.carried["first_at"]), np.ones(len(of), bool))
-        self.ready_at = np.where(was_delivered, self._kept("ready_at", ready), ready)
+        was_delivered = self._had("first_at")
+        before = self._newest("ready_at", np.full(len(of), NONE))
+        self.ready_at = np.where(was_delivered | (ready == NONE), before, ready)
         self.readied = np.where(was_delivered, NONE, self.readied)
 
     def _stretches(self, which: Any) -> tuple[Any, Any, Any]:
@@ -110,7 +134,7 @@ class _Pivot:
         goes_on = of.goes_on[acts]
         after = of.acts[np.minimum(acts + 1, max(0, len(of.acts) - 1))]
         end = np.where(goes_on, np.maximum(of.time[after], start), NONE)
-        is_kept = start != NONE
+        is_kept = (start != NONE) & (goes_on | ~self.has_ended[of.job[at]])
         return of.job[at][is_kept], start[is_kept], end[is_kept]
 
     def _waited(self) -> tuple[Any, Any, Any]:
@@ -149,10 +173,7 @@ class _Pivot:
     def _is_letter(self) -> Any:
         """Return which jobs left a dead letter that is still there."""
         of = self.of
-        is_last = np.ones(len(of), bool)
-        is_last[:-1] = of.is_first[1:]
-        deleted = of.last(of.kind == kinds.number_of("deleted")) > self.last_act
-        return self.has_ended & kinds.leaves_letter(self.last_kind) & is_last & ~deleted
+        return self.has_letter & of.is_last
 
     def _states(self) -> pa.Array:
         holds = (self.last_act < 0) | kinds.holds(self.last_kind)
@@ -162,7 +183,8 @@ class _Pivot:
 
     def _outcomes(self) -> pa.Array:
         names = np.array([each if each in kinds.ENDS else None for each in kinds.KINDS], object)
-        found: Any = np.where(self.has_ended, names[self.last_kind], None)
+        dead = kinds.number_of("dead")
+        found: Any = np.where(self.has_end, names[self.last_kind], np.where(self.has_ended, names[dead], None))
         is_letter = self._is_carried_letter()
         if not is_letter.any():
             return pa.array(found.tolist(), pa.string())
@@ -180,8 +202,8 @@ class _Pivot:
     def _names(self) -> dict[str, pa.Array]:
         of, names = self.of, self.of.names
         start = of.row[of.start] if len(of) else of.row
-        of_key = of.inherited(of.at(of.row, of.last(~is_null(names["shard_key"])[of.row])))
-        of_task = of.inherited(of.at(of.row, of.last(~is_null(names["task"])[of.row])))
+        of_key = self._inherited(of.at(of.row, of.last(~is_null(names["shard_key"])[of.row])))
+        of_task = self._inherited(of.at(of.row, of.last(~is_null(names["task"])[of.row])))
         client = of.at(of.row, of.last(self.delivered))
         before = np.where(self.base >= 0, self.base, NONE)
         key = taken(names["shard_key"], of_key)
@@ -201,23 +223,20 @@ class _Pivot:
     def _redriven(self) -> Any:
         """Return how many jobs of its message were before each."""
         of = self.of
-        if not len(of):
-            return np.zeros(0, np.int64)
-        passed = np.cumsum(self.is_known)
-        nth = passed - passed[of.first_of_message]
         begins_late = (of.kind[of.start] == kinds.number_of("redriven")).astype(np.int64)
-        before = self._carried("redriven", whole(of.carried["redriven"]), begins_late)
-        return before[of.first_of_message] + nth
+        first = self._carried(whole(of.carried["redriven"]), begins_late)
+        return first[self.first_in_chain] + np.arange(len(of)) - self.first_in_chain
 
     def _times(self) -> dict[str, pa.Array]:
         of = self.of
         written = of.at(of.time, of.first(of.kind == kinds.number_of("written")))
-        ended = np.where(self.has_ended, of.at(of.time, self.last_act), NONE)
+        following = of.start[np.minimum(np.arange(1, len(of) + 1), len(of) - 1)] if len(of) else of.start
+        ended = np.where(self.has_ended, of.at(of.time, np.where(self.has_end, self.last_act, following)), NONE)
         is_letter = self._is_carried_letter()
-        ended = np.where(is_letter, self._carried("ended_at", ms_of(of.carried["ended_at"]), ended), ended)
+        ended = np.where(is_letter, self._carried(ms_of(of.carried["ended_at"]), ended), ended)
         is_late = self.has_ended & (self.ready_at > ended)
         return {
-            "written_at": times_of(of.inherited(self._kept("written_at", written))),
+            "written_at": times_of(self._inherited(self._kept("written_at", written))),
             "ready_at": times_of(np.where(is_late, NONE, self.ready_at)),
             "first_at": times_of(self.first_at),
             "last_at": times_of(self._newest("last_at", of.at(of.time, of.last(self.delivered)))),
@@ -233,7 +252,6 @@ class _Pivot:
         }
         ran = self._more("ran_s", of.total(of.ran), 10_000)
         is_told = of.counts(of.ran >= 0) > 0
-        was_told = ~self._carried("ran_s", is_null(of.carried["ran_s"]), np.ones(size, bool))
         return {
             "attempts": pa.array(self._more("attempts", of.counts(self.delivered))),
             "uncounted": pa.array(self._more("uncounted", of.counts(self._uncounts()))),
@@ -241,7 +259,7 @@ class _Pivot:
             "wait_s": pa.array(self._more("wait_s", _lengths(*waited, size), 1000) / 1000),
             "held_s": pa.array(self._more("held_s", _lengths(*held, size), 1000) / 1000),
             "work_s": pa.array(self._more("work_s", of.total(of.charged), 10_000) / 10_000),
-            "ran_s": pa.array(ran / 10_000, mask=~(is_told | was_told)),
+            "ran_s": pa.array(ran / 10_000, mask=~(is_told | self._had("ran_s"))),
             **blocked,
         }
 
@@ -265,12 +283,15 @@ class _Pivot:
         if not len(of):
             return np.zeros(0, bool)
         kind = of.kind[of.start]
-        follows = ~of.is_first
-        begun = (kind == kinds.number_of("written")) | ((kind == kinds.number_of("redriven")) & follows)
-        found = self._carried("whole", of.carried["whole"].to_numpy(), begun)
-        upto = np.where(self.has_ended, of.at(of.number, self.last_act), np.iinfo(np.int64).max)
+        begun = (kind == kinds.number_of("written")) | ((kind == kinds.number_of("redriven")) & self.follows)
+        found = self._carried(of.carried["whole"].to_numpy(), begun)
+        upto = np.where(self.has_end, of.at(of.number, self.last_act), np.iinfo(np.int64).max)
         start = of.row[of.start]
-        return found & ~self.losses.within(of.names.take(pa.array(start)), of.number[of.start], upto)
+        return (
+            found
+            & (self.has_end | self.of.is_last)
+            & ~self.losses.within(of.names.take(pa.array(start)), of.number[of.start], upto)
+        )
 
 
 def parents_of(keys: pa.Array, queue_ids: pa.Array, parents: Set[str]) -> pa.Array:

@@ -37,7 +37,8 @@ ORDER: Final = [
 class State:
     """What a step goes on from: open jobs, dead letters, the newest settings, workers that are there.
 
-    `buckets` are those of tenants with a rate, `until` the times of the last events by queue id, in ms.
+    `buckets` are those of tenants with a rate. By the ids of queues, `until` are the times of their last events, in ms,
+    and `names` their names.
     """
 
     open: pa.Table = field(default_factory=OPEN.empty_table)
@@ -46,6 +47,7 @@ class State:
     present: pa.Table = field(default_factory=CAPACITY.empty_table)
     buckets: Mapping[Tenant, float] = field(default_factory=dict)
     until: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 class Made(NamedTuple):
@@ -58,13 +60,17 @@ class Made(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What a step makes of events that are of no message, which are few; and what the pivot must know of them."""
+    """What a step makes of events that are of no message, which are few; and what the pivot must know of them.
+
+    `former` are queues that were deleted and made anew, and when that was, in ms.
+    """
 
     state: State
     made: Made
     rules: Mapping[str, Rules]
     losses: Losses
     spans: Mapping[str, Span]
+    former: Mapping[str, int]
 
     @property
     def parents(self) -> frozenset[str]:
@@ -79,41 +85,82 @@ class Around(NamedTuple):
 
 def advance(state: State, events: pa.Table, seen: pa.Table | None = None) -> tuple[State, Made]:
     """Return the state after *events*, and what they add. Rows *seen* say how queues were when their tables began."""
-    found = around(state, events, seen, untils_of(events))
-    state, made = found.state, found.made
+    found = around(state, events, seen, lives_of(events))
     rows = pivot(events, pa.concat_tables([state.open, state.letters]), found.losses, found.parents)
-    rows, buckets = with_blocked(rows, found.blocking)
-    jobs = pa.concat_tables([made.jobs, ended_of(rows)]).sort_by(ORDER)
-    state = replace(state, open=open_of(rows), letters=letters_of(rows), buckets=buckets)
-    return state, made._replace(jobs=jobs)
+    rows, buckets = with_blocked(without_former(rows, found.former), found.blocking)
+    jobs = ended_of(rows).sort_by(ORDER)
+    state = replace(found.state, open=open_of(rows), letters=letters_of(rows), buckets=buckets)
+    return state, found.made._replace(jobs=jobs)
 
 
-def around(state: State, events: pa.Table, seen: pa.Table | None, until: Mapping[str, int]) -> Around:
+class Life(NamedTuple):
+    """A queue from its making to its deletion: its name, and the time of the last event that was read, in ms."""
+
+    name: str
+    until: int
+
+
+def lives_of(events: pa.Table) -> dict[str, Life]:
+    """Return the queues of *events* by their ids."""
+    newest = events.group_by(["queue_id", "queue"]).aggregate([("time", "max")])
+    columns = newest["queue_id"].to_pylist(), newest["queue"].to_pylist(), ms_of(one(newest["time_max"])).tolist()
+    return {queue_id: Life(name, until) for queue_id, name, until in zip(*columns, strict=True)}
+
+
+def around(state: State, events: pa.Table, seen: pa.Table | None, lives: Mapping[str, Life]) -> Around:
     """Return what a step makes of all but the messages. *events* need not have those of messages.
 
-    *until* are the times of the last events, by queue id.
+    *lives* are the queues of all events. The state has neither its open jobs nor its dead letters.
     """
-    state, jobs, gone = _without_former(state, until, events)
-    controls, capacity = Controls(state.controls), Capacity(state.present)
-    before = state.controls
+    former = _former(state, lives)
+    state, gone = _without(state, former)
+    controls, capacity, before = Controls(state.controls), Capacity(state.present), state.controls
     new = SETTINGS.empty_table()
     if seen is not None:
         new = seen.filter(pa.array([not controls.knows(each) for each in seen["queue_id"].to_pylist()], pa.bool_()))
         controls = Controls(pa.concat_tables([before, new]))
     settings = pa.concat_tables([new, controls.add(events)])
     left = pa.concat_tables([gone, capacity.add(events)])
-    after = {queue_id: max(ms, state.until.get(queue_id, 0)) for queue_id, ms in until.items()}
-    spans = {queue_id: Span(state.until.get(queue_id, 0), ms) for queue_id, ms in after.items()}
-    spans = {queue_id: Span(ms, ms) for queue_id, ms in state.until.items()} | spans
+    after = {queue_id: max(life.until, state.until.get(queue_id, 0)) for queue_id, life in lives.items()}
+    spans = {queue_id: Span(ms, ms) for queue_id, ms in (*state.until.items(), *former.items())}
+    spans |= {queue_id: Span(state.until.get(queue_id, 0), ms) for queue_id, ms in after.items()}
     rules = rules_of(pa.concat_tables([before, settings]))
-    state = replace(state, controls=controls.table(), present=capacity.present(), until={**state.until, **after})
-    return Around(state, Made(jobs, settings, left, lost_of(events)), rules, Losses(events), spans)
+    state = State(
+        controls=controls.table(), present=capacity.present(), buckets=state.buckets, until={**state.until, **after},
+        names={**state.names, **{queue_id: life.name for queue_id, life in lives.items()}},
+    )  # fmt: skip
+    made = Made(JOBS.empty_table(), settings, left, lost_of(events))
+    return Around(state, made, rules, Losses(events), spans, former)
 
 
-def untils_of(events: pa.Table) -> dict[str, int]:
-    """Return the time of the last event of each queue, in ms, by its id."""
-    newest = events.group_by("queue_id").aggregate([("time", "max")])
-    return dict(zip(newest["queue_id"].to_pylist(), ms_of(one(newest["time_max"])).tolist(), strict=True))
+def _former(state: State, lives: Mapping[str, Life]) -> dict[str, int]:
+    """The queues that were deleted, since there are others with their names; and when these were made, in ms."""
+    newest: dict[str, str] = {}
+    for queue_id, name in [*state.names.items(), *((each, life.name) for each, life in lives.items())]:
+        newest[name] = max(queue_id, newest.get(name, queue_id), key=created_ms)
+    names = {**state.names, **{queue_id: life.name for queue_id, life in lives.items()}}
+    return {
+        queue_id: created_ms(newest[name])
+        for queue_id, name in names.items()
+        if created_ms(queue_id) < created_ms(newest[name])
+    }
+
+
+def without_former(rows: pa.Table, former: Mapping[str, int]) -> pa.Table:
+    """Return *rows* of the pivot without open ones of former queues: those vanished when others were made.
+
+    What happened to them since the last events that were read is lost with their journals.
+    """
+    for queue_id, ms in former.items():
+        is_of = pc.equal(rows["queue_id"], queue_id)
+        rest, left = rows.filter(pc.invert(is_of)), rows.filter(is_of)
+        ended, opened = left.filter(pc.equal(left["state"], ENDED)), open_of(left)
+        values = {
+            "ended_at": times_of(np.full(len(opened), ms)), "outcome": pa.repeat(pa.scalar("vanished"), len(opened)),
+            "whole": pa.repeat(pa.scalar(False), len(opened)), "state": pa.repeat(pa.scalar(ENDED), len(opened)),
+        }  # fmt: skip
+        rows = pa.concat_tables([rest, ended, _with(opened, values)])
+    return rows
 
 
 def ended_of(rows: pa.Table) -> pa.Table:
@@ -131,54 +178,24 @@ def letters_of(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.equal(rows["state"], "dead"))
 
 
-def _without_former(state: State, until: Mapping[str, int], events: pa.Table) -> tuple[State, pa.Table, pa.Table]:
-    """Leave queues that were deleted and made anew: their open jobs vanished, their workers left.
+def _without(state: State, former: Mapping[str, int]) -> tuple[State, pa.Table]:
+    """Leave former queues: return the state without them, and the stays of their workers, which are over."""
+    gone = [CAPACITY.empty_table()]
+    for queue_id, ms in former.items():
+        left = state.present.filter(pc.equal(state.present["queue_id"], queue_id))
+        gone.append(_with(left, {"to_at": times_of(np.full(len(left), ms))}))
+    is_former = pa.array([*former], pa.string())
 
-    What happened to them since the last events that were read is lost with their journals.
-    """
-    newest: dict[str, str] = {}
-    names = events.group_by(["queue", "queue_id"]).aggregate([])
-    for name, queue_id in zip(names["queue"].to_pylist(), names["queue_id"].to_pylist(), strict=True):
-        newest[name] = max(queue_id, newest.get(name, queue_id), key=created_ms)
-    jobs, left = [], []
-    for name, queue_id in newest.items():
-        former = [each for each in state.until if each != queue_id and _is_former(each, name, state, queue_id)]
-        for each in former:
-            jobs.append(_vanished(_of(state.open, each), created_ms(queue_id)))
-            left.append(_gone(_of(state.present, each), created_ms(queue_id)))
-            state = _without(state, each)
-    return state, pa.concat_tables([JOBS.empty_table(), *jobs]), pa.concat_tables([CAPACITY.empty_table(), *left])
-
-
-def _is_former(queue_id: str, name: str, state: State, newest: str) -> bool:
-    tables = (state.open, state.letters, state.controls, state.present)
-    names = {each for table in tables for each in _of(table, queue_id)["queue"].slice(0, 1).to_pylist()}
-    return name in names and created_ms(queue_id) < created_ms(newest)
-
-
-def _of(table: pa.Table, queue_id: str) -> pa.Table:
-    return table.filter(pc.equal(table["queue_id"], queue_id))
-
-
-def _without(state: State, queue_id: str) -> State:
     def rest(table: pa.Table) -> pa.Table:
-        return table.filter(pc.not_equal(table["queue_id"], queue_id))
+        return table.filter(pc.invert(pc.is_in(table["queue_id"], value_set=is_former)))
 
-    return State(
-        rest(state.open), rest(state.letters), rest(state.controls), rest(state.present),
-        {tenant: full_at for tenant, full_at in state.buckets.items() if tenant[0] != queue_id},
-        {each: ms for each, ms in state.until.items() if each != queue_id},
+    kept = replace(
+        state, controls=rest(state.controls), present=rest(state.present),
+        buckets={tenant: full_at for tenant, full_at in state.buckets.items() if tenant[0] not in former},
+        until={each: ms for each, ms in state.until.items() if each not in former},
+        names={each: name for each, name in state.names.items() if each not in former},
     )  # fmt: skip
-
-
-def _vanished(rows: pa.Table, ms: int) -> pa.Table:
-    values = {"ended_at": times_of(np.full(len(rows), ms)), "outcome": pa.repeat("vanished", len(rows))}
-    values["whole"] = pa.repeat(False, len(rows))
-    return _with(rows.select(JOBS.names), values).cast(JOBS)
-
-
-def _gone(rows: pa.Table, ms: int) -> pa.Table:
-    return _with(rows, {"to_at": times_of(np.full(len(rows), ms))}).cast(CAPACITY)
+    return kept, pa.concat_tables(gone)
 
 
 def _with(table: pa.Table, values: Mapping[str, pa.Array]) -> pa.Table:

@@ -31,6 +31,7 @@ LINES = {
     "delete": "jobs --any --yes",
     "export": "jobs",
     "failures": "jobs --letters",
+    "jobs": "jobs --out JOBS",
     "journal": "jobs",
     "limits": "jobs -t acct-7 rate=3 --yes",
     "message": "jobs WAITING",
@@ -121,8 +122,11 @@ def words(cli: Command, tmp_path: Path) -> dict[str, list[str]]:
         queue = client.queue("jobs", **SETTINGS)
         queue.declare()
         furnish(queue)
-        jobs = folder_of(tmp_path / "jobs", [job("a", 0.0), job("b", 0.0, wait=3.0), job("a", 0.0, wait=2.0)])
-        places = {"FILE": str(file), "FOLDER": str(jobs), "WAITING": any_id(queue), "DONE": finished(queue)}
+        folder = folder_of(tmp_path / "jobs", [job("a", 0.0), job("b", 0.0, wait=3.0), job("a", 0.0, wait=2.0)])
+        places = {
+            "FILE": str(file), "FOLDER": str(folder), "JOBS": str(tmp_path / "made"), "WAITING": any_id(queue),
+            "DONE": finished(queue),
+        }  # fmt: skip
     return {
         name: [*name.partition(",")[0].split(), *(places.get(each, each) for each in line.split())]
         for name, line in EVERY.items()
