@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from shardq.jobs.folder import Run, run_name
 from shardq.jobs.schema import CAPACITY, JOBS, LOST, OPEN
 
 Row = Mapping[str, Any]
@@ -19,7 +20,7 @@ Row = Mapping[str, Any]
 BEGIN: Final = 1_795_996_800.0
 """2026-11-30 00:00 UTC."""
 DAY: Final = 86_400.0
-RUN: Final = "run=000000000000"
+RUN: Final = run_name(0)
 _NUMBERS = count()
 
 
@@ -63,8 +64,7 @@ def folder_of(path: Path, jobs: Sequence[Row], *, capacity: Sequence[Row] = (), 
     _write(path / "lost" / RUN, LOST, lost)
     runs = path / "runs"
     runs.mkdir(parents=True, exist_ok=True)
-    run = {"run": 0, "queues": {}, "until": {}, "batch": -1}
-    (runs / f"{RUN.removeprefix('run=')}.json").write_text(json.dumps(run))
+    (runs / f"{RUN.removeprefix('run=')}.json").write_text(json.dumps(Run(0).fields()))
     return path
 
 
