@@ -93,10 +93,7 @@ APART = {
         ("edge refused", "edge resend", "edge send", "edge status", "edge tail"), "tests/edge has tests of it: no Redis"
     ),
     **dict.fromkeys(
-        (
-            "pipeline archive", "pipeline fairness", "pipeline load", "pipeline plan", "pipeline redrive",
-            "pipeline route",
-        ),
+        ("pipeline archive", "pipeline load", "pipeline redrive", "pipeline route"),
         "it needs Spark: tests/spark",
     ),
 }  # fmt: skip

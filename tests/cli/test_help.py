@@ -160,7 +160,7 @@ REFUSED = {
     "edge run --spool x --gateway localhost:1": "edge",
     "serve gateway --listen 127.0.0.1:0 --insecure": "gateway",
     "serve scaler --listen 127.0.0.1:0 --grpc 127.0.0.1:0": "scaler",
-    "pipeline plan --tenants 10": "spark",
+    "pipeline archive x jobs": "spark",
     "report fair .": "reports",
     "server size --tenants 100 --noisy 1 --check": "plan",
     "server size --tenants 100 --noisy 1 --plot x.svg": "plan",

@@ -53,7 +53,7 @@ COMMANDS: Final = Menu(
             "worker": "call a handler for each message",
             "embedded": "run a server in the foreground",
             "edge": "send messages over a gateway, without access to Redis",
-            "pipeline": "load, archive, judge and plan queues with Spark",
+            "pipeline": "load, archive, route and redrive with Spark",
             "report": "used, fair, slo, cost, noisy: what queues did",
         },
     },
