@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shardq.jobs.folder import Run, run_name
-from shardq.jobs.schema import CAPACITY, JOBS, LOST, OPEN
+from shardq.jobs.schema import CAPACITY, JOBS, LOST, OPEN, SETTINGS
 
 Row = Mapping[str, Any]
 
@@ -50,7 +50,19 @@ def worker(name: str, since: float, until: float | None, slots: int, **more: Any
             "slots": slots, **more}  # fmt: skip
 
 
-def folder_of(path: Path, jobs: Sequence[Row], *, capacity: Sequence[Row] = (), lost: Sequence[Row] = ()) -> Path:
+def setting(at: float, scope: str, key: str | None, **values: Any) -> Row:
+    """What is known of a key, a plan or the queue from so many seconds after BEGIN on."""
+    return {"queue": "jobs", "queue_id": "1-a", "at": BEGIN + at, "kind": "seen", "scope": scope, "key": key, **values}
+
+
+def folder_of(
+    path: Path,
+    jobs: Sequence[Row],
+    *,
+    settings: Sequence[Row] = (),
+    capacity: Sequence[Row] = (),
+    lost: Sequence[Row] = (),
+) -> Path:
     """Write the tables of one run."""
     days: dict[str, list[Row]] = {}
     for row in jobs:
@@ -59,6 +71,7 @@ def folder_of(path: Path, jobs: Sequence[Row], *, capacity: Sequence[Row] = (), 
     for day, rows in days.items():
         _write(path / "jobs" / f"day={day}" / RUN, JOBS, rows)
     _write(path / "open" / RUN, OPEN, [row for row in jobs if row["ended_at"] is None])
+    _write(path / "settings" / RUN, SETTINGS, settings)
     _write(path / "capacity" / RUN, CAPACITY, [row for row in capacity if row["to_at"] is not None])
     _write(path / "present" / RUN, CAPACITY, [row for row in capacity if row["to_at"] is None])
     _write(path / "lost" / RUN, LOST, lost)

@@ -201,8 +201,8 @@ pair_steps AS (
     CASE WHEN sum(ready_ahead) OVER pair > 0 AND sum(ready_behind) OVER pair > 0 THEN 1 ELSE 0 END AS both_ready,
     sum(more) OVER pair AS more, sum(net_more) OVER pair AS net_more,
     greatest(max(before) OVER pair, sum(d_rise) OVER pair) AS before,
-    sum(owed) OVER pair - owed AS owed_before, sum(got_ahead) OVER pair - got_ahead AS got_before,
-    sum(owed_net) OVER pair - owed_net AS owed_net_before, sum(net_ahead) OVER pair - net_ahead AS net_before
+    -owed + sum(owed) OVER pair AS owed_before, -got_ahead + sum(got_ahead) OVER pair AS got_before,
+    -owed_net + sum(owed_net) OVER pair AS owed_net_before, -net_ahead + sum(net_ahead) OVER pair AS net_before
   FROM pair_marks WINDOW pair AS (PARTITION BY queue_id, ahead, behind ORDER BY t)
 ),
 stretches AS ( -- times in which both had work ready
