@@ -40,8 +40,10 @@ class Meter:
 
 
 def _of_all(cycles: Sequence[Counter[str]]) -> dict[str, float]:
-    """The mean of all cycles. Of instructions it is the median: a server spends about a million of them in each second
-    of the wall's time, whatever it is asked, and under callgrind that falls on few cycles.
+    """The mean of all cycles; of instructions the median.
+
+    A server spends about a million of them in each second of the wall's time, whatever it is asked, and under
+    callgrind that falls on few cycles.
     """
     names = dict.fromkeys(what for cycle in cycles for what in cycle)
     found = {what: (median if what == INSTRUCTIONS else fmean)([each[what] for each in cycles]) for what in names}
