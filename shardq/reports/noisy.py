@@ -1,4 +1,4 @@
-"""Who is noisier than usual: each tenant's last day beside its own last weeks."""
+"""Tenants that are noisier than usual: the last day of each beside its own last weeks."""
 
 from __future__ import annotations
 

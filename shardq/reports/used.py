@@ -1,4 +1,4 @@
-"""Who used what: seconds, attempts and failures, by tenant, task and plan."""
+"""What each tenant, task and plan used: seconds of handlers, attempts and failures."""
 
 from __future__ import annotations
 
