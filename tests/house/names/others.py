@@ -6,8 +6,8 @@ import re
 
 OTHERS = {
     "a product, or a word of one": (
-        "BullMQ", "DataFrame", "DataFrames", "DuckDB", "FastAPI", "MQTTMatcher", "MessagePack", "OpenTelemetry", "PyArrow",
-        "PyPI", "PySpark", "RabbitMQ", "TypedDicts",
+        "BullMQ", "DataFrame", "DataFrames", "DuckDB", "FastAPI", "MQTTMatcher", "MessagePack", "OpenTelemetry",
+        "PyArrow", "PyPI", "PySpark", "RabbitMQ", "TypedDicts",
     ),
     "a setting of Celery, and a field of SQS, which pages compare": ("acks_late", "MessageId"),
     "columns of FOCUS, the open standard of bills": ("BilledCost", "ChargePeriodStart", "SubAccountId"),
