@@ -156,7 +156,7 @@ def test_the_command_says_in_one_line_that_java_or_a_fitting_pyspark_is_missing(
     """In a process of its own, as a newcomer meets it: no Java, then an old one, then an old PySpark."""
 
     def told() -> str:
-        command = [sys.executable, "-m", "shardq.cli", "pipeline", "archive", "x", "jobs"]
+        command = [sys.executable, "-m", "shardq.cli", "pipeline", "archive", "x", "--compact"]
         done = subprocess.run(command, env=bare(tmp_path), capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (2, "")
         *before, last = done.stderr.splitlines()
@@ -205,6 +205,6 @@ def test_of_a_python_traceback_the_last_line_is_said(kind: str, message: str, to
 
 def test_an_error_of_shardq_in_a_task_is_what_is_said(spark: Any, url: str, queue: Queue) -> None:
     rows = spark.sql("select '' as shard_key, 'x' as payload")
-    with pytest.raises(PipelineFailed, match=r"shard key must not be empty") as failed, explained():
+    with pytest.raises(PipelineFailed, match=r"shard_key has 0 bytes") as failed, explained():
         rows.write.format("shardq").options(url=url, queue=queue.name).mode("append").save()
     assert "\n" not in str(failed.value)
