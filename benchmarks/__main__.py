@@ -23,7 +23,7 @@ MEANS = {
 }
 NAMES = (
     "calls", "modes", "service", "slow", "results", "reads", "surveys", "pickup", "expiry", "timing", "beats",
-    "day", "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines", "tasks", "instructions",
+    "day", "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "tasks", "instructions",
     "telemetry", "dashboard", "scale",
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Runs a pipeline under spark-submit, which chooses the cluster. The arguments are those of `shardq pipeline`.
 
-    spark-submit --master spark://host:7077 examples/pipeline.py plan --tenants 10000000 --noisy 20
-    spark-submit --master yarn examples/pipeline.py fairness hdfs:///archive/journal --json
+    spark-submit --master spark://host:7077 examples/pipeline.py load hdfs:///day.parquet jobs --key tenant
+    spark-submit --master yarn examples/pipeline.py archive hdfs:///archive jobs --json
 
 Executors need shardq, too: installed, or as a zip with --py-files.
 """

@@ -17,7 +17,9 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "django": ("django",),
         "edge": _EDGE,
         "gateway": (*_EDGE, "grpc_health", "grpc_reflection"),
+        "jobs": ("numpy", "pyarrow"),
         "plan": ("matplotlib", "numpy"),
+        "reports": ("duckdb", "numpy", "pyarrow"),
         "scaler": ("google.protobuf", "grpc", "grpc_health"),
         "spark": ("numpy", "pandas", "pyarrow", "pyspark"),
     }

@@ -1,9 +1,9 @@
-"""`make demo-spark`: Spark fills queues, workers and Spark empty them, Spark archives journals and reports on fairness.
+"""`make demo-spark`: Spark fills queues, workers and Spark empty them, Spark archives journals; reports judge them.
 
 Every installed Python package is a tenant, and each of its source files is a row. One tenant floods: it has 100 times
 as many rows, all due at once, while those of the others become due little by little. Both queues get the same rows; one
 has an admission window. A third queue is worked through by a streaming query. After each step the counts are compared;
-the exit code is 0 if all agree, else 1. The fairness reports stay in --out.
+the exit code is 0 if all agree, else 1. The pages of reports stay in --out.
 """
 
 import argparse
@@ -19,9 +19,9 @@ from examples.demo.files import COPIES, flooding, sources
 from shardq import Client, Queue, ShardqError
 from shardq.cli.text import printable
 from shardq.embedded import EmbeddedServer
+from shardq.jobs.making import Live, make
+from shardq.reports.catalog import made
 from shardq.spark.pipelines.archive import Archive
-from shardq.spark.pipelines.fairness.findings import Findings
-from shardq.spark.pipelines.fairness.pipeline import Request, run
 from shardq.spark.pipelines.load import Columns, identity, load, messages
 from shardq.spark.pipelines.report import Progress, Report
 from shardq.spark.pipelines.session import explained, session
@@ -97,13 +97,22 @@ def demo(spark: Any, url: str, queues: dict[str, Queue], folder: Path, out: Path
     kinds = {row.kind: row["count"] for row in events.groupBy("kind").count().collect()}
     agree("archived", rows=count * len(queues), **kinds)
     agree("events", archived=archived, stored=events.count())
-    for found in run(events, Request(1, (STREAMS, PER_SHARD), None, out), progress):
-        totals = found.totals
-        agree(f"{found.queue}: judged", rows=count, arrived=totals["arrived"], served=totals["picked"])
-        for remark in found.remarks():
-            print(f"  {printable(remark)}")
-        print(f"  {waited(found)}")
-        print(f"  the picture is {out / (found.queue + '.png')}, the page {out / (found.queue + '.html')}")
+    for queue in queues.values():
+        judge(queue, out, count)
+
+
+def judge(queue: Queue, out: Path, count: int) -> None:
+    """Make the table of a queue's jobs, and say whether it was fair, and who used what."""
+    source, tables = Live(queue.client, [queue.name]), out / f"{queue.name}.jobs"
+    tally = make(source, tables, source.seen)
+    agree(f"{queue.name}: jobs", rows=count, ended=tally.jobs)
+    fair, used = made("fair", tables), made("used", tables)
+    page = out / f"{queue.name}.html"
+    page.write_text(fair.html, encoding="utf-8")
+    window = f"admission window {QUEUES[queue.name]}" if QUEUES[queue.name] else "no admission window"
+    for told in (fair.told.verdict, used.told.verdict):
+        print(f"  {window}: {printable(told)}")
+    print(f"  the page is {page}")
 
 
 def consume(spark: Any, url: str, rows: Any, queue: Queue, folder: Path) -> None:
@@ -122,13 +131,6 @@ def consume(spark: Any, url: str, rows: Any, queue: Queue, folder: Path) -> None
     sink, stats = spark.read.parquet(str(folder)), queue.stats()
     messages = sink.select("message_id").distinct().count()
     agree(f"{queue.name}: done", written=stats.written, stored=sink.count(), messages=messages, acked=stats.acked)
-
-
-def waited(found: Findings) -> str:
-    """How long the quiet tenants waited that had the worst delays."""
-    worst = max((each.p95 for each in found.around.clean if each.p95 is not None), default=0.0)
-    window = f"admission window {QUEUES[found.queue]}" if QUEUES[found.queue] else "no admission window"
-    return f"{window}: of the quiet tenants that were worst off 95% of the messages waited at most {worst:,.0f} ms"
 
 
 def queues_of(client: Client) -> dict[str, Queue]:

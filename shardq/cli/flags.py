@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from shardq.cli.values import length, number, pair, period, positive, time
+from shardq.cli.values import length, moment, number, pair, period, positive, time
 
 Parser = argparse.ArgumentParser
 DEFAULT_URL: Final = "redis://localhost:6379"
@@ -65,6 +65,9 @@ FLAGS: Final[Mapping[str, Flag]] = {
     ),
     "times": _flag("--times", type=number(1), metavar="N", means="end after N looks"),
     "every": _flag("--every", type=time, metavar="TIME", means="again every TIME"),
+    "since": _flag("--since", type=moment, metavar="WHEN", means="from then on: a date (UTC), or a TIME ago"),
+    "before": _flag("--before", type=moment, metavar="WHEN", means="until then: a date (UTC), or a TIME ago"),
+    "html": _flag("--html", type=Path, metavar="FILE", means="write it as a page, too"),
     "follow": _switch("-f", "--follow", means="go on with what is new, until Ctrl-C"),
     "payloads": _switch("--payloads", means="show the payloads"),
     "role": _flag("--role", metavar="ROLE", means="the role"),

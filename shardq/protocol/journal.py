@@ -12,6 +12,7 @@ of the last event that a reader has seen: the events after position 40, up to po
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -105,6 +106,45 @@ def decode(rows: Iterable[Sequence[Any]], after: int, until: int | None = None) 
         if decoded is not None:
             _append(columns, *decoded, until)
     return columns
+
+
+LOST: Final = "lost"
+"""The kind of what stands for events that are missing: it is none of a journal's."""
+
+
+def with_lost(events: Columns, after: int, upto: int, begun_ms: int) -> Columns:
+    """Return *events* with one for each gap between them, of the numbers behind *after* up to *upto*.
+
+    It has the number of the last event that is missing, as its count how many are, the time of the next event (at the
+    end: of the one before, or when the queue was made), and as its due time that of the one before, if there is one.
+    """
+    found = Columns(events.after, events.position)
+    numbers, times = [after, *events.number, upto + 1], [*events.time_ms, *events.time_ms[-1:]] or [begun_ms]
+    for at, (before, number) in enumerate(pairwise(numbers)):
+        if number - before > 1:
+            due = events.time_ms[at - 1] if at else None
+            row: list[Any] = [
+                LOST,
+                "",
+                None,
+                None,
+                number - before - 1,
+                due,
+                "",
+                "",
+                "",
+                "",
+                None,
+                None,
+                {},
+                int(FORMAT),
+            ]
+            for name, value in zip(("number", "time_ms", *_COLUMNS), (number - 1, times[at], *row), strict=True):
+                getattr(found, name).append(value)
+        if at < len(events.number):
+            for name in ("number", "time_ms", *_COLUMNS):
+                getattr(found, name).append(getattr(events, name)[at])
+    return found
 
 
 _COLUMNS: Final = (

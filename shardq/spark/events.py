@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from itertools import compress, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import fields, replace
 
@@ -19,9 +19,9 @@ from shardq.errors import ConfigError, QueueMissing
 from shardq.model.event import unpacked
 from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
-from shardq.protocol.journal import Columns, decode
+from shardq.protocol.journal import LOST, Columns, decode, with_lost
 from shardq.protocol.replies import created_ms
-from shardq.spark.connection import same_seen_queue
+from shardq.spark.connection import queue_in, same_seen_queue, seen_queue
 from shardq.spark.entries import constant, text_array, times
 from shardq.spark.ops import scan
 from shardq.spark.ops.scan import entry_id
@@ -148,7 +148,11 @@ class JournalTrack:
 def read_events(
     client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: Part
 ) -> Iterator[pa.RecordBatch]:
-    """The events of a part; ConfigError if some are lost and `failOnDataLoss` is true, QueueMissing if all are gone."""
+    """The events of a part; ConfigError if some are lost and `failOnDataLoss` is true, QueueMissing if all are gone.
+
+    With `markDataLoss` a row of the kind "lost" stands where some are missing.
+    """
+    life = _life(options, state)
     position, end, key = int(part.after), int(part.until), state.keys.journal
     keys = frozenset(each.encode() for each in listed(options.shard_keys))
     while position < end:
@@ -158,22 +162,43 @@ def read_events(
         if lost := seen - position - len(events.number):
             same_seen_queue(options, part.queue, part.life)  # those of a queue that was deleted are not lost
             _lose(state.keys.name, options, lost, position)
+            if options.mark_data_loss:
+                events = with_lost(events, position, seen, created_ms(life))
         position = seen
         if keys:
             events = _only(events, [key in keys for key in events.shard_key])
         if state.number:  # what was done to all partitions is told once, by the head
-            events = _only(events, [*map(bool, events.message_id)])
+            told = zip(events.message_id, events.kind, strict=True)
+            events = _only(events, [bool(message_id) or kind == LOST for message_id, kind in told])
         if events.number:
-            yield _batch(state.keys.name, events, schema)
+            yield _batch(Source(state.keys.name, life, state.number), events, schema)
 
 
-def _batch(queue: str, events: Columns, schema: pa.Schema) -> pa.RecordBatch:
+def _life(options: Reading, state: QueueState) -> str:
+    """The id of the whole queue of a partition."""
+    return seen_queue(options, queue_in(state.keys.tag)).view.id if state.number else state.view.id
+
+
+class Source(NamedTuple):
+    """Whose events they are: the name and the id of a queue, and the number of a partition."""
+
+    queue: str
+    life: str
+    partition: int
+
+
+def _batch(source: Source, events: Columns, schema: pa.Schema) -> pa.RecordBatch:
+    size = len(events.number)
     columns: dict[str, Callable[[pa.DataType], pa.Array]] = {
-        "queue": lambda kind: constant(queue, len(events.number), kind),
+        "queue": lambda kind: constant(source.queue, size, kind),
+        "queue_id": lambda kind: constant(source.life, size, kind),
+        "partition": lambda kind: pa.repeat(pa.scalar(source.partition, kind), size),
         "number": lambda kind: pa.array(events.number, kind),
         "time": lambda _: times(events.time_ms),
         "kind": lambda kind: pa.array(events.kind, kind),
-        "message_id": lambda kind: pa.array(events.message_id, kind),
+        "message_id": lambda kind: pa.array(
+            [None if name == LOST else each for name, each in zip(events.kind, events.message_id, strict=True)], kind
+        ),
         "shard_key": lambda kind: text_array(events.shard_key, kind),
         "stream": lambda kind: pa.array(events.stream, kind),
         "count": lambda kind: pa.array(events.count, kind),

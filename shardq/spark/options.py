@@ -114,6 +114,7 @@ class Reading(Parsing):
     starting_offsets: str = ""
     ending_offsets: str = "latest"
     fail_on_data_loss: bool = True
+    mark_data_loss: bool = False
     max_offsets_per_trigger: int = _number(0, 0, 2**53)
     min_offsets_per_trigger: int = _number(0, 0, 2**53)
     max_trigger_delay: float = _number(900.0, 0, 30 * 86_400)

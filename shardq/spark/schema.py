@@ -38,10 +38,10 @@ _DEAD: dict[str, DataType] = {
     "payload": BinaryType(),
 }  # fmt: skip
 _JOURNAL: dict[str, DataType] = {
-    "queue": _TEXT, "number": LongType(), "time": _TIME, "kind": _TEXT, "message_id": _TEXT, "shard_key": _TEXT,
-    "stream": _WHOLE, "count": _WHOLE, "due": _TIME, "client": _TEXT, "by": _TEXT, "note": _TEXT,
-    "task": _TEXT, "charged_ms": DoubleType(), "ran_ms": DoubleType(), "values": MapType(StringType(), StringType()),
-    "version": _WHOLE,
+    "queue": _TEXT, "queue_id": _TEXT, "partition": _WHOLE, "number": LongType(), "time": _TIME, "kind": _TEXT,
+    "message_id": _TEXT, "shard_key": _TEXT, "stream": _WHOLE, "count": _WHOLE, "due": _TIME, "client": _TEXT,
+    "by": _TEXT, "note": _TEXT, "task": _TEXT, "charged_ms": DoubleType(), "ran_ms": DoubleType(),
+    "values": MapType(StringType(), StringType()), "version": _WHOLE,
 }  # fmt: skip
 _LEASED: dict[str, DataType] = {
     "queue": _TEXT, "message_id": _TEXT, "shard_key": _TEXT, "count": _WHOLE, "last_error": _TEXT, "written_at": _TIME,

@@ -12,10 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from shardq import Client
+from shardq.cli.commands import report
 from shardq.cli.exits import CLOSED_PIPE
 from shardq.cli.flags import CHANGE
 from shardq.cli.program import main
 from tests.cli.conftest import Command
+from tests.reports.rows import folder_of, job
 from tests.servers import free_ports
 from tests.surface import commands, differences
 from tests.verbs import SETTINGS, any_id, finished, furnish
@@ -29,6 +31,7 @@ LINES = {
     "delete": "jobs --any --yes",
     "export": "jobs",
     "failures": "jobs --letters",
+    "jobs": "jobs --out JOBS",
     "journal": "jobs",
     "limits": "jobs -t acct-7 rate=3 --yes",
     "message": "jobs WAITING",
@@ -39,6 +42,11 @@ LINES = {
     "queues": "",
     "read": "jobs",
     "redrive": "jobs --yes",
+    "report cost": "FOLDER",
+    "report fair": "FOLDER",
+    "report noisy": "FOLDER",
+    "report slo": "FOLDER",
+    "report used": "FOLDER",
     "resize": "jobs --partitions 2 --yes",
     "resume": "jobs",
     "retry": "jobs --yes",
@@ -85,16 +93,14 @@ APART = {
         ("edge refused", "edge resend", "edge send", "edge status", "edge tail"), "tests/edge has tests of it: no Redis"
     ),
     **dict.fromkeys(
-        (
-            "pipeline archive", "pipeline fairness", "pipeline load", "pipeline plan", "pipeline redrive",
-            "pipeline route",
-        ),
+        ("pipeline archive", "pipeline load", "pipeline redrive", "pipeline route"),
         "it needs Spark: tests/spark",
     ),
 }  # fmt: skip
 TOML = {"export"}
 """What prints TOML, whatever is asked for."""
-ALONE = {"server acl", "serve token", "serve token, of a person", "server size"}
+REPORTS = {f"report {name}" for name in report.MENU.summaries}
+ALONE = {"server acl", "serve token", "serve token, of a person", "server size"} | REPORTS
 """What asks no server."""
 WIDE = {"export", "server acl", "serve token", "serve token, of a person", "server lua"}
 """What prints lines for a file or another program, which nothing may break."""
@@ -113,7 +119,11 @@ def words(cli: Command, tmp_path: Path) -> dict[str, list[str]]:
         queue = client.queue("jobs", **SETTINGS)
         queue.declare()
         furnish(queue)
-        places = {"FILE": str(file), "WAITING": any_id(queue), "DONE": finished(queue)}
+        folder = folder_of(tmp_path / "jobs", [job("a", 0.0), job("b", 0.0, wait=3.0), job("a", 0.0, wait=2.0)])
+        places = {
+            "FILE": str(file), "FOLDER": str(folder), "JOBS": str(tmp_path / "made"), "WAITING": any_id(queue),
+            "DONE": finished(queue),
+        }  # fmt: skip
     return {
         name: [*name.partition(",")[0].split(), *(places.get(each, each) for each in line.split())]
         for name, line in EVERY.items()

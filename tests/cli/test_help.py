@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from shardq.cli.commands import COMMANDS, edge, pipeline
+from shardq.cli.commands import COMMANDS, edge, pipeline, report
 from shardq.cli.program import main
 from shardq.extras import MODULES
 from tests.cli.conftest import Command, Told
@@ -20,10 +20,11 @@ from tests.surface import commands
 MEMBERS = [
     *(("edge", name) for name in edge.MENU.summaries),
     *(("pipeline", name) for name in pipeline.MENU.summaries),
+    *(("report", name) for name in report.MENU.summaries),
 ]
 """The commands of those that have commands of their own."""
 
-NEEDED = {"edge": "edge", "serve gateway": "gateway", "pipeline": "spark"}
+NEEDED = {"edge": "edge", "serve gateway": "gateway", "pipeline": "spark", "report": "reports"}
 """The extra that a command needs, or those of it."""
 
 PROGRAM = """
@@ -70,6 +71,7 @@ def test_the_help_and_a_typo_import_no_command() -> None:
         "shardq.cli.commands.",
         "shardq.cli.edge",
         "shardq.cli.pipelines",
+        "shardq.cli.reports",
     )
     assert [name for name in modules if name.startswith(heavy)] == []
 
@@ -151,14 +153,15 @@ def test_every_command_of_a_command_explains_itself(words: tuple[str, str], caps
     assert re.search(r"^Needs the extra \w+: pip install 'shardq\[\w+\]'$", told, re.MULTILINE)
 
 
-HELPED = ("edge", "serve gateway", "pipeline", "edge refused", "edge send", "pipeline archive")
+HELPED = ("edge", "serve gateway", "pipeline", "edge refused", "edge send", "pipeline archive", "report", "report fair")
 REFUSED = {
     "edge status --spool x": "edge",
     "edge send jobs x -t t --spool x --gateway localhost:1": "edge",
     "edge run --spool x --gateway localhost:1": "edge",
     "serve gateway --listen 127.0.0.1:0 --insecure": "gateway",
     "serve scaler --listen 127.0.0.1:0 --grpc 127.0.0.1:0": "scaler",
-    "pipeline plan --tenants 10": "spark",
+    "pipeline archive x jobs": "spark",
+    "report fair .": "reports",
     "server size --tenants 100 --noisy 1 --check": "plan",
     "server size --tenants 100 --noisy 1 --plot x.svg": "plan",
 }

@@ -10,7 +10,7 @@ import pytest
 from shardq import Client
 from tests.house import doc_blocks
 
-PAGE = doc_blocks.ROOT / "docs" / "spark.md"
+CONSUMING = doc_blocks.ROOT / "docs" / "spark-consuming.md"
 
 
 @pytest.mark.runs_in("test-all")
@@ -35,7 +35,7 @@ def test_the_pages_run(spark: Any, url: str, client: Client, capsys: pytest.Capt
 def test_the_pages_sink_has_all_that_was_acked_after_its_checkpoint_was_lost(
     spark: Any, url: str, client: Client
 ) -> None:
-    [consuming] = [block for block in doc_blocks.blocks(PAGE) if "def work(" in block.code]
+    [consuming] = [block for block in doc_blocks.blocks(CONSUMING) if "def work(" in block.code]
     names: dict[str, Any] = {"spark": spark, "url": url}
     queue = client.queue("jobs", create=True)
     queue.write_many([(f"{at}", f"tenant-{at % 20}") for at in range(600)])

@@ -24,6 +24,7 @@ COMMANDS: Final = Menu(
             "workers": "show who works, on what, and who is gone",
             "failures": "show what fails, or list dead letters",
             "journal": "print what happened to messages",
+            "jobs": "write a table with a row for each job that ended",
         },
         "mend": {
             "retry": "deliver now what waits for its next try",
@@ -52,7 +53,8 @@ COMMANDS: Final = Menu(
             "worker": "call a handler for each message",
             "embedded": "run a server in the foreground",
             "edge": "send messages over a gateway, without access to Redis",
-            "pipeline": "load, archive, judge and plan queues with Spark",
+            "pipeline": "load, archive, route and redrive with Spark",
+            "report": "used, fair, slo, cost, noisy: what queues did",
         },
     },
     elsewhere={

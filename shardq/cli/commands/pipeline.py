@@ -10,8 +10,8 @@ from shardq.cli.parsing import group
 ABOUT = """The pipelines need Java 17 or newer. They run on all cores of this machine, on the cluster that --master
 names, or, under spark-submit, on the cluster of that. Progress goes to stderr, a short report to stdout."""
 
-EXAMPLES = """  shardq pipeline fairness archive/journal --out report/
-  shardq pipeline fairness --queue jobs"""
+EXAMPLES = """  shardq pipeline load day.parquet jobs --key tenant
+  shardq pipeline archive archive/ jobs mails"""
 
 MENU: Final = Menu(
     "shardq.cli.pipelines",
@@ -19,8 +19,6 @@ MENU: Final = Menu(
         "": {
             "load": "write the rows of a table into a queue",
             "archive": "store journals and dead letters as Parquet",
-            "fairness": "report how fair a queue was",
-            "plan": "choose streams and shard sizes, tenant by tenant",
             "route": "send events to the queues of their topics",
             "redrive": "move chosen dead letters back",
         }

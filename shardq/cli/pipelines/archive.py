@@ -72,6 +72,7 @@ def run(args: Args, shell: Shell) -> int:
     options = {
         **connecting(args, shell),
         "maxOffsetsPerTrigger": str(args.most), "failOnDataLoss": str(not args.allow_loss).lower(),
+        "markDataLoss": "true",
     }  # fmt: skip
     with started("archive", args, shell) as (spark, progress):
         from shardq.spark.pipelines.archive import Archive

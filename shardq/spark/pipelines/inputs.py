@@ -115,18 +115,6 @@ def _prepared(reader: Any, form: str, schema: str | None, options: Mapping[str, 
     return reader.options(**{**STRICT.get(form, NONE), **options})
 
 
-def read_journal(spark: SparkSession, url: str, queue: str, **options: str) -> DataFrame:
-    """The events that the journal of *queue* holds now."""
-    reader = spark.read.format("shardq").options(url=url, subscribe=queue, state="journal", **options)
-    return reader.option("failOnDataLoss", "false").load()
-
-
-def follow_journal(spark: SparkSession, url: str, queue: str, **options: str) -> DataFrame:
-    """The events of the journal of *queue* as a stream, from the oldest on; it fails when some were gone unread."""
-    reader = spark.readStream.format("shardq").options(url=url, subscribe=queue, state="journal", **options)
-    return reader.option("startingOffsets", "earliest").load()
-
-
 def following(
     rows: DataFrame, store: Callable[[DataFrame, int], None], name: str, checkpoint: str, every: float | None
 ) -> StreamingQuery:

@@ -6,10 +6,12 @@ import re
 
 OTHERS = {
     "a product, or a word of one": (
-        "BullMQ", "DataFrame", "FastAPI", "MQTTMatcher", "MessagePack", "OpenTelemetry", "PyArrow",
-        "PyPI", "PySpark", "RabbitMQ", "TypedDicts",
+        "BullMQ", "DataFrame", "DataFrames", "DuckDB", "FastAPI", "MQTTMatcher", "MessagePack", "OpenTelemetry",
+        "PyArrow", "PyPI", "PySpark", "RabbitMQ", "TypedDicts",
     ),
     "a setting of Celery, and a field of SQS, which pages compare": ("acks_late", "MessageId"),
+    "columns of FOCUS, the open standard of bills": ("BilledCost", "ChargePeriodStart", "SubAccountId"),
+    "OpenTelemetry's": ("OTEL_PROPAGATORS",),
     "Django's": ("InvalidTask", "ImmediateBackend", "TaskResultDoesNotExist", "attempts", "robust"),
     "systemd's, Docker's, or uvicorn's": (
         "EnvironmentFile=", "docker run --init", "docker stop", "docker stop --time 30",

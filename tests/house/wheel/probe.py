@@ -38,7 +38,7 @@ FOREIGN = (
 """What takes long to import and is not shardq's: each child finds it imported, where it is installed."""
 
 NEEDS = re.compile(r"[Nn]eeds the extra (\w+): pip install 'shardq\[(\w+)\]'")
-MEMBERS = re.compile(r"^(?:commands|pipelines):\n((?:    .*\n)+)", re.MULTILINE)
+MEMBERS = re.compile(r"^(?:commands|pipelines|reports):\n((?:    .*\n)+)", re.MULTILINE)
 REFERENCE = re.compile(r'(?:src|href|from)[= ]"([^"#{]+)"|import "([^"]+)"')
 """How the files of the page name each other."""
 SCREENS = ("overview", "queue", "tenants", "tenant", "message", "failures", "workers", "schedules", "settings")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from argparse import Namespace
@@ -27,7 +28,7 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 
 def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_path: Path) -> None:
-    """Loaded, worked off, archived, judged, redriven; the counts agree at every step."""
+    """Loaded, worked off, archived, redriven; the counts agree at every step."""
     jobs = client.queue(queue_name, streams=8, streams_per_shard=2, journal=100_000)
     jobs.read_many(1)
     rows, archive = tmp_path / "rows.json", tmp_path / "archive"
@@ -39,12 +40,6 @@ def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_p
     jobs.ack_many(found[12:])
     told = shardq.report("archive", str(archive), queue_name)
     assert (told["journal rows"], told["dead rows"]) == (900, 12)
-    judged = shardq.report("fairness", str(archive / "journal"), "--out", str(tmp_path / "report"))
-    (fairness,) = judged["queues"]
-    assert {name: fairness[name] for name in ("queue", "arrived", "picked", "dead", "keys")} == {
-        "queue": queue_name, "arrived": 300, "picked": 300, "dead": 12, "keys": 9,
-    }  # fmt: skip
-    assert (tmp_path / "report" / f"{queue_name}.png").exists()
     dry = shardq.report("redrive", queue_name, "--where", "reason = 'timed out'")
     assert (dry["chosen"], dry.get("redriven"), jobs.stats().dead) == (12, None, 12)
     done = shardq.report("redrive", queue_name, "--where", "reason = 'timed out'", "--go", "--rate", "1000")
@@ -70,12 +65,12 @@ def test_counts_of_the_demo_that_disagree_end_it() -> None:
         demo_spark.agree("step", one=1, two=2)
 
 
-def test_a_report_for_people(shardq: Shardq) -> None:
-    code, out, err = shardq("plan", "--tenants", "200000", "--candidate", "64x4", "--noisy", "5")
-    assert code == 0
-    assert "64x4: " in out
-    assert "tenants      200,000" in out
-    assert "shardq: surveying 200,000 tenants under 1 candidates ..." in err
+def test_a_report_for_people(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("tenant,n\na,1\n")
+    code, out, err = shardq("load", str(tmp_path / "rows.csv"), queue.name, "--key", "tenant")
+    assert (code, queue.len()) == (0, 1)
+    assert re.search(r"^rows +1$", out, re.MULTILINE)
+    assert "shardq: " in err
 
 
 @pytest.mark.parametrize(
@@ -93,12 +88,9 @@ def test_a_report_for_people(shardq: Shardq) -> None:
             1,
             "a line of the input cannot be parsed",
         ),
-        (("fairness", "--queue", "nowhere"), 3, "there is no queue 'nowhere'"),
-        (("fairness", "{folder}/rows.csv"), 2, "journal events need the column queue, time"),
         (("archive", "{folder}/archive", "{queue}", "--every", "5"), 2, "--every follows one table"),
         (("archive", "{folder}/archive", "--compact", "--adopt"), 2, "--adopt needs the queues"),
         (("redrive", "{queue}", "--where", "colour = 'red'"), 2, "colour"),
-        (("plan", "{folder}/rows.csv"), 2, "tenants need the column shard_key, load"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
@@ -116,7 +108,6 @@ def test_what_is_wrong_is_said_in_one_line(
     "words",
     [
         ("archive", "{folder}/archive", "{queue}"),
-        ("fairness", "--queue", "{queue}"),
         ("redrive", "{queue}"),
         ("load", "{folder}/rows.csv", "{queue}", "--key", "tenant"),
     ],
@@ -165,7 +156,7 @@ def test_the_command_says_in_one_line_that_java_or_a_fitting_pyspark_is_missing(
     """In a process of its own, as a newcomer meets it: no Java, then an old one, then an old PySpark."""
 
     def told() -> str:
-        command = [sys.executable, "-m", "shardq.cli", "pipeline", "plan", "--tenants", "10"]
+        command = [sys.executable, "-m", "shardq.cli", "pipeline", "archive", "x", "--compact"]
         done = subprocess.run(command, env=bare(tmp_path), capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (2, "")
         *before, last = done.stderr.splitlines()
@@ -212,10 +203,8 @@ def test_of_a_python_traceback_the_last_line_is_said(kind: str, message: str, to
         raise AnalysisException(TRACEBACK.format(kind, message))
 
 
-def test_an_error_of_shardq_in_a_task_is_what_is_said(spark: Any) -> None:
-    from shardq.spark.pipelines.shards import dealt
-
-    keys = spark.sql("select '' as shard_key")
-    with pytest.raises(PipelineFailed, match=r"^a shard key must not be empty") as failed, explained():
-        dealt(keys, 8, 2).collect()
+def test_an_error_of_shardq_in_a_task_is_what_is_said(spark: Any, url: str, queue: Queue) -> None:
+    rows = spark.sql("select '' as shard_key, 'x' as payload")
+    with pytest.raises(PipelineFailed, match=r"shard_key has 0 bytes") as failed, explained():
+        rows.write.format("shardq").options(url=url, queue=queue.name).mode("append").save()
     assert "\n" not in str(failed.value)

@@ -1,0 +1,9 @@
+"""What can be wrong with a report."""
+
+from __future__ import annotations
+
+from shardq.errors import ConfigError
+
+
+class NoTables(ConfigError):
+    """The folder has no tables of jobs."""
