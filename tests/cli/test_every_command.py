@@ -87,8 +87,8 @@ APART = {
     ),
     **dict.fromkeys(
         (
-            "pipeline archive", "pipeline fairness", "pipeline load", "pipeline plan", "pipeline redrive",
-            "pipeline route",
+            "pipeline archive", "pipeline fairness", "pipeline jobs", "pipeline load", "pipeline plan",
+            "pipeline redrive", "pipeline route",
         ),
         "it needs Spark: tests/spark",
     ),

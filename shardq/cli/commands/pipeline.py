@@ -19,6 +19,7 @@ MENU: Final = Menu(
         "": {
             "load": "write the rows of a table into a queue",
             "archive": "store journals and dead letters as Parquet",
+            "jobs": "make the table of jobs, one row a message",
             "fairness": "report how fair a queue was",
             "plan": "choose streams and shard sizes, tenant by tenant",
             "route": "send events to the queues of their topics",
