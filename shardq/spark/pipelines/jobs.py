@@ -306,7 +306,7 @@ def spread(events: DataFrame, carried: DataFrame, found: Around, count: int) -> 
 
 
 def _task(tasks: int, *columns: str) -> Column:
-    return F.pmod(F.xxhash64(*columns), F.lit(tasks)).alias("task")
+    return F.pmod(F.xxhash64(*columns), F.lit(tasks)).alias("_task")
 
 
 def _spark_schema(schema: pa.Schema) -> StructType:
