@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +56,8 @@ class Both:
 
 
 @pytest.fixture
-def both(spark: Any, client: Client, url: str, queue: Queue, tmp_path: Path) -> Iterator[Both]:
-    yield Both(spark, client, url, queue.name, tmp_path)
+def both(spark: Any, client: Client, url: str, queue: Queue, tmp_path: Path) -> Both:
+    return Both(spark, client, url, queue.name, tmp_path)
 
 
 def test_spark_makes_the_rows_of_plain_python_run_by_run(both: Both, queue: Queue) -> None:
@@ -118,7 +117,7 @@ def test_forty_thousand_jobs_are_equal_row_by_row(both: Both, queue: Queue) -> N
         for each in found[:4]:
             if each.count < 2:
                 each.nack()
-        queue.ack_many([each for each in found[4:]])
+        queue.ack_many(found[4:])
         queue.ack_many([each for each in found[:4] if each.count > 1])
     both.run(most=70_000)
     assert both.check() == 40_000
