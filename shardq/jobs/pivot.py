@@ -164,7 +164,11 @@ class _Pivot:
         table = pa.table([columns[each.name].cast(each.type) for each in ROWS], schema=ROWS)
         is_row = self.is_known & ~self._is_carried_letter()
         letters = table.filter(pa.array(self._is_letter()))
-        letters = letters.set_column(ROWS.get_field_index("state"), "state", pa.repeat(pa.scalar("dead"), len(letters)))
+        # What was waited and held is in the row of the job: here it would count twice.
+        of_letters = {"state": pa.repeat(pa.scalar("dead"), len(letters))}
+        of_letters |= {name: pa.array([[]] * len(letters), STRETCHES) for name in ("waited", "held")}
+        for name, column in of_letters.items():
+            letters = letters.set_column(ROWS.get_field_index(name), name, column)
         return pa.concat_tables([table.filter(pa.array(is_row)), letters.cast(ROWS)])
 
     def _is_carried_letter(self) -> Any:

@@ -19,6 +19,7 @@ MENU: Final = Menu(
         "": {
             "load": "write the rows of a table into a queue",
             "archive": "store journals and dead letters as Parquet",
+            "jobs": "make the table of jobs, one row a message",
             "route": "send events to the queues of their topics",
             "redrive": "move chosen dead letters back",
         }

@@ -12,7 +12,7 @@ OTHERS = {
     "a setting of Celery, and a field of SQS, which pages compare": ("acks_late", "MessageId"),
     "columns of FOCUS, the open standard of bills": ("BilledCost", "ChargePeriodStart", "SubAccountId"),
     "OpenTelemetry's": ("OTEL_PROPAGATORS",),
-    "Django's": ("InvalidTask", "ImmediateBackend", "TaskResultDoesNotExist", "attempts", "robust"),
+    "Django's": ("InvalidTask", "ImmediateBackend", "TaskResultDoesNotExist", "robust"),
     "systemd's, Docker's, or uvicorn's": (
         "EnvironmentFile=", "docker run --init", "docker stop", "docker stop --time 30",
         "stop_grace_period: 30s", "uvicorn --timeout-graceful-shutdown 2", "uvicorn --workers 4",
