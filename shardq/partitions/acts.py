@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from shardq.errors import ConfigError, ShardqError
@@ -15,6 +15,7 @@ from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
 from shardq.ops.queue.who import Who
 from shardq.partitions import sums
+from shardq.partitions.changes import all_changed
 from shardq.partitions.parts import Parts, all_of
 
 T = TypeVar("T")
@@ -69,20 +70,18 @@ def work(running: Sequence[Running], seconds_to_wait: float | None) -> Op[Action
 
 def status(running: Sequence[Running], timeout: float | None) -> Op[ActionStatus]:
     """Return how an action is, as Redis has it."""
-    return (yield from _of_each(running, lambda each: actions.status(each, timeout)))
+    return sums.action(known((yield from run_together([actions.status(each, timeout) for each in running]))))
 
 
 def stop(running: Sequence[Running], timeout: float | None, who: Who) -> Op[ActionStatus]:
     """Stop an action in all partitions."""
-    return (yield from _of_each(running, lambda each: actions.stop(each.state, each.id, timeout, who)))
+    stopped = yield from run_together([actions.stop(each.state, each.id, timeout, who) for each in running])
+    found = [(each.state.number, outcome) for each, outcome in zip(running, stopped, strict=True)]
+    return sums.action(all_changed(running[0].state.keys.name, found, ConfigError))
 
 
-def _of_each(running: Sequence[Running], op: Callable[[Running], Op[ActionStatus]]) -> Op[ActionStatus]:
-    return sums.action(known((yield from run_together([op(each) for each in running]))))
-
-
-def known(found: Sequence[T | ShardqError], unknown: type[ShardqError] = ConfigError) -> list[T]:
-    """Return the results of partitions that knew what they were asked for; the others said *unknown*.
+def known(found: Sequence[T | ShardqError]) -> list[T]:
+    """Return the results of partitions that knew the action that they were asked for; the others said ConfigError.
 
     If none did, or another error came, raise it.
     """
@@ -91,8 +90,8 @@ def known(found: Sequence[T | ShardqError], unknown: type[ShardqError] = ConfigE
     for each in found:
         if not isinstance(each, ShardqError):
             results.append(each)
-        elif failed is None or not isinstance(each, unknown):
+        elif failed is None or not isinstance(each, ConfigError):
             failed = each
-    if failed is not None and not (results and isinstance(failed, unknown)):
+    if failed is not None and not (results and isinstance(failed, ConfigError)):
         raise failed
     return results

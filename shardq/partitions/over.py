@@ -67,7 +67,7 @@ def change(state: QueueState, op: Callable[[QueueState, Agree | None], Op[object
         return
     if not (yield from agree()):
         raise Changed
-    yield from parts.everywhere(lambda each: op(each, None))
+    yield from parts.change(lambda each: op(each, None))
 
 
 def parts_of(state: QueueState) -> Op[Parts | None]:

@@ -23,6 +23,7 @@ from shardq.ops.write.write import Result
 from shardq.partitions import writes
 from shardq.partitions.asking import MAX_AGE, ask_map, is_seen
 from shardq.partitions.away import Away
+from shardq.partitions.changes import all_changed
 from shardq.partitions.homes import home
 from shardq.partitions.knows import must_ask
 from shardq.partitions.map import PartitionMap
@@ -188,24 +189,46 @@ class Parts:
             found.update(zip(every, some, strict=True))
         return [found[at] for at in range(len(numbers))]
 
-    def everywhere(self, op: Callable[[QueueState], Op[T]]) -> Op[list[T]]:
-        """Run an operation on each partition, at once. Return what each returned; raise the error of the first.
+    def newest(self) -> Op[Parts]:
+        """Return the partitions by the map as it is now. QueueMissing if the queue is gone."""
+        yield from ask_map(self.whole, self.whole.until())
+        return self.whole.parts or self
 
-        One that is not there any more, and to which nothing is written any more, returned nothing: it was drained. The
-        map may name it for a moment longer.
+    def everywhere(self, op: Callable[[QueueState], Op[T]]) -> Op[list[T]]:
+        """Look by an operation at each partition, at once. Return what each said; raise the error of the first.
+
+        One that was drained and is not there any more says nothing: the map may name it for a moment longer.
         """
-        if self.is_old:  # a client that was idle would leave out what was added meanwhile
+        return all_of([each for _, each in (yield from self.outcomes(op))])
+
+    def change(self, op: Callable[[QueueState], Op[T]], unknown: type[ShardqError] | tuple[()] = ()) -> Op[list[T]]:
+        """Change each partition by an operation, at once. Return what each said, but those that said *unknown*.
+
+        The map is asked for, since one that was just added would stay as it is. If one fails, the others are changed
+        all the same, and the error says which: see `changes`. So the operation must do no harm where it was done.
+        """
+        parts = yield from self.newest()
+        return all_changed(self.whole.keys.name, (yield from parts.outcomes(op)), unknown)
+
+    def outcomes(self, op: Callable[[QueueState], Op[T]]) -> Op[list[tuple[int, T | ShardqError]]]:
+        """Run an operation on each partition, at once. Return by their numbers what each returned, or its error.
+
+        One that is not there any more, and to which nothing is written any more, is left out.
+        """
+        # A client that was idle would leave out what was added meanwhile.
+        parts: Parts = (yield from self.newest()) if self.is_old else self.whole.parts or self
+        states = parts.states
+        found = [*enumerate((yield from run_together([op(state) for state in states])))]
+        if any(isinstance(each, QueueMissing) for _, each in found[1:]):
             yield from ask_map(self.whole, self.whole.until())
-            if self.whole.parts not in (None, self):
-                return (yield from self.whole.parts.everywhere(op))  # type: ignore[no-any-return]
-        found = yield from run_together([op(state) for state in self.states])
-        if len(found) > 1 and any(isinstance(each, QueueMissing) for each in found[1:]):
-            yield from ask_map(self.whole, self.whole.until())
-            now: Parts = self.whole.parts or self
+            now: Parts = self.whole.parts or parts
             written = now.states[: now.map.written]
-            pairs = zip(found, self.states, strict=True)
-            found = [each for each, state in pairs if state in written or not isinstance(each, QueueMissing)]
-        return all_of(found)
+            found = [
+                (number, each)
+                for number, each in found
+                if states[number] in written or not isinstance(each, QueueMissing)
+            ]
+        return found
 
     def store(self, messages: Sequence[Outgoing], timeout: float | None) -> Op[list[Result]]:
         """Store many messages in their homes. Return for each its id, or the error with which its write ended."""

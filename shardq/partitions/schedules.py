@@ -18,9 +18,8 @@ from shardq.ops.queue.together import run_together
 from shardq.ops.queue.who import Who
 from shardq.ops.schedules import stored
 from shardq.ops.write.write import placed_ids
-from shardq.partitions.acts import known
 from shardq.partitions.parts import Parts, all_of
-from shardq.partitions.ways import Way, everywhere
+from shardq.partitions.ways import Way, changed, everywhere
 from shardq.protocol.ids import with_partition
 
 
@@ -50,8 +49,7 @@ def _removed(states: Sequence[QueueState], name: str, timeout: float | None) -> 
 
 
 def _pause(parts: Parts, name: str, timeout: float | None, *, paused: bool) -> Op[None]:
-    ops = [stored.pause(state, name, paused, timeout) for state in parts.states]
-    known((yield from run_together(ops)), ScheduleNotFound)
+    yield from parts.change(lambda state: stored.pause(state, name, paused, timeout), ScheduleNotFound)
 
 
 def _run(parts: Parts, name: str, timeout: float | None, who: Who) -> Op[Written]:
@@ -81,7 +79,7 @@ SCHEDULES: Final[Mapping[str, Way]] = MappingProxyType(
         "add": Way(_add, _ADDED, opens=True),
         "list": everywhere(stored.listed, "timeout", _listed),
         "pause": Way(lambda *given: _pause(*given, paused=True), ("name", "timeout")),
-        "remove": everywhere(stored.remove, "name timeout", any),
+        "remove": changed(stored.remove, "name timeout", any),
         "resume": Way(lambda *given: _pause(*given, paused=False), ("name", "timeout")),
         "run": Way(_run, ("name", "timeout", "who")),
     }

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from shardq.errors import ShardqError
+from shardq.errors import OutcomeUnknown, ShardqError
 from shardq.model import ActionStatus, JournalPage, Purged, Tenant
 from shardq.model.action import ActionState
 from shardq.model.event import packed
@@ -39,14 +39,23 @@ def total(found: Sequence[int]) -> int:
 def counted(found: Sequence[int | ShardqError]) -> int:
     """Return the sum of numbers of what was done. If a partition failed, raise its error, or PartlyDone."""
     done = sum(each for each in found if isinstance(each, int))
-    if failed := next((each for each in found if isinstance(each, ShardqError)), None):
-        fail_after(done + sum(getattr(each, "done", 0) for each in found), failed)
+    _check_all(found, done)
     return done
 
 
-def purged(found: Sequence[Purged]) -> Purged:
-    """Return the numbers of several purges together."""
-    return Purged(**added(found, Purged.__struct_fields__))
+def purged(found: Sequence[Purged | ShardqError]) -> Purged:
+    """Return the numbers of several purges together. If a partition failed, raise its error, or PartlyDone."""
+    numbers = Purged(**added([each for each in found if isinstance(each, Purged)], Purged.__struct_fields__))
+    _check_all(found, numbers.total + numbers.cancelled)
+    return numbers
+
+
+def _check_all(found: Sequence[object], done: int) -> None:
+    """Raise the error of a partition that failed where others have *done* so many; of several one that is in doubt."""
+    failed = [each for each in found if isinstance(each, ShardqError)]
+    if failed:
+        error = next((each for each in failed if isinstance(each, OutcomeUnknown)), failed[0])
+        fail_after(done + sum(getattr(each, "done", 0) for each in failed), error)
 
 
 def tenants(found: Sequence[Sequence[Tenant]], order: str) -> list[Tenant]:
