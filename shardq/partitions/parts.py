@@ -53,7 +53,7 @@ after_fork(_forked)
 
 
 class Common:
-    """What the partitions of one queue of one client have in common under all maps.
+    """What the partitions of one queue of one client have in common under all maps, also while the queue is gone.
 
     `stands` are the client's blocked reads at the partitions, once somebody waits; `asks` has the map asked for. `held`
     are messages that came late. From local time `tidy_at` on, drained partitions are looked after next.
@@ -82,7 +82,9 @@ class Parts:
         self.whole, self.codecs, self._parents = head, codecs, head.config.parents
         self.make = make
         self.map = found
-        self.common: Common = before.common if before else Common()
+        if head.common is None:
+            head.common = Common()
+        self.common: Common = head.common
         known: tuple[QueueState, ...] = before.states if before else ()
         names = [found.name_of(name, number) for number in range(found.read)]
         kept = [at < len(known) and known[at].keys == QueueKeys(each) for at, each in enumerate(names)]
@@ -114,7 +116,10 @@ class Parts:
         self.away = Away(self.turns, len(self.states), self.whole.clock.monotonic)
 
     def forget(self) -> None:
-        """Forget all: the queue is gone. The next call looks it up anew."""
+        """Forget which there are: the queue is gone. The next call looks it up anew.
+
+        Those who wait do so: what is known of one that is made anew has them follow it, since they are `common`.
+        """
         self.whole.parts = None
         self.whole.forget()
 
