@@ -15,6 +15,7 @@ from shardq.model.event import packed
 from shardq.ops.queue.outcome import fail_after
 from shardq.outlook.together import added, groups, longest
 from shardq.protocol.ids import with_partition
+from shardq.protocol.replies import created_ms
 from shardq.sharding import key_bytes
 
 _OF_TENANT: Final = (
@@ -29,6 +30,12 @@ _ORDERS: Final[Mapping[str, str]] = {
 
 _STATES: Final[Sequence[ActionState]] = ("running", "stopping", "abandoned", "failed", "stopped", "done")
 """An action is over in all partitions, or not yet: the first of these that is in any."""
+
+AHEAD: Final = 10_000
+"""So many events before the first one of a journal a position may be that is of it, as of `before`.
+
+Numbers begin with the microsecond in which a journal did, and an earlier one has begun longer ago than that.
+"""
 
 
 def total(found: Sequence[int]) -> int:
@@ -115,13 +122,31 @@ def journal(found: Sequence[JournalPage], points: Sequence[int], count: int) -> 
         for number, page in enumerate(found)
     ]
     events = [(number, found[number].events[at]) for _, at, number in first]
+    lost = {
+        number: page.lost + (page.position != points[number] and _is_remade(found, points, number))
+        for number, page in enumerate(cut)
+    }
     return JournalPage(
         [replace(each, message_id=_placed(each.message_id, number)) for number, each in events],
         position=packed(each.position for each in cut),
         latest=packed(each.latest for each in cut),
-        lost=sum(each.lost for each in cut),
+        lost=sum(lost.values()),
         queue_id=found[0].queue_id,
+        lost_in={number: count for number, count in lost.items() if count},
     )
+
+
+def _is_remade(found: Sequence[JournalPage], points: Sequence[int], number: int) -> bool:
+    """Return whether a partition was removed and made anew since it was read, and the queue was not.
+
+    Its journal went with it, and nobody knows how much of that was not read.
+    """
+    return number > 0 and _is_of_former(found[number], points[number]) and not _is_of_former(found[0], points[0])
+
+
+def _is_of_former(page: JournalPage, point: int) -> bool:
+    """Return whether a position is of a journal that was there before that of *page*."""
+    return 0 < point < created_ms(page.queue_id) * 1000 - AHEAD
 
 
 def _placed(message_id: str, number: int) -> str:

@@ -382,9 +382,8 @@ def _of_letters(
 
 def _journal(parts: Parts, count: int, after: int, timeout: float | None) -> Op[JournalPage]:
     """Return the first *count* events of all partitions, by their times. A position says how far each was read."""
-    number = len(parts.states)
     whole("after", after, 0, 1 << BITS * MAX_PARTITIONS, "the position of another page, or 0")
-    points = unpacked(after, number)
+    points = unpacked(after, MAX_PARTITIONS)
     pages = yield from parts.everywhere(lambda state: journal.journal(state, count, points[state.number], timeout))
     return sums.journal(pages, points, count)
 
