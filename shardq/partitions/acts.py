@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from shardq.arguments import whole
 from shardq.errors import ConfigError, ShardqError
 from shardq.model import ActionStatus, Where
 from shardq.model.action import ActionKind
-from shardq.ops.operate import actions
+from shardq.ops.operate import actions, counting
 from shardq.ops.operate.actions import Running
 from shardq.ops.queue.outcome import ignore_failure, outcome_of
+from shardq.ops.queue.sight import sight
+from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
 from shardq.ops.queue.who import Who
@@ -32,16 +35,15 @@ def begin(
     via: str = "",
     action_id: str = "",
 ) -> Op[list[Running]]:
-    """Begin an action in all partitions. *rate* is shared out. ConfigError if another one is under way.
+    """Begin an action in all partitions. *rate* and *limit* are shared out. ConfigError if another one is under way.
 
     It begins in the head, so of two that begin at once one is refused before it has begun anywhere.
     """
-    if limit is not None:
-        raise ConfigError("limit is not for a queue with partitions yet: nobody knows how the messages are spread")
     share, action_id = rate and rate / len(parts.states), action_id or actions.new_id()
+    limits = yield from _limits(parts, kind, where, limit, timeout)
     begun: list[Running] = []
-    for state in parts.states:
-        op = actions.begin(state, kind, where, share, None, who, timeout, via, action_id)
+    for state, most in zip(parts.states, limits, strict=True):
+        op = actions.begin(state, kind, where, share, most, who, timeout, via, action_id)
         running = yield from outcome_of(op)
         if isinstance(running, ShardqError):
             for each in begun:
@@ -49,6 +51,26 @@ def begin(
             raise running
         begun.append(running)
     return begun
+
+
+def _limits(
+    parts: Parts, kind: ActionKind, where: Where, limit: int | None, timeout: float | None
+) -> Op[list[int | None]]:
+    """Return on how many messages to act in each partition: on those that it has, on no more than *limit* in all."""
+    if limit is None:
+        return [None] * len(parts.states)
+    whole("limit", limit, 1, actions.MAX_LIMIT)
+
+    def count(state: QueueState) -> Op[int]:
+        now = (yield from sight(state, state.until(timeout))).time
+        return (yield from counting.count(state, kind, where, now, limit, timeout))
+
+    limits: list[int | None] = []
+    left = limit
+    for found in (yield from parts.everywhere(count)):
+        limits.append(most := min(found, left))
+        left -= most
+    return limits
 
 
 def _stopped(running: Running, timeout: float | None) -> Op[None]:

@@ -206,6 +206,11 @@ class Parts:
         """
         return all_of([each for _, each in (yield from self.outcomes(op))])
 
+    def around(self, op: Callable[[QueueState], Op[T]]) -> Op[list[T]]:
+        """Look at each partition as `everywhere` does, but pass over those that are gone: who looks sees the rest."""
+        found = yield from self.outcomes(op)
+        return all_of([each for number, each in found if number == 0 or not isinstance(each, QueueMissing)])
+
     def change(self, op: Callable[[QueueState], Op[T]], unknown: type[ShardqError] | tuple[()] = ()) -> Op[list[T]]:
         """Change each partition by an operation, at once. Return what each said, but those that said *unknown*.
 

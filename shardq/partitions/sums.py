@@ -90,7 +90,7 @@ def action(some: Sequence[ActionStatus]) -> ActionStatus:
     left = (
         None if any(each.left is None and not each.is_over for each in some) else sum(each.left or 0 for each in some)
     )
-    rates = [each.rate for each in some]
+    rates, limits = [each.rate for each in some], [each.limit for each in some]
     return replace(
         some[0],
         state=state,
@@ -98,6 +98,7 @@ def action(some: Sequence[ActionStatus]) -> ActionStatus:
         heard=max(each.heard for each in some),
         left=left,
         rate=None if None in rates else sum(each or 0.0 for each in rates),
+        limit=None if None in limits else sum(each or 0 for each in limits),
         problem=next((each.problem for each in some if each.problem), ""),
         **added(some, ("done", "passed")),
     )
