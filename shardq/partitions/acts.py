@@ -44,12 +44,12 @@ def begin(
     begun: list[Running] = []
     for state, most in zip(parts.states, limits, strict=True):
         op = actions.begin(state, kind, where, share, most, who, timeout, via, action_id)
-        running = yield from outcome_of(op)
+        running = yield from outcome_of(parts.unless_removed(state, op, None))
         if isinstance(running, ShardqError):
             for each in begun:
                 yield from ignore_failure(_stopped(each, timeout))
             raise running
-        begun.append(running)
+        begun += [running] if running else []
     return begun
 
 
@@ -67,7 +67,9 @@ def _limits(
 
     limits: list[int | None] = []
     left = limit
-    for found in (yield from parts.everywhere(count)):
+    for found in all_of(
+        (yield from run_together([parts.unless_removed(each, count(each), 0) for each in parts.states]))
+    ):
         limits.append(most := min(found, left))
         left -= most
     return limits

@@ -240,6 +240,15 @@ class Parts:
             ]
         return found
 
+    def unless_removed(self, state: QueueState, op: Op[T], nothing: T) -> Op[T]:
+        """Run an operation on one partition. Return *nothing* if that was drained, and is not there any more."""
+        try:
+            return (yield from op)
+        except QueueMissing:
+            if state.number < self.map.written:
+                raise
+            return nothing
+
     def store(self, messages: Sequence[Outgoing], timeout: float | None) -> Op[list[Result]]:
         """Store many messages in their homes. Return for each its id, or the error with which its write ended."""
         return writes.store(self, messages, timeout)

@@ -301,11 +301,13 @@ def _peek(
     """Look at one partition after the other: a cursor says in which, and where there."""
     number, point = _point(after)
     messages: list[Any] = []
+    page = PeekedPage((), None, 0.0)
     while True:
-        page = yield from peek.peek(
-            parts.of(number), count - len(messages), shard_key, stream, state,
-            payloads=payloads, after=point, timeout=timeout,
-        )  # fmt: skip
+        part = parts.of(number)
+        op = peek.peek(
+            part, count - len(messages), shard_key, stream, state, payloads=payloads, after=point, timeout=timeout
+        )
+        page = yield from parts.unless_removed(part, op, PeekedPage((), None, page.time))
         messages += [_placed(each, number).read_with(parts.codecs) for each in page.messages]
         point = page.cursor
         number += point is None
@@ -329,7 +331,8 @@ def _dead(parts: Parts, count: int, after: str, timeout: float | None) -> Op[lis
     point, number = split(text("after", after))
     found: list[DeadLetter] = []
     while number < len(parts.states) and len(found) < count:
-        letters = yield from dead_letters.dead_letters(parts.states[number], count - len(found), point, timeout)
+        op = dead_letters.dead_letters(parts.states[number], count - len(found), point, timeout)
+        letters = yield from parts.unless_removed(parts.states[number], op, [])
         found += [replace(_placed(each, number), entry_id=with_partition(each.entry_id, number)) for each in letters]
         number, point = number + 1, "-"
     return [each.read_with(parts.codecs) for each in found]
