@@ -9,6 +9,7 @@ import pytest
 
 from shardq import ConfigError, Empty, LeaseLost, Message, Queue, QueueMissing
 from shardq.ops.operate import queues, weights
+from shardq.ops.write.outgoing import compose
 from shardq.partitions.asking import MAX_AGE
 from shardq.partitions.homes import home
 from shardq.protocol.ids import split
@@ -226,3 +227,16 @@ def test_what_is_changed_is_changed_in_partitions_that_were_just_added(
     for state in layer.state.parts.states:
         assert other.client.run(weights.weights(state)) == {"a": 3}
         assert other.client.run(queues.settings(state)).max_len == (40 if state.number == 0 else 10)
+
+
+def test_a_write_that_is_under_way_while_its_client_deletes_the_queue_hears_that(world: World, queue: Queue) -> None:
+    """Whether there is none then, or one without partitions."""
+    layer: Any = queue
+    parts, tenant = layer.state.parts, homes(PARTITIONS)[2]
+    message = compose(layer.state, layer.client.codecs, "x", tenant)
+    queue.delete(expected=0)
+    (gone,) = layer.client.run(parts.store([message], None))
+    assert isinstance(gone, QueueMissing)
+    world.client().queue(queue.name, create=True).write("plain", shard_key=tenant)
+    (gone,) = layer.client.run(parts.store([message], None))
+    assert isinstance(gone, QueueMissing)
