@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shardq import ConfigError, Queue
 from shardq.model import Event
 from shardq.model.event import before
 from shardq.partitions.homes import home
+from shardq.partitions.resize import store_map
 from shardq.partitions.sums import AHEAD
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.partitions.maps import change_map, delete_last
@@ -86,6 +89,20 @@ def test_what_was_done_to_all_partitions_is_told_once(open_queue: OpenQueue) -> 
     queue.resume(TENANTS[1])
     for count in (1, 2, 100):
         assert [each.kind for each in read(queue, count)] == ["configured", "paused", "weighted", "resumed"]
+
+
+def test_what_was_set_is_told_as_it_was_given(world: World, open_queue: OpenQueue) -> None:
+    """Not the part of it that the head has. Of another map the number of partitions is told."""
+    queue = opened(open_queue)
+    queue.configure(max_len=100, total_rate=2.5, max_deliveries=4)
+    queue.configure(max_len=0)
+    told = [dict(each.values) for each in read(queue, 100) if each.kind == "configured"]
+    given = {"max_len": "100", "total_rate": "2.5", "total_burst": "0", "max_deliveries": "4"}
+    assert told == [given, {"max_len": "0"}]
+    layer: Any = queue
+    state, parts = layer.state, layer.state.parts
+    layer.client.run(store_map(state, parts.make, parts.map, replace(parts.map, written=2)))
+    assert dict(read(queue, 100)[-1].values) == {"partitions": "2"}
 
 
 def test_the_newest_events_of_each_are_those_before_the_end(open_queue: OpenQueue) -> None:
