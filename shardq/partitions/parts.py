@@ -56,15 +56,18 @@ class Common:
     """What the partitions of one queue of one client have in common under all maps, also while the queue is gone.
 
     `stands` are the client's blocked reads at the partitions, once somebody waits; `asks` has the map asked for. `held`
-    are messages that came late. From local time `tidy_at` on, drained partitions are looked after next.
+    are messages that came late. From local time `tidy_at` on, drained partitions are looked after next, and from
+    `upkeep_at` on what is due in all, whose settings were looked up last for those of the queue in `kept_for`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, head: QueueState) -> None:
         self.lock = Lock()
         self.stands: Any = None
         self.held: list[Any] = []
         self.asks: Ask | None = None
         self.tidy_at = 0.0
+        self.upkeep_at = head.clock.monotonic() + MAX_AGE
+        self.kept_for = head.config
 
 
 class Parts:
@@ -83,7 +86,7 @@ class Parts:
         self.make = make
         self.map = found
         if head.common is None:
-            head.common = Common()
+            head.common = Common(head)
         self.common: Common = head.common
         known: tuple[QueueState, ...] = before.states if before else ()
         names = [found.name_of(name, number) for number in range(found.read)]

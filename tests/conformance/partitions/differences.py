@@ -43,7 +43,6 @@ _SCOPE: Final = "key_scope cannot be changed"
 _LEADS: Final = "what one is ahead of another is bounded within a partition; across them shares are even over time"
 _JOURNAL: Final = "each partition has a journal of its own: numbers of events, and events of settings, are of each"
 _PARTS: Final = "each partition has its part of a bound of the whole queue, and a tenant its share of that"
-_UPKEEP: Final = "results end with the calls that go to their partition, and no read goes where nothing is to deliver"
 _OWN: Final = "it says itself how many partitions there are, or that there are none"
 _IDS: Final = "an id names its partition, so it is none of a queue that is not there"
 
@@ -300,9 +299,6 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
         """,
         _IDS: """
             test_a_queue_without_results_takes_none
-        """,
-        _UPKEEP: """
-            test_what_was_kept_ends_in_its_time_when_results_are_switched_off
         """,
     }
 )
