@@ -17,8 +17,8 @@ from shardq.partitions.parts import MakeState, slots_of
 def listed(head: QueueState, make: MakeState, timeout: float | None = None) -> Op[list[Partition]]:
     """Return the partitions of a queue, by the map that it has now. It only reads.
 
-    Of one that does not answer, or is gone, there are no stats; if none answers, the error is raised. One that was just
-    removed is left out.
+    Of one that does not answer, or is gone, there are no stats; if none answers, the error is raised. One that is being
+    removed is not gone: it was empty, and is there until it has left the map.
     """
     until = head.until(timeout)
     seen = yield from sight(head, until)
@@ -31,10 +31,14 @@ def listed(head: QueueState, make: MakeState, timeout: float | None = None) -> O
         if len(failed) == len(told) or not isinstance(each, BackendError):
             raise each
     return [
-        Partition(number, slots.address_of(name), number < found.written, None if gone else stats, is_gone=gone)
-        for number, (name, stats) in enumerate(zip(names, map(_stats_of, told), strict=True))
-        if not (gone := stats is not None and not stats.streams) or number < found.written
+        _partition(number, slots.address_of(name), is_written=number < found.written, stats=_stats_of(each))
+        for number, (name, each) in enumerate(zip(names, told, strict=True))
     ]
+
+
+def _partition(number: int, node: str, *, is_written: bool, stats: QueueStats | None) -> Partition:
+    is_gone = is_written and stats is not None and not stats.streams
+    return Partition(number, node, is_written, None if is_gone else stats, is_gone)
 
 
 def _stats_of(told: QueueStats | ShardqError) -> QueueStats | None:
