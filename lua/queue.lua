@@ -173,13 +173,18 @@ function Queue.walk_for_rules(q)
   Due.walk_accounts(q)
 end
 
--- Notes in the journal which settings were changed, but for what the caller's version says of itself.
-local function tell_changes(q, ARGV)
-  local changes = {}
+-- Notes in the journal which settings were changed, as people gave them: where the head keeps its part of a bound, what
+-- the `whole` queue has. To resize changes the number of partitions alone: the parts follow from that.
+local function tell_changes(q, ARGV, changes)
+  local told, whole = {}, {}
+  for name, value in gmatch(changes.whole or '', '(%S+) (%S+)') do whole[name] = value end
   for at = 4, #ARGV, 2 do
-    if ARGV[at] ~= 'accounts' then changes[#changes + 1], changes[#changes + 2] = ARGV[at], ARGV[at + 1] end
+    local name, value = ARGV[at], ARGV[at + 1]
+    if name == 'partitions' then value = match(value, '^%d+') or '1' end
+    local is_given = name ~= 'accounts' and name ~= 'whole' and (name == 'partitions' or not changes.partitions)
+    if is_given then told[#told + 1], told[#told + 2] = name, whole[name] or value end
   end
-  Journal.tell(q.keys, q.rules, q.now, ARGV[3], 'o', Journal.spell_values(changes))
+  Journal.tell(q.keys, q.rules, q.now, ARGV[3], 'o', Journal.spell_values(told))
 end
 
 -- Counts the maps of the partitions that there were: see knows.lua.
@@ -226,7 +231,7 @@ function verbs.configure(KEYS, ARGV)
   -- Limits of the whole queue may have held back anything. Otherwise one reader is enough to go through the accounts.
   Notifications.notify_readers(q, is_total and q.shared + q.behind or min(q.behind, 1))
   Settle.close_change(q, ARGV[3])
-  tell_changes(q, ARGV)
+  tell_changes(q, ARGV, changes)
   return 'OK'
 end
 

@@ -31,6 +31,7 @@ from shardq.model import Message, Written
 from shardq.model.message import messages_of
 from shardq.ops.read.read import checked_wanted
 from shardq.ops.write.outgoing import compose_all
+from shardq.partitions import upkeep
 from shardq.partitions.asking import has_moved
 from shardq.partitions.parts import Parts
 from shardq.partitions.reads import Rows, Wanted, first_look, read_turns
@@ -121,10 +122,13 @@ class PartitionedQueue(PartedQueue, Queue):
         checked_wanted(block, visibility, prefer)
         acking = self._to_ack(ack)
         parts = self._parts(timeout)
+        now = self.state.clock.monotonic()
+        if now >= parts.common.upkeep_at and upkeep.is_due(parts, now):
+            self._client._run_in_background(upkeep.keep_up(parts))
         if parts.map.read > parts.map.written and is_due(parts):
             self._client._run_in_background(tidy(parts))
         acking.began = began = self._telemetry.begin() if watched() else None
-        until, stands = self.state.clock.monotonic() + block, self._stands(parts)
+        until, stands = now + block, self._stands(parts)
         call_until = max(until, self.state.until(timeout))
         wanted = Wanted(count, visibility, call_until, block > 0, stands.aside, stands.offer, acking.parts)
         try:

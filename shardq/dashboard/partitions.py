@@ -15,7 +15,7 @@ async def partitions(source: Source, queue: str) -> list[dict[str, Any]]:
     """Return where each partition of a queue is, and what it has; [] of a queue that has no others.
 
     One that is `draining` is written to no more, and goes away once it is empty. One that does not answer is `silent`,
-    and has no numbers.
+    and has no numbers, nor has one that is `gone`.
     """
     state, client = source.queue(queue).state, source.client
     if state.parts is None:  # a look at the queue would have found them
@@ -40,4 +40,5 @@ def row_of(part: Partition) -> dict[str, Any]:
         "delivered": None if now is None else now.delivered,
         "draining": not part.is_written,
         "silent": now is None,
+        "gone": part.is_gone,
     }

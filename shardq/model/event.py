@@ -85,6 +85,8 @@ class JournalPage(msgspec.Struct, frozen=True):
     anew in between, and this page begins with the first event that the new one still has.
 
     Of a queue with partitions a position says how far each was read, and `number` counts the events of one partition.
+    `lost_in` says by the numbers of partitions how many of the lost events were theirs. What a partition had that was
+    removed and made anew counts as one.
     """
 
     events: list[Event]
@@ -92,3 +94,4 @@ class JournalPage(msgspec.Struct, frozen=True):
     latest: int
     lost: int
     queue_id: str
+    lost_in: Mapping[int, int] = {}

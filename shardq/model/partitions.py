@@ -47,13 +47,14 @@ class Partition(msgspec.Struct, frozen=True):
 
     `node` is the host and port of the cluster's master that has it, '' where there is no cluster. `is_written` says
     whether shard keys are dealt to it; if not, it is read until it is empty, and removed later. Its numbers are in
-    `stats`, None if it does not answer.
+    `stats`, None if it does not answer, or `is_gone`: its keys were deleted, or lost. To `resize` makes it anew.
     """
 
     number: int
     node: str
     is_written: bool
     stats: QueueStats | None
+    is_gone: bool = False
 
 
 def map_of(partitions: int) -> str:

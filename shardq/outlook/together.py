@@ -12,7 +12,6 @@ from shardq.model.failure import Failure
 from shardq.model.stats import COUNTS
 from shardq.model.waiter import Waiter, Waiters
 from shardq.outlook.facts import Memory
-from shardq.protocol.ids import with_partition
 from shardq.sharding import key_bytes
 
 T = TypeVar("T")
@@ -42,9 +41,7 @@ def statistics(found: Sequence[QueueStats]) -> QueueStats:
 
 def failures(found: Sequence[Sequence[Failure]]) -> list[Failure]:
     """Return what fails in all partitions, the worst first."""
-    every = [
-        replace(each, newest=with_partition(each.newest, number)) for number, some in enumerate(found) for each in some
-    ]
+    every = [each for some in found for each in some]
     together = [_failure(some) for some in groups(every, lambda each: (each.task, each.error_type, each.reason))]
     return sorted(together, key=lambda each: (-each.recent, -each.last))[:MAX_FAILURES]
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
+from shardq.arguments import whole
 from shardq.errors import ConfigError, ShardqError
 from shardq.model import ActionStatus, Where
 from shardq.model.action import ActionKind
-from shardq.ops.operate import actions
+from shardq.ops.operate import actions, counting
 from shardq.ops.operate.actions import Running
 from shardq.ops.queue.outcome import ignore_failure, outcome_of
+from shardq.ops.queue.sight import sight
+from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
 from shardq.ops.queue.who import Who
 from shardq.partitions import sums
+from shardq.partitions.changes import all_changed
 from shardq.partitions.parts import Parts, all_of
 
 T = TypeVar("T")
@@ -31,23 +35,44 @@ def begin(
     via: str = "",
     action_id: str = "",
 ) -> Op[list[Running]]:
-    """Begin an action in all partitions. *rate* is shared out. ConfigError if another one is under way.
+    """Begin an action in all partitions. *rate* and *limit* are shared out. ConfigError if another one is under way.
 
     It begins in the head, so of two that begin at once one is refused before it has begun anywhere.
     """
-    if limit is not None:
-        raise ConfigError("limit is not for a queue with partitions yet: nobody knows how the messages are spread")
     share, action_id = rate and rate / len(parts.states), action_id or actions.new_id()
+    limits = yield from _limits(parts, kind, where, limit, timeout)
     begun: list[Running] = []
-    for state in parts.states:
-        op = actions.begin(state, kind, where, share, None, who, timeout, via, action_id)
-        running = yield from outcome_of(op)
+    for state, most in zip(parts.states, limits, strict=True):
+        op = actions.begin(state, kind, where, share, most, who, timeout, via, action_id)
+        running = yield from outcome_of(parts.unless_removed(state, op, None))
         if isinstance(running, ShardqError):
             for each in begun:
                 yield from ignore_failure(_stopped(each, timeout))
             raise running
-        begun.append(running)
+        begun += [running] if running else []
     return begun
+
+
+def _limits(
+    parts: Parts, kind: ActionKind, where: Where, limit: int | None, timeout: float | None
+) -> Op[list[int | None]]:
+    """Return on how many messages to act in each partition: on those that it has, on no more than *limit* in all."""
+    if limit is None:
+        return [None] * len(parts.states)
+    whole("limit", limit, 1, actions.MAX_LIMIT)
+
+    def count(state: QueueState) -> Op[int]:
+        now = (yield from sight(state, state.until(timeout))).time
+        return (yield from counting.count(state, kind, where, now, limit, timeout))
+
+    limits: list[int | None] = []
+    left = limit
+    for found in all_of(
+        (yield from run_together([parts.unless_removed(each, count(each), 0) for each in parts.states]))
+    ):
+        limits.append(most := min(found, left))
+        left -= most
+    return limits
 
 
 def _stopped(running: Running, timeout: float | None) -> Op[None]:
@@ -69,20 +94,18 @@ def work(running: Sequence[Running], seconds_to_wait: float | None) -> Op[Action
 
 def status(running: Sequence[Running], timeout: float | None) -> Op[ActionStatus]:
     """Return how an action is, as Redis has it."""
-    return (yield from _of_each(running, lambda each: actions.status(each, timeout)))
+    return sums.action(known((yield from run_together([actions.status(each, timeout) for each in running]))))
 
 
 def stop(running: Sequence[Running], timeout: float | None, who: Who) -> Op[ActionStatus]:
     """Stop an action in all partitions."""
-    return (yield from _of_each(running, lambda each: actions.stop(each.state, each.id, timeout, who)))
+    stopped = yield from run_together([actions.stop(each.state, each.id, timeout, who) for each in running])
+    found = [(each.state.number, outcome) for each, outcome in zip(running, stopped, strict=True)]
+    return sums.action(all_changed(running[0].state.keys.name, found, ConfigError))
 
 
-def _of_each(running: Sequence[Running], op: Callable[[Running], Op[ActionStatus]]) -> Op[ActionStatus]:
-    return sums.action(known((yield from run_together([op(each) for each in running]))))
-
-
-def known(found: Sequence[T | ShardqError], unknown: type[ShardqError] = ConfigError) -> list[T]:
-    """Return the results of partitions that knew what they were asked for; the others said *unknown*.
+def known(found: Sequence[T | ShardqError]) -> list[T]:
+    """Return the results of partitions that knew the action that they were asked for; the others said ConfigError.
 
     If none did, or another error came, raise it.
     """
@@ -91,8 +114,8 @@ def known(found: Sequence[T | ShardqError], unknown: type[ShardqError] = ConfigE
     for each in found:
         if not isinstance(each, ShardqError):
             results.append(each)
-        elif failed is None or not isinstance(each, unknown):
+        elif failed is None or not isinstance(each, ConfigError):
             failed = each
-    if failed is not None and not (results and isinstance(failed, unknown)):
+    if failed is not None and not (results and isinstance(failed, ConfigError)):
         raise failed
     return results

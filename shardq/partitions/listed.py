@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shardq.errors import BackendError, QueueMissing, ShardqError
+from shardq.errors import BackendError, ShardqError
+from shardq.model import QueueStats
 from shardq.model.partitions import Partition, map_of
 from shardq.ops.inspect.stats import numbers
 from shardq.ops.queue.sight import sight
@@ -16,7 +17,8 @@ from shardq.partitions.parts import MakeState, slots_of
 def listed(head: QueueState, make: MakeState, timeout: float | None = None) -> Op[list[Partition]]:
     """Return the partitions of a queue, by the map that it has now. It only reads.
 
-    Of one that does not answer there are no stats; if none does, the error is raised.
+    Of one that does not answer, or is gone, there are no stats; if none answers, the error is raised. One that is being
+    removed is not gone: it was empty, and is there until it has left the map.
     """
     until = head.until(timeout)
     seen = yield from sight(head, until)
@@ -26,11 +28,18 @@ def listed(head: QueueState, make: MakeState, timeout: float | None = None) -> O
     told = yield from run_together([numbers(state, timeout) for state in states])
     failed = [each for each in told if isinstance(each, ShardqError)]
     for each in failed:
-        if len(failed) == len(told) or not isinstance(each, (BackendError, QueueMissing)):
+        if len(failed) == len(told) or not isinstance(each, BackendError):
             raise each
     return [
-        Partition(
-            number, slots.address_of(name), number < found.written, None if isinstance(each, ShardqError) else each
-        )
+        _partition(number, slots.address_of(name), is_written=number < found.written, stats=_stats_of(each))
         for number, (name, each) in enumerate(zip(names, told, strict=True))
     ]
+
+
+def _partition(number: int, node: str, *, is_written: bool, stats: QueueStats | None) -> Partition:
+    is_gone = is_written and stats is not None and not stats.streams
+    return Partition(number, node, is_written, None if is_gone else stats, is_gone)
+
+
+def _stats_of(told: QueueStats | ShardqError) -> QueueStats | None:
+    return None if isinstance(told, ShardqError) else told

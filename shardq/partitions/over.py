@@ -26,22 +26,32 @@ def over(
     *,
     looks: bool = False,
 ) -> Op[T]:
-    """Run an operation on a queue, or on each of its partitions at once; then *together* makes one result of theirs.
+    """Look at a queue, or at each of its partitions that is there at once; *together* makes one result of theirs.
 
     One that *looks* by itself says of a queue that this client did not know whether it has partitions.
     """
-    found = yield from each_of(state, op, looks=looks)
+    found = yield from _of_each(state, op, Parts.around, looks=looks)
     return found[0] if len(found) == 1 else together(found)
 
 
 def each_of(state: QueueState, op: Callable[[QueueState], Op[T]], *, looks: bool = False) -> Op[list[T]]:
-    """Run an operation as `over` does. Return the result of each partition, or that of the queue alone."""
+    """Look as `over` does. Return the result of each partition, or that of the queue alone. None may be gone."""
+    return (yield from _of_each(state, op, Parts.everywhere, looks=looks))
+
+
+def _of_each(
+    state: QueueState,
+    op: Callable[[QueueState], Op[T]],
+    go: Callable[[Parts, Callable[[QueueState], Op[T]]], Op[list[T]]],
+    *,
+    looks: bool,
+) -> Op[list[T]]:
     if looks and state.parts is None:
         found = yield from op(state)
         if state.parts is None:  # as it was seen
             return [found]
     parts = yield from parts_of(state)
-    return [(yield from op(state))] if parts is None else (yield from parts.everywhere(op))
+    return [(yield from op(state))] if parts is None else (yield from go(parts, op))
 
 
 def whole(state: QueueState, op: Callable[[QueueState], Op[T]]) -> Op[T]:
@@ -67,7 +77,7 @@ def change(state: QueueState, op: Callable[[QueueState, Agree | None], Op[object
         return
     if not (yield from agree()):
         raise Changed
-    yield from parts.everywhere(lambda each: op(each, None))
+    yield from parts.change(lambda each: op(each, None))
 
 
 def parts_of(state: QueueState) -> Op[Parts | None]:

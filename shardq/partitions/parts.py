@@ -23,6 +23,7 @@ from shardq.ops.write.write import Result
 from shardq.partitions import writes
 from shardq.partitions.asking import MAX_AGE, ask_map, is_seen
 from shardq.partitions.away import Away
+from shardq.partitions.changes import all_changed
 from shardq.partitions.homes import home
 from shardq.partitions.knows import must_ask
 from shardq.partitions.map import PartitionMap
@@ -52,18 +53,21 @@ after_fork(_forked)
 
 
 class Common:
-    """What the partitions of one queue of one client have in common under all maps.
+    """What the partitions of one queue of one client have in common under all maps, also while the queue is gone.
 
     `stands` are the client's blocked reads at the partitions, once somebody waits; `asks` has the map asked for. `held`
-    are messages that came late. From local time `tidy_at` on, drained partitions are looked after next.
+    are messages that came late. From local time `tidy_at` on, drained partitions are looked after next, and from
+    `upkeep_at` on what is due in all, whose settings were looked up last for those of the queue in `kept_for`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, head: QueueState) -> None:
         self.lock = Lock()
         self.stands: Any = None
         self.held: list[Any] = []
         self.asks: Ask | None = None
         self.tidy_at = 0.0
+        self.upkeep_at = head.clock.monotonic() + MAX_AGE
+        self.kept_for = head.config
 
 
 class Parts:
@@ -81,7 +85,9 @@ class Parts:
         self.whole, self.codecs, self._parents = head, codecs, head.config.parents
         self.make = make
         self.map = found
-        self.common: Common = before.common if before else Common()
+        if head.common is None:
+            head.common = Common(head)
+        self.common: Common = head.common
         known: tuple[QueueState, ...] = before.states if before else ()
         names = [found.name_of(name, number) for number in range(found.read)]
         kept = [at < len(known) and known[at].keys == QueueKeys(each) for at, each in enumerate(names)]
@@ -116,7 +122,10 @@ class Parts:
         self.away = Away(self.turns, len(self.states), self.whole.clock.monotonic)
 
     def forget(self) -> None:
-        """Forget all: the queue is gone. The next call looks it up anew."""
+        """Forget which there are: the queue is gone. The next call looks it up anew.
+
+        Those who wait do so: what is known of one that is made anew has them follow it, since they are `common`.
+        """
         self.whole.parts = None
         self.whole.forget()
 
@@ -195,24 +204,60 @@ class Parts:
             found.update(zip(every, some, strict=True))
         return [found[at] for at in range(len(numbers))]
 
-    def everywhere(self, op: Callable[[QueueState], Op[T]]) -> Op[list[T]]:
-        """Run an operation on each partition, at once. Return what each returned; raise the error of the first.
+    def newest(self) -> Op[Parts]:
+        """Return the partitions by the map as it is now. QueueMissing if the queue is gone."""
+        yield from ask_map(self.whole, self.whole.until())
+        return self.whole.parts or self
 
-        One that is not there any more, and to which nothing is written any more, returned nothing: it was drained. The
-        map may name it for a moment longer.
+    def everywhere(self, op: Callable[[QueueState], Op[T]]) -> Op[list[T]]:
+        """Look by an operation at each partition, at once. Return what each said; raise the error of the first.
+
+        One that was drained and is not there any more says nothing: the map may name it for a moment longer.
         """
-        if self.is_old:  # a client that was idle would leave out what was added meanwhile
+        return all_of([each for _, each in (yield from self.outcomes(op))])
+
+    def around(self, op: Callable[[QueueState], Op[T]]) -> Op[list[T]]:
+        """Look at each partition as `everywhere` does, but pass over those that are gone: who looks sees the rest."""
+        found = yield from self.outcomes(op)
+        return all_of([each for number, each in found if number == 0 or not isinstance(each, QueueMissing)])
+
+    def change(self, op: Callable[[QueueState], Op[T]], unknown: type[ShardqError] | tuple[()] = ()) -> Op[list[T]]:
+        """Change each partition by an operation, at once. Return what each said, but those that said *unknown*.
+
+        The map is asked for, since one that was just added would stay as it is. If one fails, the others are changed
+        all the same, and the error says which: see `changes`. So the operation must do no harm where it was done.
+        """
+        parts = yield from self.newest()
+        return all_changed(self.whole.keys.name, (yield from parts.outcomes(op)), unknown)
+
+    def outcomes(self, op: Callable[[QueueState], Op[T]]) -> Op[list[tuple[int, T | ShardqError]]]:
+        """Run an operation on each partition, at once. Return by their numbers what each returned, or its error.
+
+        One that is not there any more, and to which nothing is written any more, is left out.
+        """
+        # A client that was idle would leave out what was added meanwhile.
+        parts: Parts = (yield from self.newest()) if self.is_old else self.whole.parts or self
+        states = parts.states
+        found = [*enumerate((yield from run_together([op(state) for state in states])))]
+        if any(isinstance(each, QueueMissing) for _, each in found[1:]):
             yield from ask_map(self.whole, self.whole.until())
-            if self.whole.parts not in (None, self):
-                return (yield from self.whole.parts.everywhere(op))  # type: ignore[no-any-return]
-        found = yield from run_together([op(state) for state in self.states])
-        if len(found) > 1 and any(isinstance(each, QueueMissing) for each in found[1:]):
-            yield from ask_map(self.whole, self.whole.until())
-            now: Parts = self.whole.parts or self
+            now: Parts = self.whole.parts or parts
             written = now.states[: now.map.written]
-            pairs = zip(found, self.states, strict=True)
-            found = [each for each, state in pairs if state in written or not isinstance(each, QueueMissing)]
-        return all_of(found)
+            found = [
+                (number, each)
+                for number, each in found
+                if states[number] in written or not isinstance(each, QueueMissing)
+            ]
+        return found
+
+    def unless_removed(self, state: QueueState, op: Op[T], nothing: T) -> Op[T]:
+        """Run an operation on one partition. Return *nothing* if that was drained, and is not there any more."""
+        try:
+            return (yield from op)
+        except QueueMissing:
+            if state.number < self.map.written:
+                raise
+            return nothing
 
     def store(self, messages: Sequence[Outgoing], timeout: float | None) -> Op[list[Result]]:
         """Store many messages in their homes. Return for each its id, or the error with which its write ended."""

@@ -18,7 +18,7 @@ from shardq.errors import ConfigError
 from shardq.model.partitions import Partitions, check_partitions, map_of
 from shardq.model.shares import SHARED, WHOLE
 from shardq.ops.queue.change import Changed, change_queue, check_replicas
-from shardq.ops.queue.opening import require_queue
+from shardq.ops.queue.opening import find_queue, log, require_queue
 from shardq.ops.queue.retry import ask
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op, Sleep
@@ -42,7 +42,7 @@ REMEMBERED: Final = 7 * 86_400.0
 def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None = None) -> Op[tuple[int, int]]:
     """Write to *wanted* partitions from now on. Return how many are read, and how many are written to.
 
-    Then stored schedules move to their homes.
+    Then stored schedules move to their homes. A partition that is gone, since somebody deleted its keys, is made anew.
 
     ConfigError if another client changes the partitions meanwhile.
     """
@@ -59,9 +59,20 @@ def resize(head: QueueState, make: MakeState, wanted: int, timeout: float | None
         yield from require_queue(head, head.until(timeout))
         if map_in(head).written != wanted:  # another one may have ended what this one began
             found = yield from _write_by(head, make, found, wanted, timeout)
+    yield from _make_anew(head, make, timeout)
     if (parts := (head.whole or head).parts) is not None:
         yield from move_home(parts, timeout)
     return map_in(head).read, wanted
+
+
+def _make_anew(head: QueueState, make: MakeState, timeout: float | None) -> Op[None]:
+    """Make those partitions anew that are written to, and gone."""
+    found, name = map_in(head), head.keys.name
+    states = [make(head, number, found.name_of(name, number)) for number in range(1, found.written)]
+    for state in states:
+        if not (yield from find_queue(state, state.until(timeout))):
+            log.warning("partition %d of queue %r was gone, and is made anew", state.number, name)
+            yield from furnish(head, state, found.read, timeout)
 
 
 def map_in(head: QueueState) -> PartitionMap:

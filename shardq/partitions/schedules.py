@@ -18,9 +18,8 @@ from shardq.ops.queue.together import run_together
 from shardq.ops.queue.who import Who
 from shardq.ops.schedules import stored
 from shardq.ops.write.write import placed_ids
-from shardq.partitions.acts import known
 from shardq.partitions.parts import Parts, all_of
-from shardq.partitions.ways import Way, everywhere
+from shardq.partitions.ways import Way, changed, everywhere
 from shardq.protocol.ids import with_partition
 
 
@@ -40,25 +39,27 @@ def _add(
     home = parts.home_of(shard_key)
     op = stored.add(home, parts.codecs, name, payload, shard_key, cron, tz, every, catch_up, paused, timeout)
     found = yield from op
-    others = [state for state in parts.states if state is not home]
-    yield from told_after("the schedule was stored", _removed(others, name, timeout))
+    yield from told_after("the schedule was stored", _removed(parts, home, name, timeout))
     return found
 
 
-def _removed(states: Sequence[QueueState], name: str, timeout: float | None) -> Op[None]:
-    all_of((yield from run_together([stored.remove(state, name, timeout) for state in states])))
+def _removed(parts: Parts, home: QueueState, name: str, timeout: float | None) -> Op[None]:
+    """Remove a schedule from all partitions but its *home*."""
+    others = [state for state in parts.states if state is not home]
+    ops = [parts.unless_removed(state, stored.remove(state, name, timeout), False) for state in others]
+    all_of((yield from run_together(ops)))
 
 
 def _pause(parts: Parts, name: str, timeout: float | None, *, paused: bool) -> Op[None]:
-    ops = [stored.pause(state, name, paused, timeout) for state in parts.states]
-    known((yield from run_together(ops)), ScheduleNotFound)
+    yield from parts.change(lambda state: stored.pause(state, name, paused, timeout), ScheduleNotFound)
 
 
 def _run(parts: Parts, name: str, timeout: float | None, who: Who) -> Op[Written]:
     """Write the call where the schedule is stored: as long as that is there, it is read."""
+    found: Any = None
     for state in parts.states:
-        found = yield from outcome_of(stored.run(state, name, timeout, who))
-        if not isinstance(found, ScheduleNotFound):
+        outcome = yield from outcome_of(parts.unless_removed(state, stored.run(state, name, timeout, who), None))
+        if outcome is not None and not isinstance(found := outcome, ScheduleNotFound):
             break
     (written,) = all_of(placed_ids([found], state.number))
     return written
@@ -81,7 +82,7 @@ SCHEDULES: Final[Mapping[str, Way]] = MappingProxyType(
         "add": Way(_add, _ADDED, opens=True),
         "list": everywhere(stored.listed, "timeout", _listed),
         "pause": Way(lambda *given: _pause(*given, paused=True), ("name", "timeout")),
-        "remove": everywhere(stored.remove, "name timeout", any),
+        "remove": changed(stored.remove, "name timeout", any),
         "resume": Way(lambda *given: _pause(*given, paused=False), ("name", "timeout")),
         "run": Way(_run, ("name", "timeout", "who")),
     }

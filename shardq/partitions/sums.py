@@ -8,13 +8,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from shardq.errors import ShardqError
+from shardq.errors import OutcomeUnknown, ShardqError
 from shardq.model import ActionStatus, JournalPage, Purged, Tenant
 from shardq.model.action import ActionState
 from shardq.model.event import packed
 from shardq.ops.queue.outcome import fail_after
 from shardq.outlook.together import added, groups, longest
 from shardq.protocol.ids import with_partition
+from shardq.protocol.replies import created_ms
 from shardq.sharding import key_bytes
 
 _OF_TENANT: Final = (
@@ -30,6 +31,12 @@ _ORDERS: Final[Mapping[str, str]] = {
 _STATES: Final[Sequence[ActionState]] = ("running", "stopping", "abandoned", "failed", "stopped", "done")
 """An action is over in all partitions, or not yet: the first of these that is in any."""
 
+AHEAD: Final = 10_000
+"""So many events before the first one of a journal a position may be that is of it, as of `before`.
+
+Numbers begin with the microsecond in which a journal did, and an earlier one has begun longer ago than that.
+"""
+
 
 def total(found: Sequence[int]) -> int:
     """Return the sum of numbers."""
@@ -39,14 +46,23 @@ def total(found: Sequence[int]) -> int:
 def counted(found: Sequence[int | ShardqError]) -> int:
     """Return the sum of numbers of what was done. If a partition failed, raise its error, or PartlyDone."""
     done = sum(each for each in found if isinstance(each, int))
-    if failed := next((each for each in found if isinstance(each, ShardqError)), None):
-        fail_after(done + sum(getattr(each, "done", 0) for each in found), failed)
+    _check_all(found, done)
     return done
 
 
-def purged(found: Sequence[Purged]) -> Purged:
-    """Return the numbers of several purges together."""
-    return Purged(**added(found, Purged.__struct_fields__))
+def purged(found: Sequence[Purged | ShardqError]) -> Purged:
+    """Return the numbers of several purges together. If a partition failed, raise its error, or PartlyDone."""
+    numbers = Purged(**added([each for each in found if isinstance(each, Purged)], Purged.__struct_fields__))
+    _check_all(found, numbers.total + numbers.cancelled)
+    return numbers
+
+
+def _check_all(found: Sequence[object], done: int) -> None:
+    """Raise the error of a partition that failed where others have *done* so many; of several one that is in doubt."""
+    failed = [each for each in found if isinstance(each, ShardqError)]
+    if failed:
+        error = next((each for each in failed if isinstance(each, OutcomeUnknown)), failed[0])
+        fail_after(done + sum(getattr(each, "done", 0) for each in failed), error)
 
 
 def tenants(found: Sequence[Sequence[Tenant]], order: str) -> list[Tenant]:
@@ -74,7 +90,7 @@ def action(some: Sequence[ActionStatus]) -> ActionStatus:
     left = (
         None if any(each.left is None and not each.is_over for each in some) else sum(each.left or 0 for each in some)
     )
-    rates = [each.rate for each in some]
+    rates, limits = [each.rate for each in some], [each.limit for each in some]
     return replace(
         some[0],
         state=state,
@@ -82,6 +98,7 @@ def action(some: Sequence[ActionStatus]) -> ActionStatus:
         heard=max(each.heard for each in some),
         left=left,
         rate=None if None in rates else sum(each or 0.0 for each in rates),
+        limit=None if None in limits else sum(each or 0 for each in limits),
         problem=next((each.problem for each in some if each.problem), ""),
         **added(some, ("done", "passed")),
     )
@@ -106,13 +123,31 @@ def journal(found: Sequence[JournalPage], points: Sequence[int], count: int) -> 
         for number, page in enumerate(found)
     ]
     events = [(number, found[number].events[at]) for _, at, number in first]
+    lost = {
+        number: page.lost + (page.position != points[number] and _is_remade(found, points, number))
+        for number, page in enumerate(cut)
+    }
     return JournalPage(
         [replace(each, message_id=_placed(each.message_id, number)) for number, each in events],
         position=packed(each.position for each in cut),
         latest=packed(each.latest for each in cut),
-        lost=sum(each.lost for each in cut),
+        lost=sum(lost.values()),
         queue_id=found[0].queue_id,
+        lost_in={number: count for number, count in lost.items() if count},
     )
+
+
+def _is_remade(found: Sequence[JournalPage], points: Sequence[int], number: int) -> bool:
+    """Return whether a partition was removed and made anew since it was read, and the queue was not.
+
+    Its journal went with it, and nobody knows how much of that was not read.
+    """
+    return number > 0 and _is_of_former(found[number], points[number]) and not _is_of_former(found[0], points[0])
+
+
+def _is_of_former(page: JournalPage, point: int) -> bool:
+    """Return whether a position is of a journal that was there before that of *page*."""
+    return 0 < point < created_ms(page.queue_id) * 1000 - AHEAD
 
 
 def _placed(message_id: str, number: int) -> str:

@@ -14,12 +14,13 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 from msgspec.structs import replace as merged
 
 from shardq.arguments import flag, iterable, text, whole
-from shardq.errors import ConfigError, NotAvailable, QueueNotEmpty
+from shardq.errors import ConfigError, NotAvailable, PartlyDone, QueueNotEmpty, ShardqError
 from shardq.model import DeadLetter, JournalPage, Limits, MessageStatus, PeekedPage, Plan, Purged, QueueConfig, Tenant
 from shardq.model.dead_letter import letters_of
 from shardq.model.event import BITS, unpacked
 from shardq.model.partitions import MAX_PARTITIONS
 from shardq.model.shares import shared
+from shardq.model.wording import plural
 from shardq.ops.inspect import beats, dead_letters, failures, journal, outlook, peek, stats, status, tenants
 from shardq.ops.operate import (
     actions,
@@ -32,6 +33,8 @@ from shardq.ops.operate import (
     weights,
 )
 from shardq.ops.operate.dead_letters import delete_by_id, delete_letters, deletion
+from shardq.ops.operate.limits import PlanMissing
+from shardq.ops.queue.outcome import outcome_of, told_after
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.queue.together import run_together
@@ -41,9 +44,8 @@ from shardq.ops.results.wait import result
 from shardq.ops.settle.cancel import Cancelled, cancel
 from shardq.outlook import together
 from shardq.partitions import sums
-from shardq.partitions.acts import known
 from shardq.partitions.furnish import furnish
-from shardq.partitions.parts import Parts, all_of, check_settings
+from shardq.partitions.parts import Parts, check_settings
 from shardq.partitions.resize import resize
 from shardq.protocol.ids import split, told, with_partition
 
@@ -69,11 +71,20 @@ def _way(op: Callable[..., Op[Any]], takes: str) -> Way:
 
 
 def everywhere(op: OfQueue[T], takes: str, unite: Callable[[Sequence[T]], Any]) -> Way:
-    """Return the way of a call that goes to all partitions, at once; *unite* makes one result of theirs."""
+    """Return the way of a call that looks at all partitions, at once; *unite* makes one result of what they say."""
+
+    def way(parts: Parts, *given: Any) -> Op[Any]:
+        return unite((yield from parts.everywhere(lambda state: op(state, *given))))
+
+    return _way(way, takes)
+
+
+def changed(op: OfQueue[T], takes: str, unite: Callable[[Sequence[T]], Any]) -> Way:
+    """Return the way of a call that changes all partitions, at once: the others do not wait for one that fails."""
 
     def way(parts: Parts, *given: Any) -> Op[Any]:
         same = [[*each] if isinstance(each, Iterator) else each for each in given]
-        return unite((yield from parts.everywhere(lambda state: op(state, *same))))
+        return unite((yield from parts.change(lambda state: op(state, *same))))
 
     return _way(way, takes)
 
@@ -145,6 +156,7 @@ def _configure(parts: Parts, settings: dict[str, Any], timeout: float | None, wh
     if "parents" in settings:
         raise ConfigError("parents of a queue with partitions stay as they are: the homes of shard keys go by them")
     queues.check_changes(settings)
+    parts = yield from parts.newest()  # by which the parts are reckoned
     before = yield from queues.settings(parts.states[0], timeout)
     target, count = merged(before, **settings), len(parts.states)
     if count == 1:
@@ -153,7 +165,7 @@ def _configure(parts: Parts, settings: dict[str, Any], timeout: float | None, wh
     names = dict.fromkeys(settings if "total_rate" not in settings else (*settings, "total_burst"))
     of_each = [target, *(shared(target, number, count) for number in range(1, count))]
     changes = [{name: getattr(each, name) for name in names} for each in of_each]
-    found = yield from parts.everywhere(lambda state: queues.configure(state, changes[state.number], timeout, who))
+    found = yield from parts.change(lambda state: queues.configure(state, changes[state.number], timeout, who))
     return found[0]
 
 
@@ -169,19 +181,33 @@ def _delete(parts: Parts, expected: int | None, timeout: float | None) -> Op[int
         yield from _check_empty(parts, timeout)
     deleted, gone = 0, list[QueueState]()
     for state in reversed(parts.states):
-        try:
-            deleted += yield from queues.delete(state, expected, timeout)
-        except QueueNotEmpty:
-            for each in gone:
-                yield from furnish(parts.states[0], each, len(parts.states), timeout)
-            raise
+        outcome = yield from outcome_of(queues.delete(state, expected, timeout))
+        if isinstance(outcome, QueueNotEmpty):
+            yield from told_after("empty partitions of the queue were deleted", _made_again(parts, gone, timeout))
+        if isinstance(outcome, ShardqError):
+            raise outcome if not gone or isinstance(outcome, QueueNotEmpty) else _deleted_so_far(gone, deleted, outcome)
+        deleted += outcome
         gone.append(state)
     parts.forget()
     return deleted
 
 
+def _made_again(parts: Parts, gone: Sequence[QueueState], timeout: float | None) -> Op[None]:
+    for each in gone:
+        yield from furnish(parts.states[0], each, len(parts.states), timeout)
+
+
+def _deleted_so_far(gone: Sequence[QueueState], deleted: int, error: ShardqError) -> PartlyDone:
+    numbers = ", ".join(str(each.number) for each in reversed(gone))
+    return PartlyDone(
+        f"partitions {numbers} of queue {gone[0].keys.name!r} were deleted, with {plural(deleted, 'message')}, and the "
+        f"queue cannot be used without them. Delete it again; the error: {error}",
+        deleted,
+    )
+
+
 def _check_empty(parts: Parts, timeout: float | None) -> Op[None]:
-    """QueueNotEmpty if any partition holds a message."""
+    """QueueNotEmpty if any partition holds a message. One that an earlier call has deleted holds none."""
     found = yield from parts.everywhere(lambda state: stats.numbers(state, timeout))
     if held := sum(each.backlog + each.in_flight + each.delayed + each.dead for each in found):
         raise queues.not_empty(parts.states[0], held, 0)
@@ -189,7 +215,7 @@ def _check_empty(parts: Parts, timeout: float | None) -> Op[None]:
 
 def _resize(parts: Parts, streams: int | None, partitions: int | None, timeout: float | None) -> Op[tuple[int, int]]:
     if partitions is None:
-        found = yield from parts.everywhere(lambda state: queues.resize(state, cast("int", streams), timeout))
+        found = yield from parts.change(lambda state: queues.resize(state, cast("int", streams), timeout))
         return found[0]
     return (yield from resize(parts.states[0], parts.make, partitions, timeout))
 
@@ -198,11 +224,12 @@ def _purge(
     parts: Parts, shard_key: str | bytes | None, in_flight: bool, timeout: float | None, who: Who
 ) -> Op[int | Purged]:
     if shard_key is not None:
-        ops = [purging.purge_of(each, shard_key, in_flight, timeout, who) for each in parts.states]
-        return sums.purged(all_of((yield from run_together(ops))))
+        some = yield from parts.outcomes(lambda state: purging.purge_of(state, shard_key, in_flight, timeout, who))
+        return sums.purged([each for _, each in some])
     if flag("in_flight", in_flight):
         raise ConfigError("in_flight needs a shard_key: messages in flight of the whole queue stay")
-    return sums.counted((yield from run_together([queues.purge(each, timeout, who) for each in parts.states])))
+    found = yield from parts.outcomes(lambda state: queues.purge(state, timeout, who))
+    return sums.counted([each for _, each in found])
 
 
 def _set_plan(
@@ -216,7 +243,12 @@ def _set_plan(
     who: Who,
 ) -> Op[None]:
     plan = Plan(max_in_flight=max_in_flight, rate=rate, burst=burst, weight=weight)
-    yield from parts.everywhere(lambda state: plans.set_plan(state, name, plan, timeout, who))
+    yield from parts.change(lambda state: plans.set_plan(state, name, plan, timeout, who))
+
+
+def _delete_plan(parts: Parts, name: str, timeout: float | None, who: Who) -> Op[None]:
+    """Delete a plan wherever it is: after an earlier call that failed in one partition, the others have it no more."""
+    yield from parts.change(lambda state: plans.delete_plan(state, name, timeout, who), PlanMissing)
 
 
 def _limits(parts: Parts, timeout: float | None) -> Op[dict[str | bytes, Limits | str]]:
@@ -269,11 +301,13 @@ def _peek(
     """Look at one partition after the other: a cursor says in which, and where there."""
     number, point = _point(after)
     messages: list[Any] = []
+    page = PeekedPage((), None, 0.0)
     while True:
-        page = yield from peek.peek(
-            parts.of(number), count - len(messages), shard_key, stream, state,
-            payloads=payloads, after=point, timeout=timeout,
-        )  # fmt: skip
+        part = parts.of(number)
+        op = peek.peek(
+            part, count - len(messages), shard_key, stream, state, payloads=payloads, after=point, timeout=timeout
+        )
+        page = yield from parts.unless_removed(part, op, PeekedPage((), None, page.time))
         messages += [_placed(each, number).read_with(parts.codecs) for each in page.messages]
         point = page.cursor
         number += point is None
@@ -297,7 +331,8 @@ def _dead(parts: Parts, count: int, after: str, timeout: float | None) -> Op[lis
     point, number = split(text("after", after))
     found: list[DeadLetter] = []
     while number < len(parts.states) and len(found) < count:
-        letters = yield from dead_letters.dead_letters(parts.states[number], count - len(found), point, timeout)
+        op = dead_letters.dead_letters(parts.states[number], count - len(found), point, timeout)
+        letters = yield from parts.unless_removed(parts.states[number], op, [])
         found += [replace(_placed(each, number), entry_id=with_partition(each.entry_id, number)) for each in letters]
         number, point = number + 1, "-"
     return [each.read_with(parts.codecs) for each in found]
@@ -350,9 +385,8 @@ def _of_letters(
 
 def _journal(parts: Parts, count: int, after: int, timeout: float | None) -> Op[JournalPage]:
     """Return the first *count* events of all partitions, by their times. A position says how far each was read."""
-    number = len(parts.states)
     whole("after", after, 0, 1 << BITS * MAX_PARTITIONS, "the position of another page, or 0")
-    points = unpacked(after, number)
+    points = unpacked(after, MAX_PARTITIONS)
     pages = yield from parts.everywhere(lambda state: journal.journal(state, count, points[state.number], timeout))
     return sums.journal(pages, points, count)
 
@@ -362,14 +396,14 @@ def _journal(parts: Parts, count: int, after: int, timeout: float | None) -> Op[
 
 def _stop_action(parts: Parts, action_id: str, timeout: float | None, who: Who) -> Op[Any]:
     """Stop an action in all partitions in which it is under way."""
-    found = yield from run_together([actions.stop(state, action_id, timeout, who) for state in parts.states])
-    return sums.action(known(found))
+    found = yield from parts.change(lambda state: actions.stop(state, action_id, timeout, who), ConfigError)
+    return sums.action(found)
 
 
 WAYS: Final[Mapping[str, Way]] = MappingProxyType(
     {
         "actions": everywhere(actions.actions, "timeout", sums.actions),
-        "assign": everywhere(assign.assign, "names max_overlap timeout", _first),
+        "assign": changed(assign.assign, "names max_overlap timeout", _first),
         "assignment": _in_head(assign.assignment, "timeout"),
         "cancel": _way(_cancel, "message_id rate limit timeout who"),
         "configure": _way(_configure, "settings timeout who"),
@@ -378,7 +412,7 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
         "declare": Way(_declare, (), creates=True),
         "delete": _way(_delete, "expected timeout"),
         "delete_dead": _way(_delete_dead, "letters ids rate limit timeout who"),
-        "delete_plan": everywhere(plans.delete_plan, "name timeout who", _nothing),
+        "delete_plan": _way(_delete_plan, "name timeout who"),
         "failures": everywhere(failures.failures, "timeout", together.failures),
         "history": _in_head(beats.history, "minutes timeout"),
         "journal": _way(_journal, "count after timeout"),
@@ -386,24 +420,24 @@ WAYS: Final[Mapping[str, Way]] = MappingProxyType(
         "limits": _way(_limits, "timeout"),
         "outlook": _of_whole(outlook.outlook, "shard_key timeout"),
         "paused": _way(_paused, "timeout"),
-        "pause": everywhere(limits.pause, "shard_key seconds timeout who", _nothing),
+        "pause": changed(limits.pause, "shard_key seconds timeout who", _nothing),
         "peek": _way(_peek, "count shard_key stream state payloads after timeout"),
         "plans": _in_head(plans.plans, "timeout"),
         "purge": _way(_purge, "shard_key in_flight timeout who"),
         "redrive": _way(_redrive, "letters rate limit timeout who"),
         "resize": _way(_resize, "streams partitions timeout"),
         "result": _way(_result, "message_id timeout"),
-        "resume": everywhere(limits.resume, "shard_key timeout who", _nothing),
-        "set_limits": everywhere(limits.set_limits, "changes timeout seconds who", _nothing),
+        "resume": changed(limits.resume, "shard_key timeout who", _nothing),
+        "set_limits": changed(limits.set_limits, "changes timeout seconds who", _nothing),
         "set_plan": _way(_set_plan, "name max_in_flight rate burst weight timeout who"),
-        "set_weights": everywhere(weights.set_weights, "changes timeout seconds who", _first),
+        "set_weights": changed(weights.set_weights, "changes timeout seconds who", _first),
         "settings": _in_head(queues.settings, "timeout"),
         "stats": everywhere(stats.statistics, "timeout", together.statistics),
         "status": _way(_status, "message_id timeout"),
         "stop_action": _way(_stop_action, "action_id timeout who"),
         "tenant": _way(_tenant, "shard_key neighbours timeout"),
         "tenants": _way(_tenants, "order limit start timeout"),
-        "unassign": everywhere(assign.unassign, "names timeout", _first),
+        "unassign": changed(assign.unassign, "names timeout", _first),
         "verdict": _of_whole(outlook.verdict, "timeout"),
         "weights": _in_head(weights.weights, "timeout"),
         "workers": _in_head(beats.workers, "timeout"),

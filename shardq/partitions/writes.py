@@ -119,7 +119,9 @@ def deal_again(
     asked = yield from outcome_of(ask_map(head, until))
     if isinstance(asked, ShardqError):  # the whole queue is gone, say
         return [asked if at in again else each for at, each in enumerate(results)]
-    parts: Parts = head.parts
+    parts: Parts | None = head.parts
+    if parts is None:  # it was deleted by this client, and made anew without partitions
+        return results
     again = [
         at for at in again
         if isinstance(results[at], Outdated) or parts.home_of(messages[at].shard_key) is not gone

@@ -144,7 +144,8 @@ def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
     if more or len(events) < len(columns.number):
         position = events[-1].number if events else columns.position
     # Events that a failover has undone cannot be counted: they count as one.
-    return JournalPage(events, position, latest, position - start - len(events) + (after > latest), queue_id)
+    lost = position - start - len(events) + (after > latest)
+    return JournalPage(events, position, latest, lost, queue_id, {0: lost} if lost else {})
 
 
 def _event(

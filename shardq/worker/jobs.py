@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, cast
 
 from shardq.client import Delivery, Queue
 from shardq.client.work import measured
+from shardq.errors import BackendError
+from shardq.model import Received
+from shardq.ops.queue.outcome import outcome_of
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Op
 from shardq.ops.read.give_back import unread
 from shardq.ops.results.keep import NO_RESULT, keep
 from shardq.ops.settle.settle import Results, Settled, ack
-from shardq.partitions.parts import numbers_of
+from shardq.partitions.late import PATIENCE
+from shardq.partitions.parts import Parts, numbers_of
+from shardq.protocol.results import KeptResult
 from shardq.worker.crossing import Crossing
 from shardq.worker.outcome import GIVE_BACK, Outcome
 from shardq.worker.state import Job, SettleJobs
@@ -50,24 +55,45 @@ def outcomes_of(jobs: Sequence[Job]) -> list[Outcome]:
     return cast("list[Outcome]", [job.outcome for job in jobs])
 
 
-def keeping(jobs: Queue, acks: Sequence[Job]) -> Op[None] | None:
-    """Return the operation that keeps the results of *acks*, which comes before these; None if they have none.
+def keeping(jobs: Queue, acks: Sequence[Job]) -> Op[Sequence[Job]] | None:
+    """Return the operation that keeps the results of *acks*, which comes before these; None if there is nothing to do.
 
-    The progress of those without one is forgotten.
+    It returns those that the next read may ack. Of a queue with partitions it leaves out those of a partition that does
+    not answer: they go out by themselves, since that read is for the others, too.
     """
-    kept = [
-        (delivery, outcome.result or NO_RESULT)
+    parts, kept = jobs.state.parts, _results_of(acks)
+    if parts is not None and (kept or parts.away.numbers):
+        return _kept_in_parts(parts, acks)
+    return _kept(jobs.state, kept, acks) if kept else None
+
+
+def _kept(state: QueueState, kept: Sequence[tuple[Received, KeptResult]], acks: Sequence[Job]) -> Op[Sequence[Job]]:
+    yield from keep(state, kept, CALL_TIMEOUT)
+    return acks
+
+
+def _kept_in_parts(parts: Parts, acks: Sequence[Job]) -> Op[Sequence[Job]]:
+    away = parts.away.numbers if len(parts.away.numbers) < len(parts.states) else ()
+    here = [job for job, number in zip(acks, numbers_of(deliveries_of(acks)), strict=True) if number not in away]
+
+    def each(state: QueueState, every: Sequence[int]) -> Op[list[bool]]:
+        kept = _results_of([here[at] for at in every])
+        failed = (yield from outcome_of(keep(state, kept, PATIENCE))) if kept else None
+        if failed is not None and not isinstance(failed, BackendError):
+            raise failed
+        return [failed is None] * len(every)
+
+    are_kept = yield from parts.in_each(numbers_of(deliveries_of(here)), each)
+    return [job for job, is_kept in zip(here, are_kept, strict=True) if is_kept]
+
+
+def _results_of(acks: Sequence[Job]) -> list[tuple[Received, KeptResult]]:
+    """Return what is to be kept of these jobs. The progress of those without a result is forgotten."""
+    return [
+        (delivery.received, outcome.result or NO_RESULT)
         for delivery, outcome in zip(deliveries_of(acks), outcomes_of(acks), strict=True)
         if outcome.result is not None or delivery.has_told
     ]
-    if not kept:
-        return None
-    results = [(delivery.received, result) for delivery, result in kept]
-    return in_parts(
-        jobs,
-        [delivery for delivery, _ in kept],
-        lambda state, every: keep(state, [results[at] for at in every], CALL_TIMEOUT),
-    )
 
 
 def unread_all(jobs: Queue, deliveries: Sequence[Delivery]) -> Op[None]:
@@ -109,9 +135,9 @@ def settle(jobs: Queue, action: SettleJobs, teller: Teller, crossing: Crossing |
     deliveries = deliveries_of(action.jobs)
     if action.verb == "ack":
         if jobs.state.parts is not None:
-            return _acked_in_parts(cast("PartedQueue", jobs), deliveries, outcomes_of(action.jobs))
-        if (op := keeping(jobs, action.jobs)) is not None:
-            jobs.client.run(op)
+            return _acked_in_parts(cast("PartedQueue", jobs), action.jobs)
+        if kept := _results_of(action.jobs):
+            jobs.client.run(keep(jobs.state, kept, CALL_TIMEOUT))
         return jobs.ack_many(deliveries, timeout=CALL_TIMEOUT)
     if action.verb == "give back":
         return _given_back(jobs, action.jobs)
@@ -126,23 +152,17 @@ def settle(jobs: Queue, action: SettleJobs, teller: Teller, crossing: Crossing |
     return late
 
 
-def _acked_in_parts(
-    jobs: PartedQueue, deliveries: Sequence[Delivery], outcomes: Sequence[Outcome]
-) -> Sequence[Delivery]:
+def _acked_in_parts(queue: PartedQueue, jobs: Sequence[Job]) -> Sequence[Delivery]:
     """Keep the results in each partition, and ack there: one that takes none has the others' acked all the same."""
+    deliveries = deliveries_of(jobs)
     received = measured(deliveries)
 
     def each(state: QueueState, every: Sequence[int], found: Results) -> Op[list[Settled]]:
-        kept = [
-            (received[at], outcomes[at].result or NO_RESULT)
-            for at in every
-            if outcomes[at].result is not None or deliveries[at].has_told
-        ]
-        if kept:
+        if kept := _results_of([jobs[at] for at in every]):
             yield from keep(state, kept, CALL_TIMEOUT)
         return (yield from ack(state, [received[at] for at in every], CALL_TIMEOUT, found))
 
-    return cast("Sequence[Delivery]", jobs._settled("ack", deliveries, received, CALL_TIMEOUT, each))
+    return cast("Sequence[Delivery]", queue._settled("ack", deliveries, received, CALL_TIMEOUT, each))
 
 
 def _given_back(jobs: Queue, given: Sequence[Job]) -> Sequence[Delivery]:

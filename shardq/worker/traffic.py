@@ -113,14 +113,14 @@ class Traffic:
             rider.left()
 
     def _found(self, action: Read) -> Sequence[Delivery]:
-        jobs, plan = self._jobs, self._plan
-        if (op := keeping(jobs, action.acks)) is not None:
-            jobs.client.run(op)
+        jobs, plan, acks = self._jobs, self._plan, action.acks
+        if (op := keeping(jobs, acks)) is not None:
+            acks = jobs.client.run(op)
         found = jobs.read_many(
             action.credit,
             block=BLOCK if plan.until is None else WAIT,
             visibility_timeout=plan.visibility_timeout,
-            ack=deliveries_of(action.acks),
+            ack=deliveries_of(acks),
             timeout=CALL_TIMEOUT,
         )
         if not found and plan.until is not None:

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from shardq import Queue
+from shardq.partitions.homes import home
 from tests.cli.conftest import Command
 from tests.waiting import eventually
 
@@ -54,6 +55,17 @@ def test_it_says_what_was_lost(cli: Command, queue: Queue) -> None:
     told = cli("journal", "jobs", "--after", "1")
     assert len(told.out.splitlines()) <= 110
     assert "were lost" in told.err
+
+
+def test_it_says_in_which_partition_it_was_lost(cli: Command, queue: Queue) -> None:
+    parts = queue.client.queue("parts", partitions=3, journal=3)
+    tenant = next(f"t{n}" for n in range(99) if home(f"t{n}", 3) == 2)
+    for _ in range(9):
+        parts.write_many([("x", tenant)] * 100)
+    told = cli("journal", "parts", "--after", "0")
+    number = told.out.split()[0]
+    assert f" of partition 2 before number {number} were lost" in told.err
+    assert "partition 0" not in told.err
 
 
 @pytest.mark.runs_in("test-all")

@@ -234,7 +234,7 @@ async def test_what_may_have_been_done_is_in_the_log_with_the_person(
             "Redis did not answer in time, and nothing was done.",
         ),
         (OutcomeUnknown("no answer from 10.1.2.3"), "No answer came: it may have been done, or not."),
-        (PartlyDone("purged 3, then no answer from 10.1.2.3", 3), "It was done in part, of 3 messages so far."),
+        (PartlyDone("purged 3, then no answer from 10.1.2.3", 3), "It was done in part (3 so far)."),
         (OutOfMemory("10.1.2.3 is full"), "Redis is full, so nothing was done"),
         (ServerUnfit("10.1.2.3 is old"), UNCLEAR),
         (ClosedError("the client of 10.1.2.3 was closed"), "The page has ended, and nothing was done."),

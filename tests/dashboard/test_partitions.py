@@ -104,10 +104,14 @@ async def test_dead_letters_of_all_partitions_go_back_by_one_action(counter: Cou
     jonas = counter.visitor()
     asked = await jonas.ask("redrive", queue="mails")
     assert "12 dead letters" in asked["title"] + asked.text
+    for each in mails.read_many(100):
+        each.reject("came after the dialog was opened")
+    beside = mails.stats().dead - 12
     done = await jonas.act("redrive", asked["ticket"])
     assert done.status == 200
     await counter.handles.quiet()
-    assert (mails.stats().dead, [each.done for each in mails.actions()]) == (0, [12])
+    assert beside > 0
+    assert (mails.stats().dead, [each.done for each in mails.actions()]) == (beside, [12])
 
 
 async def test_one_message_of_any_partition_is_tried_at_once(counter: Counter, mails: Queue) -> None:

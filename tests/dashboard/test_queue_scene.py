@@ -76,6 +76,17 @@ def test_a_queue_in_which_something_fails_leads_to_what_fails(server: Server, cl
     assert found["no_help"][1] == ["what fails", True, "#/q/mails/failures"]
 
 
+def test_nobody_says_that_nothing_is_needed_while_messages_wait(server: Server, client: Client) -> None:
+    """It is read by one who does not tell how long its jobs take, so nobody knows what would help."""
+    queue = made(client, "jobs")
+    assert text_of(look_at(server.url, "queue", "jobs")["no_help"]).startswith("Nothing is needed")
+    queue.write_many([(b"x", f"tenant-{number}") for number in range(100)])
+    queue.read(visibility_timeout=600)
+    found = look_at(server.url, "queue", "jobs")
+    assert (found["figures"]["waiting"], found["helps"]) == (99, [])
+    assert text_of(found["no_help"]).startswith("Nobody knows yet what would help")
+
+
 def test_what_is_not_due_is_not_served_at_once(server: Server, client: Client) -> None:
     queue = made(client, "jobs")
     queue.write(b"x", shard_key="later", delay=600)

@@ -29,7 +29,6 @@ REASONS: Final[Mapping[str, str]] = MappingProxyType(
         "dashboard/deeds.py": _SHARED,
         "dashboard/redis_server.py": "it tells of the node of the head",
         "dashboard/scenes/tenant.py": _SHARED,
-        "dashboard/actions/many.py": "it asks whether there are partitions",
         "exporter/watcher.py": "it waits for what comes to each partition, of which the poller knows",
         "gateway/queues.py": "it keeps states; `storing` and `releases` go over the partitions",
         "gateway/readiness.py": "a key that nobody has is released: any node shows whether writes go well",

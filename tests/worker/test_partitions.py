@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 
 from shardq import AsyncClient, AsyncWorker, BackendTimeout, Client, Nack, Reject, Worker
+from shardq.ops.queue.steps import Op
 from shardq.ops.results.keep import keep
 from shardq.ops.settle import settle
 from shardq.partitions.homes import home
+from shardq.partitions.parts import numbers_of
 from shardq.tasks import Tasks
 from shardq.worker import jobs as jobs_of_worker
+from shardq.worker.outcome import Outcome
+from shardq.worker.state import Job
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
@@ -305,9 +310,9 @@ def test_a_partition_that_does_not_answer_costs_the_leases_of_no_other(
 
 
 def test_a_partition_that_keeps_no_results_has_the_others_acked_all_the_same(
-    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Such as one whose node is out of memory: the jobs of the others are not worked on again and again."""
+    """Such as one whose node is away: the jobs of the others are not worked on again and again, and reads go on."""
     recovers = threading.Event()
 
     def keep_but_in_one(state: Any, *given: Any) -> Any:
@@ -333,3 +338,28 @@ def test_a_partition_that_keeps_no_results_has_the_others_acked_all_the_same(
         running.join(30)
         assert Counter(seen) == {(number, 1): 3 for number in range(PARTITIONS)}
         assert (jobs.len(), jobs.stats().acked) == (0, 9)
+    assert "cannot be read" not in caplog.text
+
+
+def may_go_along(jobs: Any, held: list[Job]) -> Op[Sequence[Job]]:
+    """Those that the next read acks."""
+    op = jobs_of_worker.keeping(jobs, held)
+    assert op is not None
+    return op
+
+
+def test_acks_of_a_partition_that_is_away_are_in_no_read_of_the_others(server: Server, queue_name: str) -> None:
+    """They go out by themselves: a read that acks waits for the answer to that."""
+    with Client.from_url(server.url) as client:
+        jobs: Any = client.queue(queue_name, **SETTINGS)
+        jobs.write_many([(tenant, tenant) for tenant in HOMES.values()])
+        held = [Job(each) for each in jobs.read_many(9)]
+        for each in held:
+            each.outcome = Outcome("ack")
+        assert jobs_of_worker.keeping(jobs, held) is None
+        jobs.state.parts.away.heard(1, BackendTimeout("its node is away"))
+        taken = client.run(may_go_along(jobs, held))
+        assert sorted(numbers_of([each.delivery for each in taken])) == [0, 2]
+        for number in (0, 2):
+            jobs.state.parts.away.heard(number, BackendTimeout("its node is away"))
+        assert client.run(may_go_along(jobs, held)) == held

@@ -16,8 +16,9 @@ from shardq.cli.text import bytes_fields, date_and_time, duration, json_line, pl
 from shardq.cli.values import number
 from shardq.cli.width import columns
 from shardq.errors import QueueMissing
-from shardq.model import Event
-from shardq.model.event import before
+from shardq.model import Event, JournalPage
+from shardq.model.event import BITS, before, unpacked
+from shardq.protocol.ids import split
 
 if TYPE_CHECKING:
     from shardq.client import Queue
@@ -84,14 +85,27 @@ def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: b
         if page.queue_id != life:
             remark(f"queue {queue.name!r} was made anew: these are its events from its beginning on")
             life = page.queue_id
-        if page.lost and (exact_start or position != start):
-            remark(f"{plural(page.lost, 'event')} before number {page.position + 1 - len(page.events)} were lost")
+        if exact_start or position != start:
+            for number in page.lost_in:
+                remark(_lost(page, number))
         yield from page.events
         position = page.position
         if position == page.latest:
             if not follow:
                 return
             pause.wait(POLL)
+
+
+def _lost(page: JournalPage, number: int) -> str:
+    """What is told of the events of a partition that were lost; a queue may have this one alone."""
+    first = next((event.number for event in page.events if _partition(event) == number), None)
+    following = first or unpacked(page.position, number + 1)[number] + 1
+    of = f" of partition {number}" if page.position >> BITS else ""
+    return f"{plural(page.lost_in[number], 'event')}{of} before number {following} were lost"
+
+
+def _partition(event: Event) -> int:
+    return split(event.message_id)[1] if event.message_id else 0
 
 
 def _wanted(args: Args, event: Event) -> bool:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 ABOUT = """Each partition is a part of the queue in a slot of its own of a cluster. NODE is the master that has it.
 STATE is written, or draining: it gets no new messages, is read until it is empty, and removed an hour after the last
 write. BACKLOG is what waits there, FLIGHT what is leased to workers, DEAD the dead letters, OLDEST how long the oldest
-message that could be delivered has waited. One that does not answer has no numbers."""
+message that could be delivered has waited. One that does not answer has no numbers, nor has one that is gone, because
+its keys were deleted or lost: shardq resize JOBS --partitions N, with the number that there is, makes it anew."""
 
 EXAMPLES = """  shardq partitions jobs
   shardq partitions jobs --watch
@@ -40,7 +41,7 @@ TABLE: Final = (
 @flag("watch")
 def run(args: Args, shell: Shell) -> None:
     """Print a line for each."""
-    queue, _ = shell.existing(args.queue)
+    queue = shell.queue(args.queue)
 
     def look() -> tuple[list[str], list[dict[str, Any]]]:
         found = queue.partitions()
@@ -58,13 +59,13 @@ def _row(part: Partition) -> list[Cell]:
     begins: list[Cell] = [str(part.number), part.node or "-", _state(part)]
     now = part.stats
     if now is None:
-        return [*begins, Rest("does not answer")]
+        return [*begins, Rest("has lost its keys" if part.is_gone else "does not answer")]
     numbers = [short_number(each) for each in (now.backlog, now.in_flight, now.delayed, now.dead)]
     return [*begins, *numbers, "-" if now.oldest_age is None else age(now.oldest_age)]
 
 
 def _state(part: Partition) -> str:
-    return "written" if part.is_written else "draining"
+    return "gone" if part.is_gone else "written" if part.is_written else "draining"
 
 
 def _fields(queue: str, part: Partition) -> dict[str, Any]:

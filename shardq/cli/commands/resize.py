@@ -25,7 +25,7 @@ EXAMPLES = """  shardq resize jobs --partitions 6
 @argument("--partitions", type=number(1), metavar="N", required=True, help="write to N partitions")
 def run(args: Args, shell: Shell) -> None:
     """Ask for confirmation, then resize."""
-    queue, _ = shell.existing(args.queue)
+    queue = shell.queue(args.queue)
     before = int(queue.settings().partitions)
     change = f"Write to {plural(args.partitions, 'partition')} of queue {args.queue!r} instead of {before}"
     if not shell.goes_on(args, change, {"queue": args.queue, "partitions": args.partitions, "before": before}):

@@ -18,8 +18,22 @@ def of_partitions(queue: str, parts: Sequence[Partition], nodes: Sequence[str]) 
     """Yield what is wrong with the partitions of a queue on these *nodes* of a cluster."""
     if len(parts) < 2:
         return
+    yield from _of_gone(queue, parts)
     yield from _of_places(queue, [each for each in parts if each.is_written and each.node], nodes)
     yield from _of_readers(queue, parts)
+
+
+def _of_gone(queue: str, parts: Sequence[Partition]) -> Iterator[Finding]:
+    gone = [str(each.number) for each in parts if each.is_gone]
+    if gone:
+        yield Finding(
+            "partitions",
+            f"{plural(len(gone), 'partition')} of it {'is' if len(gone) == 1 else 'are'} gone: {', '.join(gone)}.",
+            "Somebody deleted the keys, or a node has lost them, with all that was there. Writes whose shard keys have "
+            f"their home there fail until shardq resize {queue} --partitions "
+            f"{sum(each.is_written for each in parts)} --yes makes them anew.",
+            queue,
+        )
 
 
 def _of_places(queue: str, parts: Sequence[Partition], nodes: Sequence[str]) -> Iterator[Finding]:

@@ -202,6 +202,9 @@ def _of_queue(client: Client, name: str, nodes: Sequence[str], unchecked: dict[s
     if parts is None:
         unchecked[f"partitions of {name}"] = "this user may not look at them"
     yield from of_partitions(name, parts or (), nodes)
+    if any(each.is_gone for each in parts or ()):
+        unchecked[f"queue {name}"] = "not all of it is there"
+        return
     stats = allowed(queue.stats)
     if stats is None:
         unchecked[f"queue {name}"] = "this user may not look at it"

@@ -154,8 +154,7 @@ async def _others(desk: Desk, given: Given, wish: Wish, found: Counted) -> list[
 
 
 async def _do(doing: Doing, desk: Desk, given: Given, wish: Wish, said: Said, now: Said) -> Done:
-    # What a queue with partitions has when it begins is all that it is about: how that is spread nobody knows.
-    limit = said.limit if queue_of(desk.source, given.queue).state.parts is None else None
+    limit = said.limit
     handle = await desk.handles.begin(
         given.queue, doing.kind, given.filter, wish["rate"] or None, limit, desk.person.name, wish["note"]
     )

@@ -19,7 +19,6 @@ from shardq.errors import (
     ScheduleNotFound,
     ShardqError,
 )
-from shardq.model.wording import plural
 from shardq.ops.queue import steps
 from shardq.ops.queue.retry import is_denied
 
@@ -75,8 +74,7 @@ def refusal_of(error: ShardqError) -> Refused:
         case ConfigError():
             return Refused(sentence(str(error)), BAD)
         case PartlyDone():
-            done = plural(error.done, "message")
-            return Refused(f"It was done in part, of {done} so far. Look, and do it again to go on.", AWAY)
+            return Refused(f"It was done in part ({error.done:,} so far). Look, and do it again to go on.", AWAY)
         case BackendError() if isinstance(error.__cause__, steps.Refused) and is_denied(error.__cause__):
             return Refused(DENIED, AWAY)
     return Refused(next((text for kind, text in _PLAIN if isinstance(error, kind)), UNCLEAR), AWAY)

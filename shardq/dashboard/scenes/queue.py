@@ -96,11 +96,21 @@ def _heading(look: Look) -> Parts:
 
 
 def _no_help(look: Look) -> Parts:
-    """Return what is said where nothing would let anything be served sooner."""
-    if look.verdict.kind != "failing":
+    """Return what is said where nothing is known that would let anything be served sooner."""
+    drains = look.outlook.drains
+    if look.verdict.kind == "failing" and drains == "empty":
+        return ["Who writes is served at once: look at ", _failing(look), "."]
+    if look.verdict.kind == "failing":
+        return ["Look at ", _failing(look), "."]
+    if drains == "unknown":
+        return ["Nobody knows yet what would help: no worker has told how long its jobs take."]
+    if drains == "empty":
         return ["Nothing is needed: who writes is served at once."]
-    to = here(look.facts.stats.queue, "/failures")
-    return ["Who writes is served at once: look at ", Linked("what fails", to), "."]
+    return ["Nothing that one could do would change much."]
+
+
+def _failing(look: Look) -> Linked:
+    return Linked("what fails", here(look.facts.stats.queue, "/failures"))
 
 
 def _who(look: Look) -> dict[str, Any]:

@@ -179,10 +179,13 @@ def _workers(state: QueueState, until: float) -> Op[tuple[tuple[WorkerStatus, ..
 
 
 def _of_all(state: QueueState, op: Callable[[QueueState], Op[T]], unite: Callable[[Sequence[T]], T]) -> Op[T]:
-    """Return what *op* says of a queue; where it has partitions, what *unite* makes of what it says of each."""
+    """Return what *op* says of a queue; where it has partitions, what *unite* makes of what it says of each.
+
+    It says nothing of those that are gone: `partitions` lists them.
+    """
     if state.parts is None:
         return (yield from op(state))
-    return unite((yield from state.parts.everywhere(op)))
+    return unite((yield from state.parts.around(op)))
 
 
 def _stats(state: QueueState, until: float) -> Op[QueueStats]:

@@ -91,13 +91,14 @@ def begin(
     """Begin an action. ConfigError if something is wrong with it, or another one is under way.
 
     *via* names the program that begins it, so that it finds its own after a restart. *action_id* is a `new_id`, by
-    which the caller finds it if no answer comes; of a queue with partitions it is the same in all.
+    which the caller finds it if no answer comes; of a queue with partitions it is the same in all. One of these may
+    have a *limit* of 0.
     """
     check(kind, where)
     if rate is not None:
         checked_rate("rate", rate)
     if limit is not None:
-        whole("limit", limit, 1, MAX_LIMIT)
+        whole("limit", limit, 0 if action_id else 1, MAX_LIMIT)
     who.said_by(state)  # it is checked
     asked = Asked(kind, where, who.by or state.client[:MAX_BY], who.note or "", rate or None, limit, via)
     until = state.until(timeout)

@@ -173,9 +173,13 @@ def knows_nobody(state: QueueState) -> ConfigError:
     )
 
 
-def no_plan(state: QueueState, name: str) -> ConfigError:
+class PlanMissing(ConfigError):
+    """The queue has no such plan."""
+
+
+def no_plan(state: QueueState, name: str) -> PlanMissing:
     """Return the error for a plan that the queue does not have."""
-    return ConfigError(f"queue {state.keys.name!r} has no plan {name!r}: set_plan makes it")
+    return PlanMissing(f"queue {state.keys.name!r} has no plan {name!r}: set_plan makes it")
 
 
 def check_plan(name: str) -> str:

@@ -72,9 +72,9 @@ class QueueState:
     and in `waiting`, those who wait for what comes. A `rider` goes out with the next look of a read (`riding`). `few`
     says by verb whether plain calls declare few keys. `names` has the keys of streams by their numbers, as far as they
     were asked for. Writes remember their dedup keys for `remember` seconds; None means for the queue's `dedup_window`.
-    Of a queue with partitions `parts` has what is known of these; the state of one of them has its `number`, and the
-    state of the `whole` queue. `learn` takes note of the partitions once the queue is seen to have some, or others.
-    `faces` are the queues that programs have, which hear of it, too.
+    Of a queue with partitions `parts` has what is known of these, and `common` what outlives each map; the state of one
+    of them has its `number`, and the state of the `whole` queue. `learn` takes note of the partitions once the queue is
+    seen to have some, or others. `faces` are the queues that programs have, which hear of it, too.
     Only a client that was given settings, or told so, `creates` the queue. Where the queue has others, `on_mismatch`
     says so, or returns what is done about it.
     """
@@ -111,6 +111,7 @@ class QueueState:
     waiting: dict[str, Any] = field(default_factory=dict)
     rider: Any = None
     parts: Any = None
+    common: Any = None
     number: int = 0
     whole: QueueState | None = None
     learn: WeakMethod[Callable[[QueueState], None]] | None = None
@@ -147,6 +148,7 @@ class QueueState:
             coalescers={},
             waiting={},
             parts=None,
+            common=None,
             learn=None,
             faces=WeakSet(),
         )

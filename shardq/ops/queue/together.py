@@ -41,14 +41,17 @@ def run_patiently(
 ) -> Op[list[T | ShardqError | Left]]:
     """Do as `run_together`, but leave the operations at these indexes that are late, or pause after a failed try.
 
-    An operation is late if a call of it is not answered in *patience* seconds.
+    An operation is late if a call of it is not answered in *patience* seconds. Closing this ends those, too: nobody has
+    been given them yet.
     """
     results: dict[int, Any] = {}
+    given: set[int] = set()
     try:
         yield from _run(ops, results, may_be_late, patience)
+        given = {at for at, each in results.items() if isinstance(each, Left)}
     finally:
         for at, op in enumerate(ops):
-            if not isinstance(results.get(at), Left):
+            if at not in given:
                 op.close()
     return [results[at] for at in range(len(ops))]
 

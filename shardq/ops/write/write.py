@@ -10,7 +10,7 @@ another one             what follows for all calls that have numbers (`numbered`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from shardq.errors import (
     BackendError,
@@ -224,14 +224,18 @@ class PartWrites(Writes):
             results = placed_ids((yield from told), number)
         except QueueMissing as error:
             results = [error] * len(messages)
-        whole = state.whole
-        if whole is None or whole.parts is None or not any(isinstance(each, QueueMissing) for each in results):
+        if not any(isinstance(each, QueueMissing) for each in results) or (parts := self._parts) is None:
             return results
-        return (yield from whole.parts.deal_again(state, messages, results, until))  # type: ignore[no-any-return]
+        return (yield from parts.deal_again(state, messages, results, until))  # type: ignore[no-any-return]
+
+    @property
+    def _parts(self) -> Any:
+        """The partitions; None once this client has deleted the queue, whose writes may be under way."""
+        return cast("QueueState", self._state.whole).parts
 
     def _parts_to_ask(self, messages: Sequence[Outgoing]) -> Any:
         """Return the partitions if they must be asked where these messages go, else None."""
-        parts = self._state.whole.parts if self._state.whole is not None else None
+        parts = self._parts
         return parts if parts is not None and parts.must_ask(messages) else None
 
 

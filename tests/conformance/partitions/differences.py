@@ -27,9 +27,6 @@ REFUSED: Final = re.compile(
 )
 """What the error of a setting or call says that is refused; it names the setting or the call."""
 
-TO_COME: Final = "to come: "
-"""How the reason begins of what is to be mended."""
-
 _STREAMS: Final = "each partition has its own streams: numbers and shares of streams are not those of the queue"
 _RAW: Final = "it looks into, or changes, raw keys of the head alone, or takes an id apart"
 _INNER: Final = "it runs an operation on the head's own state, past the layer"
@@ -44,11 +41,7 @@ _EACH: Final = "a call does its bounded part in each partition, or shows the fir
 _SETTINGS: Final = "settings show the map, parents stay, delete takes 0 or None, and what is refused is told first"
 _SCOPE: Final = "key_scope cannot be changed"
 _JOURNAL: Final = "each partition has a journal of its own: numbers of events, and events of settings, are of each"
-_CONFIGURED: Final = (
-    f"{TO_COME}the journal's event `configured` tells what the head stores: its part of a bound, and the text `whole`"
-)
 _PARTS: Final = "each partition has its part of a bound of the whole queue, and a tenant its share of that"
-_UPKEEP: Final = "results end with the calls that go to their partition, and no read goes where nothing is to deliver"
 _OWN: Final = "it says itself how many partitions there are, or that there are none"
 _IDS: Final = "an id names its partition, so it is none of a queue that is not there"
 
@@ -302,13 +295,6 @@ _BY_REASON: Final[Mapping[str, str]] = MappingProxyType(
         """,
         _IDS: """
             test_a_queue_without_results_takes_none
-        """,
-        _CONFIGURED: """
-            test_values_are_bounded
-            test_what_was_set_is_told_with_its_values
-        """,
-        _UPKEEP: """
-            test_what_was_kept_ends_in_its_time_when_results_are_switched_off
         """,
     }
 )

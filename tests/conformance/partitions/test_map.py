@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from shardq import ConfigError, Empty, LeaseLost, Message, Queue, QueueMissing
+from shardq.ops.operate import queues, weights
+from shardq.ops.write.outgoing import compose
 from shardq.partitions.asking import MAX_AGE
 from shardq.partitions.homes import home
 from shardq.protocol.ids import split
@@ -210,3 +212,30 @@ def test_nobody_takes_the_head_for_all_of_a_queue_whose_map_is_not_understood(
         for call in (other.len, other.read, other.stats, lambda: other.write("a", shard_key="a")):
             with pytest.raises(ConfigError, match="map"):
                 call()
+
+
+def test_what_is_changed_is_changed_in_partitions_that_were_just_added(
+    world: World, queue: Queue, other: Queue
+) -> None:
+    """Though the map that the client has is new enough for writes, and it reckons a bound's parts by the new one."""
+    change_map(world, queue, written=4, read=4)
+    other.set_weights({"a": 3})
+    other.configure(max_len=40)
+    layer: Any = other
+    assert len(layer.state.parts.states) == 4
+    for state in layer.state.parts.states:
+        assert other.client.run(weights.weights(state)) == {"a": 3}
+        assert other.client.run(queues.settings(state)).max_len == (40 if state.number == 0 else 10)
+
+
+def test_a_write_that_is_under_way_while_its_client_deletes_the_queue_hears_that(world: World, queue: Queue) -> None:
+    """Whether there is none then, or one without partitions."""
+    layer: Any = queue
+    parts, tenant = layer.state.parts, homes(PARTITIONS)[2]
+    message = compose(layer.state, layer.client.codecs, "x", tenant)
+    queue.delete(expected=0)
+    (gone,) = layer.client.run(parts.store([message], None))
+    assert isinstance(gone, QueueMissing)
+    world.client().queue(queue.name, create=True).write("plain", shard_key=tenant)
+    (gone,) = layer.client.run(parts.store([message], None))
+    assert isinstance(gone, QueueMissing)

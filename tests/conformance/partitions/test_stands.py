@@ -22,6 +22,9 @@ from tests.waiting import eventually
 SOON = 30.0
 PARTITIONS = 3
 TENANTS = {home(f"tenant-{number}", PARTITIONS): f"tenant-{number}" for number in range(20)}
+MORE = PARTITIONS + 2
+FAR = next(f"tenant-{number}" for number in range(99) if home(f"tenant-{number}", MORE) == MORE - 1)
+"""A tenant of the last of more partitions."""
 SETTINGS: dict[str, Any] = {"partitions": PARTITIONS, "streams": 4, "streams_per_shard": 2}
 
 
@@ -76,6 +79,36 @@ def test_a_reader_of_one_gets_one_and_what_came_beside_goes_back_uncounted(queue
             others = taken(queue, PARTITIONS - 1)
             assert {each.payload for each in [first, *others]} == set(TENANTS.values())
             assert {each.count for each in [first, *others]} == {1}
+
+
+def test_a_reader_that_waits_while_its_client_deletes_the_queue_reads_the_next_one(
+    server: Server, queue: Queue, reading: Queue
+) -> None:
+    """Which another client makes with more partitions: the reader waits at these within the age of a map."""
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(reading.read, block=SOON)
+        eventually(lambda: waiting(reading) == 1)
+        reading.delete(expected=0)
+        with Client.from_url(server.url) as other:
+            other.queue(queue.name, **{**SETTINGS, "partitions": MORE}).write("next", shard_key=FAR)
+        delivery = read.result(SOON)
+    assert (delivery.payload, getattr(delivery, "partition", None)) == ("next", MORE - 1)
+    delivery.ack()
+
+
+async def test_a_task_that_waits_while_its_client_deletes_the_queue_reads_the_next_one(
+    server: Server, queue: Queue
+) -> None:
+    async with AsyncClient.from_url(server.url) as client:
+        reading: Any = client.queue(queue.name, **SETTINGS)
+        read = asyncio.create_task(reading.read(block=SOON))
+        await until(lambda: waiting(reading) == 1)
+        await reading.delete(expected=0)
+        with Client.from_url(server.url) as other:
+            other.queue(queue.name, **{**SETTINGS, "partitions": MORE}).write("next", shard_key=FAR)
+        delivery = await read
+        assert delivery.payload == "next"
+        await delivery.ack()
 
 
 def test_what_comes_after_the_last_reader_left_is_there_for_others(queue: Queue, reading: Queue) -> None:

@@ -113,8 +113,23 @@ def test_an_action_works_in_all_partitions_under_one_id(queue: Queue) -> None:
     assert (done.state, done.done, done.left, action.done, action.left) == ("done", 12, 0, 12, 0)
     assert queue.len() == 12
     assert [each.state for each in queue.actions()] == ["done"]
-    with pytest.raises(ConfigError, match="limit is not for"):
-        queue.cancel(Where(state="waiting"), limit=3)
+
+
+@pytest.mark.parametrize(("limit", "done"), [(1, 1), (5, 5), (12, 12), (100, 12)])
+def test_an_action_is_about_no_more_than_its_limit(queue: Queue, limit: int, done: int) -> None:
+    """However the messages are spread: of those that the head has, the others get the rest."""
+    dead_of_all(queue, each=4)
+    status = queue.redrive(Where(state="dead"), limit=limit).wait()
+    assert (status.state, status.done, status.limit) == ("done", done, done)
+    assert (queue.len(), queue.stats().dead) == (done, 12 - done)
+    with pytest.raises(ConfigError, match="limit"):
+        queue.redrive(Where(state="dead"), limit=0)
+
+
+def test_an_action_may_find_nothing_in_the_head(queue: Queue) -> None:
+    queue.write_many([(n, TENANTS[2]) for n in range(4)])
+    assert queue.cancel(Where(state="waiting"), limit=3).wait().done == 3
+    assert queue.len() == 1
 
 
 def test_an_action_is_stopped_and_taken_over(queue: Queue) -> None:

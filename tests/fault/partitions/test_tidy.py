@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shardq import Client, Queue
+from shardq import Client, Queue, Where
 from shardq.model.call import Call as TaskCall
 from shardq.ops.queue.steps import Call, Step
 from shardq.ops.schedules import stored
@@ -260,4 +260,42 @@ def test_who_looks_while_it_is_being_removed_misses_nothing(
     driver.hook = interrupt
     assert tidying.read_many(10) == []
     assert seen == [(1, 1), 0]
+    assert numbers(queue) == [0, 1]
+
+
+def test_who_changes_anything_while_it_is_being_removed_does_so_in_the_others(
+    open_client: OpenClient, clock: ManualClock, queue: Queue
+) -> None:
+    queue.configure(max_schedules=9)
+    queue.resize(partitions=2)
+    emptied(queue)
+    clock.advance(2 * RETENTION)
+    queue.write_many([(n, TENANTS[1]) for n in range(4)])
+    client, driver = open_client()
+    tidying, looking = client.queue(queue.name), open_client()[0].queue(queue.name)
+    for each in (tidying, looking):
+        each.len()
+    looking.state.parts.common.tidy_at = math.inf
+    seen: list[Any] = []
+
+    def interrupt(step: Step, is_done: bool) -> None:
+        if isinstance(step, Call) and step.script.name == "delete" and is_done:
+            layer = looking.state.parts
+            for change in changes:
+                looking.state.parts = layer  # the first one that fails to find it asks for the map
+                seen.append(change())
+
+    changes: list[Callable[[], object]] = [
+        lambda: looking.set_weights({TENANTS[1]: 2}),
+        lambda: len(looking.peek(10).messages),
+        lambda: len(looking.dead(10)),
+        lambda: looking.schedules.add("nightly", CALL, shard_key=TENANTS[1], every=3600).name,
+        lambda: bool(looking.schedules.run("nightly")),
+        lambda: looking.cancel(Where(state="waiting"), limit=1).wait().done,
+        lambda: looking.purge(shard_key=TENANTS[1]).waiting,
+        looking.purge,
+    ]
+    driver.hook = interrupt
+    assert tidying.read_many(10) == []
+    assert seen == [{TENANTS[1]: 2}, 4, 0, "nightly", True, 1, 4, 0]
     assert numbers(queue) == [0, 1]

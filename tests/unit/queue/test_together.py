@@ -95,3 +95,22 @@ def test_one_that_pauses_after_a_failed_try_is_left_too_but_not_one_that_is_need
     refused = Refused("ERR", "no")
     steps, found = driven(go_on(results[0]), None, refused)
     assert (steps, found) == ([Sleep(1.0), asked], [None, refused])
+
+
+def test_one_that_was_left_ends_with_the_others_if_nobody_is_given_it() -> None:
+    """The reader is cancelled while another operation goes on."""
+    ended: list[str] = []
+
+    def noting(name: str, *steps: Any) -> Op[Any]:
+        try:
+            return (yield from asks(*steps))
+        finally:
+            ended.append(name)
+
+    first, second = call("a"), call("b")
+    op = run_patiently([noting("late", first), noting("quick", second, second)], {0}, 0.25)
+    next(op)
+    op.send([Late(object(), (0,)), 1])
+    assert ended == []
+    op.close()
+    assert ended == ["late", "quick"]

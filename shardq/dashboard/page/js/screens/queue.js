@@ -44,7 +44,7 @@ const howLong = (d) => chart([{ name: "the first in line", css: "turn", values: 
 const kinds = (d) => table("Kinds of task", [["Task", ""], ["Of all", "num"], ["p50", "num p2"], ["p99", "num"], ["Fails", "num"]],
   d.kinds.map((k) => h("tr", { "data-key": k.task }, h("td", null, h("span", { class: "name" }, k.task)), h("td", { class: "num" }, pct(k.share)), h("td", { class: "num p2" }, span(k.p50)), h("td", { class: "num" }, span(k.p99)), h("td", { class: "num" }, k.fails ? link(here(d.name, "/failures"), tone("bad", n(k.fails))) : h("span", { class: "soft" }, "0")))));
 
-const part = (p) => [p.node || null, p.draining ? tone("warn", "draining") : null, p.silent ? tone("bad", "does not answer") : null].filter(Boolean).flatMap((each, i) => i ? [" · ", each] : [each]);
+const part = (p) => [p.node || null, p.draining ? tone("warn", "draining") : null, p.silent ? tone("bad", p.gone ? "is gone" : "does not answer") : null].filter(Boolean).flatMap((each, i) => i ? [" · ", each] : [each]);
 const partitions = (d) => table("Partitions", [["Partition", ""], ["Waiting", "num"], ["First for", "num p2"], ["In flight", "num"], ["Delivered", "num p2"]],
   d.partitions.map((p) => h("tr", { "data-key": p.number, "data-tone": p.silent ? "bad" : null }, h("td", null, h("span", { class: "name" }, p.number), h("span", { class: "sub" }, part(p))), ...(p.silent ? ["num", "num p2", "num", "num p2"].map((css) => h("td", { class: css }, "–")) : [zero(p.waiting), h("td", { class: "num p2" }, span(p.oldest)), zero(p.in_flight), zero(p.delivered, n(p.delivered), "num p2")]))));
 
