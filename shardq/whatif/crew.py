@@ -29,6 +29,9 @@ from shardq.worker.outcome import Outcome
 from shardq.worker.state import LEASED, Job, LookLater, Read, SettleJobs, WorkerState
 
 T = TypeVar("T")
+SHORTEST: Final = 0.001
+"""Seconds after which it is looked again at the earliest: as exact is the server's clock."""
+
 PART_OF_LEASE: Final = 1 / 3
 """A worker extends a lease when this part of it has passed."""
 
@@ -86,10 +89,9 @@ class Crew:
         """Something was written, or set: a reader may find something now."""
         self._is_stirred = True
 
-    def serve(self) -> None:
-        """Let those in the line read, if there may be something for them."""
-        is_due = self.look_at <= self._clock.monotonic()
-        if is_due or self._is_stirred:
+    def serve(self, now: float) -> None:
+        """Let those in the line read *now*, if there may be something for them."""
+        if self.look_at <= now or self._is_stirred:
             self.look_at = math.inf
             self._is_stirred = False
             while self._line and self._ledger.waits():
@@ -187,7 +189,7 @@ class Crew:
             acks = ()
         if not rows:
             now = self._clock.monotonic()
-            self.look_at = min(self.look_at, found.wake_at(now), now + SOON)
+            self.look_at = min(self.look_at, max(found.wake_at(now), now + SHORTEST), now + SOON)
         return rows
 
     def _looked(self, count: int, acks: Sequence[Received]) -> Op[ReadReply]:

@@ -65,10 +65,9 @@ class _Replay:
     def __init__(self, history: History, alternative: Alternative, queue: Queue, clock: MovedClock) -> None:
         self._history, self._alternative, self._queue, self._clock = history, alternative, queue, clock
         self._controls = Controls(queue, alternative)
-        self._crew = Crew(queue, self._in_local_time, self)
+        self._crew = Crew(queue, self._at, self)
         self._events: list[tuple[float, int, Event]] = []
         self._order = count()
-        self._zero = clock.wall() - clock.monotonic()
         self._jobs = [Ran() for _ in history.arrivals]
         self._tried = [0] * len(history.arrivals)
         self._numbers: dict[str, int] = {}  # of the arrivals, by the ids of their messages
@@ -79,31 +78,30 @@ class _Replay:
     def run(self) -> Replayed:
         """Run it to its end."""
         history = self._history
-        self._queue.stats()  # which makes it
+        self._queue.declare()
         self._controls.begin()
         for change in history.changes:
-            self._at(max(change.at, history.begin), partial(self._change, change))
+            self._at(max(0.0, change.at - history.begin), partial(self._change, change))
         for number, arrival in enumerate(history.arrivals):
-            self._at(arrival.at, partial(self._arrive, number, arrival))
+            self._at(arrival.at - history.begin, partial(self._arrive, number, arrival))
         ended = self._work(self._man())
         return Replayed(self._jobs, ended, self._paid)
 
     def _work(self, stays: list[tuple[int, float, float]]) -> float:
-        history, last = self._history, self._history.begin
-        latest = history.begin + PATIENCE * max(1.0, history.end - history.begin)
+        history, last = self._history, 0.0
+        latest = PATIENCE * max(1.0, history.end - history.begin)
         while self._open:
-            look_at = self._crew.look_at + self._zero
-            at = min(self._events[0][0] if self._events else look_at, look_at)
+            at = min(self._events[0][0] if self._events else math.inf, self._crew.look_at)
             if at > latest:
                 break
             self._clock.move_to(at)
             while self._events and self._events[0][0] <= at:
                 heapq.heappop(self._events)[2]()
-            self._crew.serve()
+            self._crew.serve(at)
             last = at
-        end = max(history.end, last)
+        end = max(history.end - history.begin, last)
         self._paid = sum(slots * max(0.0, min(until, end) - begin) for slots, begin, until in stays)
-        return last
+        return history.begin + last
 
     def _man(self) -> list[tuple[int, float, float]]:
         """Let the workers come and go. Return for each its slots, and when it is there."""
@@ -115,8 +113,8 @@ class _Replay:
             stays = [Stay(slots or each.slots, each.begin, each.end) for each in history.stays]
         found = []
         for stay in stays:
-            begin = history.begin if stay.begin is None else max(stay.begin, history.begin)
-            end = math.inf if stay.end is None else stay.end
+            begin = 0.0 if stay.begin is None else max(0.0, stay.begin - history.begin)
+            end = math.inf if stay.end is None else stay.end - history.begin
             if end > begin:
                 self._at(begin, partial(self._join, stay.slots, end))
                 found.append((stay.slots, begin, end))
@@ -139,7 +137,7 @@ class _Replay:
         message_id = self._queue.write(b"", shard_key=arrival.shard_key, delay=arrival.delay or None)
         self._numbers[message_id] = number
         if arrival.cancelled_at is not None:
-            self._at(arrival.cancelled_at, partial(self._cancel, message_id, number))
+            self._at(arrival.cancelled_at - self._history.begin, partial(self._cancel, message_id, number))
         self._crew.stir()
 
     def _cancel(self, message_id: str, number: int) -> None:
@@ -148,11 +146,9 @@ class _Replay:
             self._open -= 1
             self._numbers.pop(message_id)
 
-    def _at(self, wall: float, event: Event) -> None:
-        heapq.heappush(self._events, (wall, next(self._order), event))
-
-    def _in_local_time(self, moment: float, event: Event) -> None:
-        self._at(moment + self._zero, event)
+    def _at(self, moment: float, event: Event) -> None:
+        """Let *event* happen at a moment of the local clock, which begins at 0 with the history."""
+        heapq.heappush(self._events, (moment, next(self._order), event))
 
     # --- the ledger -------------------------------------------------------------------------------------------------
 

@@ -71,9 +71,9 @@ class MovedClock(ManualClock):
         self._server = server
         self._tell()
 
-    def move_to(self, wall: float) -> None:
-        """Let it show *wall* (Unix seconds). It stays as it is if it shows a later time."""
-        if (ahead := wall - self.wall()) > 0:
+    def move_to(self, moment: float) -> None:
+        """Let its monotonic time be *moment*. It stays as it is if it shows a later time."""
+        if (ahead := moment - self.monotonic()) > 0:
             self.advance(ahead)
 
     def advance(self, seconds: float) -> None:
