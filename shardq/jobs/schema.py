@@ -11,6 +11,7 @@ A folder of these tables:
     capacity/run=000000000007/*.parquet              workers that have left
     present/run=000000000007/*.parquet               workers that were there when run 7 was done: the newest run counts
     lost/run=000000000007/*.parquet                  where events of the journal are missing
+    state/run=000000000007/*.parquet                 what the next run goes on from besides: dead letters, and so on
     runs/000000000007.json                           run 7 is done; written last, so a run without it is made once more
 
 A run that is made once more writes over what it left. The columns `day` and `run` are in the names of folders only.
@@ -96,7 +97,7 @@ SETTINGS: Final = pa.schema([
     ("key", pa.string()),
     ("weight", pa.float64()),
     ("weight_until", TIME),
-    ("cap", pa.int32()),
+    ("cap", pa.int64()),
     ("rate", pa.float64()),
     ("burst", pa.float64()),
     ("plan", pa.string()),
@@ -124,7 +125,6 @@ CAPACITY: Final = pa.schema([
     ("queue", pa.string()),
     ("queue_id", pa.string()),
     ("worker", pa.string()),
-    ("client", pa.string()),
     ("from_at", TIME),
     ("to_at", TIME),
     ("slots", pa.int32()),
@@ -132,7 +132,7 @@ CAPACITY: Final = pa.schema([
 ])  # fmt: skip
 """A stay of a worker: from when it was heard until it left.
 
-- `worker`: its id, as in `workers()`. `client`: who its deliveries name.
+- `worker`: its id, as in `workers()`, which begins with the name of its client.
 - `from_at`: null if that event is lost. `to_at`: null while it is there. One that was given up had been silent for the
   last `silent_s` seconds before; null: it said that it ends.
 - `slots`: how many jobs it runs at once, for all of its queues together.
@@ -149,4 +149,44 @@ LOST: Final = pa.schema([
 """Events that are missing: how many `events`, between the one at `after_at` and the one at `before_at`.
 
 `after_at` is null if nothing before is known. A day is not whole if such a range touches it.
+"""
+
+EVENTS: Final = pa.schema([
+    ("queue", pa.string()),
+    ("queue_id", pa.string()),
+    ("partition", pa.int32()),
+    ("number", pa.int64()),
+    ("time", TIME),
+    ("kind", pa.string()),
+    ("message_id", pa.string()),
+    ("shard_key", pa.string()),
+    ("count", pa.int64()),
+    ("due", TIME),
+    ("client", pa.string()),
+    ("by", pa.string()),
+    ("note", pa.string()),
+    ("task", pa.string()),
+    ("charged_ms", pa.float64()),
+    ("ran_ms", pa.float64()),
+    ("values", pa.map_(pa.string(), pa.string())),
+])  # fmt: skip
+"""Events of journals, from which jobs are made: docs/journal.md. Of what happened to no message, `message_id` is null.
+
+An event of the kind `lost` stands where events are missing: it has the number of the last of them, the time of the next
+event, as `due` the time of the event before if that is known, and in `count` how many are missing.
+"""
+
+OPEN: Final = pa.schema([
+    *JOBS,
+    ("state", pa.string()),
+    ("number", pa.int64()),
+    ("since", TIME),
+    ("count", pa.int32()),
+])  # fmt: skip
+"""A job that has not ended, with what the next run must know to go on with it.
+
+- `state`: "waiting" (or delayed), "in flight" or "no room" (it is to become a dead letter, and there is no room).
+  In `state/` also "dead": a dead letter, which a redrive would take back.
+- `number`: of its last event, in its partition. `count`: deliveries when it was last delivered, as the journal counts.
+- `since`: from when on it waits, which may be to come; or when it was delivered. Null if that event is lost.
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from shardq.arguments import whole
 from shardq.model import JournalPage
 from shardq.ops.queue.opening import (
@@ -10,7 +12,8 @@ from shardq.ops.queue.opening import (
 from shardq.ops.queue.retry import always, retry_until
 from shardq.ops.queue.state import QueueState
 from shardq.ops.queue.steps import Call, Op
-from shardq.protocol.replies import journal_page
+from shardq.protocol.journal import Columns, decode
+from shardq.protocol.replies import created_ms, journal_page
 
 
 def journal(state: QueueState, count: int, after: int = 0, timeout: float | None = None) -> Op[JournalPage]:
@@ -25,3 +28,28 @@ def journal(state: QueueState, count: int, after: int = 0, timeout: float | None
 
 
 MAX_PAGE = 10_000
+
+
+class JournalColumns(NamedTuple):
+    """As `JournalPage`, but its events are in columns: what is missing up to `position` is what `columns` lacks."""
+
+    columns: Columns
+    start: int
+    position: int
+    latest: int
+    queue_id: str
+
+
+def journal_columns(state: QueueState, count: int, after: int, timeout: float | None = None) -> Op[JournalColumns]:
+    """Do as `journal`, for who reads all of it: of a page no value is made."""
+    call = Call.on(state.keys, "journal", (after, count))
+    reply = yield from retry_until(always(call), state.until(timeout), state.clock)
+    if not reply:
+        raise missing(state)
+    queue_id, latest, has_more = reply[0].decode(), int(reply[1]), bool(reply[2])
+    start = min(max(after, created_ms(queue_id) * 1000), latest)
+    columns = decode(reply[3], start)
+    position = latest
+    if has_more:  # behind the last entry, also if something else wrote it
+        position = max(columns.position, min(latest, int(reply[3][-1][0].partition(b"-")[0])))
+    return JournalColumns(columns, start, position, latest, queue_id)

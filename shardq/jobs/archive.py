@@ -1,0 +1,107 @@
+"""The folders of an archive of journals (docs/spark.md), read without Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from shardq.extras import extra
+
+with extra("jobs", "the table of jobs"):
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+from shardq.errors import ConfigError
+from shardq.jobs.arrays import one, whole
+from shardq.jobs.schema import EVENTS
+
+BATCH: Final = re.compile(r"batch=(\d{12})(?:-(\d{12}))?")
+"""The name of a folder with one batch, or of one into which several were compacted."""
+Points = Mapping[tuple[str, int], int]
+"""Up to which number events were read, by the id of their queue and their partition."""
+
+
+def covers(wide: tuple[int, int], narrow: tuple[int, int]) -> bool:
+    """Whether the batches *wide* hold *narrow* and more."""
+    return wide != narrow and wide[0] <= narrow[0] and narrow[1] <= wide[1]
+
+
+def ranges_of(names: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return which batches are in each of those folders that are of batches."""
+    found = {each: BATCH.fullmatch(each) for each in names}
+    return {each: (int(span[1]), int(span[2] or span[1])) for each, span in found.items() if span}
+
+
+def live(names: Iterable[str]) -> list[str]:
+    """Return the folders of batches that no compacted one covers, in their order."""
+    ranges = ranges_of(names)
+    return sorted(each for each, span in ranges.items() if not any(covers(other, span) for other in ranges.values()))
+
+
+class Step(NamedTuple):
+    """Events of a day in a batch, and which number the batch has."""
+
+    events: pa.Table
+    batch: int
+
+
+def steps(path: Path, names: Sequence[str], batch: int = -1) -> Iterator[Step]:
+    """Read what is archived of some queues (of all, if none is named) behind a *batch*. ConfigError for no archive."""
+    folder = path if path.name == "journal" else path / "journal"
+    if not folder.is_dir():
+        raise ConfigError(f"there is no archive of a journal in {path}: `shardq pipeline archive` makes one")
+    ranges = ranges_of(each.name for each in folder.iterdir())
+    for name in sorted(live(ranges), key=ranges.__getitem__):
+        if ranges[name][1] > batch:
+            for day in _days(folder / name, names):
+                yield Step(_read(day), ranges[name][1])
+
+
+def _days(batch: Path, names: Sequence[str]) -> list[list[Path]]:
+    """The folders of one batch with events of these queues, those of each day together, in the order of days."""
+    found: dict[str, list[Path]] = {}
+    for each in batch.glob("queue=*/day=*"):
+        if not names or unquote(each.parent.name.removeprefix("queue=")) in names:
+            found.setdefault(each.name, []).append(each)
+    return [found[day] for day in sorted(found)]
+
+
+def _read(folders: Sequence[Path]) -> pa.Table:
+    tables = [EVENTS.empty_table()]
+    for each in folders:
+        table = ds.dataset(each, format="parquet").to_table()
+        tables.append(events_of(table, unquote(each.parent.name.removeprefix("queue="))))
+    return pa.concat_tables(tables).sort_by([("time", "ascending"), ("queue_id", "ascending"), ("number", "ascending")])
+
+
+def events_of(table: pa.Table, queue: str | None = None) -> pa.Table:
+    """Return a table of the journal's columns, as Spark has it, as events. ConfigError if it lacks some."""
+    if queue is not None:
+        table = table.append_column("queue", pa.repeat(pa.scalar(queue), len(table)))
+    if missing := [each for each in EVENTS.names if each not in table.schema.names]:
+        raise ConfigError(
+            f"the archive lacks the column {missing[0]}: an earlier version of shardq made it, without what a row of a "
+            "job must say; archive the journal to a new folder"
+        )
+    return table.select(EVENTS.names).cast(EVENTS)
+
+
+def unread(events: pa.Table, points: Points) -> pa.Table:
+    """Return the events behind *points*."""
+    found = np.ones(len(events), bool)
+    number, queue_id, partition = whole(one(events["number"])), one(events["queue_id"]), one(events["partition"])
+    for (life, part), point in points.items():
+        here = pc.and_(pc.equal(queue_id, life), pc.equal(partition, part)).fill_null(False)
+        found &= ~(here.to_numpy(zero_copy_only=False) & (number <= point))
+    return events.filter(pa.array(found))
+
+
+def points_of(events: pa.Table) -> dict[tuple[str, int], int]:
+    """Return the number of the last event of each queue and partition."""
+    newest = events.group_by(["queue_id", "partition"]).aggregate([("number", "max")]).to_pylist()
+    return {(row["queue_id"], row["partition"]): row["number_max"] for row in newest}

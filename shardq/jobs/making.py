@@ -1,0 +1,178 @@
+"""Make the table of jobs in plain Python: from live journals, or from an archive, into a folder or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from shardq.extras import extra
+
+with extra("jobs", "the table of jobs"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+from shardq.client import Client
+from shardq.errors import QueueMissing
+from shardq.jobs import archive, live
+from shardq.jobs.folder import Folder, Run
+from shardq.jobs.schema import CAPACITY, JOBS, LOST, SETTINGS
+from shardq.jobs.seen import seen_settings
+from shardq.jobs.step import ORDER, Made, State, advance
+
+Seen = Callable[[str, str, pa.Table], pa.Table | None]
+"""Returns how a queue is set, of its name, its id and its first events; None if nobody knows."""
+
+
+class Tally(NamedTuple):
+    """What a run did: events that it read, jobs that ended, jobs that are open now, events that were missing."""
+
+    events: int = 0
+    jobs: int = 0
+    open: int = 0
+    lost: int = 0
+
+
+class Source(Protocol):
+    """Where events come from."""
+
+    def steps(self, run: Run) -> Iterator[tuple[pa.Table, Run]]:
+        """The events behind a run, in steps; with each what a run that ends there says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The journals of some queues, as they are now."""
+
+    client: Client
+    names: Sequence[str]
+
+    def steps(self, run: Run) -> Iterator[tuple[pa.Table, Run]]:
+        """As of `Source`. QueueMissing, ConfigError for a queue without a journal."""
+        for name in self.names:
+            points = run.queues.get(name, {}).get("points", [])
+            for events, after, queue_id in live.steps(self.client, name, points):
+                run = Run(run.number, {**run.queues, name: {"id": queue_id, "points": after}}, run.until, run.batch)
+                yield events, run
+
+    def seen(self, name: str, queue_id: str, events: pa.Table) -> pa.Table | None:
+        """As of `Seen`; None if the queue is another one by now."""
+        return settings_if_there(self.client, name, queue_id, events)
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What is archived of some queues, or of all."""
+
+    path: Path
+    names: Sequence[str]
+
+    def steps(self, run: Run) -> Iterator[tuple[pa.Table, Run]]:
+        """As of `Source`. ConfigError if there is no archive."""
+        for found, batch in archive.steps(self.path, self.names, run.batch):
+            points = {
+                (told["id"], part): point for told in run.queues.values() for part, point in enumerate(told["points"])
+            }
+            events = archive.unread(found, points)
+            run = Run(run.number, {**run.queues, **_points_in(events, run)}, run.until, batch)
+            yield events, run
+
+
+def _points_in(events: pa.Table, run: Run) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    names = dict(zip(events["queue_id"].to_pylist(), events["queue"].to_pylist(), strict=True))
+    for (queue_id, partition), number in archive.points_of(events).items():
+        name = names[queue_id]
+        told = found.get(name) or run.queues.get(name, {"id": queue_id, "points": []})
+        if told["id"] != queue_id:
+            told = {"id": queue_id, "points": []}
+        points = [*told["points"], *[0] * (partition + 1 - len(told["points"]))]
+        points[partition] = number
+        found[name] = {"id": queue_id, "points": points}
+    return found
+
+
+def settings_if_there(client: Client, name: str, queue_id: str, events: pa.Table) -> pa.Table | None:
+    """Return how the queue with this id is set now; None if it is gone."""
+    queue = client.queue(name, create=False)
+    try:
+        return seen_settings(queue, queue_id, events) if queue.stats().id == queue_id else None
+    except QueueMissing:
+        return None
+
+
+def make(source: Source, out: Path, seen: Seen) -> Tally:
+    """Add to the folder *out* the jobs that ended since its newest run. ConfigError if somebody else does that."""
+    folder = Folder(out)
+    with folder.locked():
+        before = folder.newest()
+        number = before.number + 1
+        folder.begin(number)
+        making = _Making(source, before, folder.state(before), seen)
+        for step, made in enumerate(making.steps()):
+            folder.add(number, step, made)
+        folder.finish(Run(number, making.run.queues, making.state.until, making.run.batch), making.state)
+    return making.tally
+
+
+@dataclass(slots=True)
+class _Making:
+    """One run: how far it is."""
+
+    source: Source
+    run: Run
+    state: State
+    seen: Seen
+    tally: Tally = field(default_factory=Tally)
+
+    def steps(self) -> Iterator[Made]:
+        """What each step adds."""
+        for events, run in self.source.steps(self.run):
+            self.run = run
+            self.state, made = advance(self.state, events, self._seen(events))
+            lost, before = pc.sum(made.lost["events"]).as_py() or 0, self.tally
+            self.tally = Tally(
+                before.events + len(events), before.jobs + len(made.jobs), len(self.state.open), before.lost + lost
+            )
+            yield made
+
+    def _seen(self, events: pa.Table) -> pa.Table | None:
+        """How the queues are set whose table begins."""
+        new = [(name, queue_id) for name, queue_id in _lives(events) if queue_id not in self.state.until]
+        rows = [self.seen(name, queue_id, _of(events, queue_id)) for name, queue_id in new]
+        found = [each for each in rows if each is not None]
+        return pa.concat_tables(found) if found else None
+
+
+def _lives(events: pa.Table) -> list[tuple[str, str]]:
+    found = events.group_by(["queue", "queue_id"]).aggregate([])
+    return list(zip(found["queue"].to_pylist(), found["queue_id"].to_pylist(), strict=True))
+
+
+def _of(events: pa.Table, queue_id: str) -> pa.Table:
+    return events.filter(pc.equal(events["queue_id"], queue_id))
+
+
+SUFFIX: Final = ".parquet"
+
+
+def make_file(source: Source, out: Path, seen: Seen) -> Tally:
+    """Write all jobs that ended to the file *out*, and beside it `NAME.open.parquet` and so on, each anew."""
+    tables: dict[str, list[pa.Table]] = {
+        "jobs": [JOBS.empty_table()], "settings": [SETTINGS.empty_table()],
+        "capacity": [CAPACITY.empty_table()], "lost": [LOST.empty_table()],
+    }  # fmt: skip
+    making = _Making(source, Run(), State(), seen)
+    for made in making.steps():
+        for name, rows in tables.items():
+            rows.append(getattr(made, name))
+    tables["open"], tables["capacity"] = [making.state.open], [*tables["capacity"], making.state.present]
+    for name, rows in tables.items():
+        table = pa.concat_tables(rows)
+        path = out if name == "jobs" else out.with_name(f"{out.name.removesuffix(SUFFIX)}.{name}{SUFFIX}")
+        draft = path.with_suffix(".new")
+        pq.write_table(table.sort_by(ORDER) if name == "jobs" else table, draft, compression="zstd")
+        draft.rename(path)
+    return making.tally
